@@ -26,6 +26,7 @@ typedef struct syn_export_options {
     bool with_stack;     /* kineto, stacks: the modules that ops are called in */
     syn_nx_key nx_key;   /* which edge key(s) node-link JSON gets */
     syn_copies copies;
+    const syn_graph *compare;             /* html: a second trace on the same page */
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
 
@@ -67,6 +68,7 @@ extern const syn_exporter syn_export_dot;     /* DOT text */
 extern const syn_exporter syn_export_svg;     /* picture */
 extern const syn_exporter syn_export_png;     /* picture */
 extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
+extern const syn_exporter syn_export_html;    /* one page that shows it in a browser */
 extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes as protobuf's JSON */
 extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */
 

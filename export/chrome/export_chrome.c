@@ -8,8 +8,8 @@
    events count every ns once; arrows join sends with receives. Communications carry PyTorch
    Kineto's names of arguments, so that tools made for its traces can read them. otherData.clock
    says where the times come from (timeline.h). */
-#include "export/chrome/chrome_lanes.h"
 #include "export/chrome/chrome_work.h"
+#include "export/walk/timeline_lanes.h"
 #include "syntorch/memory.h"
 
 #include <stdio.h>

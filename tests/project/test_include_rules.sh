@@ -40,6 +40,7 @@ export/nodelink: export export/walk
 export/chrome: export export/walk
 export/kineto: export export/walk
 export/picture: export export/walk
+export/html: export export/walk
 export/chakra/wire:
 export/chakra: export export/walk export/chakra/wire
 export/chakra/check: export export/chakra/wire export/chakra

@@ -19,8 +19,9 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
         git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
             while IFS= read -r -d '' f; do if [ -f "$f" ]; then printf '%s\0' "$f"; fi; done)
     [ ${#files[@]} -gt 50 ] || fail "git lists only ${#files[@]} files"
+    endings='\.(c|h|def|cu|cpp|py|sh|cmake|in|proto|js|css|html)'
     mapfile -d '' -t sources < <(printf '%s\0' "${files[@]}" |
-        grep -zE '(\.(c|h|def|cu|cpp|py|sh|cmake|in|proto)|CMakeLists.txt|Dockerfile|dev|.ci/run)$')
+        grep -zE "($endings|CMakeLists.txt|Dockerfile|dev|.ci/run)$")
 
     # no WHAT, PATTERN, FILES...
     no() {

@@ -8,7 +8,7 @@
 #include "tools/inputs.h"
 
 static struct arguments {
-    const char *input, *output, *format, *title;
+    const char *input, *output, *format, *title, *compare;
     int64_t rank;
     int nx_key, copies; /* syn_nx_key, syn_copies */
     bool comm, no_fold, all_ranks, profile_memory, with_stack;
@@ -39,6 +39,8 @@ static const cli_option options[] = {
      0, 0},
     {"title", CLI_TEXT, &args.title, "TEXT",
      "pictures: the title; default: made from the trace's facts", 0, 0},
+    {"compare", CLI_TEXT, &args.compare, "FILE",
+     "html: a second trace on the same page, to compare with the first", 0, 0},
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
      "kineto: an event for each storage that comes or goes", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
@@ -54,21 +56,24 @@ static const cli_option options[] = {
 static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
     "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
+    "syntorch export --input out/tensor_trace_graph.json --output page.html",
     "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
-    "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run", NULL};
+    "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
+    NULL};
 
 static const cli_program program = {"syntorch export",
-                                    "Reads a recorded trace and writes it as a picture, a graph "
-                                    "for NetworkX, yEd or Gephi, a timeline\n"
-                                    "for Perfetto, Chakra execution traces, or what PyTorch's "
-                                    "profiler would have recorded.",
+                                    "Reads a recorded trace and writes it as a picture, a page for "
+                                    "a browser, a graph for NetworkX,\n"
+                                    "yEd or Gephi, a timeline for Perfetto, Chakra execution "
+                                    "traces, or what PyTorch's profiler\n"
+                                    "would have recorded.",
                                     options, examples, false};
 
-static syn_status import(syn_graph **graph, syn_error *err) {
-    const size_t n = strlen(args.input);
-    if (args.all_ranks && n > 3 && strcmp(args.input + n - 3, ".et") == 0)
-        return syn_import_et(graph, args.input, true, err);
-    return syn_import_any(graph, args.input, err);
+static syn_status import(syn_graph **graph, const char *path, syn_error *err) {
+    const size_t n = strlen(path);
+    if (args.all_ranks && n > 3 && strcmp(path + n - 3, ".et") == 0)
+        return syn_import_et(graph, path, true, err);
+    return syn_import_any(graph, path, err);
 }
 
 /* The prefix of the set that a path names, with or without ".et" or ".0.et"; false: too long. */
@@ -89,11 +94,10 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
 }
 
 /* The file, or the files of the set, that import read. */
-static syn_status note_inputs(syn__input_files *inputs, syn_error *err) {
+static syn_status note_input(syn__input_files *inputs, const char *path, syn_error *err) {
     char prefix[PREFIX_BYTES];
-    if (!args.all_ranks || !prefix_of(args.input, prefix))
-        return cli_inputs_add_set(inputs, args.input, err);
-    SYN_TRY(syn__input_files_add(inputs, args.input, err));
+    if (!args.all_ranks || !prefix_of(path, prefix)) return cli_inputs_add_set(inputs, path, err);
+    SYN_TRY(syn__input_files_add(inputs, path, err));
     return cli_inputs_add_set(inputs, prefix, err);
 }
 
@@ -130,7 +134,8 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
     const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
                      strcmp(args.output, "-") != 0;
     syn__input_files inputs = {0};
-    syn_status s = note_inputs(&inputs, err);
+    syn_status s = note_input(&inputs, args.input, err);
+    if (s == SYN_OK && args.compare) s = note_input(&inputs, args.compare, err);
     if (s != SYN_OK) {
         syn__input_files_free(&inputs);
         return s;
@@ -183,18 +188,22 @@ int command_export(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
+    if (args.compare && exporter != &syn_export_html)
+        return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
     const int32_t rank = (int32_t)args.rank;
-    const syn_export_options how = {.title = args.title,
-                                    .rank = rank >= 0 ? &rank : NULL,
-                                    .version = "syntorch " SYN_VERSION,
-                                    .comm_graph = args.comm,
-                                    .no_fold = args.no_fold,
-                                    .profile_memory = args.profile_memory,
-                                    .with_stack = args.with_stack,
-                                    .nx_key = (syn_nx_key)args.nx_key,
-                                    .copies = (syn_copies)args.copies};
-    syn_graph *graph = NULL;
-    syn_status s = import(&graph, &err);
+    syn_export_options how = {.title = args.title,
+                              .rank = rank >= 0 ? &rank : NULL,
+                              .version = "syntorch " SYN_VERSION,
+                              .comm_graph = args.comm,
+                              .no_fold = args.no_fold,
+                              .profile_memory = args.profile_memory,
+                              .with_stack = args.with_stack,
+                              .nx_key = (syn_nx_key)args.nx_key,
+                              .copies = (syn_copies)args.copies};
+    syn_graph *graph = NULL, *other = NULL;
+    syn_status s = import(&graph, args.input, &err);
+    if (s == SYN_OK && args.compare) s = import(&other, args.compare, &err);
+    how.compare = other;
     if (s == SYN_OK && how.rank) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
@@ -203,5 +212,6 @@ int command_export(int argc, char **argv) {
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     syn_graph_free(graph);
+    syn_graph_free(other);
     return cli_done(&program, s, &err);
 }

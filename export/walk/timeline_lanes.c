@@ -1,4 +1,4 @@
-#include "export/chrome/chrome_lanes.h"
+#include "export/walk/timeline_lanes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

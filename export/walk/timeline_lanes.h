@@ -1,6 +1,6 @@
-/* Which thread of the screen each node of a rank is drawn in (for export_chrome.c). */
-#ifndef EXPORT_CHROME_LANES_H
-#define EXPORT_CHROME_LANES_H
+/* Which thread of the screen each node of a rank is drawn in: of timelines. */
+#ifndef EXPORT_TIMELINE_LANES_H
+#define EXPORT_TIMELINE_LANES_H
 
 #include "export/walk/timeline.h"
 

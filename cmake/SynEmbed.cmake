@@ -1,0 +1,21 @@
+# cmake -D FROM=folder -D TO=file.c -P SynEmbed.cmake: page.css, page.html and view_*.js, the last
+# in the order of their names, as texts of C (export/html/html_page.h).
+file(GLOB scripts ${FROM}/view_*.js)
+list(SORT scripts)
+set(out "#include \"export/html/html_page.h\"\n")
+
+function(embed name)
+  set(hex "")
+  foreach(file ${ARGN})
+    file(READ ${file} bytes HEX)
+    string(APPEND hex ${bytes})
+  endforeach()
+  string(REGEX REPLACE "(................................)" "\\1\n" hex ${hex})
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex ${hex})
+  set(out "${out}\nconst char ${name}[] = {\n${hex}0};\n" PARENT_SCOPE)
+endfunction()
+
+embed(syn__html_style ${FROM}/page.css)
+embed(syn__html_body ${FROM}/page.html)
+embed(syn__html_script ${scripts})
+file(WRITE ${TO} "${out}")

@@ -1,0 +1,65 @@
+/* What a page holds of a trace: a header in JSON, then columns of numbers, one after the other for
+   each rank. A column is a sequence of varints (LEB128); signed numbers are zigzag. Columns that
+   are equal byte by byte, as those of most ranks are, are held once. */
+#ifndef EXPORT_HTML_COLUMNS_H
+#define EXPORT_HTML_COLUMNS_H
+
+#include "export/text/bytes.h"
+#include "syntorch/graph.h"
+#include "syntorch/intern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of a node: id, gap and base are signed: differences from the node before, from the end of the one
+   before in its lane, from the tensor's own number. scope, label, op and attributes are numbers of
+   texts; lane is 0 for what is not shown, else the lane's place plus one; times are whole ns, wait
+   the first part of duration; comm, group, peer are 0 or the value plus one (of groups the place).
+   uses: number of inputs, inputs, number of outputs, outputs; tensors as signed distance: of an
+   input from `last`, of an output from `last`, which it then becomes; it starts at 0 and goes on
+   from node to node. deps: how many, and of each the distance back << SYN_DEP_COUNT | a bit for
+   each class. Of a tensor: name (0: "scope/label:position" of what makes it, else a text plus one),
+   spec (a text), bytes, flags, base. */
+#define SYN__COLUMN_LIST(X)                                                                       \
+    X(ID, "id")                                                                                   \
+    X(KIND, "kind")                                                                               \
+    X(CATEGORY, "category")                                                                       \
+    X(FLAGS, "flags")                                                                             \
+    X(PHASE, "phase") X(STEP, "step") X(SCOPE, "scope") X(LABEL, "label") X(OP, "op")             \
+        X(ATTRIBUTES, "attributes") X(LANE, "lane") X(GAP, "gap") X(DURATION, "duration")         \
+            X(WAIT, "wait") X(FLOPS, "flops") X(READ, "read") X(WRITTEN, "written")               \
+                X(COMM, "comm") X(GROUP, "group") X(NUMBER, "number") X(COMM_BYTES, "comm_bytes") \
+                    X(PEER, "peer") X(TAG, "tag") X(USES, "uses") X(DEPS, "deps")                 \
+                        X(TENSOR_NAME, "tensor_name") X(TENSOR_SPEC, "tensor_spec")               \
+                            X(TENSOR_BYTES, "tensor_bytes") X(TENSOR_FLAGS, "tensor_flags")       \
+                                X(TENSOR_BASE, "tensor_base")
+
+typedef enum syn__column {
+#define SYN_X(id, name) SYN__COLUMN_##id,
+    SYN__COLUMN_LIST(SYN_X)
+#undef SYN_X
+        SYN__COLUMN_COUNT
+} syn__column;
+
+const char *syn__column_name(syn__column column);
+
+typedef struct syn__columns {
+    syn__buf open[SYN__COLUMN_COUNT]; /* of the rank at hand */
+    syn_intern held;
+    syn__buf order; /* which are whose, by number */
+} syn__columns;
+
+/* Beyond 2^53 - 1, which is as far as a browser counts, numbers are cut. */
+void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
+void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
+/* The rank is whole. One of nothing but zeros is held as no bytes. */
+syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
+/* Appends how many columns there are, each after its length, and which are whose. */
+syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) SYN_MUST_USE;
+void syn__columns_free(syn__columns *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

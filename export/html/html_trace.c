@@ -1,0 +1,372 @@
+#include "export/html/html_trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+/* Where a node is shown: lane 0 nowhere. */
+typedef struct syn__html_place {
+    int64_t start, end, wait;
+    uint32_t lane;
+    bool host;
+} place;
+
+/* ---- Header ---- */
+
+static void put_names(syn_sink *sink, const char *key, const char *(*name)(int), int n) {
+    syn_sink_printf(sink, ",\"%s\":[", key);
+    for (int i = 0; i < n; i++) {
+        if (i > 0) syn_sink_char(sink, ',');
+        syn_sink_json_string(sink, name(i));
+    }
+    syn_sink_char(sink, ']');
+}
+
+static const char *kind_name(int i) {
+    return syn_node_kind_name((syn_node_kind)i);
+}
+static const char *category_name(int i) {
+    return syn_category_name((syn_category)i);
+}
+static const char *phase_name(int i) {
+    return syn_phase_name((syn_phase)i);
+}
+static const char *comm_name(int i) {
+    return syn_comm_kind_name((syn_comm_kind)i);
+}
+static const char *dep_name(int i) {
+    return syn_dep_class_name((syn_dep_class)i);
+}
+static const char *column_name(int i) {
+    return syn__column_name((syn__column)i);
+}
+
+static void put_facts(syn_sink *sink, const syn_graph *graph) {
+    char value[256];
+    bool first = true;
+    syn_sink_text(sink, ",\"facts\":[");
+    for (uint32_t i = 0; i < graph->n_metadata; i++) {
+        const syn_attribute *a = &graph->metadata[i];
+        if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
+        syn_sink_text(sink, first ? "[" : ",[");
+        syn_sink_json_string(sink, a->name);
+        syn_sink_char(sink, ',');
+        syn_sink_json_string(sink, syn_attribute_text(a, value, sizeof value));
+        syn_sink_char(sink, ']');
+        first = false;
+    }
+    syn_sink_char(sink, ']');
+}
+
+static void put_groups(syn_sink *sink, const syn_graph *graph) {
+    syn_sink_text(sink, ",\"groups\":[");
+    for (uint32_t i = 0; i < graph->n_groups; i++) {
+        const syn_graph_group *g = &graph->groups[i];
+        syn_sink_printf(sink, "%s{\"id\":%u,\"name\":", i > 0 ? "," : "", (unsigned)g->id);
+        syn_sink_json_string(sink, g->name);
+        syn_sink_text(sink, ",\"ranks\":[");
+        for (uint32_t k = 0; k < g->n_ranks; k++)
+            syn_sink_printf(sink, "%s%d", k > 0 ? "," : "", (int)g->ranks[k]);
+        syn_sink_text(sink, "]}");
+    }
+    syn_sink_char(sink, ']');
+}
+
+static void put_header(const syn__html_trace *t, const char *title, syn_sink *sink) {
+    size_t bytes;
+    syn_sink_text(sink, "{\"format\":\"syntorch view\",\"format_version\":1,\"title\":");
+    syn_sink_json_string(sink, title);
+    syn_sink_printf(sink, ",\"clock\":\"%s\",\"base_us\":%lld,\"world_size\":%d",
+                    syn__clock_name(t->timeline.clock), (long long)t->timeline.base_us,
+                    (int)t->graph->world_size);
+    syn_sink_printf(sink, ",\"recorded\":%s",
+                    syn__walk_is_foreign(t->graph) ? "\"pytorch\"" : "null");
+    put_names(sink, "kinds", kind_name, SYN_NODE_KIND_COUNT);
+    put_names(sink, "categories", category_name, SYN_CATEGORY_COUNT);
+    put_names(sink, "phases", phase_name, SYN_PHASE_COUNT);
+    put_names(sink, "comms", comm_name, SYN_COMM_KIND_COUNT);
+    put_names(sink, "classes", dep_name, SYN_DEP_COUNT);
+    put_names(sink, "columns", column_name, SYN__COLUMN_COUNT);
+    put_facts(sink, t->graph);
+    put_groups(sink, t->graph);
+    syn_sink_text(sink, ",\"ranks\":[");
+    syn_sink_write(sink, syn_sink_data(t->ranks, &bytes), (size_t)syn_sink_bytes(t->ranks));
+    syn_sink_text(sink, "],\"texts\":[");
+    for (uint32_t i = 0; i < t->texts.n_entries; i++) {
+        if (i > 0) syn_sink_char(sink, ',');
+        syn_sink_json_text(sink, syn_intern_get(&t->texts, i),
+                           syn_intern_entry_bytes(&t->texts, i));
+    }
+    syn_sink_text(sink, "]}");
+}
+
+syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title, syn__buf *out,
+                                 syn_error *err) {
+    syn_sink *sink;
+    size_t bytes = 0;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    put_header(trace, title, sink);
+    const char *header = syn_sink_data(sink, &bytes);
+    const uint8_t length[4] = {(uint8_t)bytes, (uint8_t)(bytes >> 8), (uint8_t)(bytes >> 16),
+                               (uint8_t)(bytes >> 24)};
+    syn__buf_put(out, length, sizeof length);
+    syn__buf_put(out, header, bytes);
+    SYN_TRY(syn_sink_close(sink, header != NULL, err));
+    return syn__columns_write(&trace->columns, out, err);
+}
+
+/* ---- Ranks ---- */
+
+static syn_status text_number(syn__html_trace *t, const char *text, uint64_t *out, syn_error *err) {
+    uint32_t id;
+    SYN_TRY(syn_intern_put(&t->texts, text, strlen(text), &id, err));
+    *out = id;
+    return SYN_OK;
+}
+
+static syn_status put_text(syn__html_trace *t, syn__column column, const char *text,
+                           syn_error *err) {
+    uint64_t number;
+    SYN_TRY(text_number(t, text, &number, err));
+    syn__columns_put(&t->columns, column, number);
+    return SYN_OK;
+}
+
+/* "axis=1, scale=0.125" */
+static syn_status put_attributes(syn__html_trace *t, const syn_node *node, syn_error *err) {
+    char text[2048], value[256];
+    size_t n = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < node->n_attributes && n < sizeof text; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s=%s", i > 0 ? ", " : "",
+                              node->attributes[i].name,
+                              syn_attribute_text(&node->attributes[i], value, sizeof value));
+    if (node->reduce >= 0 && n < sizeof text)
+        snprintf(text + n, sizeof text - n, "%sreduce=%s", n > 0 ? ", " : "",
+                 syn_reduce_name((syn_reduce)node->reduce));
+    return put_text(t, SYN__COLUMN_ATTRIBUTES, text, err);
+}
+
+static syn_status place_nodes(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
+    const uint32_t n = t->graph->ranks[rank_index].n_nodes;
+    const syn__lanes *l = &t->lanes;
+    SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
+    SYN_TRY(syn_grow(&t->places, &t->places_cap, n, sizeof *t->places, err));
+    SYN_TRY(syn_grow(&t->free_at, &t->free_cap, l->n_threads, sizeof *t->free_at, err));
+    memset(t->places, 0, n * sizeof *t->places);
+    if (l->n_threads > 0) memset(t->free_at, 0, l->n_threads * sizeof *t->free_at);
+    for (size_t i = 0, first = 0; i < l->n_slices; i++) {
+        const syn__slice *s = &l->slices[i];
+        while (l->threads[first].lane != s->lane) first++;
+        uint32_t lane = (uint32_t)first;
+        while (l->threads[lane].tid != s->tid) lane++;
+        t->places[s->node] = (place){s->start, s->end, s->wait, lane + 1, s->host};
+    }
+    return SYN_OK;
+}
+
+static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
+    const syn_graph_rank *rank = &t->graph->ranks[rank_index];
+    char name[128];
+    syn_sink_printf(t->ranks, "%s{\"rank\":%d,\"nodes\":%u,\"tensors\":%u,\"lanes\":[",
+                    syn_sink_bytes(t->ranks) > 0 ? "," : "", (int)rank->rank,
+                    (unsigned)rank->n_nodes, (unsigned)rank->n_tensors);
+    for (size_t i = 0; i < t->lanes.n_threads; i++) {
+        const syn__lane_thread *thread = &t->lanes.threads[i];
+        syn__lane_name(&t->lanes, t->graph, thread, name, sizeof name);
+        syn_sink_text(t->ranks, i > 0 ? ",[" : "[");
+        syn_sink_json_string(t->ranks, name);
+        syn_sink_text(t->ranks, thread->host ? ",1]" : ",0]");
+    }
+    syn_sink_text(t->ranks, "]}");
+}
+
+static void put_time(syn__html_trace *t, const place *p) {
+    syn__columns *c = &t->columns;
+    syn__columns_put(c, SYN__COLUMN_LANE, p->lane);
+    int64_t *free_at = p->lane > 0 ? &t->free_at[p->lane - 1] : NULL;
+    syn__columns_put_signed(c, SYN__COLUMN_GAP, free_at != NULL ? p->start - *free_at : 0);
+    if (free_at != NULL) *free_at = p->end;
+    syn__columns_put(c, SYN__COLUMN_DURATION, (uint64_t)(p->end - p->start));
+    syn__columns_put(c, SYN__COLUMN_WAIT, (uint64_t)p->wait);
+    if (p->lane > 0 && (double)p->end > t->end_ns) t->end_ns = (double)p->end;
+}
+
+static void put_comm(syn__html_trace *t, const syn_node *node) {
+    syn__columns *c = &t->columns;
+    const syn_graph_group *group = syn_graph_group_by_id(t->graph, node->group);
+    const bool comm = node->comm != SYN_COMM_NONE;
+    const bool message = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
+    syn__columns_put(c, SYN__COLUMN_COMM, comm ? (uint64_t)node->comm + 1 : 0);
+    syn__columns_put(c, SYN__COLUMN_GROUP,
+                     group != NULL ? (uint64_t)(group - t->graph->groups) + 1 : 0);
+    syn__columns_put(c, SYN__COLUMN_NUMBER, node->comm_index);
+    syn__columns_put(c, SYN__COLUMN_COMM_BYTES, node->comm_bytes);
+    syn__columns_put(c, SYN__COLUMN_PEER,
+                     message && node->peer >= 0 ? (uint64_t)node->peer + 1 : 0);
+    syn__columns_put_signed(c, SYN__COLUMN_TAG, message ? node->tag : 0);
+}
+
+static void put_uses(syn__html_trace *t, const syn_node *node, int64_t *last) {
+    syn__columns *c = &t->columns;
+    syn__columns_put(c, SYN__COLUMN_USES, node->n_inputs);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        syn__columns_put_signed(c, SYN__COLUMN_USES, *last - (int64_t)node->inputs[i]);
+    syn__columns_put(c, SYN__COLUMN_USES, node->n_outputs);
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        syn__columns_put_signed(c, SYN__COLUMN_USES, (int64_t)node->outputs[i] - *last);
+        *last = (int64_t)node->outputs[i];
+    }
+}
+
+typedef struct dep_list {
+    uint64_t *at;
+    size_t n, cap;
+    uint32_t node;
+    syn_status status;
+    syn_error *err;
+} dep_list;
+
+static void add_dep(void *arg, uint32_t from, uint32_t classes) {
+    dep_list *list = arg;
+    if (list->status != SYN_OK) return;
+    list->status = syn_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at, list->err);
+    if (list->status != SYN_OK) return;
+    list->at[list->n++] = (uint64_t)(list->node - from) << SYN_DEP_COUNT | classes;
+}
+
+static syn_status put_deps(syn__html_trace *t, const syn_node *node, dep_list *list) {
+    list->n = 0;
+    SYN_TRY(syn__walk_deps(&t->walk, node, add_dep, list, list->err));
+    SYN_TRY(list->status);
+    syn__columns_put(&t->columns, SYN__COLUMN_DEPS, list->n);
+    for (size_t i = 0; i < list->n; i++)
+        syn__columns_put(&t->columns, SYN__COLUMN_DEPS, list->at[i]);
+    return SYN_OK;
+}
+
+/* Which outputs have the name that traces give them. */
+static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error *err) {
+    char name[2 * SYN_MAX_NAME];
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        const syn_graph_tensor *tensor;
+        SYN_TRY(syn__walk_tensor(&t->walk, node->outputs[i], &tensor, err));
+        snprintf(name, sizeof name, "%s/%s:%u", node->scope, node->label, (unsigned)i);
+        t->named[node->outputs[i]] = strcmp(name, tensor->name) == 0;
+    }
+    return SYN_OK;
+}
+
+static syn_status sum_node(syn__html_trace *t, const syn_node *node, const place *p,
+                           syn_error *err) {
+    const syn__html_sum sum = {1, node->flops, node->bytes_read + node->bytes_written,
+                               (double)(p->end - p->start - p->wait), (double)p->wait};
+    const size_t layer = syn__walk_layer_prefix(node->scope);
+    if (p->lane == 0) return SYN_OK;
+    t->n_ops++;
+    SYN_TRY(syn__html_sums_add(&t->by_op, p->host, node->op, strlen(node->op), &sum, err));
+    const size_t bytes = layer > 0 ? layer : strcspn(node->scope, ".");
+    return syn__html_sums_add(&t->by_layer, p->host, node->scope, bytes, &sum, err);
+}
+
+static syn_status put_node(syn__html_trace *t, const syn_node *node, const place *p,
+                           syn_error *err) {
+    syn__columns *c = &t->columns;
+    syn__columns_put(c, SYN__COLUMN_KIND, node->kind);
+    syn__columns_put(c, SYN__COLUMN_CATEGORY, node->category);
+    syn__columns_put(c, SYN__COLUMN_FLAGS, node->flags);
+    syn__columns_put(c, SYN__COLUMN_PHASE, node->phase);
+    syn__columns_put(c, SYN__COLUMN_STEP, node->step);
+    SYN_TRY(put_text(t, SYN__COLUMN_SCOPE, node->scope, err));
+    SYN_TRY(put_text(t, SYN__COLUMN_LABEL, node->label, err));
+    SYN_TRY(put_text(t, SYN__COLUMN_OP, node->op, err));
+    SYN_TRY(put_attributes(t, node, err));
+    put_time(t, p);
+    syn__columns_put(c, SYN__COLUMN_FLOPS, node->flops);
+    syn__columns_put(c, SYN__COLUMN_READ, node->bytes_read);
+    syn__columns_put(c, SYN__COLUMN_WRITTEN, node->bytes_written);
+    put_comm(t, node);
+    return sum_node(t, node, p, err);
+}
+
+static syn_status put_tensors(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
+    char text[SYN_SPEC_TEXT];
+    for (uint32_t i = 0; i < t->graph->ranks[rank_index].n_tensors; i++) {
+        const syn_graph_tensor *tensor;
+        uint64_t name = 0, spec;
+        SYN_TRY(syn__walk_tensor(&t->walk, i, &tensor, err));
+        SYN_TRY(text_number(t, syn_spec_text(&tensor->spec, text, sizeof text), &spec, err));
+        if (!t->named[i]) {
+            SYN_TRY(text_number(t, tensor->name, &name, err));
+            name++;
+        }
+        syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_NAME, name);
+        syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_SPEC, spec);
+        syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_BYTES, syn_spec_bytes(&tensor->spec));
+        syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_FLAGS, tensor->flags);
+        syn__columns_put_signed(&t->columns, SYN__COLUMN_TENSOR_BASE,
+                                (int64_t)i - (int64_t)tensor->base);
+    }
+    return SYN_OK;
+}
+
+static syn_status put_nodes(syn__html_trace *t, uint32_t rank_index, dep_list *deps,
+                            syn_error *err) {
+    uint64_t before = 0;
+    int64_t last = 0;
+    for (uint32_t i = 0; i < t->graph->ranks[rank_index].n_nodes; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(&t->walk, i, &node, err));
+        deps->node = i;
+        syn__columns_put_signed(&t->columns, SYN__COLUMN_ID, (int64_t)(node->id - before));
+        before = node->id;
+        SYN_TRY(put_node(t, node, &t->places[i], err));
+        put_uses(t, node, &last);
+        SYN_TRY(put_deps(t, node, deps));
+        SYN_TRY(note_names(t, node, err));
+    }
+    return SYN_OK;
+}
+
+static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
+    const syn_graph_rank *rank = &t->graph->ranks[rank_index];
+    dep_list deps = {.err = err};
+    SYN_TRY(syn__walk_load(&t->walk, rank_index, err));
+    SYN_TRY(place_nodes(t, rank_index, err));
+    SYN_TRY(syn_grow(&t->named, &t->named_cap, rank->n_tensors, 1, err));
+    if (rank->n_tensors > 0) memset(t->named, 0, rank->n_tensors);
+    put_rank_header(t, rank_index);
+    syn_status status = put_nodes(t, rank_index, &deps, err);
+    syn_free(deps.at);
+    if (status == SYN_OK) status = put_tensors(t, rank_index, err);
+    if (status == SYN_OK) status = syn__columns_end_rank(&t->columns, err);
+    return status;
+}
+
+syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
+                                const syn_export_options *options, syn_error *err) {
+    memset(out, 0, sizeof *out);
+    out->graph = graph;
+    syn__walk_init(&out->walk, graph);
+    SYN_TRY(syn__timeline_make(&out->timeline, graph, options, NULL, err));
+    SYN_TRY(syn_sink_open_memory(&out->ranks, err));
+    for (uint32_t k = 0; k < out->timeline.n_ranks; k++)
+        SYN_TRY(put_rank(out, out->timeline.ranks[k], err));
+    return syn_sink_status(out->ranks) == SYN_OK ? SYN_OK
+                                                 : SYN_FAIL_NOMEM(err, 0, "the header of a page");
+}
+
+void syn__html_trace_free(syn__html_trace *t) {
+    syn__timeline_free(&t->timeline);
+    syn__walk_free(&t->walk);
+    syn__lanes_free(&t->lanes);
+    syn__columns_free(&t->columns);
+    syn_intern_free(&t->texts);
+    (void)syn_sink_close(t->ranks, false, NULL);
+    syn__html_sums_free(&t->by_op);
+    syn__html_sums_free(&t->by_layer);
+    syn_free(t->places);
+    syn_free(t->named);
+    syn_free(t->free_at);
+}

@@ -1,0 +1,126 @@
+/* Two traces on one page: A and B. An op of A goes with the op of B of the same rank, part, scope
+   and label that comes as the same one in order. */
+
+function matchKeys(trace, r) {
+    return trace.shared("match", trace.key(r, "scope", "label", "phase", "step"), () => {
+        const n = trace.ranks[r].nodes, counts = new Map(), keys = new Array(n);
+        const phase = trace.column(r, "phase"), step = trace.column(r, "step");
+        for (let i = 0; i < n; i++) {
+            const name = [trace.text(r, i, "scope"), trace.text(r, i, "label"), phase[i],
+                step[i]].join("\n");
+            const k = counts.get(name) || 0;
+            counts.set(name, k + 1);
+            keys[i] = name + "\n" + k;
+        }
+        return keys;
+    });
+}
+
+/* Per node of a rank of `from`: its node in the other trace, -1 none. */
+function matchesOf(view, from, r) {
+    const to = view.traces[view.traces[0] === from ? 1 : 0];
+    return from.shared("matches", r, () => {
+        const keys = matchKeys(from, r), out = new Int32Array(keys.length).fill(-1);
+        const other = to.ranks.findIndex((rank) => rank.rank === from.ranks[r].rank);
+        if (other < 0) return {other, nodes: out};
+        const places = new Map(matchKeys(to, other).map((key, i) => [key, i]));
+        keys.forEach((key, i) => { if (places.has(key)) out[i] = places.get(key); });
+        return {other, nodes: out};
+    });
+}
+
+/* Colours by how the time of B is to that of A. */
+function changePaint(trace, r) {
+    const view = trace.view, second = view.traces[1] === trace;
+    return trace.shared("change", r, () => {
+        const to = view.traces[second ? 0 : 1], {other, nodes} = matchesOf(view, trace, r);
+        const mine = metricOf(trace, r, "time");
+        if (other < 0) return new Uint8Array(nodes.length).fill(UNKNOWN);
+        const theirs = metricOf(to, other, "time");
+        return Uint8Array.from(nodes,
+            (k, i) => k < 0 || !(mine[i] > 0) || !(theirs[k] > 0)
+                ? UNKNOWN
+                : changePlace(second ? mine[i] / theirs[k] : theirs[k] / mine[i]));
+    });
+}
+
+function otherLinks(view, at) {
+    const {other, nodes} = matchesOf(view, at.trace, at.r);
+    if (nodes[at.i] < 0) return [make("div", "no op of this name and place")];
+    const t = 1 - at.t, to = {trace: view.traces[t], t, r: other, i: nodes[at.i]};
+    const mine = metricOf(at.trace, at.r, "time")[at.i],
+          theirs = metricOf(to.trace, to.r, "time")[to.i];
+    const text =
+        mine > 0 && theirs > 0 ? duration(theirs) + ", " + changeText(theirs / mine) : opName(to);
+    return [link(view, to, "AB"[t] + ": " + opName(to), text)];
+}
+
+function changeText(ratio) {
+    const percent = Math.round((ratio - 1) * 1000) / 10;
+    return (percent > 0 ? "+" : "") + percent + " %";
+}
+
+/* Sums of all ranks by a name: {calls, ns, flops, bytes}. */
+function sumsBy(trace, nameOf) {
+    const sums = new Map();
+    trace.ranks.forEach((_, r) => {
+        const lane = trace.column(r, "lane"), time = metricOf(trace, r, "time");
+        const flops = trace.column(r, "flops"), read = trace.column(r, "read");
+        const written = trace.column(r, "written"),
+              hosts = trace.ranks[r].lanes.map(([, host]) => host);
+        for (let i = 0; i < lane.length; i++) {
+            if (lane[i] === 0) continue;
+            const name = nameOf(trace, r, i) + (hosts[lane[i] - 1] ? " (host)" : "");
+            let sum = sums.get(name);
+            if (!sum) sums.set(name, sum = {calls: 0, ns: 0, flops: 0, bytes: 0});
+            sum.calls++;
+            sum.ns += time[i];
+            sum.flops += flops[i];
+            sum.bytes += read[i] + written[i];
+        }
+    });
+    return sums;
+}
+
+function compareTable(view, what, nameOf) {
+    const [a, b] = view.traces.map((trace) => sumsBy(trace, nameOf));
+    const none = {calls: 0, ns: 0, flops: 0, bytes: 0}, rows = [];
+    for (const name of new Set([...a.keys(), ...b.keys()]))
+        rows.push({name, a: a.get(name) || none, b: b.get(name) || none});
+    rows.sort((x, y) => Math.abs(y.b.ns - y.a.ns) - Math.abs(x.b.ns - x.a.ns));
+    const table = make("table"), head = make("tr"), top = make("thead"), body = make("tbody");
+    for (const text of [what, "calls A", "calls B", "time A", "time B", "difference", "flops A",
+        "flops B", "bytes A", "bytes B"]) head.append(make("th", text));
+    top.append(head);
+    table.append(top, body);
+    for (const row of rows.slice(0, 400)) body.append(compareRow(row));
+    return table;
+}
+
+function compareRow({name, a, b}) {
+    const tr = make("tr"), delta = b.ns - a.ns;
+    const change = a.ns > 0 && b.ns > 0 ? " (" + changeText(b.ns / a.ns) + ")" : "";
+    tr.append(make("th", name || "(top level)"));
+    for (const text of [String(a.calls), String(b.calls), duration(a.ns), duration(b.ns)])
+        tr.append(make("td", text));
+    tr.append(make("td", (delta > 0 ? "+" : "") + duration(delta) + change,
+        {class: delta > 0 ? "more" : delta < 0 ? "less" : ""}));
+    for (const text of [amount(a.flops, ""), amount(b.flops, ""), amount(a.bytes, "B"),
+             amount(b.bytes, "B")])
+        tr.append(make("td", text));
+    return tr;
+}
+
+/* Tables of both traces beside each other, in front of those of each. */
+function showComparison(view) {
+    const old = document.getElementById("comparison");
+    if (old) old.remove();
+    if (view.traces.length < 2) return;
+    const section = make("section", null, {class: "table", id: "comparison"});
+    section.append(make("h2", "A beside B"), make("p", "A: " + view.traces[0].head.title + "; B: " +
+        view.traces[1].head.title + ". The largest differences of time come first."),
+        make("h3", "By op"), compareTable(view, "op", (trace, r, i) => trace.text(r, i, "op")),
+        make("h3", "By layer"),
+        compareTable(view, "layer", (trace, r, i) => layerOf(trace.text(r, i, "scope"))));
+    document.querySelector(".table").before(section);
+}

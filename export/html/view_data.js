@@ -1,0 +1,250 @@
+/* A trace as html_columns.h lays it out. Columns are read when they are first asked for, and ranks
+   that hold the same column share the array. */
+
+async function unpack(element) {
+    const text = atob(element.textContent);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+    if (element.dataset.packed !== "deflate") return bytes;
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+class Reader {
+    constructor(bytes, at = 0) {
+        this.bytes = bytes;
+        this.at = at;
+    }
+    get() {
+        const b = this.bytes;
+        let byte = b[this.at++], value = byte & 127, scale = 128;
+        for (; byte > 127; scale *= 128) {
+            byte = b[this.at++];
+            value += (byte & 127) * scale;
+        }
+        return value;
+    }
+    signed() {
+        const v = this.get();
+        return v % 2 ? -(v + 1) / 2 : v / 2;
+    }
+}
+
+const COLUMN_ARRAYS = {
+    kind: Uint8Array, category: Uint8Array, flags: Uint8Array, phase: Uint8Array,
+    step: Uint32Array, scope: Uint32Array, label: Uint32Array, op: Uint32Array,
+    attributes: Uint32Array, lane: Uint16Array, comm: Uint8Array, group: Uint32Array,
+    number: Uint32Array, peer: Uint32Array, tensor_name: Uint32Array, tensor_spec: Uint32Array,
+    tensor_flags: Uint8Array,
+};
+const SIGNED_COLUMNS = new Set(["id", "gap", "tag", "tensor_base"]);
+const VIRTUAL = 1; /* a bit of flags */
+
+class Trace {
+    constructor(bytes) {
+        const length = new DataView(bytes.buffer).getUint32(0, true);
+        this.head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+        if (this.head.format !== "syntorch view" || this.head.format_version !== 1)
+            throw new Error("the data of this page have another version than its viewer");
+        this.texts = this.head.texts;
+        this.ranks = this.head.ranks;
+        this.cache = new Map();
+        this.place = {}; /* of a column's name */
+        this.head.columns.forEach((name, i) => { this.place[name] = i; });
+        this.readHeld(new Reader(bytes, 4 + length));
+        this.first = [0]; /* of each rank: its first node among all */
+        for (const rank of this.ranks)
+            this.first.push(this.first[this.first.length - 1] + rank.nodes);
+        this.nodes = this.first[this.ranks.length];
+        this.end = 0;
+        this.begin = Infinity;
+        for (let r = 0; r < this.ranks.length; r++) this.span(r);
+        if (this.begin > this.end) this.begin = this.end = 0;
+    }
+
+    readHeld(reader) {
+        this.held = [];
+        for (let n = reader.get(); n > 0; n--) {
+            const bytes = reader.get();
+            this.held.push(reader.bytes.subarray(reader.at, reader.at + bytes));
+            reader.at += bytes;
+        }
+        this.whose = this.ranks.map(() => this.head.columns.map(() => reader.get()));
+    }
+
+    /* Equal for ranks whose columns of these names are equal. */
+    key(r, ...names) {
+        return names.map((name) => this.whose[r][this.place[name]]).join() + "/" +
+            this.ranks[r].nodes;
+    }
+
+    shared(what, key, make) {
+        const name = what + ":" + key;
+        let value = this.cache.get(name);
+        if (value === undefined) this.cache.set(name, value = make());
+        return value;
+    }
+
+    column(r, name) {
+        return this.shared(name, this.key(r, name), () => {
+            const count = name.startsWith("tensor_") ? this.ranks[r].tensors : this.ranks[r].nodes;
+            const out = new (COLUMN_ARRAYS[name] || Float64Array)(count);
+            const reader = new Reader(this.held[this.whose[r][this.place[name]]]);
+            if (reader.bytes.length === 0) return out;
+            const signed = SIGNED_COLUMNS.has(name);
+            for (let i = 0; i < count; i++) out[i] = signed ? reader.signed() : reader.get();
+            if (name === "id")
+                for (let i = 1; i < count; i++) out[i] += out[i - 1];
+            return out;
+        });
+    }
+
+    /* Begin and end of each node in ns; of those that are not shown 0. */
+    span(r) {
+        return this.shared("span", this.key(r, "lane", "gap", "duration"), () => {
+            const lane = this.column(r, "lane"), gap = this.column(r, "gap");
+            const duration = this.column(r, "duration"), n = lane.length;
+            const start = new Float64Array(n), end = new Float64Array(n);
+            const free = new Float64Array(this.ranks[r].lanes.length + 1);
+            for (let i = 0; i < n; i++) {
+                if (lane[i] === 0) continue;
+                start[i] = free[lane[i]] + gap[i];
+                free[lane[i]] = end[i] = start[i] + duration[i];
+                if (start[i] < this.begin) this.begin = start[i];
+                if (end[i] > this.end) this.end = end[i];
+            }
+            return {start, end};
+        });
+    }
+
+    /* Tensors of each node: tensors[first[i] .. split[i]) its inputs, up to first[i + 1]
+       its outputs; producer of each tensor, -1 none. */
+    uses(r) {
+        return this.shared("uses", this.key(r, "uses"), () => {
+            const n = this.ranks[r].nodes, first = new Uint32Array(n + 1),
+                  split = new Uint32Array(n);
+            const producer = new Int32Array(this.ranks[r].tensors).fill(-1), tensors = [];
+            const reader = new Reader(this.held[this.whose[r][this.place.uses]]);
+            for (let i = 0, last = 0; i < n; i++) {
+                first[i] = tensors.length;
+                if (reader.bytes.length > 0) {
+                    for (let k = reader.get(); k > 0; k--) tensors.push(last - reader.signed());
+                    split[i] = tensors.length;
+                    for (let k = reader.get(); k > 0; k--) {
+                        last += reader.signed();
+                        tensors.push(last);
+                        producer[last] = i;
+                    }
+                }
+                first[i + 1] = tensors.length;
+            }
+            return {first, split, tensors: Uint32Array.from(tensors), producer};
+        });
+    }
+
+    /* What each node waits for besides the makers of its inputs: nodes, and a bit for each
+       class. */
+    deps(r) {
+        return this.shared("deps", this.key(r, "deps"), () => {
+            const n = this.ranks[r].nodes, first = new Uint32Array(n + 1), nodes = [], classes = [];
+            const reader = new Reader(this.held[this.whose[r][this.place.deps]]);
+            const width = 2 ** this.head.classes.length;
+            for (let i = 0; i < n; i++) {
+                first[i] = nodes.length;
+                for (let k = reader.bytes.length > 0 ? reader.get() : 0; k > 0; k--) {
+                    const value = reader.get();
+                    nodes.push(i - Math.floor(value / width));
+                    classes.push(value % width);
+                }
+            }
+            first[n] = nodes.length;
+            return {first, nodes: Uint32Array.from(nodes), classes};
+        });
+    }
+
+    /* Calls each(node, why) for what a node waits for in its rank: text of the tensor or
+       classes. */
+    eachSource(r, i, each) {
+        const uses = this.uses(r), deps = this.deps(r);
+        for (let k = uses.first[i]; k < uses.split[i]; k++)
+            if (uses.producer[uses.tensors[k]] >= 0) each(uses.producer[uses.tensors[k]], k);
+        for (let k = deps.first[i]; k < deps.first[i + 1]; k++) each(deps.nodes[k], -1 - k);
+    }
+
+    /* Per node: the nodes that use what it makes or wait for it, as first and nodes. */
+    users(r) {
+        return this.shared("users", this.key(r, "uses", "deps"), () => {
+            const n = this.ranks[r].nodes, first = new Uint32Array(n + 2);
+            for (let i = 0; i < n; i++) this.eachSource(r, i, (from) => { first[from + 2]++; });
+            for (let i = 0; i < n; i++) first[i + 2] += first[i + 1];
+            const nodes = new Uint32Array(first[n + 1]);
+            for (let i = 0; i < n; i++)
+                this.eachSource(r, i, (from) => { nodes[first[from + 1]++] = i; });
+            return {first, nodes};
+        });
+    }
+
+    text(r, i, name) {
+        return this.texts[this.column(r, name)[i]];
+    }
+
+    tensorName(r, t) {
+        const name = this.column(r, "tensor_name")[t];
+        if (name > 0) return this.texts[name - 1];
+        const uses = this.uses(r), i = uses.producer[t];
+        let place = 0;
+        while (uses.tensors[uses.split[i] + place] !== t) place++;
+        return this.text(r, i, "scope") + "/" + this.text(r, i, "label") + ":" + place;
+    }
+
+    id(r, i) {
+        return "r" + this.ranks[r].rank + ".o" + this.column(r, "id")[i];
+    }
+
+    bytes(r, i) {
+        return this.column(r, "comm_bytes")[i] ||
+            this.column(r, "read")[i] + this.column(r, "written")[i];
+    }
+
+    /* What ops of ranks meet in: lists of [rank, node], by group and number; and messages, from a
+       send to its receive. */
+    meetings() {
+        return this.shared("meetings", "", () => {
+            const found = new Map(), list = [], ends = new Map(), messages = [];
+            const send = this.head.comms.indexOf("send") + 1,
+                  recv = this.head.comms.indexOf("recv") + 1;
+            for (let r = 0; r < this.ranks.length; r++) {
+                const comm = this.column(r, "comm"), group = this.column(r, "group");
+                const number = this.column(r, "number");
+                for (let i = 0; i < comm.length; i++) {
+                    if (comm[i] === 0) continue;
+                    if (comm[i] === send || comm[i] === recv) {
+                        this.addMessage(ends, messages, r, i, comm[i] === send);
+                        continue;
+                    }
+                    if (group[i] === 0) continue;
+                    const key = group[i] * 2 ** 32 + number[i];
+                    let at = found.get(key);
+                    if (at === undefined) {
+                        found.set(key, at = []);
+                        list.push(at);
+                    }
+                    at.push([r, i]);
+                }
+            }
+            return {list: list.filter((at) => at.length > 1), messages};
+        });
+    }
+
+    /* The k-th send of a channel goes with its k-th receive. */
+    addMessage(ends, messages, r, i, isSend) {
+        const self = this.ranks[r].rank, peer = this.column(r, "peer")[i] - 1;
+        const channel =
+            (isSend ? [self, peer] : [peer, self]).join() + "," + this.column(r, "tag")[i];
+        if (!ends.has(channel)) ends.set(channel, {sends: [], recvs: []});
+        const c = ends.get(channel), mine = isSend ? c.sends : c.recvs;
+        mine.push([r, i]);
+        const other = (isSend ? c.recvs : c.sends)[mine.length - 1];
+        if (other) messages.push(isSend ? [[r, i], other] : [other, [r, i]]);
+    }
+}

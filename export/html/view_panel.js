@@ -1,0 +1,240 @@
+/* Texts beside the picture: legend, tooltip, and what is known of the op that was clicked. Names
+   come into the page as text nodes only. */
+
+function make(tag, text, attributes = {}) {
+    const element = document.createElement(tag);
+    if (text !== undefined && text !== null) element.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    return element;
+}
+
+function fill(element, ...children) {
+    element.replaceChildren(...children);
+    return element;
+}
+
+/* ---- Legend ---- */
+
+function showLegend(view) {
+    const box = document.getElementById("legend"), palette = view.palette;
+    const chips = [];
+    if (view.colour === "category") {
+        view.categories.forEach(([name, place]) => {
+            const off = view.hidden.has(name);
+            const chip = make("button", null, {class: off ? "chip off" : "chip", title:
+                "click: show or hide; double click: this kind alone"});
+            const sample = make("i");
+            sample.style.background = palette.css[place];
+            chip.append(sample, CATEGORY_NAMES[name] || name);
+            chip.onclick = () => view.toggleCategory(name);
+            chip.ondblclick = () => view.onlyCategory(name);
+            chips.push(chip);
+        });
+        if (view.waits) {
+            const chip = make("span", null, {class: "chip"}), sample = make("i");
+            sample.style.background = palette.css[WAIT];
+            chip.append(sample, "waiting for other ranks");
+            chips.push(chip);
+        }
+    } else {
+        chips.push(...rampLegend(view));
+    }
+    chips.push(make("span", view.mode === "graph"
+        ? "wheel: zoom \u00b7 drag: move \u00b7 click a box: open or close \u00b7 ?: keys"
+        : "wheel: zoom \u00b7 drag: move \u00b7 click: details \u00b7 ?: keys", {class: "hint"}));
+    fill(box, ...chips);
+}
+
+function rampLegend(view) {
+    const change = view.colour === "change", ramp = make("span", null, {class: "ramp"});
+    const stops = change ? CHANGE_STOPS : RAMP_STOPS;
+    ramp.style.background = "linear-gradient(to right, " + stops.join(", ") + ")";
+    if (change) return [make("span", "half the time or less"), ramp, make("span", "double or more"),
+        make("span", "(B beside A)")];
+    const ranges = view.traces.map((trace) => metricRange(trace, view.colour));
+    return [
+        make("span", metricText(Math.min(...ranges.map((k) => k.low)), view.colour)), ramp,
+        make("span",
+            metricText(Math.max(...ranges.map((k) => k.high)), view.colour) + ", logarithmic")
+    ];
+}
+
+/* ---- An op ---- */
+
+function opName(at) {
+    const {trace, r, i} = at, scope = trace.text(r, i, "scope");
+    return (scope ? scope + " / " : "") + trace.text(r, i, "label");
+}
+
+/* [name, text] of all that is known of an op; 0 is left out where it says nothing. */
+function factsOf(view, at) {
+    const {trace, r, i} = at, column = (name) => trace.column(r, name)[i], head = trace.head;
+    const facts = [["op", trace.text(r, i, "op") + ", " + head.categories[column("category")]],
+        ["rank", String(trace.ranks[r].rank)]];
+    if (column("lane") > 0) facts.push(["lane", trace.ranks[r].lanes[column("lane") - 1][0]]);
+    facts.push(["part", partName(trace, column("phase"), column("step"))]);
+    if (column("lane") > 0 && head.clock !== "order") {
+        const {start} = trace.span(r), wait = column("wait");
+        facts.push(["time", duration(column("duration") - wait)]);
+        if (wait > 0) facts.push(["waited", duration(wait) + " for other ranks"]);
+        facts.push(["began", duration(start[i])]);
+    }
+    if (column("comm") > 0) {
+        const group = column("group");
+        facts.push(["sent", amount(column("comm_bytes"), "B")]);
+        if (group > 0) facts.push(["group", head.groups[group - 1].name + ", " +
+            head.groups[group - 1].ranks.length + " ranks"]);
+        if (column("peer") > 0) facts.push(["peer", "rank " + (column("peer") - 1)]);
+    }
+    if (column("flops") > 0) facts.push(["flops", amount(column("flops"), "flop")]);
+    const bytes = column("read") + column("written");
+    if (bytes > 0) facts.push(["memory", amount(column("read"), "B") + " read, " +
+        amount(column("written"), "B") + " written"]);
+    if (bytes > 0 && column("flops") > 0)
+        facts.push(["intensity", Number((column("flops") / bytes).toPrecision(3)) + " flop/B"]);
+    if (trace.text(r, i, "attributes")) facts.push(["options", trace.text(r, i, "attributes")]);
+    if (view.critical) facts.push(["slack", slackText(view, at)]);
+    facts.push(["id", trace.id(r, i)]);
+    return facts;
+}
+
+function slackText(view, at) {
+    const found = view.criticalOf(at.trace);
+    if (found.on[at.r][at.i]) return "none: on the critical path";
+    return duration(found.slack[at.r][at.i]) + " later would delay nothing";
+}
+
+function definitions(facts) {
+    const list = make("dl");
+    for (const [name, text] of facts) list.append(make("dt", name), make("dd", text));
+    return list;
+}
+
+function link(view, at, text, small) {
+    const a = make("a", text, {tabindex: "0", role: "button"});
+    if (small) a.append(make("br"), make("small", small));
+    a.onclick = () => view.select(at, true);
+    a.onkeydown = (event) => { if (event.key === "Enter") a.onclick(); };
+    a.onmouseenter = () => view.hover(at);
+    a.onmouseleave = () => view.hover(null);
+    return a;
+}
+
+const TENSOR_ROLES = ["parameter", "input", "kept between steps", "view"];
+
+function tensorText(trace, r, t) {
+    const flags = trace.column(r, "tensor_flags")[t];
+    const roles = TENSOR_ROLES.filter((_, bit) => flags >> bit & 1);
+    return [trace.texts[trace.column(r, "tensor_spec")[t]],
+        amount(trace.column(r, "tensor_bytes")[t], "B"), ...roles].join(" \u00b7 ");
+}
+
+/* One line for each tensor that it reads or makes, with the ops at the other end. */
+function tensorLinks(view, at, inputs) {
+    const {trace, r, i} = at, uses = trace.uses(r), out = [];
+    const from = inputs ? uses.first[i] : uses.split[i],
+          to = inputs ? uses.split[i] : uses.first[i + 1];
+    for (let k = from; k < to; k++) {
+        const tensor = uses.tensors[k], name = trace.tensorName(r, tensor);
+        const maker = uses.producer[tensor];
+        if (inputs && maker >= 0)
+            out.push(link(view, {...at, i: maker}, name, tensorText(trace, r, tensor)));
+        else {
+            const line = make("div", name);
+            line.append(make("br"), make("small", tensorText(trace, r, tensor)));
+            out.push(line);
+        }
+    }
+    return out;
+}
+
+function showPanel(view) {
+    const panel = document.getElementById("panel"), at = view.selected;
+    if (!at) {
+        fill(panel, ...overviewPanel(view));
+        return;
+    }
+    const sections = [make("h2", opName(at)), definitions(factsOf(view, at))];
+    const add = (title, lines) => {
+        if (lines.length > 0) sections.push(make("h3", title), ...lines.slice(0, 60));
+        if (lines.length > 60) sections.push(make("small", "and " + (lines.length - 60) + " more"));
+    };
+    add("Inputs", tensorLinks(view, at, true));
+    add("Outputs", tensorLinks(view, at, false));
+    add("Used by",
+        usersOf(at).map((to) => link(view, to, opName(to), to.trace.text(to.r, to.i, "op"))));
+    add("Also waits for", waitsOf(view, at));
+    add("Together with", partnersOf(at).map((to) => link(view, to,
+        "rank " + to.trace.ranks[to.r].rank, opName(to))));
+    if (view.traces.length > 1) add("In the other trace", otherLinks(view, at));
+    fill(panel, ...sections);
+    panel.scrollTop = 0;
+}
+
+function waitsOf(view, at) {
+    const deps = at.trace.deps(at.r), out = [];
+    for (let k = deps.first[at.i]; k < deps.first[at.i + 1]; k++) {
+        const to = {...at, i: deps.nodes[k]};
+        const why = at.trace.head.classes.filter((_, bit) => deps.classes[k] >> bit & 1).join(", ");
+        out.push(link(view, to, opName(to), why));
+    }
+    return out;
+}
+
+function overviewPanel(view) {
+    const out = [];
+    view.traces.forEach((trace, t) => {
+        const ops = trace.ranks.reduce((sum, _, r) =>
+            sum + rowsOf(trace, r).reduce((n, row) => n + row.nodes.length, 0), 0);
+        out.push(make("h2", (view.traces.length > 1 ? "AB"[t] + ": " : "") + trace.head.title));
+        const facts = [["ops", ops.toLocaleString("en")], ["ranks", String(trace.ranks.length)]];
+        if (trace.head.clock !== "order")
+            facts.push(["from begin to end", duration(trace.end - trace.begin)]);
+        facts.push(["times", trace.head.clock === "order" ? "unknown: only the order means anything"
+            : trace.head.clock]);
+        out.push(definitions(facts.concat(trace.head.facts)));
+    });
+    out.push(make("h3", "What you see"),
+        make("p",
+            view.mode === "graph"
+                ? "Ops from top to bottom, in boxes for the layers and blocks of the model. Red " +
+                    "are collectives: there the ranks exchange data. Click a box to open it."
+                : "A row of ops for each rank and stream, time to the right; above them the " +
+                    "parts of the run and the layers. Red are collectives: there the ranks " +
+                    "exchange data, and pale red is the time that a rank waits for the others."),
+        make("h3", "Keys"), definitions(KEYS));
+    return out;
+}
+
+function showTip(view, at, x, y) {
+    const tip = document.getElementById("tip");
+    if (!at) {
+        tip.style.display = "none";
+        return;
+    }
+    const facts =
+        at.facts || factsOf(view, at).filter(([name]) => name !== "id" && name !== "lane");
+    fill(tip, make("b", at.name || opName(at)));
+    for (const [name, text] of facts) {
+        const line = make("div");
+        line.append(make("small", name + " "), text);
+        tip.append(line);
+    }
+    if (at.trace && at.i !== undefined) tip.append(...shapesTip(at));
+    tip.style.display = "block";
+    const stage = document.getElementById("stage");
+    const left = x + 16 + tip.offsetWidth > stage.clientWidth ? x - 12 - tip.offsetWidth : x + 16;
+    const below = y + 18 + tip.offsetHeight > stage.clientHeight;
+    tip.style.left = Math.max(2, left) + "px";
+    tip.style.top = Math.max(2, below ? y - 12 - tip.offsetHeight : y + 18) + "px";
+}
+
+function shapesTip(at) {
+    const {trace, r, i} = at, uses = trace.uses(r), spec = trace.column(r, "tensor_spec");
+    const texts = (from, to) =>
+        Array.from(uses.tensors.subarray(from, to), (t) => trace.texts[spec[t]]);
+    const from = texts(uses.first[i], uses.split[i]), to = texts(uses.split[i], uses.first[i + 1]);
+    const all = (from.length > 4 ? from.slice(0, 4).concat("\u2026") : from).join(", ") +
+        " \u2192 " + (to.length > 4 ? to.slice(0, 4).concat("\u2026") : to).join(", ");
+    return from.length + to.length > 0 ? [make("div", all)] : [];
+}

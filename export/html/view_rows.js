@@ -1,0 +1,116 @@
+/* What a timeline is made of: rows of ops that do not overlap, and the parts of a run above them.
+   A row: nodes, their begins s, ends e and the end w of their waiting, all in the order of time. */
+
+/* Rows of a rank: {name, host, comm, ...}, those of host threads first, and of these one for each
+   depth at which ops lie within each other. */
+function rowsOf(trace, r) {
+    const key =
+        trace.key(r, "lane", "gap", "duration", "wait") + JSON.stringify(trace.ranks[r].lanes);
+    return trace.shared("rows", key, () => {
+        const lane = trace.column(r, "lane"), lists = trace.ranks[r].lanes.map(() => []);
+        for (let i = 0; i < lane.length; i++) if (lane[i] > 0) lists[lane[i] - 1].push(i);
+        const rows = [];
+        trace.ranks[r].lanes.forEach(([name, host], k) => {
+            for (const nodes of byDepth(trace, r, lists[k], host))
+                rows.push(makeRow(trace, r, nodes, name, host === 1));
+        });
+        rows.sort((a, b) => b.host - a.host);
+        return rows;
+    });
+}
+
+function byDepth(trace, r, nodes, host) {
+    const {start, end} = trace.span(r);
+    let sorted = true;
+    for (let k = 1; k < nodes.length && sorted; k++)
+        sorted = start[nodes[k - 1]] < start[nodes[k]] ||
+            start[nodes[k - 1]] === start[nodes[k]] && end[nodes[k - 1]] >= end[nodes[k]];
+    if (!sorted) nodes.sort((a, b) => start[a] - start[b] || end[b] - end[a] || a - b);
+    if (!host) return nodes.length > 0 ? [nodes] : [];
+    const depths = [], open = [];
+    for (const i of nodes) {
+        while (open.length > 0 && end[open[open.length - 1]] <= start[i]) open.pop();
+        if (!depths[open.length]) depths[open.length] = [];
+        depths[open.length].push(i);
+        open.push(i);
+    }
+    return depths;
+}
+
+function makeRow(trace, r, list, name, host) {
+    const nodes = Uint32Array.from(list), {start, end} = trace.span(r),
+          wait = trace.column(r, "wait");
+    const kind = trace.column(r, "comm");
+    return {name, host, nodes, comm: nodes.length > 0 && kind[nodes[0]] > 0,
+        s: Float64Array.from(nodes, (i) => start[i]), e: Float64Array.from(nodes, (i) => end[i]),
+        w: Float64Array.from(nodes, (i) => start[i] + wait[i])};
+}
+
+/* The first place whose value is greater. */
+function firstAbove(values, limit) {
+    let low = 0, high = values.length;
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (values[middle] > limit) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+/* ---- Parts of a run ---- */
+
+/* "h.3" of "h.3.attn": up to the first segment that is a number; else the first segment. */
+function layerOf(scope) {
+    const parts = scope.split(".");
+    for (let k = 1; k < parts.length; k++)
+        if (/^[0-9]+$/.test(parts[k])) return parts.slice(0, k + 1).join(".");
+    return parts[0];
+}
+
+function partName(trace, phase, step) {
+    const name = trace.head.phases[phase];
+    return step > 0 ? name + " " + step : name;
+}
+
+/* Bands of a rank: runs of ops of one part of the program, of one layer, of one block, each a row
+   with texts. */
+function bandsOf(trace, r) {
+    const key = trace.key(r, "lane", "gap", "duration", "scope", "phase", "step");
+    return trace.shared("bands", key, () => {
+        const scope = trace.column(r, "scope"), phase = trace.column(r, "phase");
+        const step = trace.column(r, "step");
+        const names = new Map();
+        const part = (i) => phase[i] * 2 ** 32 + step[i];
+        const layer = (i) => {
+            if (!names.has(scope[i])) names.set(scope[i], layerOf(trace.texts[scope[i]]));
+            return names.get(scope[i]);
+        };
+        const bands = [
+            makeBand(trace, r, part, (i) => partName(trace, phase[i], step[i])),
+            makeBand(trace, r, (i) => part(i) + "/" + layer(i), layer),
+            makeBand(trace, r, (i) => part(i) + "/" + scope[i],
+                (i) => trace.texts[scope[i]].slice(layer(i).length).replace(/^\./, "")),
+        ];
+        return bands.filter((band) => band.texts.some((text) => text !== ""));
+    });
+}
+
+function makeBand(trace, r, keyOf, nameOf) {
+    const lane = trace.column(r, "lane"), {start, end} = trace.span(r);
+    const band = {s: [], e: [], texts: [], nodes: []};
+    let key = null, last = -1;
+    for (let i = 0; i < lane.length; i++) {
+        if (lane[i] === 0) continue;
+        const k = keyOf(i);
+        if (k !== key) {
+            key = k;
+            last++;
+            band.s.push(Math.max(start[i], last > 0 ? band.e[last - 1] : start[i]));
+            band.e.push(end[i]);
+            band.texts.push(nameOf(i));
+            band.nodes.push(i);
+        }
+        band.e[last] = Math.max(band.e[last], end[i]);
+    }
+    return band;
+}

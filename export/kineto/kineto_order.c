@@ -2,18 +2,19 @@
 #include "export/kineto/kineto_plan.h"
 #include "syntorch/memory.h"
 
-/* What a node stands for to those that wait for it, each plus one, 0 nothing: the last node of the
-   main thread, and the last communication of each sort. What does not appear passes on what it
-   waits for. */
-typedef struct latest {
-    uint32_t main, comm[2];
-} latest;
+#include <string.h>
 
+/* What a node stands for to those that wait for it is a row, each number plus one, 0 nothing: the
+   last node of the main thread, and the last communication of each other. What does not appear
+   passes on what it waits for. */
 typedef struct finder {
     syn__kineto_order *order;
     syn__walk *walk;
-    latest *of;       /* per node */
-    latest waited;    /* what the main thread has done and waited for so far */
+    uint32_t width;
+    uint32_t *rows;    /* per node */
+    uint32_t *waited;  /* what the main thread has done and waited for so far */
+    uint32_t *streams; /* their numbers; width - SYN__KINETO_AT_STREAMS of them */
+    size_t streams_cap;
     uint32_t barrier; /* the next node of the main thread waits for this one, plus one */
 } finder;
 
@@ -36,54 +37,65 @@ static void raise(uint32_t *to, uint32_t value) {
     if (value > *to) *to = value;
 }
 
-static void raise_all(latest *to, const latest *by) {
-    raise(&to->main, by->main);
-    raise(&to->comm[0], by->comm[0]);
-    raise(&to->comm[1], by->comm[1]);
+static void raise_all(const finder *f, uint32_t *to, const uint32_t *by) {
+    for (uint32_t i = 0; i < f->width; i++) raise(&to[i], by[i]);
 }
 
-static syn_status gather(const finder *f, uint32_t index, const syn_node *node, latest *out,
-                         syn_error *err) {
-    *out = (latest){0};
+static uint32_t *row_of(const finder *f, uint32_t index) {
+    return &f->rows[(size_t)index * f->width];
+}
+
+static syn_status gather(const finder *f, uint32_t index, const syn_node *node, syn_error *err) {
     for (uint32_t i = 0; i < node->n_deps; i++) {
         if (node->deps[i].node >= index)
             return SYN_FAIL(err, SYN_E_INVALID,
                             "rank %d: node %u waits for node %u, which does not come earlier",
                             (int)f->walk->rank, index, node->deps[i].node);
-        raise_all(out, &f->of[node->deps[i].node]);
+        raise_all(f, row_of(f, index), row_of(f, node->deps[i].node));
     }
     return SYN_OK;
+}
+
+/* Where it runs: number of a row. */
+static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_work *work) {
+    uint32_t at = SYN__KINETO_AT_STREAMS;
+    if (!work || work->n_pieces == 0)
+        return node->kind == SYN_NODE_COLLECTIVE ? SYN__KINETO_AT_COLLECTIVES
+                                                 : SYN__KINETO_AT_MESSAGES;
+    const syn_work *all = f->walk->graph->ranks[f->walk->rank_index].work;
+    while (f->streams[at - SYN__KINETO_AT_STREAMS] != all->pieces[work->first].stream) at++;
+    return at;
 }
 
 /* Collectives are launched in the order of rows, each behind what the one before waited for. A
    barrier waits for all before it; what a device does is known to be launched there. */
-static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, latest *own,
-                           syn_error *err) {
+static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, syn_error *err) {
     syn__kineto_order *o = f->order;
-    const bool message = node->kind != SYN_NODE_COLLECTIVE;
+    uint32_t *own = row_of(f, index);
     const bool barrier = node->comm == SYN_COMM_BARRIER;
-    const syn_node_work *work = syn_graph_work(f->walk->graph, f->walk->rank_index, node);
-    const bool placed = barrier || (work && work->n_pieces > 0);
-    uint32_t after = placed ? f->waited.main : own->main;
+    const uint32_t place =
+        place_of(f, node, syn_graph_work(f->walk->graph, f->walk->rank_index, node));
+    uint32_t after = barrier || place >= SYN__KINETO_AT_STREAMS ? f->waited[SYN__KINETO_AT_MAIN]
+                                                                : own[SYN__KINETO_AT_MAIN];
     if (o->n_comms > 0) raise(&after, o->comms[o->n_comms - 1].after);
     SYN_TRY(syn_grow(&o->comms, &o->comms_cap, o->n_comms + 1, sizeof *o->comms, err));
     o->comms[o->n_comms++] = (syn__kineto_comm){.node = index, .after = after};
-    *own = (latest){0};
-    own->comm[message] = (uint32_t)o->n_comms;
+    memset(own, 0, f->width * sizeof *own);
+    own[place] = (uint32_t)o->n_comms;
     if (barrier) f->barrier = (uint32_t)o->n_comms;
     return SYN_OK;
 }
 
-static void add_main(finder *f, uint32_t index, latest *own) {
-    raise(&own->comm[0], f->barrier);
+static void add_main(finder *f, uint32_t index) {
+    uint32_t *own = row_of(f, index);
+    raise(&own[SYN__KINETO_AT_COLLECTIVES], f->barrier);
     f->barrier = 0;
-    for (int sort = 0; sort < 2; sort++) {
-        const bool is_new = own->comm[sort] > f->waited.comm[sort];
-        f->order->waits[sort][index] = is_new ? own->comm[sort] : 0;
-    }
-    raise_all(&f->waited, own);
-    f->waited.main = index + 1;
-    *own = (latest){.main = index + 1};
+    for (uint32_t i = SYN__KINETO_AT_COLLECTIVES; i < f->width; i++)
+        if (own[i] > f->waited[i]) f->order->waits[(size_t)index * f->width + i] = own[i];
+    raise_all(f, f->waited, own);
+    f->waited[SYN__KINETO_AT_MAIN] = index + 1;
+    memset(own, 0, f->width * sizeof *own);
+    own[SYN__KINETO_AT_MAIN] = index + 1;
 }
 
 static syn_status find(finder *f, syn_error *err) {
@@ -92,31 +104,52 @@ static syn_status find(finder *f, syn_error *err) {
     for (uint32_t i = 0; i < n; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(f->walk, i, &node, err));
-        SYN_TRY(gather(f, i, node, &f->of[i], err));
+        SYN_TRY(gather(f, i, node, err));
         if (!syn__kineto_shows(graph, node)) continue;
-        if (syn__walk_is_comm(node)) SYN_TRY(add_comm(f, i, node, &f->of[i], err));
-        else add_main(f, i, &f->of[i]);
+        if (syn__walk_is_comm(node)) SYN_TRY(add_comm(f, i, node, err));
+        else add_main(f, i);
     }
     return SYN_OK;
 }
 
+/* All that there are; few. */
+static syn_status find_streams(finder *f, syn_error *err) {
+    const syn_work *work = f->walk->graph->ranks[f->walk->rank_index].work;
+    uint32_t n = 0, at;
+    for (size_t i = 0; work && i < work->n_pieces; i++) {
+        for (at = 0; at < n && f->streams[at] != work->pieces[i].stream;) at++;
+        if (at < n) continue;
+        SYN_TRY(syn_grow(&f->streams, &f->streams_cap, (size_t)n + 1, sizeof *f->streams, err));
+        f->streams[n++] = work->pieces[i].stream;
+    }
+    f->order->width = f->width = SYN__KINETO_AT_STREAMS + n;
+    return SYN_OK;
+}
+
+static syn_status make(finder *f, syn_error *err) {
+    SYN_TRY(find_streams(f, err));
+    const size_t n = ((size_t)f->walk->graph->ranks[f->walk->rank_index].n_nodes + 1) * f->width;
+    f->rows = syn_calloc(n, sizeof *f->rows);
+    f->waited = syn_calloc(f->width, sizeof *f->waited);
+    f->order->waits = syn_calloc(n, sizeof *f->order->waits);
+    if (!f->rows || !f->waited || !f->order->waits)
+        return SYN_FAIL_NOMEM(err, 2 * n * sizeof *f->rows, "the order of ops");
+    return find(f, err);
+}
+
 syn_status syn__kineto_order_make(syn__kineto_order *out, syn__walk *walk, syn_error *err) {
-    const size_t n = (size_t)walk->graph->ranks[walk->rank_index].n_nodes + 1;
     *out = (syn__kineto_order){0};
-    finder f = {.order = out, .walk = walk, .of = syn_calloc(n, sizeof *f.of)};
-    out->waits[0] = syn_calloc(n, sizeof *out->waits[0]);
-    out->waits[1] = syn_calloc(n, sizeof *out->waits[1]);
-    const syn_status status = f.of != NULL && out->waits[0] != NULL && out->waits[1] != NULL
-                                  ? find(&f, err)
-                                  : SYN_FAIL_NOMEM(err, n * 20, "the order of ops");
-    syn_free(f.of);
+    finder f = {.order = out, .walk = walk};
+    const syn_status status = make(&f, err);
+    syn_free(f.rows);
+    syn_free(f.waited);
+    syn_free(f.streams);
     if (status != SYN_OK) syn__kineto_order_free(out);
     return status;
 }
 
 void syn__kineto_order_free(syn__kineto_order *order) {
     syn_free(order->comms);
-    syn_free(order->waits[0]);
-    syn_free(order->waits[1]);
+    syn_free(order->waits);
     *order = (syn__kineto_order){0};
 }

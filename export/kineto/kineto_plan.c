@@ -253,24 +253,30 @@ static syn_status add_comms(planner *p, uint32_t after, int64_t until) {
     return SYN_OK;
 }
 
+static syn_status add_wait(planner *p, const syn_node *node, const syn__kineto_comm *comm) {
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    uint32_t event;
+    close_backward(p);
+    if (node->phase != SYN_PHASE_OPTIMIZER) close_inner(p);
+    const int64_t start = *now;
+    if (comm->device) *now = start + WAIT_NS;
+    else if (comm->end > *now) *now = comm->end;
+    SYN_TRY(
+        push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, *now, &event));
+    p->plan->events[event].device = comm->device;
+    return SYN_OK;
+}
+
 /* PyTorch has no op that waits for a message: the main thread goes on behind it. */
 static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
-    uint32_t event;
-    const uint32_t collective = p->order.waits[0][index], message = p->order.waits[1][index];
-    if (collective != 0) {
-        const syn__kineto_comm *comm = &p->order.comms[collective - 1];
-        close_backward(p);
-        if (node->phase != SYN_PHASE_OPTIMIZER) close_inner(p);
-        const int64_t start = *now;
-        if (comm->end > *now) *now = comm->end;
-        if (comm->device) *now = start + WAIT_NS;
-        SYN_TRY(push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, *now,
-                     &event));
-        p->plan->events[event].device = comm->device;
+    const uint32_t *waits = &p->order.waits[(size_t)index * p->order.width];
+    for (uint32_t i = 0; i < p->order.width; i++) {
+        if (waits[i] == 0) continue;
+        const syn__kineto_comm *comm = &p->order.comms[waits[i] - 1];
+        if (i != SYN__KINETO_AT_MESSAGES) SYN_TRY(add_wait(p, node, comm));
+        else if (comm->end > *now) *now = comm->end;
     }
-    if (message != 0 && p->order.comms[message - 1].end > *now)
-        *now = p->order.comms[message - 1].end;
     return SYN_OK;
 }
 

@@ -98,12 +98,21 @@ typedef struct syn__kineto_comm {
     bool device;    /* which does it */
 } syn__kineto_comm;
 
+/* Numbers in a row: the main thread, what the host exchanges, a stream of a device each. */
+enum {
+    SYN__KINETO_AT_MAIN,
+    SYN__KINETO_AT_COLLECTIVES,
+    SYN__KINETO_AT_MESSAGES,
+    SYN__KINETO_AT_STREAMS
+};
+
 typedef struct syn__kineto_order {
     syn__kineto_comm *comms; /* in the order of launches, which is that of rows */
     size_t n_comms, comms_cap;
-    /* Per node of the main thread: what it is the first to wait for, index into comms plus one. The
-       last collective stands for those before. */
-    uint32_t *waits[2]; /* collectives, messages */
+    /* Per node of the main thread a row: of what it is the first to wait for, in each place the
+       last, which stands for those before; index into comms plus one. */
+    uint32_t *waits;
+    uint32_t width; /* of a row */
 } syn__kineto_order;
 
 syn_status syn__kineto_order_make(syn__kineto_order *out, syn__walk *walk,

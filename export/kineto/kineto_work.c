@@ -12,7 +12,6 @@
 typedef struct stream {
     uint32_t number;
     int64_t end; /* ns, of the last piece */
-    bool awaited;
 } stream;
 
 typedef struct writer {
@@ -222,24 +221,14 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     return SYN_OK;
 }
 
-/* The compute stream waits for a communication, which stands for those before: in each stream for
-   the last that is not behind it. */
+/* The compute stream waits for a communication, which stands for those before in its stream. */
 static syn_status put_awaited(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
-    size_t seen = 0;
-    for (size_t i = 0; i < w->n_streams; i++) w->streams[i].awaited = false;
-    for (uint32_t at = e->node + 1; at-- > 0 && seen < w->n_streams;) {
-        const syn_node *node;
-        stream *s;
-        if (w->records[at] == 0) continue;
-        SYN_TRY(syn__walk_node(&w->r->walk, at, &node, w->r->err));
-        SYN_TRY(stream_of(w, &all->pieces[syn_work_of(all, node->id)->first], &s));
-        if (s->awaited) continue;
-        s->awaited = true;
-        seen++;
-        put_wait(w, event, e->start + 1, e->end - 1, w->compute, s->number, w->records[at]);
-    }
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
+    const uint32_t number = all->pieces[syn_work_of(all, node->id)->first].stream;
+    put_wait(w, event, e->start + 1, e->end - 1, w->compute, number, w->records[e->node]);
     return SYN_OK;
 }
 

@@ -179,7 +179,20 @@ def check_device(what, kineto):
             check(record["name"] == "cudaEventRecord" and record["ts"] <= e["ts"] and
                   calls[e["args"]["correlation"]]["name"] == "cudaStreamWaitEvent",
                   f"{what}: {e} waits for {record}")
+            check_wait(what, e, work)
     return work
+
+
+def check_wait(what, wait, work):
+    """The stream that waits goes on when what the other had been asked for is over: of the device's
+    own clock, which tells 1 us from another."""
+    a = wait["args"]
+    before = [e for e in work if e["tid"] == a["wait_on_stream"]
+              and e["args"]["correlation"] < a["wait_on_cuda_event_record_corr_id"]]
+    after = [e for e in work if e["tid"] == a["stream"]
+             and e["args"]["correlation"] > a["correlation"]]
+    check(not before or not after or end_ns(before[-1]) <= 1000 * after[0]["ts"] + 1000,
+          f"{what}: {after[:1]} waits for {before[-1:]}, which is not over")
 
 
 def check_arrows(what, kineto, forwards):
@@ -336,6 +349,17 @@ def check_order(what, folder, prefix, rank, host):
         check(not wrong, f"{what}: {len(wrong)} of {len(chosen)} ops come after others{first}")
 
 
+def part_groups(nodes):
+    """In an .et collectives come one after the other; on a device those of a group do, and a group
+    waits for another's only for the sake of data."""
+    last, kind = {}, {n.id: n.type for n in nodes}
+    for n in nodes:
+        if n.type == COLL:
+            n.deps = {d for d in n.ctrl if kind[d] != COLL} | set(n.data)
+            n.deps |= {last[n.attr["pg_name"]]} if n.attr["pg_name"] in last else set()
+            last[n.attr["pg_name"]] = n.id
+
+
 def check_device_order(what, folder, prefix, rank, kineto, work):
     """All work is converted, collectives are those of the .et, and an op's work comes after that of
     all ops that it waits for there."""
@@ -358,18 +382,14 @@ def check_device_order(what, folder, prefix, rank, kineto, work):
     if not check(len(comps) == len(ops) and len(colls) == len(nccl),
                  f"{what}: {len(comps)} ops, {len(ops)} events, {len(colls)} and {len(nccl)}"):
         return
-    if prefix == "cuda_tp":  # no edge is made that times contradict, and streams' are not exact
-        return
     of = [kernels[rf] for rf in ops] + [[n] for n in nccl]
-    before = reach(ours, comps + colls)
+    part_groups(ours)
     flat = [k for list_ in of for k in list_]
     bit = {k: 1 << i for i, k in enumerate(flat)}
     seen = dict(zip(flat, reach(theirs, flat)))
     missing = []
-    for i, mask in enumerate(before):
-        # in the .et collectives come one after the other; here each group has a stream
-        last = len(of) if i < len(comps) else len(comps)
-        need = sum(bit[k] for j in range(last) if mask >> j & 1 for k in of[j])
+    for i, mask in enumerate(reach(ours, comps + colls)):
+        need = sum(bit[k] for j in range(len(of)) if mask >> j & 1 for k in of[j])
         missing += [i for k in of[i] if need & ~seen[k]]
     check(not missing, f"{what}: {len(missing)} of {len(of)} run too early; the first "
           f"{missing[:1]}")

@@ -46,22 +46,21 @@ static __global__ void norm_kernel(const T *x, const T *weight, const T *bias, T
     }
 }
 
-template <typename T> static void launch_norm(const syn_call *c) {
+template <typename T, bool MEAN> static void launch_norm(const syn_call *c) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t n = c->in[1].spec.dims[0];
     syn_walk<1> walk;
     const int64_t rows = syn_walk_rows(&walk, shape, {&c->in[0]});
     const T *x = static_cast<const T *>(c->in[0].data);
     const T *weight = static_cast<const T *>(c->in[1].data);
-    const T *bias = c->n_in > 2 ? static_cast<const T *>(c->in[2].data) : NULL;
+    const T *bias = MEAN ? static_cast<const T *>(c->in[2].data) : NULL;
     T *y = static_cast<T *>(c->out[0].data);
-    const auto kernel = bias ? norm_kernel<T, true> : norm_kernel<T, false>;
-    SYN_LAUNCH(kernel, syn_blocks(rows, 1, 1), syn_row_threads(n), 0, syn__cuda_of(c)->stream, x,
-               weight, bias, y, walk, rows, n, (float)c->attr[0].f);
+    SYN_LAUNCH((norm_kernel<T, MEAN>), syn_blocks(rows, 1, 1), syn_row_threads(n), 0,
+               syn__cuda_of(c)->stream, x, weight, bias, y, walk, rows, n, (float)c->attr[0].f);
 }
 
-static syn_status norm_cuda(syn_call *c) {
-    SYN_WITH_FLOAT(c->in[0].spec.dtype, T, launch_norm<T>(c));
+template <bool MEAN> static syn_status norm_cuda(syn_call *c) {
+    SYN_WITH_FLOAT(c->in[0].spec.dtype, T, (launch_norm<T, MEAN>(c)));
     return syn__launched(c);
 }
 
@@ -137,7 +136,7 @@ static __global__ void pieces_kernel(const float *sums, float *dweight, float *d
     to[column] = sum;
 }
 
-template <typename T> static syn_status launch_norm_grad(const syn_call *c) {
+template <typename T, bool MEAN> static syn_status launch_norm_grad(const syn_call *c) {
     const syn__cuda_at *d = syn__cuda_of(c);
     const int64_t n = c->in[1].spec.dims[0];
     syn_walk<2> walk;
@@ -155,25 +154,24 @@ template <typename T> static syn_status launch_norm_grad(const syn_call *c) {
         syn__cuda_scratch(c, moments_bytes + (size_t)(2 * pieces * n) * sizeof(float), &scratch));
     moments *of_row = static_cast<moments *>(scratch);
     float *sums = reinterpret_cast<float *>(static_cast<char *>(scratch) + moments_bytes);
-    const bool mean = c->n_out > 2;
-    const auto kernel = mean ? norm_grad_kernel<T, true> : norm_grad_kernel<T, false>;
-    SYN_LAUNCH(kernel, syn_blocks(rows, 1, 1), syn_row_threads(n), 0, d->stream, x, weight, dy,
-               static_cast<T *>(c->out[0].data), of_row, walk, rows, n, (float)c->attr[0].f);
+    SYN_LAUNCH((norm_grad_kernel<T, MEAN>), syn_blocks(rows, 1, 1), syn_row_threads(n), 0,
+               d->stream, x, weight, dy, static_cast<T *>(c->out[0].data), of_row, walk, rows, n,
+               (float)c->attr[0].f);
     SYN_LAUNCH(columns_kernel<T>, dim3((unsigned)tiles, (unsigned)pieces), TILE * LINES, 0,
                d->stream, x, dy, of_row, sums, walk, rows, piece, n);
-    SYN_LAUNCH(pieces_kernel, dim3(syn_blocks(n, 256, 1), mean ? 2 : 1), 256, 0, d->stream, sums,
+    SYN_LAUNCH(pieces_kernel, dim3(syn_blocks(n, 256, 1), MEAN ? 2 : 1), 256, 0, d->stream, sums,
                static_cast<float *>(c->out[1].data),
-               mean ? static_cast<float *>(c->out[2].data) : NULL, pieces, n);
+               MEAN ? static_cast<float *>(c->out[2].data) : NULL, pieces, n);
     return SYN_OK;
 }
 
-static syn_status norm_grad_cuda(syn_call *c) {
-    SYN_WITH_FLOAT(c->in[0].spec.dtype, T, SYN_TRY(launch_norm_grad<T>(c)));
+template <bool MEAN> static syn_status norm_grad_cuda(syn_call *c) {
+    SYN_WITH_FLOAT(c->in[0].spec.dtype, T, SYN_TRY((launch_norm_grad<T, MEAN>(c))));
     return syn__launched(c);
 }
 
-const syn__cuda_row syn__cuda_norms[] = {{SYN_OP_LAYERNORM, norm_cuda},
-                                         {SYN_OP_RMSNORM, norm_cuda},
-                                         {SYN_OP_LAYERNORM_GRAD, norm_grad_cuda},
-                                         {SYN_OP_RMSNORM_GRAD, norm_grad_cuda},
+const syn__cuda_row syn__cuda_norms[] = {{SYN_OP_LAYERNORM, norm_cuda<true>},
+                                         {SYN_OP_RMSNORM, norm_cuda<false>},
+                                         {SYN_OP_LAYERNORM_GRAD, norm_grad_cuda<true>},
+                                         {SYN_OP_RMSNORM_GRAD, norm_grad_cuda<false>},
                                          {SYN_OP_NONE, NULL}};

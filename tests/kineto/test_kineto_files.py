@@ -168,6 +168,7 @@ def check_device(what, kineto):
               [("s", call["pid"], call["tid"], call["ts"]), ("f", e["pid"], e["tid"], e["ts"])],
               f"{what}: the arrow of {e}: {two}")
         check(("nccl" in e["name"]) == ("Collective name" in a), f"{what}: {e}")
+        check(e["name"] != "kernel", f"{what}: a kernel without its name: {e}")
     check(not arrows, f"{what}: arrows without work {list(arrows)[:5]}")
     waits = [e for e in calls.values() if e["args"]["correlation"] not in
              {w["args"]["correlation"] for w in work}]

@@ -312,6 +312,11 @@ static void by_packed(const syn_product *p, kernel run) {
 }
 
 #ifdef SYN_HAVE_AVX512_BF16
+static void by_row_of_pairs(const syn_product *p, kernel run) {
+    (void)run;
+    syn__pairs_avx512bf16(p);
+}
+
 static void by_pairs(const syn_product *p, kernel run) {
     float memory[syn__packed_room_avx512bf16(p)];
     (void)run;
@@ -319,12 +324,14 @@ static void by_pairs(const syn_product *p, kernel run) {
 }
 #endif
 
-/* How a product is done that is worth packing; NULL: it is not. */
+/* How a product is done that is worth packing, or of pairs; NULL: it is not. */
 static method packing(const syn_product *p, syn_simd level) {
     if (level < SYN_SIMD_AVX512 || p->k <= 0) return NULL;
 #ifdef SYN_HAVE_AVX512_BF16
-    if (level == SYN_SIMD_AVX512_BF16 && p->x_dtype == SYN_BF16 && p->w_dtype == SYN_BF16)
+    if (level == SYN_SIMD_AVX512_BF16 && p->x_dtype == SYN_BF16 && p->w_dtype == SYN_BF16) {
+        if (p->m == 1 && p->transpose_w && !p->transpose_x && !p->add) return by_row_of_pairs;
         return p->m >= (p->transpose_w ? PAIRS_ALONG : PAIRS_ACROSS) || p->add ? by_pairs : NULL;
+    }
 #endif
     if (p->x_dtype != SYN_F32) return p->m >= MANY_HALVES || p->add ? by_packed : NULL;
     if (p->add || p->n < SHORT || (p->transpose_x && p->k >= MANY_STEPS)) return NULL;
@@ -367,5 +374,8 @@ void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *work
 }
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {
-    syn__product_run_at(p, syn_simd_level(), workers);
+    syn_simd level = syn_simd_level();
+    /* One row waits for memory, which pairs need no more of. */
+    if (level == SYN_SIMD_AVX512_BF16 && p->m > 1 && !syn_simd_pairs_pay()) level = SYN_SIMD_AVX512;
+    syn__product_run_at(p, level, workers);
 }

@@ -206,7 +206,8 @@ LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
 LANE_FN void product_of(const syn_product *p, /* constant */ syn_dtype dtype) {
     const bool long_sums = p->transpose_w && p->k >= SHORT;
     if (p->transpose_x || p->m >= (long_sums ? MANY_ALONG : MANY_ACROSS)) copied(p, 0);
-    else if (p->transpose_w && p->m == 1 && p->k > LENGTH) long_dots(p, dtype);
+    else if (p->transpose_w && p->m == 1 && (p->k > LENGTH || dtype == SYN_F32))
+        long_dots(p, dtype);
     else if (p->transpose_w) along(p, dtype);
     else if (p->m == 1) one_row(p, dtype);
     else few_rows(p);

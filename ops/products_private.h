@@ -17,6 +17,8 @@ int64_t syn__packed_room_avx512(const syn_product *p);
 void syn__packed_avx512(const syn_product *p, float *memory);
 int64_t syn__packed_room_avx512bf16(const syn_product *p);
 void syn__packed_avx512bf16(const syn_product *p, float *memory);
+/* The same for one row and w (n, k), with nothing to add to. */
+void syn__pairs_avx512bf16(const syn_product *p);
 
 /* With the kernel of a level that runs here (syn_simd_runs), on these threads; and what
    syn_product_run does at that level. */

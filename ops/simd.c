@@ -26,6 +26,14 @@ bool syn_simd_runs(syn_simd level) {
     return level == SYN_SIMD_SCALAR;
 }
 
+bool syn_simd_pairs_pay(void) {
+#if defined(__x86_64__)
+    return !__builtin_cpu_is("intel");
+#else
+    return true;
+#endif
+}
+
 static syn_simd choose(void) {
     syn_simd best = SYN_SIMD_SCALAR;
     const char *wanted = getenv("SYNTORCH_SIMD");

@@ -12,28 +12,34 @@
 extern "C" {
 #endif
 
-/* Of a node: id, gap and base are signed: differences from the node before, from the end of the one
-   before in its lane, from the tensor's own number. scope, label, op and attributes are numbers of
-   texts; lane is 0 for what is not shown, else the lane's place plus one; times are whole ns, wait
-   the first part of duration; comm, group, peer are 0 or the value plus one (of groups the place).
-   uses: number of inputs, inputs, number of outputs, outputs; tensors as signed distance: of an
-   input from `last`, of an output from `last`, which it then becomes; it starts at 0 and goes on
-   from node to node. deps: how many, and of each the distance back << SYN_DEP_COUNT | a bit for
-   each class. Of a tensor: name (0: "scope/label:position" of what makes it, else a text plus one),
-   spec (a text), bytes, flags, base. */
-#define SYN__COLUMN_LIST(X)                                                                       \
-    X(ID, "id")                                                                                   \
-    X(KIND, "kind")                                                                               \
-    X(CATEGORY, "category")                                                                       \
-    X(FLAGS, "flags")                                                                             \
-    X(PHASE, "phase") X(STEP, "step") X(SCOPE, "scope") X(LABEL, "label") X(OP, "op")             \
-        X(ATTRIBUTES, "attributes") X(LANE, "lane") X(GAP, "gap") X(DURATION, "duration")         \
-            X(WAIT, "wait") X(FLOPS, "flops") X(READ, "read") X(WRITTEN, "written")               \
-                X(COMM, "comm") X(GROUP, "group") X(NUMBER, "number") X(COMM_BYTES, "comm_bytes") \
-                    X(PEER, "peer") X(TAG, "tag") X(USES, "uses") X(DEPS, "deps")                 \
-                        X(TENSOR_NAME, "tensor_name") X(TENSOR_SPEC, "tensor_spec")               \
-                            X(TENSOR_BYTES, "tensor_bytes") X(TENSOR_FLAGS, "tensor_flags")       \
-                                X(TENSOR_BASE, "tensor_base")
+/* Of a node: id, gap, tag and base are signed: differences from the node before, from the end of
+   the one before in its lane, the tag itself, from the tensor's own number. scope, label, op and
+   attributes are numbers of texts; lane is 0 for what is not shown, else the lane's place plus one.
+   Times are ns, a number << its size: sizes are 0 but in large measured traces, whose times are
+   rounded to SYN__TIME_BITS, gaps also to steps of which the run has SYN__TIME_STEPS or more; gaps
+   count from the end that results, and wait, the first part of duration, is cut to it. comm, group,
+   peer are 0 or the value plus one (of groups the place). uses: number of inputs, inputs, number of
+   outputs, outputs; tensors as signed distance: of an input from `last`, of an output from `last`,
+   which it then becomes; it starts at 0 and goes on from node to node. deps: how many, and of each
+   the distance back << SYN_DEP_COUNT | a bit for each class. Of a tensor: name (0:
+   "scope/label:position" of what makes it, else a text plus one), spec (a text), bytes, flags,
+   base. */
+#define SYN__COLUMN_LIST(X)                                                                     \
+    X(ID, "id")                                                                                 \
+    X(KIND, "kind")                                                                             \
+    X(CATEGORY, "category")                                                                     \
+    X(FLAGS, "flags")                                                                           \
+    X(PHASE, "phase")                                                                           \
+    X(STEP, "step")                                                                             \
+    X(SCOPE, "scope") X(LABEL, "label") X(OP, "op") X(ATTRIBUTES, "attributes") X(LANE, "lane") \
+        X(GAP, "gap") X(GAP_SIZE, "gap_size") X(DURATION, "duration")                           \
+            X(DURATION_SIZE, "duration_size") X(WAIT, "wait") X(WAIT_SIZE, "wait_size")         \
+                X(FLOPS, "flops") X(READ, "read") X(WRITTEN, "written") X(COMM, "comm")         \
+                    X(GROUP, "group") X(NUMBER, "number") X(COMM_BYTES, "comm_bytes")           \
+                        X(PEER, "peer") X(TAG, "tag") X(USES, "uses") X(DEPS, "deps")           \
+                            X(TENSOR_NAME, "tensor_name") X(TENSOR_SPEC, "tensor_spec")         \
+                                X(TENSOR_BYTES, "tensor_bytes") X(TENSOR_FLAGS, "tensor_flags") \
+                                    X(TENSOR_BASE, "tensor_base")
 
 typedef enum syn__column {
 #define SYN_X(id, name) SYN__COLUMN_##id,
@@ -41,6 +47,9 @@ typedef enum syn__column {
 #undef SYN_X
         SYN__COLUMN_COUNT
 } syn__column;
+
+#define SYN__TIME_BITS  7
+#define SYN__TIME_STEPS (1u << 21)
 
 const char *syn__column_name(syn__column column);
 

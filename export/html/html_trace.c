@@ -80,6 +80,7 @@ static void put_header(const syn__html_trace *t, const char *title, syn_sink *si
     syn_sink_printf(sink, ",\"clock\":\"%s\",\"base_us\":%lld,\"world_size\":%d",
                     syn__clock_name(t->timeline.clock), (long long)t->timeline.base_us,
                     (int)t->graph->world_size);
+    syn_sink_printf(sink, ",\"rounded\":%s", t->rounded ? "true" : "false");
     syn_sink_printf(sink, ",\"recorded\":%s",
                     syn__walk_is_foreign(t->graph) ? "\"pytorch\"" : "null");
     put_names(sink, "kinds", kind_name, SYN_NODE_KIND_COUNT);
@@ -154,8 +155,9 @@ static syn_status place_nodes(syn__html_trace *t, uint32_t rank_index, syn_error
     SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
     SYN_TRY(syn_grow(&t->places, &t->places_cap, n, sizeof *t->places, err));
     SYN_TRY(syn_grow(&t->free_at, &t->free_cap, l->n_threads, sizeof *t->free_at, err));
+    SYN_TRY(syn_grow(&t->ended, &t->ended_cap, l->n_threads, sizeof *t->ended, err));
     memset(t->places, 0, n * sizeof *t->places);
-    if (l->n_threads > 0) memset(t->free_at, 0, l->n_threads * sizeof *t->free_at);
+    for (size_t i = 0; i < l->n_threads; i++) t->free_at[i] = t->ended[i] = 0;
     for (size_t i = 0, first = 0; i < l->n_slices; i++) {
         const syn__slice *s = &l->slices[i];
         while (l->threads[first].lane != s->lane) first++;
@@ -182,15 +184,31 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
     syn_sink_text(t->ranks, "]}");
 }
 
+/* Puts a time, rounded where times are; returns it as it will be read. */
+static int64_t put_rounded(syn__html_trace *t, syn__column column, int64_t ns) {
+    uint32_t size = column == SYN__COLUMN_GAP ? t->step_bits : 0;
+    uint64_t part = (uint64_t)(ns < 0 ? -ns : ns);
+    while (t->rounded && part >> size >= 1u << SYN__TIME_BITS) size++;
+    if (size > 0) part = (part + (UINT64_C(1) << (size - 1))) >> size;
+    const int64_t value = ns < 0 ? -(int64_t)part : (int64_t)part;
+    if (column == SYN__COLUMN_GAP) syn__columns_put_signed(&t->columns, column, value);
+    else syn__columns_put(&t->columns, column, part);
+    syn__columns_put(&t->columns, (syn__column)(column + 1), size);
+    return value * (INT64_C(1) << size);
+}
+
 static void put_time(syn__html_trace *t, const place *p) {
-    syn__columns *c = &t->columns;
-    syn__columns_put(c, SYN__COLUMN_LANE, p->lane);
-    int64_t *free_at = p->lane > 0 ? &t->free_at[p->lane - 1] : NULL;
-    syn__columns_put_signed(c, SYN__COLUMN_GAP, free_at != NULL ? p->start - *free_at : 0);
-    if (free_at != NULL) *free_at = p->end;
-    syn__columns_put(c, SYN__COLUMN_DURATION, (uint64_t)(p->end - p->start));
-    syn__columns_put(c, SYN__COLUMN_WAIT, (uint64_t)p->wait);
-    if (p->lane > 0 && (double)p->end > t->end_ns) t->end_ns = (double)p->end;
+    int64_t none = 0, *free_at = p->lane > 0 ? &t->free_at[p->lane - 1] : &none;
+    int64_t gap = p->lane > 0 ? p->start - *free_at : 0;
+    /* Where rounding made the one before end too late. */
+    if (t->rounded && gap < 0 && p->start >= t->ended[p->lane - 1]) gap = 0;
+    syn__columns_put(&t->columns, SYN__COLUMN_LANE, p->lane);
+    const int64_t start = *free_at + put_rounded(t, SYN__COLUMN_GAP, gap);
+    *free_at = start + put_rounded(t, SYN__COLUMN_DURATION, p->end - p->start);
+    (void)put_rounded(t, SYN__COLUMN_WAIT, p->wait);
+    if (p->lane == 0) return;
+    t->ended[p->lane - 1] = p->end;
+    if ((double)p->end > t->end_ns) t->end_ns = (double)p->end;
 }
 
 static void put_comm(syn__html_trace *t, const syn_node *node) {
@@ -344,12 +362,27 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     return status;
 }
 
+/* Large measured traces are noise but for the first digits: a page of them holds these. */
+static void round_times(syn__html_trace *t) {
+    const syn__timeline *line = &t->timeline;
+    double first_ns = SYN__MAX_NS, last_ns = 0;
+    t->rounded = line->clock == SYN__CLOCK_MEASURED && syn_graph_is_large(t->graph);
+    for (size_t i = 0; t->rounded && i < line->span_first[line->n_ranks]; i++) {
+        if (line->spans[i].start_ns < 0) continue;
+        if (line->spans[i].start_ns < first_ns) first_ns = line->spans[i].start_ns;
+        if (line->spans[i].end_ns > last_ns) last_ns = line->spans[i].end_ns;
+    }
+    while (last_ns - first_ns > (double)SYN__TIME_STEPS * (double)(UINT64_C(2) << t->step_bits))
+        t->step_bits++;
+}
+
 syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
                                 const syn_export_options *options, syn_error *err) {
     memset(out, 0, sizeof *out);
     out->graph = graph;
     syn__walk_init(&out->walk, graph);
     SYN_TRY(syn__timeline_make(&out->timeline, graph, options, NULL, err));
+    round_times(out);
     SYN_TRY(syn_sink_open_memory(&out->ranks, err));
     for (uint32_t k = 0; k < out->timeline.n_ranks; k++)
         SYN_TRY(put_rank(out, out->timeline.ranks[k], err));
@@ -369,4 +402,5 @@ void syn__html_trace_free(syn__html_trace *t) {
     syn_free(t->places);
     syn_free(t->named);
     syn_free(t->free_at);
+    syn_free(t->ended);
 }

@@ -34,13 +34,15 @@ typedef struct syn__html_trace {
     syn__html_sums by_op, by_layer;
     uint64_t n_ops;
     double end_ns;
+    bool rounded; /* times are (html_columns.h) */
+    uint32_t step_bits;
     /* per node and tensor of the rank at hand */
     struct syn__html_place *places;
     size_t places_cap;
     uint8_t *named; /* 1: the name follows from what makes it */
     size_t named_cap;
-    int64_t *free_at; /* per lane */
-    size_t free_cap;
+    int64_t *free_at, *ended; /* per lane: its last end as it will be read, and as it is */
+    size_t free_cap, ended_cap;
 } syn__html_trace;
 
 /* Reads the graph, or the rank that options name. Free *out in any case. */

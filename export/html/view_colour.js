@@ -65,7 +65,8 @@ function metricOf(trace, r, name) {
     const columns = {time: ["duration", "wait"], flops: ["flops"],
         bytes: ["read", "written", "comm_bytes"],
         intensity: ["flops", "read", "written"]}[name];
-    return trace.shared("metric " + name, trace.key(r, ...columns), () => {
+    const key = name === "time" ? trace.timeKey(r) : trace.key(r, ...columns);
+    return trace.shared("metric " + name, key, () => {
         const [a, b, c] = columns.map((column) => trace.column(r, column));
         const out = new Float64Array(a.length);
         for (let i = 0; i < out.length; i++)

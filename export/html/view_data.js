@@ -33,7 +33,8 @@ class Reader {
 const COLUMN_ARRAYS = {
     kind: Uint8Array, category: Uint8Array, flags: Uint8Array, phase: Uint8Array,
     step: Uint32Array, scope: Uint32Array, label: Uint32Array, op: Uint32Array,
-    attributes: Uint32Array, lane: Uint16Array, comm: Uint8Array, group: Uint32Array,
+    attributes: Uint32Array, lane: Uint16Array, gap_size: Uint8Array, duration_size: Uint8Array,
+    wait_size: Uint8Array, comm: Uint8Array, group: Uint32Array,
     number: Uint32Array, peer: Uint32Array, tensor_name: Uint32Array, tensor_spec: Uint32Array,
     tensor_flags: Uint8Array,
 };
@@ -49,6 +50,7 @@ class Trace {
         this.texts = this.head.texts;
         this.ranks = this.head.ranks;
         this.cache = new Map();
+        this.columns = this.ranks.map(() => ({}));
         this.place = {}; /* of a column's name */
         this.head.columns.forEach((name, i) => { this.place[name] = i; });
         this.readHeld(new Reader(bytes, 4 + length));
@@ -86,7 +88,11 @@ class Trace {
     }
 
     column(r, name) {
-        return this.shared(name, this.key(r, name), () => {
+        return this.columns[r][name] || (this.columns[r][name] = this.readColumn(r, name));
+    }
+
+    readColumn(r, name) {
+        return this.shared(name, this.key(r, name, ...this.sizes(name)), () => {
             const count = name.startsWith("tensor_") ? this.ranks[r].tensors : this.ranks[r].nodes;
             const out = new (COLUMN_ARRAYS[name] || Float64Array)(count);
             const reader = new Reader(this.held[this.whose[r][this.place[name]]]);
@@ -95,13 +101,34 @@ class Trace {
             for (let i = 0; i < count; i++) out[i] = signed ? reader.signed() : reader.get();
             if (name === "id")
                 for (let i = 1; i < count; i++) out[i] += out[i - 1];
+            if (this.place[name + "_size"] !== undefined) this.addSize(r, name, out);
             return out;
         });
     }
 
+    /* Further columns that a column's values depend on. */
+    sizes(name) {
+        return name === "wait" ? ["wait_size", "duration", "duration_size"]
+            : name === "gap" || name === "duration" ? [name + "_size"] : [];
+    }
+
+    addSize(r, name, out) {
+        const size = this.column(r, name + "_size");
+        for (let i = 0; i < out.length; i++) out[i] *= 2 ** size[i];
+        if (name !== "wait") return;
+        const duration = this.column(r, "duration");
+        for (let i = 0; i < out.length; i++) out[i] = Math.min(out[i], duration[i]);
+    }
+
+    /* Equal for ranks whose ops run at the same times. */
+    timeKey(r) {
+        return this.key(
+            r, "lane", "gap", "gap_size", "duration", "duration_size", "wait", "wait_size");
+    }
+
     /* Begin and end of each node in ns; of those that are not shown 0. */
     span(r) {
-        return this.shared("span", this.key(r, "lane", "gap", "duration"), () => {
+        return this.shared("span", this.timeKey(r), () => {
             const lane = this.column(r, "lane"), gap = this.column(r, "gap");
             const duration = this.column(r, "duration"), n = lane.length;
             const start = new Float64Array(n), end = new Float64Array(n);

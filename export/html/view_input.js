@@ -49,7 +49,10 @@ function listenMouse(view) {
         from = [x, y];
     });
     canvas.addEventListener("pointerup", (event) => {
-        if (from && !moved) click(view, ...pointOn(canvas, event));
+        if (from && !moved) {
+            canvas.focus();
+            view.now.click(...pointOn(canvas, event));
+        }
         from = null;
         canvas.classList.remove("dragging");
     });
@@ -68,22 +71,11 @@ function listenMouse(view) {
     }, {passive: false});
 }
 
-function click(view, x, y) {
-    view.canvas.focus();
-    const rank = view.picture.rankAt(x, y);
-    if (rank) {
-        view.open.set(rank.t + "." + rank.trace.ranks[rank.r].rank, !rank.full);
-        view.redraw();
-        return;
-    }
-    view.select(view.picture.find(x, y), false);
-}
-
 function listenOverview(view) {
     const canvas = view.overview;
     const go = (event) => {
         if (event.buttons === 0) return;
-        view.goOverview(...pointOn(canvas, event));
+        view.now.go(...pointOn(canvas, event), canvas.clientWidth, canvas.clientHeight);
     };
     canvas.addEventListener("pointerdown", (event) => {
         canvas.setPointerCapture(event.pointerId);
@@ -94,13 +86,17 @@ function listenOverview(view) {
 
 function listenButtons(view) {
     const on = (id, what) => { document.getElementById(id).onclick = what; };
-    on("mode-time", () => view.setTables(false));
+    on("mode-time", () => view.setMode("time"));
+    on("mode-graph", () => view.setMode("graph"));
     on("mode-table", () => view.setTables(!document.body.classList.contains("tables")));
     on("critical", () => view.setCritical(!view.critical));
     on("fit", () => view.fit());
     on("theme", () => view.setTheme(!view.dark));
     on("help", () => view.select(null));
     document.getElementById("colour").onchange = (event) => view.setColour(event.target.value);
+    document.getElementById("level").onchange = (event) =>
+        view.setLevel(Number(event.target.value));
+    document.getElementById("rank").onchange = (event) => view.setRank(event.target.value);
     const query = document.getElementById("query");
     query.addEventListener("input", () => view.find(query.value));
     query.addEventListener("keydown", (event) => {
@@ -119,6 +115,7 @@ function pressKey(view, key) {
         ArrowLeft: () => view.move(-far, 0), ArrowRight: () => view.move(far, 0),
         ArrowUp: () => view.move(0, -60), ArrowDown: () => view.move(0, 60),
         0: () => view.fit(), Home: () => view.fit(),
+        g: () => view.setMode(view.mode === "time" ? "graph" : "time"),
         t: () => view.setTables(!document.body.classList.contains("tables")),
         "/": () => document.getElementById("query").focus(),
         n: () => view.goHit(1), p: () => view.goHit(-1),
@@ -126,6 +123,8 @@ function pressKey(view, key) {
         k: () => view.nextColour(),
         l: () => view.setTheme(!view.dark),
         e: () => view.setLanes(!view.lanes),
+        v: () => view.setViews(!view.views),
+        1: () => view.setLevel(1), 2: () => view.setLevel(2), 3: () => view.setLevel(3),
         Enter: () => { if (view.selected) view.reveal(view.selected, true); },
         "[": () => view.step(-1), "]": () => view.step(1),
         i: () => view.select(view.selected && sourcesOf(view.selected)[0] || view.selected, true),

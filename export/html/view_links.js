@@ -43,6 +43,29 @@ function meetingOf(trace) {
     });
 }
 
+/* Collectives and messages by the time at which their first member has begun to exchange data:
+   places among `joined`, these times s, the latest end so far e, and the shortest duration of a
+   member. */
+function joinsByTime(trace) {
+    return trace.shared("joins by time", "", () => {
+        meetingOf(trace);
+        const all = trace.joined.map((at, m) => {
+            let s = Infinity, e = 0, least = Infinity;
+            for (const [r, i] of at) {
+                const {start, end} = trace.span(r), begin = start[i] + trace.column(r, "wait")[i];
+                if (begin < s) s = begin;
+                if (end[i] > e) e = end[i];
+                if (end[i] - begin < least) least = end[i] - begin;
+            }
+            return {m, s, e, least};
+        });
+        all.sort((a, b) => a.s - b.s);
+        let last = 0;
+        return {places: all.map(({m}) => m), s: all.map(({s}) => s), least: all.map((k) => k.least),
+            e: all.map(({e}) => { last = Math.max(last, e); return last; })};
+    });
+}
+
 /* All nodes of all ranks so that each stands behind what it waits for: ranks go on one by one, and
    wait at a collective until its last rank has come. Ranks that wait in a circle go on. */
 function runOrder(trace) {
@@ -79,15 +102,28 @@ function runOrder(trace) {
     return order.subarray(0, n);
 }
 
-/* The op before on the same lane, -1 none; of PyTorch's recordings none, which say themselves what
-   waits for what. */
-function lanePredecessors(trace, r) {
-    return trace.shared("before", trace.key(r, "lane", "gap", "duration"), () => {
-        const out = new Int32Array(trace.ranks[r].nodes).fill(-1);
-        if (trace.head.recorded) return out;
-        for (const row of rowsOf(trace, r))
-            for (let k = 1; k < row.nodes.length; k++) out[row.nodes[k]] = row.nodes[k - 1];
-        return out;
+/* Per node of a rank all that it waits for there, as first and nodes: makers of its inputs, other
+   dependencies, and the op before on its lane; not the last of PyTorch's recordings, which say
+   themselves what waits for what. */
+function allSources(trace, r) {
+    const key = trace.timeKey(r) + trace.key(r, "uses", "deps");
+    return trace.shared("all sources", key, () => {
+        const n = trace.ranks[r].nodes, uses = trace.uses(r), deps = trace.deps(r);
+        const before = new Int32Array(n).fill(-1), first = new Uint32Array(n + 1);
+        const nodes = new Uint32Array(uses.tensors.length + deps.nodes.length + n);
+        for (const row of trace.head.recorded ? [] : rowsOf(trace, r))
+            for (let k = 1; k < row.nodes.length; k++) before[row.nodes[k]] = row.nodes[k - 1];
+        let at = 0;
+        for (let i = 0; i < n; i++) {
+            first[i] = at;
+            for (let k = uses.first[i]; k < uses.split[i]; k++)
+                if (uses.producer[uses.tensors[k]] >= 0)
+                    nodes[at++] = uses.producer[uses.tensors[k]];
+            for (let k = deps.first[i]; k < deps.first[i + 1]; k++) nodes[at++] = deps.nodes[k];
+            if (before[i] >= 0) nodes[at++] = before[i];
+        }
+        first[n] = at;
+        return {first, nodes};
     });
 }
 
@@ -96,41 +132,38 @@ function lanePredecessors(trace, r) {
    what it waited for longest; a gap in front of an op (the program's own time) stays as it is. */
 function findCritical(trace) {
     return trace.shared("critical", "", () => {
-        const n = trace.nodes, meeting = meetingOf(trace), order = runOrder(trace);
-        const rankOf = new Uint16Array(n), end = new Float64Array(n), begin = new Float64Array(n);
-        const shown = new Uint8Array(n);
+        const n = trace.nodes, run = {trace, meeting: meetingOf(trace), order: runOrder(trace),
+            rankOf: new Uint16Array(n), end: new Float64Array(n), begin: new Float64Array(n),
+            shown: new Uint8Array(n), sources: trace.ranks.map((_, r) => allSources(trace, r))};
         trace.ranks.forEach((_, r) => {
-            const span = trace.span(r), wait = trace.column(r, "wait"),
-                  lane = trace.column(r, "lane");
-            const g = trace.first[r];
-            rankOf.fill(r, g, trace.first[r + 1]);
+            const span = trace.span(r), wait = trace.column(r, "wait");
+            const lane = trace.column(r, "lane"), g = trace.first[r];
+            run.rankOf.fill(r, g, trace.first[r + 1]);
             for (let i = 0; i < lane.length; i++) {
-                shown[g + i] = lane[i] > 0 ? 1 : 0;
-                begin[g + i] = span.start[i] + wait[i];
-                end[g + i] = span.end[i];
+                run.shown[g + i] = lane[i] > 0 ? 1 : 0;
+                run.begin[g + i] = span.start[i] + wait[i];
+                run.end[g + i] = span.end[i];
             }
         });
-        const eachBefore = (g, each) => {
-            const r = rankOf[g], first = trace.first[r];
-            trace.eachSource(r, g - first, (i) => each(first + i));
-            const p = lanePredecessors(trace, r)[g - first];
-            if (p >= 0) each(first + p);
-        };
-        const bind = bindAll(trace, order, meeting, shown, begin, end, eachBefore);
-        const late = latest(trace, order, meeting, bind, begin, end, eachBefore);
-        return {on: criticalMarks(trace, bind, shown, end),
-            slack: trace.ranks.map((_, r) => late.subarray(trace.first[r], trace.first[r + 1])),
-            endOf: end};
+        const bind = bindAll(run), late = latest(run, bind);
+        const perRank = (values) =>
+            trace.ranks.map((_, r) => values.subarray(trace.first[r], trace.first[r + 1]));
+        return {on: perRank(criticalMarks(run, bind)), slack: perRank(late)};
     });
 }
 
-/* What each node waited for longest; gives nodes that are not shown their time. */
-function bindAll(trace, order, meeting, shown, begin, end, eachBefore) {
-    const bind = new Int32Array(order.length).fill(-1),
-          met = new Int32Array(trace.joined.length).fill(-1);
+/* What each node waited for longest, those that meet for the same; gives nodes that are not shown
+   their time. */
+function bindAll({trace, meeting, order, rankOf, end, begin, shown, sources}) {
+    const bind = new Int32Array(order.length).fill(-1);
+    const met = new Int32Array(trace.joined.length).fill(-1);
     for (const g of order) {
+        const r = rankOf[g], base = trace.first[r], {first, nodes} = sources[r];
         let last = -1;
-        eachBefore(g, (p) => { if (last < 0 || end[p] > end[last]) last = p; });
+        for (let k = first[g - base]; k < first[g - base + 1]; k++) {
+            const p = base + nodes[k];
+            if (last < 0 || end[p] > end[last]) last = p;
+        }
         bind[g] = last;
         if (!shown[g]) begin[g] = end[g] = last < 0 ? 0 : end[last];
         const m = meeting[g];
@@ -140,30 +173,33 @@ function bindAll(trace, order, meeting, shown, begin, end, eachBefore) {
     return bind;
 }
 
-function latest(trace, order, meeting, bind, begin, end, eachBefore) {
+/* Of each node by how much later it could end. All that meet could be as late as the first of them
+   that something waits for. */
+function latest({trace, meeting, order, rankOf, end, begin, sources}, bind) {
     const late = new Float64Array(order.length).fill(trace.end);
     const together = new Float64Array(trace.joined.length).fill(Infinity);
-    for (let k = order.length - 1; k >= 0; k--) {
-        const g = order[k], m = meeting[g];
+    for (let n = order.length - 1; n >= 0; n--) {
+        const g = order[n], m = meeting[g], r = rankOf[g], base = trace.first[r];
+        const {first, nodes} = sources[r];
         if (m >= 0) {
-            for (const [r, i] of together[m] < Infinity ? [] : trace.joined[m])
-                together[m] = Math.min(together[m], late[trace.first[r] + i]);
+            for (const [r2, i] of together[m] < Infinity ? [] : trace.joined[m])
+                together[m] = Math.min(together[m], late[trace.first[r2] + i]);
             late[g] = together[m];
         }
         const from = late[g] - (end[g] - begin[g]);
-        eachBefore(g, (p) => {
-            const gap = p === bind[g] ? Math.max(0, begin[g] - end[p]) : 0;
+        for (let k = first[g - base]; k < first[g - base + 1]; k++) {
+            const p = base + nodes[k], gap = p === bind[g] ? Math.max(0, begin[g] - end[p]) : 0;
             if (from - gap < late[p]) late[p] = from - gap;
-        });
+        }
     }
     for (const g of order) late[g] = Math.max(0, late[g] - end[g]);
     return late;
 }
 
-function criticalMarks(trace, bind, shown, end) {
+function criticalMarks({end, shown}, bind) {
     let g = -1;
     for (let k = 0; k < end.length; k++) if (shown[k] && (g < 0 || end[k] > end[g])) g = k;
     const marks = new Uint8Array(end.length);
     for (; g >= 0 && !marks[g]; g = bind[g]) marks[g] = 1;
-    return trace.ranks.map((_, r) => marks.subarray(trace.first[r], trace.first[r + 1]));
+    return marks;
 }

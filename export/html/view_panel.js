@@ -115,8 +115,6 @@ function link(view, at, text, small) {
     if (small) a.append(make("br"), make("small", small));
     a.onclick = () => view.select(at, true);
     a.onkeydown = (event) => { if (event.key === "Enter") a.onclick(); };
-    a.onmouseenter = () => view.hover(at);
-    a.onmouseleave = () => view.hover(null);
     return a;
 }
 
@@ -191,7 +189,7 @@ function overviewPanel(view) {
         if (trace.head.clock !== "order")
             facts.push(["from begin to end", duration(trace.end - trace.begin)]);
         facts.push(["times", trace.head.clock === "order" ? "unknown: only the order means anything"
-            : trace.head.clock]);
+            : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
         out.push(definitions(facts.concat(trace.head.facts)));
     });
     out.push(make("h3", "What you see"),

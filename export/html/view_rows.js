@@ -5,7 +5,7 @@
    depth at which ops lie within each other. */
 function rowsOf(trace, r) {
     const key =
-        trace.key(r, "lane", "gap", "duration", "wait") + JSON.stringify(trace.ranks[r].lanes);
+        trace.timeKey(r) + JSON.stringify(trace.ranks[r].lanes);
     return trace.shared("rows", key, () => {
         const lane = trace.column(r, "lane"), lists = trace.ranks[r].lanes.map(() => []);
         for (let i = 0; i < lane.length; i++) if (lane[i] > 0) lists[lane[i] - 1].push(i);
@@ -75,7 +75,7 @@ function partName(trace, phase, step) {
 /* Bands of a rank: runs of ops of one part of the program, of one layer, of one block, each a row
    with texts. */
 function bandsOf(trace, r) {
-    const key = trace.key(r, "lane", "gap", "duration", "scope", "phase", "step");
+    const key = trace.timeKey(r) + trace.key(r, "scope", "phase", "step");
     return trace.shared("bands", key, () => {
         const scope = trace.column(r, "scope"), phase = trace.column(r, "phase");
         const step = trace.column(r, "step");

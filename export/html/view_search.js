@@ -4,26 +4,57 @@ class Hits {
     /* Words of the query must all be in an op's rank, id, part, scope, label, op, attributes or in
        the name of a tensor that it uses or makes. */
     constructor(view, query) {
-        this.words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
+        const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
+        const ofRank = words.filter((word) => /^rank[0-9]+$/.test(word));
+        this.ranks = new Set(ofRank.map((word) => Number(word.slice(4))));
+        this.words = words.filter((word) => !ofRank.includes(word));
         this.key = this.words.join(" ");
-        this.list = [];
+        this.lists = [];
+        this.count = 0;
         for (let t = 0; t < view.traces.length; t++) this.collect(view.traces[t], t);
         this.at = -1;
     }
 
-    /* Nodes of a rank that are hits, as bytes; key tells those of different ranks apart. */
+    /* Nodes of a rank that are hits, as bytes and as a list; key tells those of different ranks
+       apart. Columns in which no text has a word are not looked at, since ranks differ in them. */
     of(trace, r) {
         const id = /^r([0-9]+)\.o([0-9]+)$/.exec(this.key);
-        const own = id || this.words.some((word) => /^(rank|r)?[0-9]+$/.test(word));
-        const key = this.key + ":" +
-            trace.key(
-                r, "scope", "label", "op", "attributes", "phase", "step", "uses", "tensor_name") +
-            (own ? ":" + r : "");
+        const none = this.ranks.size > 0 && !this.ranks.has(trace.ranks[r].rank);
+        if (none) return trace.shared("hits", "none" + trace.ranks[r].nodes, () => ({
+            on: new Uint8Array(trace.ranks[r].nodes), key: "none", list: new Uint32Array(0)}));
+        const names = ["scope", "label", "op", "phase", "step"];
+        if (this.anyIn(trace, "attributes")) names.push("attributes");
+        if (this.anyIn(trace, "tensor_name")) names.push("tensor_name", "uses");
+        const key = this.key + ":" + trace.key(r, ...names) + (id ? ":" + r : "");
         return trace.shared("hits", key, () => {
-            const on = new Uint8Array(trace.ranks[r].nodes);
+            const on = new Uint8Array(trace.ranks[r].nodes), flags = trace.column(r, "flags");
             if (id) this.markId(trace, r, on, Number(id[1]), Number(id[2]));
             else this.mark(trace, r, on);
-            return {on, key};
+            const list = [];
+            for (let i = 0; i < on.length; i++) if (on[i] && !(flags[i] & VIRTUAL)) list.push(i);
+            return {on, key, list: Uint32Array.from(list)};
+        });
+    }
+
+    /* For each text whether it has a word. */
+    bits(trace, word) {
+        return trace.shared("word", word, () =>
+            Uint8Array.from(trace.texts, (text) => text.toLowerCase().includes(word) ? 1 : 0));
+    }
+
+    /* Whether a text of such a column of any rank has a word. */
+    anyIn(trace, name) {
+        const used = trace.shared("used", name, () => {
+            const off = name === "tensor_name" ? 1 : 0, out = new Set();
+            for (const values of new Set(trace.ranks.map((_, r) => trace.column(r, name))))
+                for (const value of values) out.add(value - off);
+            out.delete(-1);
+            return out;
+        });
+        return this.words.some((word) => {
+            const bit = this.bits(trace, word);
+            for (const number of used) if (bit[number]) return true;
+            return false;
         });
     }
 
@@ -34,16 +65,15 @@ class Hits {
     }
 
     mark(trace, r, on) {
-        const bits = this.words.map((word) => trace.shared("word", word, () =>
-            Uint8Array.from(trace.texts, (text) => text.toLowerCase().includes(word) ? 1 : 0)));
         const names = ["scope", "label", "op", "attributes"].map((name) => trace.column(r, name));
         const phase = trace.column(r, "phase"), step = trace.column(r, "step");
-        const rank = "rank" + trace.ranks[r].rank;
-        this.words.forEach((word, k) => {
-            const bit = bits[k], parts = new Map(), tensors = this.tensorMarks(trace, r, bit);
+        on.fill(1);
+        this.words.forEach((word) => {
+            const bit = this.bits(trace, word), parts = new Map();
+            const tensors = this.tensorMarks(trace, r, bit);
             for (let i = 0; i < on.length; i++) {
-                if (k > 0 && !on[i]) continue;
-                let hit = word === rank || bit[names[0][i]] || bit[names[1][i]] ||
+                if (!on[i]) continue;
+                let hit = bit[names[0][i]] || bit[names[1][i]] ||
                     bit[names[2][i]] || bit[names[3][i]] || tensors && tensors[i];
                 if (!hit) {
                     const key = phase[i] * 2 ** 32 + step[i];
@@ -69,16 +99,22 @@ class Hits {
 
     collect(trace, t) {
         for (let r = 0; r < trace.ranks.length; r++) {
-            const {on} = this.of(trace, r), flags = trace.column(r, "flags");
-            for (let i = 0; i < on.length; i++)
-                if (on[i] && !(flags[i] & VIRTUAL)) this.list.push({trace, t, r, i});
+            const {list} = this.of(trace, r);
+            if (list.length > 0) this.lists.push({trace, t, r, list});
+            this.count += list.length;
         }
     }
 
-    /* The next or previous hit; wraps. */
+    /* The next or previous hit, rank by rank; wraps. */
     go(by) {
-        if (this.list.length === 0) return null;
-        this.at = (this.at + by + this.list.length) % this.list.length;
-        return this.list[this.at];
+        if (this.count === 0) return null;
+        this.at = this.at < 0 ? (by > 0 ? 0 : this.count - 1)
+            : (this.at + by + this.count) % this.count;
+        let left = this.at;
+        for (const {trace, t, r, list} of this.lists) {
+            if (left < list.length) return {trace, t, r, i: list[left]};
+            left -= list.length;
+        }
+        return null;
     }
 }

@@ -3,11 +3,12 @@
 
 const KEYS = [
     ["w s, wheel", "zoom in, out"], ["a d, \u2190 \u2192", "move left, right"],
-    ["\u2191 \u2193", "move up, down"], ["0", "show everything"],
+    ["\u2191 \u2193", "move up, down"], ["0", "show everything"], ["g", "timeline or graph"],
     ["t", "tables"], ["/", "find"], ["n p", "next, previous that was found"],
     ["c", "critical path, and slack of each op"], ["k", "next colouring"],
     ["Enter", "zoom to the selected op"], ["[ ]", "op before, after in its lane"],
     ["i o", "first input, first user"], ["e", "ranks lane by lane, or one line each"],
+    ["1 2 3", "graph: layers, blocks, ops"], ["v", "graph: views, which compute nothing"],
     ["l", "light or dark"], ["Esc", "nothing selected or found"],
 ];
 
@@ -22,11 +23,15 @@ class View {
         this.hits = null;
         this.selected = null;
         this.critical = false;
+        this.z = this.gx = this.gy = 0; /* of the graph: zoom (0: to be found), left, top */
+        this.level = 2;
+        this.opened = new Map(); /* paths of boxes that the user opened or closed */
+        this.unfolded = new Set();
+        this.views = false;
         this.dark = matchMedia("(prefers-color-scheme: dark)").matches;
         this.canvas = document.getElementById("picture");
         this.overview = document.getElementById("overview");
-        this.time = new TimePicture(this);
-        this.overviewPicture = new TimePicture(this);
+        this.modes = {time: new TimeMode(this), graph: new GraphMode(this)};
         this.setTraces(traces);
         this.readAddress();
         this.setTheme(this.dark);
@@ -55,8 +60,9 @@ class View {
                     return trace.column(r, "category").some((c, k) => c === i && lane[k] > 0);
                 }))));
         this.waits = traces.some(
-            (trace) => trace.ranks.some((_, r) => trace.shared("waits", trace.key(r, "wait"),
+            (trace) => trace.ranks.some((_, r) => trace.shared("waits", trace.timeKey(r),
                                             () => trace.column(r, "wait").some((ns) => ns > 0))));
+        this.offerRanks();
         document.getElementById("title").textContent =
             traces.map((trace) => trace.head.title).join("  |  ");
         showComparison(this);
@@ -65,12 +71,29 @@ class View {
             make("option", METRICS[name].name, {value: name})));
     }
 
+    /* Pairs of neighbours and single ranks, the first 256, for the graph. */
+    offerRanks() {
+        const numbers = this.traces[0].ranks.map((rank) => rank.rank).slice(0, 256);
+        const choices = numbers.length <= 4 ? [numbers] : [];
+        for (let k = 0; k + 1 < numbers.length && numbers.length > 2; k += 2)
+            choices.push(numbers.slice(k, k + 2));
+        if (numbers.length > 1) choices.push(...numbers.map((n) => [n]));
+        this.graphRanks = numbers.slice(0, 2);
+        if (numbers.length === 3) choices.push(this.graphRanks);
+        fill(document.getElementById("rank"), ...choices.map((ranks) =>
+            make("option", ranks.join(" and "), {value: ranks.join()})));
+    }
+
     criticalOf(trace) {
         return findCritical(trace);
     }
 
+    get now() {
+        return this.modes[this.mode];
+    }
+
     get picture() {
-        return this.time;
+        return this.now.picture;
     }
 
     /* ---- Drawing ---- */
@@ -98,7 +121,8 @@ class View {
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
         this.drawOverview(stale);
         this.drawMs = performance.now() - begin;
-        this.writeAddress();
+        clearTimeout(this.addressTimer);
+        this.addressTimer = setTimeout(() => this.writeAddress(), 250);
     }
 
     onCanvas(canvas, draw) {
@@ -112,44 +136,47 @@ class View {
 
     /* The whole in small is drawn once, and the frame of what is seen over it each time. */
     drawOverview(stale) {
-        const {clientWidth: w, clientHeight: h} = this.overview,
-                                             density = window.devicePixelRatio || 1;
-        if (!this.small || stale || this.small.width !== Math.round(w * density)) {
+        const {clientWidth: w, clientHeight: h} = this.overview;
+        const density = window.devicePixelRatio || 1, wide = Math.round(w * density);
+        if (!this.small || stale || this.small.width !== wide) {
             this.small = document.createElement("canvas");
-            this.small.width = Math.round(w * density);
+            this.small.width = wide;
             this.small.height = Math.round(h * density);
             const g = this.small.getContext("2d");
             g.setTransform(density, 0, 0, density, 0, 0);
-            this.overviewPicture.drawOverview(g, w, h, density);
+            this.now.small.drawOverview(g, w, h, density);
         }
         this.onCanvas(this.overview, (g) => {
+            const [x, y, wide, high] = this.now.frame(w, h);
             g.drawImage(this.small, 0, 0, w, h);
-            const scale = (w - GUTTER) / (this.end - this.begin);
-            const x0 = GUTTER + (this.t0 - this.begin) * scale,
-                  x1 = GUTTER + (this.t1 - this.begin) * scale;
             g.fillStyle = this.dark ? "rgba(0, 0, 0, 0.55)" : "rgba(90, 105, 120, 0.28)";
-            g.fillRect(GUTTER, 0, x0 - GUTTER, h);
-            g.fillRect(x1, 0, w - x1, h);
+            g.beginPath();
+            g.rect(this.mode === "time" ? GUTTER : 0, 0, w, h);
+            g.rect(x, y, wide, high);
+            g.fill("evenodd");
             g.strokeStyle = this.dark ? "#6cb0ff" : "#1f6feb";
-            g.strokeRect(x0, 0.5, Math.max(2, x1 - x0), h - 1);
+            g.strokeRect(x, y + 0.5, wide, high - 1);
             g.fillStyle = this.dark ? "#9aa8b5" : "#5c6b78";
             g.font = "11px system-ui, sans-serif";
-            g.fillText("overview", 10, h / 2 + 4);
+            if (this.mode === "time") g.fillText("overview", 10, h / 2 + 4);
         });
     }
 
     showButtons() {
         const tables = document.body.classList.contains("tables");
-        for (const mode of ["time"])
+        for (const mode of ["time", "graph"])
             document.getElementById("mode-" + mode)
                 .classList.toggle("on", !tables && this.mode === mode);
         document.getElementById("mode-table").classList.toggle("on", tables);
         document.getElementById("critical").classList.toggle("on", this.critical);
+        document.body.classList.toggle("graph", this.mode === "graph");
         document.getElementById("colour").value = this.colour;
+        document.getElementById("level").value = String(this.level);
+        document.getElementById("rank").value = this.graphRanks.join();
         document.getElementById("found").textContent = !this.hits ? ""
-            : this.hits.list.length === 0 ? "nothing found"
+            : this.hits.count === 0 ? "nothing found"
                 : (this.hits.at >= 0 ? this.hits.at + 1 + " of " : "") +
-                    this.hits.list.length.toLocaleString("en") + " found";
+                    this.hits.count.toLocaleString("en") + " found";
     }
 
     setTheme(dark) {
@@ -161,54 +188,28 @@ class View {
 
     /* ---- What is shown ---- */
 
-    setWindow(t0, t1) {
-        const whole = this.end - this.begin, width = Math.max(2, Math.min(t1 - t0, whole));
-        this.t0 = Math.max(this.begin, Math.min(t0, this.end - width));
-        this.t1 = this.t0 + width;
-        this.redraw();
-    }
-
-    zoom(factor, x) {
-        const at =
-            this.t0 + (x - GUTTER) / (this.canvas.clientWidth - GUTTER) * (this.t1 - this.t0);
-        this.setWindow(at - (at - this.t0) * factor, at + (this.t1 - at) * factor);
+    zoom(factor, x, y) {
+        this.now.zoom(factor, x, y);
     }
 
     move(dx, dy) {
-        const by = dx * (this.t1 - this.t0) / (this.canvas.clientWidth - GUTTER);
-        this.scroll += dy;
-        this.setWindow(this.t0 + by, this.t1 + by);
+        this.now.move(dx, dy);
     }
 
     fit() {
-        this.scroll = 0;
-        this.setWindow(this.begin, this.end);
+        this.now.fit();
     }
 
-    /* Moves the window so that an op is in it, and near enough to be seen. */
     reveal(at, close) {
-        const {start, end} = at.trace.span(at.r), s = start[at.i], e = end[at.i];
-        if (at.trace.column(at.r, "lane")[at.i] === 0) return;
-        const width = this.t1 - this.t0, pixel = width / (this.canvas.clientWidth - GUTTER);
-        if (close || e - s < 3 * pixel || e - s > width) {
-            const wide = Math.max(20 * (e - s), 60);
-            this.setWindow((s + e) / 2 - wide / 2, (s + e) / 2 + wide / 2);
-        } else if (s < this.t0 || e > this.t1) {
-            this.setWindow((s + e) / 2 - width / 2, (s + e) / 2 + width / 2);
-        }
-        const place = this.time.layout && this.time.placeOf(at);
-        if (!place) return;
-        const height = this.canvas.clientHeight;
-        if (place.y < AXIS || place.y + place.h > height) this.scroll += place.y - height / 2;
+        this.now.reveal(at, close);
     }
 
+    /* at: {trace, t, r, i}: trace and its place, the rank's place, the node; null for none. */
     select(at, show) {
-        this.selected = at;
-        if (at && show) this.reveal(at);
+        this.selected = at && at.trace ? at : null;
+        if (this.selected && show) this.reveal(at);
         this.redraw("all");
     }
-
-    hover() {}
 
     find(query) {
         const begin = performance.now();
@@ -259,16 +260,61 @@ class View {
         this.redraw();
     }
 
-    goOverview(x) {
-        const at = this.begin +
-            (x - GUTTER) / (this.overview.clientWidth - GUTTER) * (this.end - this.begin);
-        const half = (this.t1 - this.t0) / 2;
-        this.setWindow(at - half, at + half);
-    }
-
     compareWith(trace) {
         this.setTraces([this.traces[0], trace]);
         this.setTheme(this.dark);
+    }
+
+    /* ---- The graph ---- */
+
+    setMode(mode) {
+        this.mode = mode;
+        document.body.classList.remove("tables");
+        document.body.classList.toggle("graph", mode === "graph");
+        if (mode === "graph" && this.selected) this.reveal(this.selected);
+        this.redraw("all");
+    }
+
+    relayout() {
+        this.modes.graph.picture.stale = true;
+        this.redraw("all");
+    }
+
+    setLevel(level) {
+        this.level = level >= 1 && level <= 3 ? level : 2;
+        this.opened.clear();
+        this.z = 0;
+        this.relayout();
+    }
+
+    setGraphRanks(ranks) {
+        this.graphRanks = ranks;
+        this.z = 0;
+        this.relayout();
+    }
+
+    setRank(text) {
+        this.setGraphRanks(text.split(",").map(Number));
+    }
+
+    setViews(on) {
+        this.views = on;
+        this.relayout();
+    }
+
+    isOpen(item, depth) {
+        const own = this.opened.get(item.path);
+        return own !== undefined ? own : depth <= this.level;
+    }
+
+    setOpen(item, open) {
+        this.opened.set(item.path, open);
+        this.relayout();
+    }
+
+    toggleFold(path) {
+        if (!this.unfolded.delete(path)) this.unfolded.add(path);
+        this.relayout();
     }
 
     setTables(on) {
@@ -302,6 +348,13 @@ class View {
         const state = new URLSearchParams();
         if (this.t0 > this.begin || this.t1 < this.end)
             state.set("time", Math.round(this.t0) + "-" + Math.round(this.t1));
+        if (this.mode === "graph") {
+            state.set("mode", "graph");
+            state.set("level", String(this.level));
+            state.set("ranks", this.graphRanks.join());
+            if (this.z > 0)
+                state.set("at", [this.gx, this.gy, this.z * 1000].map(Math.round).join());
+        }
         if (this.scroll > 0) state.set("scroll", String(Math.round(this.scroll)));
         if (this.colour !== "category") state.set("colour", this.colour);
         if (this.hidden.size > 0) state.set("hide", [...this.hidden].join("."));
@@ -327,6 +380,14 @@ class View {
             this.t1 = Math.min(this.end, Number(window[2]));
         }
         this.scroll = Number(state.get("scroll")) || 0;
+        this.mode = state.get("mode") === "graph" ? "graph" : "time";
+        this.level =
+            [1, 2, 3].includes(Number(state.get("level"))) ? Number(state.get("level")) : 2;
+        if (/^[0-9]+(,[0-9]+){0,3}$/.test(state.get("ranks") || ""))
+            this.graphRanks = state.get("ranks").split(",").map(Number);
+        const at = /^(-?[0-9]+),(-?[0-9]+),([1-9][0-9]*)$/.exec(state.get("at") || "");
+        if (at) [this.gx, this.gy, this.z] = [Number(at[1]), Number(at[2]), at[3] / 1000];
+        this.modes.graph.picture.stale = true;
         this.setColour(state.get("colour") || "category");
         this.hidden = new Set((state.get("hide") || "").split(".").filter((name) => name !== ""));
         this.version = [...this.hidden].sort().join();
@@ -364,6 +425,8 @@ async function start() {
     listen(view);
     view.draw();
     view.firstMs = performance.now() - begin;
+    setTimeout(() => traces.forEach((trace) => trace.uses(0)) || new Hits(view, "\u0000"),
+        0); /* so that the first search finds all read */
     document.body.dataset.ready = "1";
 }
 

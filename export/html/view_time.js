@@ -15,30 +15,41 @@ function timeLayout(view, height) {
         return own !== undefined ? own : view.lanes;
     };
     const short = ranks.filter((at) => !full(at)).length;
-    const room = (height - AXIS) / Math.max(1, ranks.length);
-    const h = short === 0 ? 0 : Math.max(5, Math.min(24, Math.floor(room) - 1));
     let y = AXIS;
+    if (short > 1) {
+        const [trace, t, r] = ranks.find((at) => !full(at));
+        y = addBands(lines, bandsOf(trace, r).slice(0, 2), {trace, t, r}, y + 2) + 2;
+    }
+    const room = Math.max(5, Math.min(26, (height - y) / Math.max(1, ranks.length)));
+    const lane = Math.max(LANE_H, Math.min(52, (height - AXIS) / ranks.length / 5));
     for (const at of ranks) {
-        const [trace, t, r] = at, top = y, name = rankName(view, t, trace.ranks[r].rank);
-        if (full(at)) {
-            y += RANK_GAP / 2;
-            bandsOf(trace, r).forEach((band, depth) => {
-                lines.push({y, h: BAND_H, trace, t, r, band, depth});
-                y += BAND_H + 1;
-            });
+        const [trace, t, r] = at, top = y, open = full(at);
+        if (open) {
+            y = addBands(lines, bandsOf(trace, r), {trace, t, r}, y + RANK_GAP / 2);
             for (const row of rowsOf(trace, r)) {
-                const lane = row.host ? HOST_H : LANE_H;
-                lines.push({y, h: lane, trace, t, r, row, rows: [row]});
-                y += lane + 2;
+                const h = row.host ? HOST_H : lane;
+                lines.push({y, h, trace, t, r, row, rows: [row]});
+                y += h + 2;
             }
             y += RANK_GAP / 2;
         } else {
-            lines.push({y, h, trace, t, r, rows: rowsOf(trace, r), short: true});
-            y += h + 1;
+            y += room;
+            const from = Math.round(top),
+                  h = Math.max(2, Math.round(y) - from - (room > 4 ? 1 : 0));
+            lines.push({y: from, h, trace, t, r, rows: rowsOf(trace, r), short: true});
         }
-        ranks[ranks.indexOf(at)] = {trace, t, r, name, y: top, h: y - top, full: full(at)};
+        const name = rankName(view, t, trace.ranks[r].rank);
+        ranks[ranks.indexOf(at)] = {trace, t, r, name, y: top, h: y - top, full: open};
     }
     return {lines, ranks, total: y};
+}
+
+function addBands(lines, bands, of, y) {
+    bands.forEach((band, depth) => {
+        lines.push({y, h: BAND_H, ...of, band, depth});
+        y += BAND_H + 1;
+    });
+    return y;
 }
 
 function rankName(view, t, rank) {
@@ -202,24 +213,20 @@ class TimePicture {
         for (const line of this.layout.lines)
             for (const row of line.rows || [])
                 if (row.comm || line.short) where.set(line.t + "." + line.r, line);
+        if (this.layout.ranks.every((rank) => !rank.full)) return; /* no room between them */
         let left = 4000;
         g.fillStyle = view.palette.dark ? "rgba(235, 90, 85, 0.30)" : "rgba(213, 58, 54, 0.17)";
         view.traces.forEach((trace, t) => {
-            const {list, messages} = trace.meetings();
-            for (const at of list.concat(messages)) {
+            const {places, s, e, least} = joinsByTime(trace);
+            for (let k = firstAbove(e, view.t0); k < s.length && s[k] < view.t1 && left > 0; k++) {
+                if (least[k] * this.perNs < 0.7) continue;
                 let before = null;
-                for (const [r, i] of at) {
-                    const {start, end} = trace.span(r);
-                    if (end[i] < view.t0 || start[i] > view.t1 || end[i] <= start[i]) continue;
+                for (const [r, i] of trace.joined[places[k]]) {
+                    const {start, end} = trace.span(r), wait = trace.column(r, "wait");
                     const line = where.get(t + "." + r);
                     if (!line) continue;
-                    const now = {
-                        line,
-                        x0: xOf(start[i] + trace.column(r, "wait")[i]),
-                        x1: xOf(end[i])
-                    };
-                    if (before && now.x1 - now.x0 > 0.7 && left-- > 0)
-                        this.join(g, before, now, box);
+                    const now = {line, x0: xOf(start[i] + wait[i]), x1: xOf(end[i])};
+                    if (before && left-- > 0) this.join(g, before, now, box);
                     before = now;
                 }
             }
@@ -228,7 +235,7 @@ class TimePicture {
 
     join(g, a, b, box) {
         const y0 = a.line.y + a.line.h - box.scroll, y1 = b.line.y - box.scroll;
-        if (y1 < box.top || y0 > box.bottom) return;
+        if (y1 < box.top || y0 > box.bottom || y1 - y0 < 2) return;
         g.beginPath();
         g.moveTo(a.x0, y0);
         g.lineTo(Math.max(a.x1, a.x0 + 0.7), y0);
@@ -325,7 +332,7 @@ class TimePicture {
         g.fillStyle = dark ? "#1c2229" : "#f6f8fa";
         g.fillRect(0, AXIS, GUTTER, height - AXIS);
         g.textBaseline = "middle";
-        let free = AXIS;
+        let free = AXIS - 3;
         for (const rank of this.layout.ranks) {
             const y = rank.y - view.scroll;
             if (y > height || y + rank.h < AXIS) continue;

@@ -62,6 +62,10 @@ class Rank:
                 values = values or [0] * count
                 assert len(values) == count, (name, len(values), count)
             setattr(self, name, [signed(v) for v in values] if name in SIGNED else values)
+        for name in ("gap", "duration", "wait"):
+            sizes = getattr(self, name + "_size")
+            setattr(self, name, [v << s for v, s in zip(getattr(self, name), sizes)])
+        self.wait = [min(w, d) for w, d in zip(self.wait, self.duration)]
         for i in range(1, len(self.id)):
             self.id[i] += self.id[i - 1]
         self.read_uses()

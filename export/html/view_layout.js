@@ -1,0 +1,176 @@
+/* Where the boxes of a graph are: rows from top to bottom, each item below what it needs; within a
+   row by what stands above. Linear in items and edges. */
+
+const OP_H = 38, BOX_H = 52, GAP_X = 22, GAP_Y = 26, PAD = 14, TITLE = 22, ACROSS = 5;
+
+/* Items and edges of one rank, placed from (0, 0): {root, edges, w, h}. */
+function layoutRank(view, trace, r) {
+    const of = new Array(trace.ranks[r].nodes);
+    const root = visible(view, treeOf(trace, r, view.views), 0, of, null);
+    number(root, {n: 0}, 0);
+    const edges = itemEdges(view, trace, r, root, of);
+    for (const edge of edges) lift(edge);
+    measure(trace, r, root);
+    place(root, PAD, 4);
+    return {root, edges, of, w: root.w + 2 * PAD, h: root.h + PAD};
+}
+
+function number(item, count, depth) {
+    item.order = count.n++;
+    item.depth = depth;
+    item.links = []; /* between its kids, by their place */
+    (item.kids || []).forEach((kid, k) => {
+        kid.place = k;
+        number(kid, count, depth + 1);
+    });
+}
+
+/* Edges between visible items, one for each pair: bytes, how many tensors, shape of the only
+   one. */
+function itemEdges(view, trace, r, root, of) {
+    const uses = trace.uses(r), deps = trace.deps(r), known = new Map(), made = new Map();
+    const bytes = trace.column(r, "tensor_bytes"), specs = trace.column(r, "tensor_spec");
+    /* what stands behind a tensor that views show: the visible maker, or null */
+    const maker = (t) => {
+        for (let i; (i = uses.producer[t]) >= 0; t = uses.tensors[uses.first[i]]) {
+            if (of[i]) return of[i];
+            if (uses.first[i] === uses.split[i]) return null;
+        }
+        return null;
+    };
+    const add = (a, b, tensor) => {
+        if (!a || a === b || a.order >= b.order || inside(b, a) || inside(a, b)) return;
+        const key = a.order * 2 ** 26 + b.order;
+        let edge = known.get(key);
+        if (!edge) known.set(key, edge = {a, b, bytes: 0, tensors: new Set(), spec: ""});
+        if (tensor < 0 || edge.tensors.has(tensor)) return;
+        edge.tensors.add(tensor);
+        edge.bytes += bytes[tensor];
+        edge.spec = trace.texts[specs[tensor]];
+    };
+    for (let i = 0; i < of.length; i++) {
+        const b = of[i];
+        if (!b || b.what.copies && !isFirst(b, i)) continue;
+        for (let k = uses.first[i]; k < uses.split[i]; k++) {
+            const t = uses.tensors[k];
+            if (!made.has(t)) made.set(t, maker(t));
+            add(made.get(t), b, t);
+        }
+        for (let k = deps.first[i]; k < deps.first[i + 1]; k++) add(of[deps.nodes[k]], b, -1);
+    }
+    return [...known.values()];
+}
+
+function isFirst(item, i) {
+    if (!item.firsts) item.firsts = new Set(nodesOf(item.what.copies[0]));
+    return item.firsts.has(i);
+}
+
+function inside(item, box) {
+    for (; item; item = item.parent) if (item === box) return true;
+    return false;
+}
+
+/* Notes an edge in the box that holds both ends, between the kids that hold one each. */
+function lift(edge) {
+    let {a, b} = edge;
+    while (a.depth > b.depth) a = a.parent;
+    while (b.depth > a.depth) b = b.parent;
+    while (a.parent !== b.parent) {
+        a = a.parent;
+        b = b.parent;
+    }
+    edge.box = a.parent;
+    edge.from = a;
+    edge.to = b;
+    if (a.place < b.place) a.parent.links.push([a.place, b.place]);
+}
+
+/* ---- Sizes ---- */
+
+function itemTexts(trace, r, item) {
+    const what = item.what;
+    if (what.i === undefined) {
+        const comms = item.nodes.filter((i) => trace.column(r, "comm")[i] > 0).length;
+        const n = item.nodes.length;
+        return [what.name, n + (n === 1 ? " op" : " ops") +
+            (comms > 0 ? ", " + comms + (comms === 1 ? " collective" : " collectives") : "")];
+    }
+    const op = trace.text(r, what.i, "op"), label = trace.text(r, what.i, "label");
+    const uses = trace.uses(r), t = uses.tensors[uses.split[what.i]];
+    const has = uses.split[what.i] < uses.first[what.i + 1];
+    const shape = has ? trace.texts[trace.column(r, "tensor_spec")[t]] : "";
+    return [label, [label === op ? "" : op, shape].filter((s) => s !== "").join("  ")];
+}
+
+function measure(trace, r, item) {
+    item.texts = itemTexts(trace, r, item);
+    const title = Math.max(item.texts[0].length * 7.6 + (item.what.copies ? 74 : 0),
+        item.texts[1].length * 6.1);
+    if (!item.kids) {
+        item.w = Math.max(item.what.i === undefined ? 170 : 96, Math.min(330, title + 26));
+        item.h = item.what.i === undefined ? BOX_H : OP_H;
+        return;
+    }
+    for (const kid of item.kids) measure(trace, r, kid);
+    const rows = rowsWithin(item), top = item.parent ? TITLE + 10 : 0;
+    let y = top, left = 0, right = 0;
+    for (const row of rows) {
+        arrange(item, row);
+        for (const kid of row) {
+            kid.dy = y;
+            left = Math.min(left, kid.cx - kid.w / 2);
+            right = Math.max(right, kid.cx + kid.w / 2);
+        }
+        y += Math.max(...row.map((kid) => kid.h)) + GAP_Y;
+    }
+    const side = item.parent ? PAD + 12 : 0;
+    for (const kid of item.kids) kid.dx = kid.cx - kid.w / 2 - left + side;
+    item.w = Math.max(right - left + 2 * side, title + 40);
+    const slack = (item.w - (right - left + 2 * side)) / 2;
+    for (const kid of item.kids) kid.dx += slack;
+    item.h = y - GAP_Y + (item.parent ? PAD : 0);
+}
+
+/* Kids in rows: below what they need; boxes also below the boxes before; no more than ACROSS. */
+function rowsWithin(item) {
+    const kids = item.kids, least = new Array(kids.length).fill(0), rows = [];
+    const next = kids.map(() => []);
+    for (const [a, b] of item.links) next[a].push(b);
+    kids.forEach((kid, k) => { kid.above = []; });
+    for (const [a, b] of item.links) kids[b].above.push(kids[a]);
+    let lastBox = -1;
+    kids.forEach((kid, k) => {
+        const box = kid.what.i === undefined;
+        let row = box ? Math.max(least[k], lastBox + 1) : least[k];
+        while ((rows[row] || []).length >= ACROSS) row++;
+        if (box) lastBox = row;
+        while (rows.length <= row) rows.push([]);
+        rows[row].push(kid);
+        kid.row = row;
+        for (const b of next[k]) least[b] = Math.max(least[b], row + 1);
+    });
+    return rows.filter((row) => row.length > 0);
+}
+
+/* Centres of a row's items: near those of what they need, without overlap. */
+function arrange(item, row) {
+    for (const kid of row) {
+        const above = kid.above.filter((k) => k.cx !== undefined);
+        kid.want = above.length > 0 ? above.reduce((sum, k) => sum + k.cx, 0) / above.length : 0;
+    }
+    row.sort((a, b) => a.want - b.want || a.place - b.place);
+    let x = 0, off = 0;
+    for (const kid of row) {
+        kid.cx = x + kid.w / 2;
+        x += kid.w + GAP_X;
+        off += kid.want - kid.cx;
+    }
+    for (const kid of row) kid.cx += off / row.length;
+}
+
+function place(item, x, y) {
+    item.x = x;
+    item.y = y;
+    for (const kid of item.kids || []) place(kid, x + kid.dx, y + kid.dy);
+}

@@ -1,0 +1,144 @@
+/* How the mouse and keys move through each picture: zoom about a point, move by pixels, show all,
+   show an op, and the frame of what is seen in the small picture. */
+
+class TimeMode {
+    constructor(view) {
+        this.view = view;
+        this.picture = new TimePicture(view);
+        this.small = new TimePicture(view);
+    }
+
+    get width() {
+        return Math.max(1, this.view.canvas.clientWidth - GUTTER);
+    }
+
+    setWindow(t0, t1) {
+        const view = this.view, whole = view.end - view.begin;
+        const width = Math.max(2, Math.min(t1 - t0, whole));
+        view.t0 = Math.max(view.begin, Math.min(t0, view.end - width));
+        view.t1 = view.t0 + width;
+        view.redraw();
+    }
+
+    zoom(factor, x) {
+        const {t0, t1} = this.view, at = t0 + (x - GUTTER) / this.width * (t1 - t0);
+        this.setWindow(at - (at - t0) * factor, at + (t1 - at) * factor);
+    }
+
+    move(dx, dy) {
+        const view = this.view, by = dx * (view.t1 - view.t0) / this.width;
+        view.scroll += dy;
+        this.setWindow(view.t0 + by, view.t1 + by);
+    }
+
+    fit() {
+        this.view.scroll = 0;
+        this.setWindow(this.view.begin, this.view.end);
+    }
+
+    /* Moves the window so that an op is in it, and wide enough to be seen. */
+    reveal(at, close) {
+        const view = this.view, {start, end} = at.trace.span(at.r), s = start[at.i], e = end[at.i];
+        if (at.trace.column(at.r, "lane")[at.i] === 0) return;
+        const width = view.t1 - view.t0, middle = (s + e) / 2;
+        if (close || e - s < 3 * width / this.width || e - s > width) {
+            const wide = Math.max(20 * (e - s), 60);
+            this.setWindow(middle - wide / 2, middle + wide / 2);
+        } else if (s < view.t0 || e > view.t1) {
+            this.setWindow(middle - width / 2, middle + width / 2);
+        }
+        if (!this.picture.layout) return;
+        const place = this.picture.placeOf(at), height = view.canvas.clientHeight;
+        if (place && (place.y < AXIS || place.y + place.h > height))
+            view.scroll += place.y - height / 2;
+    }
+
+    /* What is seen, in the small picture: [x, y, w, h]. */
+    frame(w, h) {
+        const view = this.view, scale = (w - GUTTER) / (view.end - view.begin);
+        const x = GUTTER + (view.t0 - view.begin) * scale;
+        return [x, 0, Math.max(2, (view.t1 - view.t0) * scale), h];
+    }
+
+    /* Makes a point of the small picture the middle of what is seen. */
+    go(x, y, w) {
+        const view = this.view, half = (view.t1 - view.t0) / 2;
+        const at = view.begin + (x - GUTTER) / (w - GUTTER) * (view.end - view.begin);
+        this.setWindow(at - half, at + half);
+    }
+
+    click(x, y) {
+        const view = this.view, rank = this.picture.rankAt(x, y);
+        if (!rank) return view.select(this.picture.find(x, y), false);
+        view.open.set(rank.t + "." + rank.trace.ranks[rank.r].rank, !rank.full);
+        view.redraw();
+    }
+}
+
+class GraphMode {
+    constructor(view) {
+        this.view = view;
+        this.picture = this.small = new GraphPicture(view);
+    }
+
+    zoom(factor, x, y) {
+        const view = this.view, z = Math.max(0.01, Math.min(3, view.z / factor));
+        view.gx += x / view.z - x / z;
+        view.gy += y / view.z - y / z;
+        view.z = z;
+        view.redraw();
+    }
+
+    move(dx, dy) {
+        const view = this.view, {clientWidth: w, clientHeight: h} = view.canvas;
+        const within = (at, length, seen) => Math.max(-seen / 2, Math.min(at, length - seen / 2));
+        view.gx = within(view.gx + dx / view.z, this.picture.w, w / view.z);
+        view.gy = within(view.gy + dy / view.z, this.picture.h, h / view.z);
+        view.redraw();
+    }
+
+    fit() {
+        this.view.z = 0;
+        this.view.redraw();
+    }
+
+    reveal(at, close) {
+        const view = this.view, {clientWidth: w, clientHeight: h} = view.canvas;
+        if (!view.graphRanks.includes(at.trace.ranks[at.r].rank))
+            view.setGraphRanks([at.trace.ranks[at.r].rank]);
+        this.picture.ready(w, h);
+        const place = this.picture.placeOf(at);
+        if (!place) return;
+        if (close) view.z = Math.max(view.z, 1);
+        const x = (place.x - view.gx) * view.z, y = (place.y - view.gy) * view.z;
+        if (close || x < 0 || y < 0 || x + place.w * view.z > w || y + place.h * view.z > h) {
+            view.gx = place.x + place.w / 2 - w / view.z / 2;
+            view.gy = place.y + place.h / 2 - h / view.z / 2;
+        }
+        view.redraw();
+    }
+
+    scale(w, h) {
+        const s = Math.min(w / this.picture.w, h / this.picture.h);
+        return [s, (w - this.picture.w * s) / 2];
+    }
+
+    frame(w, h) {
+        const view = this.view, [s, left] = this.scale(w, h);
+        const {clientWidth, clientHeight} = view.canvas;
+        return [
+            left + view.gx * s, view.gy * s, clientWidth / view.z * s, clientHeight / view.z * s
+        ];
+    }
+
+    go(x, y, w, h) {
+        const view = this.view, [s, left] = this.scale(w, h);
+        view.gx = (x - left) / s - view.canvas.clientWidth / view.z / 2;
+        view.gy = y / s - view.canvas.clientHeight / view.z / 2;
+        view.redraw();
+    }
+
+    click(x, y) {
+        this.picture.click(x, y);
+    }
+}

@@ -1,0 +1,270 @@
+"""Pages of syntorch export --format html in headless Chromium, where there is one: they draw, find,
+select, fold and compare, write no error to the console and ask nobody for anything."""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from browser import Page, chromium  # noqa: E402
+from checks import check, finish, skip  # noqa: E402
+from test_html_page import HOSTILE, export, hostile, inference  # noqa: E402
+
+COLOURS = """(() => {
+    const c = view.canvas, data = new Uint32Array(c.getContext("2d")
+        .getImageData(0, 0, c.width, c.height).data.buffer);
+    return new Set(data).size; })()"""
+# An op as the page names it: its id; and where the middle of it is on the screen.
+IDS = "view.selected && view.selected.trace.id(view.selected.r, view.selected.i)"
+MIDDLE = """(() => {
+    const p = view.picture.placeOf(%s), b = view.canvas.getBoundingClientRect();
+    return [b.left + (p.x0 + p.x1) / 2, b.top + p.y + p.h / 2]; })()"""
+GRAPH_MIDDLE = """(() => {
+    const p = view.picture.placeOf(%s), b = view.canvas.getBoundingClientRect();
+    return [b.left + (p.x + p.w / 2 - view.gx) * view.z,
+            b.top + (p.y + p.h / 2 - view.gy) * view.z]; })()"""
+
+
+def load(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def ops_of(graph):
+    return {n["id"]: n for n in graph["nodes"] if n["type"] == "op"}
+
+
+def check_timeline(page, graph):
+    check(page.do(COLOURS) > 20, "the timeline is blank")
+    ops = ops_of(graph)
+    shown = [o for o in ops.values() if not o.get("virtual")]
+    text = page.do("document.getElementById('panel').textContent")
+    check(f"ops{len(shown):,}ranks2" in text, f"the panel says {text[:80]}")
+    # the longest op of rank 0, under the mouse and by a click
+    longest = max((o for o in shown if o["rank"] == 0), key=lambda o: o["wall_ns"] - o["wait_ns"])
+    at = f"view.byId(0, 0, {longest['id'].split('.o')[1]})"
+    x, y = page.do(MIDDLE % at)
+    page.mouse("mouseMoved", x, y)
+    tip = page.do("document.getElementById('tip').textContent")
+    check(longest["name"] in tip, f"the tooltip says {tip}")
+    page.click(x, y)
+    page.frame()
+    check(page.do(IDS) == longest["id"], f"a click selected {page.do(IDS)}")
+    panel = page.do("document.getElementById('panel').textContent")
+    check(longest["op"] in panel and longest["id"] in panel, "the panel does not say what it is")
+    least = min((o for o in shown if o["rank"] == 0), key=lambda o: o["wall_ns"])
+    page.do(f"view.select(view.byId(0, 0, {least['id'].split('.o')[1]}))")
+    page.key("Enter")
+    page.frame()
+    check(page.do("view.t1 - view.t0 < (view.end - view.begin) / 2"), "Enter did not zoom")
+    page.key("0")
+    page.frame()
+    check(page.do("view.t0 === view.begin && view.t1 === view.end"), "0 does not show everything")
+
+
+def check_links(page, graph):
+    """Inputs and users in the panel are those of the graph, and clicks follow them."""
+    ops = ops_of(graph)
+    makers = {e["target"]: e["source"] for e in graph["links"] if e["kind"] == "output"}
+    op = next(o for o in ops.values() if o["name"] == "proj" and o["rank"] == 1)
+    sources = {makers[e["source"]] for e in graph["links"]
+               if e["kind"] == "input" and e["target"] == op["id"] and e["source"] in makers}
+    page.do(f"view.select(view.byId(0, 1, {op['id'].split('.o')[1]}), true)")
+    page.frame()
+    names = page.do("""[...document.querySelectorAll('#panel a')].map((a) => a.textContent)""")
+    check(any("all_reduce" in name for name in names), f"links of proj: {names}")
+    page.do("document.querySelector('#panel a').click()")
+    check(page.do(IDS) in sources, f"a link led to {page.do(IDS)}, not to {sources}")
+
+
+def check_search(page, graph):
+    wanted = [o["id"] for o in ops_of(graph).values() if not o.get("virtual") and
+              "h.1" in o["scope"] and o["name"] == "qkv"]
+    page.key("/")
+    page.do("document.getElementById('query').value = 'h.1 qkv'")
+    page.do("document.getElementById('query').dispatchEvent(new Event('input'))")
+    page.frame()
+    found = page.do("document.getElementById('found').textContent")
+    check(found == f"{len(wanted)} found", f"{found}, not {len(wanted)}")
+    seen = []
+    page.do("document.getElementById('query').blur()")
+    for _ in wanted:
+        page.key("n")
+        seen.append(page.do(IDS))
+    check(sorted(seen) == sorted(wanted), f"n went to {seen}")
+    page.key("n")
+    check(page.do(IDS) == seen[0], "n does not begin again")
+    page.do(f"view.find('{wanted[0]}')")
+    check(page.do("view.hits.count") == 1, "an id is not found")
+    page.do("view.find('no such op')")
+    check(page.do("document.getElementById('found').textContent") != "", "nothing says nothing")
+    page.key("Escape")
+    page.frame()
+    check(page.do("view.selected === null && view.hits === null"), "Escape keeps what was found")
+
+
+def check_legend(page):
+    before = page.do(COLOURS)
+    page.do("document.querySelector('#legend .chip').click()")
+    page.frame()
+    check(page.do("view.hidden.size") == 1 and page.do(COLOURS) != before,
+          "the legend hides nothing")
+    page.do("document.querySelector('#legend .chip').click()")
+    for mode in ("time", "flops", "bytes", "intensity", "category"):
+        page.do(f"view.setColour('{mode}')")
+        page.frame()
+        check(page.do(COLOURS) > 8, f"coloured by {mode}: blank")
+
+
+def check_graph(page):
+    page.key("g")
+    page.frame()
+    check(page.do(COLOURS) > 20, "the graph is blank")
+    count = "(() => { let n = 0; const go = (k) => k.kids ? k.kids.forEach(go) : n++;" \
+            "view.picture.parts.forEach((p) => go(p.root)); return n; })()"
+    boxes = [page.do("view.setLevel(%d)" % level) or page.frame() or page.do(count)
+             for level in (1, 2, 3)]
+    check(boxes[0] < boxes[1] < boxes[2], f"items at levels 1, 2, 3: {boxes}")
+    # two layers that are alike are drawn once
+    folds = page.do("""(() => { const out = []; const go = (k) => {
+        if (k.what.copies) out.push(k.what.copies.length); (k.kids || []).forEach(go); };
+        go(view.picture.parts[0].root); return out; })()""")
+    check(2 in folds, f"folded: {folds}")
+    at = "view.byId(0, 0, 1)"
+    page.click(*page.do(GRAPH_MIDDLE % at))
+    page.frame()
+    check(page.do(IDS) == "r0.o1", f"a click in the graph selected {page.do(IDS)}")
+    page.do("view.setLevel(1)")
+    page.frame()
+    item = "view.picture.parts[0].root.kids[0].kids[0]"
+    closed = page.do(f"{item}.kids === null")
+    x, y = page.do(f"""(() => {{ const k = {item}, b = view.canvas.getBoundingClientRect();
+        return [b.left + (k.x + k.w / 2 - view.gx) * view.z,
+                b.top + (k.y + 30 + k.h - 4 - view.gy) * view.z]; }})()""")
+    page.click(x, y)
+    page.frame()
+    check(closed and page.do(f"{item}.kids !== null"), "a click opens no box")
+    overlap = page.do("""(() => { let n = 0; const go = (k) => { const kids = k.kids || [];
+        for (const a of kids) for (const b of kids) if (a.order < b.order && a.x < b.x + b.w &&
+            b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h) n++;
+        kids.forEach(go); }; view.setLevel(3); view.picture.layoutAll();
+        view.picture.parts.forEach((p) => go(p.root)); return n; })()""")
+    check(overlap == 0, f"{overlap} boxes overlap")
+    outside = page.do("""(() => { let n = 0; const go = (k) => { for (const a of k.kids || []) {
+        if (k.parent && (a.x < k.x || a.y < k.y || a.x + a.w > k.x + k.w + 0.01 ||
+            a.y + a.h > k.y + k.h + 0.01)) n++; go(a); } };
+        view.picture.parts.forEach((p) => go(p.root)); return n; })()""")
+    check(outside == 0, f"{outside} boxes stick out of theirs")
+    page.key("g")
+
+
+def check_address(page, path):
+    """What is behind # brings the same picture back."""
+    page.do("view.select(view.byId(0, 1, 5)); view.setColour('bytes'); view.setMode('graph')")
+    page.frame()
+    page.do("view.writeAddress()")
+    fragment = page.do("location.hash")
+    page.open(path, fragment)
+    check(page.do(IDS) == "r1.o5" and page.do("view.colour") == "bytes" and
+          page.do("view.mode") == "graph", f"{fragment} does not come back")
+    page.open(path, "#time=abc&op=Zr9.o9&colour=%3Cimg%3E&hide=x&level=9&at=1,2,0&ranks=9999999")
+    check(page.do(COLOURS) > 20, "an address of nonsense spoils the page")
+
+
+def check_critical(page, folder):
+    """The path of a predicted run is as long as networkx finds the longest of its graph."""
+    try:
+        import networkx as nx
+    except ImportError:
+        print("no networkx: the critical path is not compared")
+        return
+    source = inference(os.path.join(folder, "meta"), "--device", "meta", "--tp", "2",
+                       "--num_output_tokens", "2", "--hw_config", "h200")
+    path = os.path.join(folder, "meta.html")
+    export(source, path)
+    page.open(path)
+    graph = nx.node_link_graph(load(source))
+    length = nx.dag_longest_path_length(graph, "duration_ns")
+    page.key("c")
+    page.frame()
+    mine = page.do("""(() => { const t = view.traces[0], {on, slack} = findCritical(t); let n = 0,
+        ns = 0, wrong = 0; t.ranks.forEach((_, r) => { const d = t.column(r, 'duration'),
+        w = t.column(r, 'wait'), lane = t.column(r, 'lane'); for (let i = 0; i < d.length; i++) {
+        if (on[r][i] && lane[i]) { n++; ns += d[i] - w[i]; if (slack[r][i] > 2) wrong++; }
+        if (slack[r][i] < 0) wrong++; } }); return [n, ns, wrong, t.end]; })()""")
+    # whole ns, one rounding an op
+    check(abs(mine[1] - length) <= mine[0] and abs(mine[3] - length) <= mine[0],
+          f"critical path {mine[1]} of {mine[3]} ns, networkx {length}")
+    check(mine[2] == 0, f"{mine[2]} ops with a wrong slack")
+
+
+def check_hostile(page, folder, source):
+    path = os.path.join(folder, "hostile.html")
+    export(hostile(source, folder), path, "--title", HOSTILE[0])
+    page.open(path)
+    check(page.do("document.title") == HOSTILE[0], "the title is not the text")
+    for code in ("0", "view.setMode('graph')", "view.setLevel(3)",
+                 "view.select(view.byId(0, 0, 5))", "view.find('alert')"):
+        page.do(code + "; 1")
+        page.frame()
+        check(page.do("document.querySelectorAll('img, svg, iframe').length") == 0,
+              f"a name became an element after {code}")
+    check(page.do("document.scripts.length") == 2, "a name became a script")
+
+
+def check_two(page, folder, one, two):
+    path = os.path.join(folder, "both.html")
+    export(two, path, "--compare", one)
+    page.open(path)
+    check(page.do("view.traces.length") == 2, "not two traces")
+    page.do("view.setColour('change')")
+    page.frame()
+    check(page.do(COLOURS) > 12, "coloured by change: blank")
+    page.do("view.select(view.byId(0, 0, 8))")
+    page.frame()
+    panel = page.do("document.getElementById('panel').textContent")
+    check("In the other trace" in panel, "no link to the other trace")
+    rows = page.do("document.querySelectorAll('#comparison tbody tr').length")
+    check(rows > 10, f"{rows} rows compared")
+
+
+def check_without_script(folder, path):
+    with Page() as page:
+        page.open_without_script(path)
+        check(page.do("window.view === undefined"), "the viewer ran")
+        shown = page.do("getComputedStyle(document.querySelector('.table')).display")
+        check(shown != "none", "without JavaScript no table is shown")
+
+
+def main():
+    if not chromium():
+        skip("no chromium: pages are not opened")
+    with tempfile.TemporaryDirectory() as folder:
+        two = inference(os.path.join(folder, "two"), "--tp", "2", "--num_output_tokens", "3")
+        one = inference(os.path.join(folder, "one"), "--num_output_tokens", "3")
+        path = os.path.join(folder, "page.html")
+        export(two, path)
+        graph = load(two)
+        with Page() as page:
+            page.open(path)
+            check_timeline(page, graph)
+            check_links(page, graph)
+            check_search(page, graph)
+            check_legend(page)
+            check_graph(page)
+            check_address(page, path)
+            check_critical(page, folder)
+            check_hostile(page, folder, two)
+            check_two(page, folder, one, two)
+            # what it says of our own look at its pixels is no fault
+            errors = [e for e in page.errors if "getImageData" not in e]
+            check(not errors, f"console: {errors[:5]}")
+            other = [u for u in page.requests if not u.startswith(("file:", "about:", "data:"))]
+            check(not other, f"requests: {other[:5]}")
+        check_without_script(folder, path)
+    finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -123,10 +123,12 @@ def test_an_older_model_is_replaced():
     with Folder() as f:
         shutil.copytree(checkpoint("tiny_gpt2_f16_shards"), f / "out")
         f.write("out/README.md", "mine")
+        for name in ("vocab.txt", "added_tokens.json", "tokenizer.model"):  # GPT2 has none of them
+            f.write(f"out/{name}", "of another tokenizer")
         assert "model.safetensors.index.json" in f.files("out")
         expect_ok(save(f, GPT2, "out"))
         assert [n for n in f.files("out") if "model" in n] == ["model.safetensors"]
-        assert "README.md" in f.files("out")
+        assert f.files("out") == sorted({"README.md", "generation_config.json", *f.files(GPT2)})
         assert all_tensors(f / "out") == all_tensors(GPT2)
 
 

@@ -92,16 +92,24 @@ static bool is_weights(const char *name) {
            name[end] == '\0';
 }
 
-/* Names of weights in `folder` that `complete` has not. */
+static bool is_of_tokenizer(const char *name) {
+    for (const char *const *known = model_folder_tokenizer; *known; known++)
+        if (strcmp(name, *known) == 0) return true;
+    return false;
+}
+
+/* Names of weights in `folder` that `complete` has not; and of a tokenizer, if it has one, which
+   would be read together with the new one's. */
 static syn_status find_stale(syn_intern *names, const char *complete, const char *folder,
                              syn_error *err) {
     char path[FOLDER_PATH_BYTES];
     uint32_t id;
     syn_status s = SYN_OK;
+    const bool tokenizer = model_folder_find_tokenizer(complete, path, sizeof path);
     DIR *dir = opendir(folder);
     if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", folder);
     for (const struct dirent *e; s == SYN_OK && (e = readdir(dir));) {
-        if (!is_weights(e->d_name)) continue;
+        if (!is_weights(e->d_name) && !(tokenizer && is_of_tokenizer(e->d_name))) continue;
         s = folder_path(path, err, complete, e->d_name);
         if (s == SYN_OK && !syn_file_exists(path))
             s = syn_intern_put(names, e->d_name, strlen(e->d_name), &id, err);

@@ -25,7 +25,7 @@ typedef struct model_folder {
 syn_status model_folder_write(const model_folder *model, syn_ctx *ctx, syn_comm *comm,
                               const char *folder, syn_error *err) SYN_MUST_USE;
 /* Moves a complete folder's files into another, in place of those of the same names, and removes
-   what else that holds of an older model's weights. */
+   what else that holds of an older model's weights, and of its tokenizer if the new one has one. */
 syn_status model_folder_replace(const char *complete, const char *folder,
                                 syn_error *err) SYN_MUST_USE;
 

@@ -54,10 +54,10 @@ static void make_title(const syn_graph *graph, const syn_export_options *options
     for (size_t i = 0; i < sizeof facts / sizeof facts[0] && n < bytes; i++) {
         const syn_attribute *a = syn_graph_meta(graph, facts[i]);
         if (a == NULL) continue;
-        const char *text = syn_attribute_text(a, value, sizeof value);
-        const bool number = a->type != SYN_VALUE_TEXT;
+        const bool degree = facts[i][1] == 'p';
         n += (size_t)snprintf(out + n, bytes - n, "%s%s%s%s", n > 0 ? ", " : "",
-                              number ? facts[i] : "", number ? " " : "", text);
+                              degree ? facts[i] : "", degree ? " " : "",
+                              syn_attribute_text(a, value, sizeof value));
     }
     if (n == 0) n = (size_t)snprintf(out, bytes, "trace");
     if (n < bytes)

@@ -60,8 +60,11 @@ class Trace {
         this.nodes = this.first[this.ranks.length];
         this.end = 0;
         this.begin = Infinity;
-        for (let r = 0; r < this.ranks.length; r++) this.span(r);
-        if (this.begin > this.end) this.begin = this.end = 0;
+        const spans = new Set(this.ranks.map((_, r) => this.span(r)));
+        if (this.begin > this.end) this.begin = 0;
+        for (const {start, end} of spans) this.shift(start, end);
+        this.end -= this.begin;
+        this.begin = 0;
     }
 
     readHeld(reader) {
@@ -124,6 +127,14 @@ class Trace {
     timeKey(r) {
         return this.key(
             r, "lane", "gap", "gap_size", "duration", "duration_size", "wait", "wait_size");
+    }
+
+    /* Times count from the begin of the first op. */
+    shift(start, end) {
+        for (let i = 0; i < start.length; i++) {
+            start[i] -= this.begin;
+            end[i] -= this.begin;
+        }
     }
 
     /* Begin and end of each node in ns; of those that are not shown 0. */

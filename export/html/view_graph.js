@@ -448,6 +448,7 @@ class GraphPicture {
         if (item.what.copies && gy < item.y + 26 && gx > item.x + item.w - 54)
             return view.toggleFold(item.what.path);
         if (item.what.i !== undefined) return view.select({trace, t, r, i: item.what.i}, false);
+        if (item.what.ofOps && !item.kids) return view.toggleFold(item.what.path);
         if (!item.kids) return view.setOpen(item.what, true);
         return gy < item.y + TITLE + 4 ? view.setOpen(item.what, false) : view.select(null);
     }

@@ -40,8 +40,8 @@ function showLegend(view) {
         chips.push(...rampLegend(view));
     }
     chips.push(make("span", view.mode === "graph"
-        ? "wheel: zoom \u00b7 drag: move \u00b7 click a box: open or close \u00b7 ?: keys"
-        : "wheel: zoom \u00b7 drag: move \u00b7 click: details \u00b7 ?: keys", {class: "hint"}));
+        ? "wheel: zoom \u00b7 click: open \u00b7 ?: keys"
+        : "wheel: zoom \u00b7 drag: move \u00b7 ?: keys", {class: "hint"}));
     fill(box, ...chips);
 }
 
@@ -179,28 +179,31 @@ function waitsOf(view, at) {
     return out;
 }
 
+const WHAT_YOU_SEE = {
+    time:
+        "Time goes to the right. A row of ops for each rank and stream; above them the parts of " +
+        "the run, layers and blocks. Red are collectives: there ranks exchange data. Pale red is " +
+        "the time that a rank waits for others.",
+    graph: "Ops from top to bottom, in boxes for parts of the run, layers and blocks. Red are " +
+        "collectives: there ranks exchange data. Boxes that are alike are drawn once, with their " +
+        "number. A click opens a box; on its title closes it.",
+};
+
 function overviewPanel(view) {
-    const out = [];
+    const out = [make("h2", "What you see"), make("p", WHAT_YOU_SEE[view.mode])];
     view.traces.forEach((trace, t) => {
         const ops = trace.ranks.reduce((sum, _, r) =>
             sum + rowsOf(trace, r).reduce((n, row) => n + row.nodes.length, 0), 0);
-        out.push(make("h2", (view.traces.length > 1 ? "AB"[t] + ": " : "") + trace.head.title));
         const facts = [["ops", ops.toLocaleString("en")], ["ranks", String(trace.ranks.length)]];
         if (trace.head.clock !== "order")
             facts.push(["from begin to end", duration(trace.end - trace.begin)]);
-        facts.push(["times", trace.head.clock === "order" ? "unknown: only the order means anything"
+        facts.push(["times", trace.head.clock === "order"
+            ? "unknown: only the order means anything"
             : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
-        out.push(definitions(facts.concat(trace.head.facts)));
+        out.push(make("h3", view.traces.length > 1 ? "AB"[t] + ": " + trace.head.title : "The run"),
+            definitions(facts.concat(trace.head.facts)));
     });
-    out.push(make("h3", "What you see"),
-        make("p",
-            view.mode === "graph"
-                ? "Ops from top to bottom, in boxes for the layers and blocks of the model. Red " +
-                    "are collectives: there the ranks exchange data. Click a box to open it."
-                : "A row of ops for each rank and stream, time to the right; above them the " +
-                    "parts of the run and the layers. Red are collectives: there the ranks " +
-                    "exchange data, and pale red is the time that a rank waits for the others."),
-        make("h3", "Keys"), definitions(KEYS));
+    out.push(make("h3", "Keys"), definitions(KEYS));
     return out;
 }
 

@@ -11,8 +11,8 @@ function rowsOf(trace, r) {
         for (let i = 0; i < lane.length; i++) if (lane[i] > 0) lists[lane[i] - 1].push(i);
         const rows = [];
         trace.ranks[r].lanes.forEach(([name, host], k) => {
-            for (const nodes of byDepth(trace, r, lists[k], host))
-                rows.push(makeRow(trace, r, nodes, name, host === 1));
+            for (const {nodes, callers} of byDepth(trace, r, lists[k], host))
+                rows.push(makeRow(trace, r, nodes, {name, host: host === 1, callers}));
         });
         rows.sort((a, b) => b.host - a.host);
         return rows;
@@ -26,22 +26,23 @@ function byDepth(trace, r, nodes, host) {
         sorted = start[nodes[k - 1]] < start[nodes[k]] ||
             start[nodes[k - 1]] === start[nodes[k]] && end[nodes[k - 1]] >= end[nodes[k]];
     if (!sorted) nodes.sort((a, b) => start[a] - start[b] || end[b] - end[a] || a - b);
-    if (!host) return nodes.length > 0 ? [nodes] : [];
+    if (!host) return nodes.length > 0 ? [{nodes}] : [];
     const depths = [], open = [];
     for (const i of nodes) {
         while (open.length > 0 && end[open[open.length - 1]] <= start[i]) open.pop();
-        if (!depths[open.length]) depths[open.length] = [];
-        depths[open.length].push(i);
+        if (!depths[open.length]) depths[open.length] = {nodes: [], callers: []};
+        depths[open.length].nodes.push(i);
+        depths[open.length].callers.push(open.length > 0 ? open[open.length - 1] : -1);
         open.push(i);
     }
     return depths;
 }
 
-function makeRow(trace, r, list, name, host) {
+function makeRow(trace, r, list, about) {
     const nodes = Uint32Array.from(list), {start, end} = trace.span(r),
           wait = trace.column(r, "wait");
     const kind = trace.column(r, "comm");
-    return {name, host, nodes, comm: nodes.length > 0 && kind[nodes[0]] > 0,
+    return {...about, nodes, comm: nodes.length > 0 && kind[nodes[0]] > 0,
         s: Float64Array.from(nodes, (i) => start[i]), e: Float64Array.from(nodes, (i) => end[i]),
         w: Float64Array.from(nodes, (i) => start[i] + wait[i])};
 }

@@ -63,8 +63,7 @@ class View {
             (trace) => trace.ranks.some((_, r) => trace.shared("waits", trace.timeKey(r),
                                             () => trace.column(r, "wait").some((ns) => ns > 0))));
         this.offerRanks();
-        document.getElementById("title").textContent =
-            traces.map((trace) => trace.head.title).join("  |  ");
+        document.getElementById("title").textContent = titleOf(traces);
         showComparison(this);
         const names = Object.keys(METRICS).filter((name) => name !== "change" || traces.length > 1);
         fill(document.getElementById("colour"), ...names.map((name) =>
@@ -117,6 +116,7 @@ class View {
             showPanel(this);
             this.showButtons();
         }
+        if (document.body.classList.contains("tables")) return;
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
         this.drawOverview(stale);
@@ -304,7 +304,7 @@ class View {
 
     isOpen(item, depth) {
         const own = this.opened.get(item.path);
-        return own !== undefined ? own : depth <= this.level;
+        return own !== undefined ? own : depth <= this.level || this.level === 3;
     }
 
     setOpen(item, open) {
@@ -407,6 +407,17 @@ class View {
         const i = r >= 0 ? trace.column(r, "id").indexOf(id) : -1;
         return i >= 0 ? {trace, t, r, i} : null;
     }
+}
+
+/* Of two traces with the facts in which they differ. */
+function titleOf(traces) {
+    if (traces.length === 1) return traces[0].head.title;
+    return traces.map((trace, t) => {
+        const other = new Map(traces[1 - t].head.facts);
+        const facts = trace.head.facts.filter(([name, value]) => other.get(name) !== value);
+        return "AB"[t] + ": " + trace.head.title +
+            facts.slice(0, 3).map(([name, value]) => ", " + name + " " + value).join("");
+    }).join("  |  ");
 }
 
 async function start() {

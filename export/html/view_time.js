@@ -57,7 +57,7 @@ function rankName(view, t, rank) {
 }
 
 /* Pixels of one row, added to out[base .. base + width). */
-function fillStrip(row, paint, pixel, strip, t0, perNs) {
+function fillStrip(row, paint, pixel, strip, t0, perNs, faintWait) {
     const {out, base, width, weight} = strip, {nodes, s, e, w} = row;
     const t1 = t0 + width / perNs;
     for (let k = firstAbove(e, t0); k < nodes.length && s[k] < t1; k++) {
@@ -78,7 +78,8 @@ function fillStrip(row, paint, pixel, strip, t0, perNs) {
         for (let p = p0; p < p1; p++)
             if (strength >= weight[p]) {
                 weight[p] = strength;
-                out[base + p] = p < pw ? pixel[WAIT + (place & FAINT)] | 255 << 24 : colour;
+                out[base + p] =
+                    p < pw ? pixel[WAIT + (place & FAINT | faintWait)] | 255 << 24 : colour;
             }
     }
 }
@@ -116,8 +117,11 @@ class TimePicture {
             of.set(paint, line.strip = n++);
             const strip = {out, base: line.strip * pixels, width: pixels, weight: this.weight};
             strip.weight.fill(0);
-            for (const row of line.rows)
-                fillStrip(row, paint, palette.pixel, strip, t0, perNs * density);
+            for (const row of line.rows) {
+                if (row.callers) strip.weight.fill(0); /* what was called lies over its caller */
+                fillStrip(row, paint, palette.pixel, strip, t0, perNs * density,
+                    this.view.critical ? FAINT : 0);
+            }
         }
         this.strips.getContext("2d").putImageData(this.image, 0, 0, 0, 0, pixels, n);
         g.imageSmoothingEnabled = false;
@@ -148,9 +152,9 @@ class TimePicture {
         g.beginPath();
         g.rect(GUTTER, AXIS, width - GUTTER, height - AXIS);
         g.clip();
-        this.drawJoins(g, xOf, box);
         const shown = this.drawStrips(g, this.layout.lines, box, view.t0, perNs, palette);
         this.drawBands(g, xOf, box);
+        this.drawJoins(g, xOf, box);
         this.drawLabels(g, shown, xOf, box);
         this.drawSelection(g, xOf, box);
         g.restore();
@@ -314,8 +318,8 @@ class TimePicture {
             g.fillStyle = dark ? "#9aa8b5" : "#5c6b78";
             g.fillRect(x, AXIS - 4, 1, 4);
             if (x > GUTTER + 20 && x < width - 20)
-                g.fillText(view.clock === "order" ? String(Math.round(t / 1000)) : duration(t), x,
-                    AXIS / 2 - 1);
+                g.fillText(view.clock === "order" ? String(Math.round(t / 1000))
+                    : axisText(t, step), x, AXIS / 2 - 1);
         }
         g.textAlign = "left";
         g.fillText(
@@ -403,19 +407,35 @@ class TimePicture {
     }
 }
 
-/* Text cut to a width; nothing where not even three letters fit. */
+/* A time with as many digits as a step needs. */
+function axisText(ns, step) {
+    const units = ["ns", "\u00b5s", "ms", "s"];
+    const k = Math.max(0, Math.min(3, Math.floor(Math.log10(Math.max(Math.abs(ns), step)) / 3)));
+    const digits = Math.max(0, -Math.floor(Math.log10(step) - 3 * k + 1e-9));
+    return (ns / 1000 ** k).toFixed(digits) + " " + units[k];
+}
+
+/* Text cut to a width; nothing where not even two letters fit. */
 function drawText(g, text, x, y, room, colour) {
     if (room < 14) return;
-    const letters = Math.floor(room / 5.6);
-    if (text.length > letters) {
-        if (letters < 3) return;
-        if (g.measureText(text).width > room) {
-            let n = Math.min(text.length, Math.ceil(room / 4.5));
-            while (n > 1 && g.measureText(text.slice(0, n) + "\u2026").width > room) n--;
-            if (n < 2) return;
-            text = text.slice(0, n) + "\u2026";
-        }
+    if (textWidth(g, text) > room) {
+        let n = Math.min(text.length, Math.ceil(room / 4.5));
+        while (n > 1 && textWidth(g, text.slice(0, n) + "\u2026") > room) n--;
+        if (n < 2) return;
+        text = text.slice(0, n) + "\u2026";
     }
     g.fillStyle = colour;
     g.fillText(text, x, y);
+}
+
+const textWidths = new Map();
+
+function textWidth(g, text) {
+    const key = g.font + text;
+    let width = textWidths.get(key);
+    if (width === undefined) {
+        if (textWidths.size > 50000) textWidths.clear();
+        textWidths.set(key, width = g.measureText(text).width);
+    }
+    return width;
 }

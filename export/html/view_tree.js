@@ -1,31 +1,85 @@
-/* The graph of a rank as boxes within boxes: part of the run, layer, block, op. Neighbours that are
-   made alike, as most layers are, become one. A box: {name, path, kids, nodes, parent}; an op:
-   {i, parent}; alike boxes: {copies: [box, ...], kids: [the first]}. */
+/* The graph of a rank as boxes within boxes: part of the run, layer, block, op; in a recording of
+   PyTorch's, ops and what they called. Neighbours that are made alike, as most layers are, become
+   one. A box: {name, path, kids, own, parent}, own being the op that called the others; an op:
+   {i, parent}; what is alike: {copies: [box or op, ...], kids: [the first], ...}. */
 
-const NEAR = 6; /* so far back a box is taken up again that others interrupted */
+const NEAR = 2;  /* so far back a box is taken up again that others interrupted */
+const ALIKE = 4; /* so many equal ops become one */
 
 /* The root box of a rank; views: whether ops that compute nothing are in it. */
 function treeOf(trace, r, views) {
-    const key = trace.key(r, "scope", "phase", "step", "label", "op", "flags", "kind") + views;
-    return trace.shared("tree", key, () => {
-        const root = {name: "", path: "", kids: [], parent: null}, open = [root];
-        const flags = trace.column(r, "flags"), paths = pathsOf(trace, r);
-        for (let i = 0; i < flags.length; i++) {
-            if (flags[i] & VIRTUAL && !views) continue;
-            const path = paths(i);
-            let depth = 0;
-            while (depth < path.length && depth + 1 < open.length &&
-                open[depth + 1].name === path[depth])
-                depth++;
-            let box = open[depth];
-            if (depth < path.length) open.length = depth + 1;
-            for (; depth < path.length; depth++) open.push(box = kidNamed(box, path[depth]));
-            box.kids.push({i, parent: box});
-        }
+    const key = trace.key(r, "scope", "phase", "step", "label", "op", "flags", "kind") +
+        (trace.head.recorded ? trace.timeKey(r) + trace.key(r, "deps") : "");
+    return trace.shared("tree", key + views, () => {
+        const root = {name: "", path: "", kids: [], parent: null};
+        if (trace.head.recorded) addCalls(trace, r, root);
+        else addScopes(trace, r, root, views);
         sign(trace, r, root, new Map());
-        foldKids(root);
+        foldKids(trace, r, root);
         return root;
     });
+}
+
+/* Communication of another scope, as that of gradients beside a backward pass, interrupts nothing:
+   it is put together at the end of the box around both. */
+function addScopes(trace, r, root, views) {
+    const open = [root], flags = trace.column(r, "flags"), paths = pathsOf(trace, r);
+    const comm = trace.column(r, "comm"), aside = new Map();
+    for (let i = 0; i < flags.length; i++) {
+        if (flags[i] & VIRTUAL && !views) continue;
+        const path = paths(i);
+        let depth = 0;
+        while (depth < path.length && depth + 1 < open.length &&
+            open[depth + 1].name === path[depth])
+            depth++;
+        let box = open[depth];
+        if (comm[i] > 0 && depth > 0 && depth < path.length && box.kids.length > 0) {
+            const at = box.path + "//" + path.slice(depth).join("/");
+            if (!aside.has(at))
+                aside.set(at, {name: path.slice(depth).join("."), path: at, kids: [], parent: box});
+            box = aside.get(at);
+        } else {
+            if (depth < path.length) open.length = depth + 1;
+            for (; depth < path.length; depth++) open.push(box = kidNamed(box, path[depth]));
+        }
+        box.kids.push({i, parent: box});
+    }
+    for (const box of aside.values()) box.parent.kids.push(box);
+}
+
+/* A box for each thread; in it ops within the ops that called them, device work within what
+   launched it. */
+function addCalls(trace, r, root) {
+    const {start} = trace.span(r), lane = trace.column(r, "lane"), deps = trace.deps(r);
+    const caller = new Int32Array(lane.length).fill(-1), items = new Map();
+    const launch = 1 << trace.head.classes.indexOf("launch");
+    for (const row of rowsOf(trace, r))
+        if (row.callers) row.nodes.forEach((i, k) => { caller[i] = row.callers[k]; });
+    for (let i = 0; i < lane.length; i++)
+        for (let k = deps.first[i]; k < deps.first[i + 1] && caller[i] < 0; k++)
+            if (deps.classes[k] & launch) caller[i] = deps.nodes[k];
+    const order = Array.from(lane, (_, i) => i).filter((i) => lane[i] > 0);
+    order.sort((a, b) => start[a] - start[b] || a - b);
+    for (const i of order) items.set(i, {i, kids: []});
+    for (const i of order) {
+        const item = items.get(i), name = trace.ranks[r].lanes[lane[i] - 1][0];
+        item.parent = items.get(caller[i]) || kidNamed(root, name);
+        item.parent.kids.push(item);
+    }
+    const settle = (item) => {
+        item.kids.forEach((kid, k) => {
+            if (kid.kids.length === 0) {
+                delete kid.kids;
+                return;
+            }
+            kid.own = kid.i;
+            delete kid.i;
+            kid.name = trace.text(r, kid.own, "label");
+            kid.path = item.path + "/" + kid.name + "~" + k;
+            settle(kid);
+        });
+    };
+    root.kids.forEach(settle);
 }
 
 /* "prefill", "h.3", "attn" of a node. */
@@ -66,27 +120,32 @@ function sign(trace, r, item, numbers) {
     return item.sign;
 }
 
-function foldKids(box) {
+function foldKids(trace, r, box) {
     const kids = [];
-    for (let k = 0; k < box.kids.length;) {
-        const first = box.kids[k];
-        let end = k + 1;
-        if (first.kids) {
-            foldKids(first);
-            while (end < box.kids.length && box.kids[end].kids &&
-                box.kids[end].sign === first.sign)
-                foldKids(box.kids[end++]);
-        }
-        kids.push(end > k + 1 ? makeFold(box, box.kids.slice(k, end)) : first);
-        k = end;
+    for (let k = 0, end; k < box.kids.length; k = end) {
+        const first = box.kids[k], least = first.kids ? 2 : ALIKE;
+        for (end = k + 1; end < box.kids.length && box.kids[end].sign === first.sign;) end++;
+        const alike = box.kids.slice(k, end);
+        for (const kid of alike) if (kid.kids) foldKids(trace, r, kid);
+        if (alike.length >= least) kids.push(makeFold(trace, r, box, alike));
+        else kids.push(...alike);
     }
     box.kids = kids;
 }
 
-function makeFold(parent, copies) {
-    const first = copies[0].name, last = copies[copies.length - 1].name;
-    const fold = {name: first + " \u2026 " + last, path: copies[0].path + "*", copies,
-        kids: copies.slice(0, 1), parent, sign: copies[0].sign};
+function makeFold(trace, r, parent, copies) {
+    const nameOf = (item) => item.kids ? item.name : trace.text(r, item.i, "label");
+    const first = nameOf(copies[0]), last = nameOf(copies[copies.length - 1]);
+    const path = copies[0].path || parent.path + "/" + first + "@" + copies[0].i;
+    const fold = {
+        name: first === last ? first : first + " \u2026 " + last,
+        path: path + "*",
+        copies,
+        kids: copies.slice(0, 1),
+        parent,
+        sign: copies[0].sign,
+        ofOps: !copies[0].kids
+    };
     for (const copy of copies) copy.parent = fold;
     return fold;
 }
@@ -94,7 +153,10 @@ function makeFold(parent, copies) {
 /* All ops within, those of copies too. */
 function nodesOf(item) {
     if (item.i !== undefined) return [item.i];
-    if (!item.nodes) item.nodes = (item.copies || item.kids).flatMap(nodesOf);
+    if (!item.nodes) {
+        item.nodes = (item.copies || item.kids).flatMap(nodesOf);
+        if (item.own !== undefined) item.nodes.push(item.own);
+    }
     return item.nodes;
 }
 
@@ -109,21 +171,21 @@ function visible(view, item, depth, of, parent) {
         return leaf;
     }
     const out = {what: item, kids: null, parent, nodes: nodesOf(item)};
-    if (!view.isOpen(item, depth)) {
+    const folded = item.copies && !view.unfolded.has(item.path);
+    if (folded && item.ofOps || !view.isOpen(item, depth)) {
         for (const i of out.nodes) of[i] = out;
         return out;
     }
-    if (item.copies && !view.unfolded.has(item.path)) {
-        const first = item.copies[0], leaves = nodesOf(first);
-        openBox(view, out, first.kids, depth, of);
-        for (const copy of item.copies.slice(1))
-            nodesOf(copy).forEach((i, k) => { of[i] = of[leaves[k]]; });
-        return out;
-    }
-    return openBox(view, out, item.copies || item.kids, item.copies ? depth - 1 : depth, of);
+    if (!folded) return openBox(view, out, item, item.copies ? depth - 1 : depth, of);
+    const leaves = nodesOf(item.copies[0]);
+    openBox(view, out, item.copies[0], depth, of);
+    for (const copy of item.copies.slice(1))
+        nodesOf(copy).forEach((i, k) => { of[i] = of[leaves[k]]; });
+    return out;
 }
 
-function openBox(view, out, kids, depth, of) {
-    out.kids = kids.map((kid) => visible(view, kid, depth + 1, of, out));
+function openBox(view, out, item, depth, of) {
+    out.kids = (item.copies || item.kids).map((kid) => visible(view, kid, depth + 1, of, out));
+    if (item.own !== undefined) of[item.own] = out;
     return out;
 }

@@ -124,3 +124,14 @@ function showComparison(view) {
         compareTable(view, "layer", (trace, r, i) => layerOf(trace.text(r, i, "scope"))));
     document.querySelector(".table").before(section);
 }
+
+/* Of two traces with the facts in which they differ. */
+function titleOf(traces) {
+    if (traces.length === 1) return traces[0].head.title;
+    return traces.map((trace, t) => {
+        const other = new Map(traces[1 - t].head.facts);
+        const facts = trace.head.facts.filter(([name, value]) => other.get(name) !== value);
+        return "AB"[t] + ": " + trace.head.title +
+            facts.slice(0, 3).map(([name, value]) => ", " + name + " " + value).join("");
+    }).join("  |  ");
+}

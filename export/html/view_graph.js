@@ -22,7 +22,6 @@ class GraphPicture {
     }
 
     layoutAll() {
-        const made = new Map();
         this.parts = this.columns();
         let x = 0;
         this.h = 0;
@@ -33,7 +32,7 @@ class GraphPicture {
             this.h = Math.max(this.h, part.h + HEAD);
         }
         this.w = x - COLUMN_GAP;
-        this.joins = this.findJoins(made);
+        this.joins = this.findJoins();
         this.stale = false;
     }
 
@@ -72,7 +71,7 @@ class GraphPicture {
     }
 
     draw(g, width, height) {
-        const view = this.view, {z, palette} = view;
+        const view = this.view, palette = view.palette;
         this.ready(width, height);
         g.fillStyle = palette.back;
         g.fillRect(0, 0, width, height);
@@ -89,7 +88,7 @@ class GraphPicture {
             this.part = part;
             this.paint = paintOf(part.trace, part.r, view);
             for (const kid of part.root.kids || []) this.drawBoxes(g, kid);
-            if (view.z > 0.06) this.drawEdges(g);
+            if (view.z > 0.06) drawEdges(this, g);
             g.restore();
         }
         this.drawJoins(g);
@@ -102,7 +101,7 @@ class GraphPicture {
             g.restore();
         }
         g.restore();
-        this.drawHeads(g, z);
+        this.drawHeads(g);
     }
 
     shows(item) {
@@ -176,13 +175,13 @@ class GraphPicture {
         const view = this.view, palette = view.palette, place = this.paint[item.what.i];
         const {x, y, w, h} = item,
                         comm = this.part.trace.column(this.part.r, "comm")[item.what.i] > 0;
-        const view0 = this.part.trace.column(this.part.r, "flags")[item.what.i] & VIRTUAL;
+        const isView = this.part.trace.column(this.part.r, "flags")[item.what.i] & VIRTUAL;
         g.fillStyle = palette.css[place];
-        g.strokeStyle = view0 ? this.soft : palette.css[place];
+        g.strokeStyle = isView ? this.soft : palette.css[place];
         g.lineWidth = 1;
         roundRect(g, x, y, w, h, comm ? 3 : 7);
         g.fill();
-        if (view0) {
+        if (isView) {
             g.setLineDash([4, 3]);
             g.stroke();
             g.setLineDash([]);
@@ -244,103 +243,6 @@ class GraphPicture {
         }
         return [...sums].sort((a, b) => b[1] - a[1]).map(([place,
             sum]) => [place, all ? sum / all : 0]);
-    }
-
-    drawEdges(g) {
-        const at = this.view.selected,
-              mine = at && at.trace === this.part.trace && at.r === this.part.r;
-        const selected = mine ? this.part.of[at.i] : null, later = [];
-        for (const edge of this.part.edges) {
-            if (!this.edgeShows(edge)) continue;
-            if (selected && (edge.a === selected || edge.b === selected)) later.push(edge);
-            else this.drawEdge(g, edge, this.view.palette.dark ? "#667584" : "#8796a4", 1.2);
-        }
-        for (const edge of later)
-            this.drawEdge(g, edge, edge.b === selected ? "#d08700" : "#158a6f", 2.4);
-    }
-
-    edgeShows(edge) {
-        const top = edge.a.y + HEAD, end = edge.b.y + edge.b.h + HEAD;
-        return end > this.seen.y0 && top < this.seen.y1 &&
-            edge.box.x + edge.box.w + this.part.left > this.seen.x0 &&
-            edge.box.x + this.part.left < this.seen.x1;
-    }
-
-    /* Straight to what is near; else dashed, on the side of what stands between, or along the
-       margins of the boxes that it leaves and enters. */
-    drawEdge(g, edge, colour, width) {
-        const {a, b} = edge, x0 = a.x + a.w / 2, y0 = a.y + a.h, x1 = b.x + b.w / 2, y1 = b.y;
-        const near = y1 > y0 && y1 - y0 < 5.5 * GAP_Y;
-        g.strokeStyle = g.fillStyle = colour;
-        g.lineWidth = width;
-        g.beginPath();
-        if (near) {
-            const half = (y1 - y0) / 2;
-            g.moveTo(x0, y0);
-            g.bezierCurveTo(x0, y0 + half, x1, y1 - half, x1, y1 - 4);
-            g.stroke();
-            this.arrow(g, x1, y1, 0);
-        } else {
-            g.setLineDash([6, 4]);
-            if (a === edge.from && b === edge.to) this.besideRows(g, edge);
-            else this.alongMargins(g, edge);
-            g.setLineDash([]);
-        }
-        if (near && this.view.z > 0.55 && a.what.i === undefined && edge.tensors.size > 0)
-            this.drawEdgeText(g, edge, (x0 + x1) / 2, (y0 + y1) / 2);
-    }
-
-    arrow(g, x, y, right) {
-        g.beginPath();
-        g.moveTo(x - (right ? 7 : 4), y - (right ? 4 : 7));
-        g.lineTo(x + (right ? -7 : 4), y + (right ? 4 : -7));
-        g.lineTo(x, y);
-        g.fill();
-    }
-
-    besideRows(g, edge) {
-        const {a, b} = edge, side = this.sideOf(edge), turn = 16, x1 = b.x + 14;
-        g.moveTo(a.x + a.w / 2, a.y + a.h);
-        g.bezierCurveTo(a.x + a.w / 2, a.y + a.h + turn, side, a.y + a.h + 2, side,
-            a.y + a.h + turn + 8);
-        g.lineTo(side, b.y - turn - 8);
-        g.bezierCurveTo(side, b.y - 4, x1, b.y - turn, x1, b.y - 4);
-        g.stroke();
-        g.setLineDash([]);
-        this.arrow(g, x1, b.y, 0);
-    }
-
-    alongMargins(g, edge) {
-        const {a, b, from, to} = edge, out = from.x + (a === from ? a.w / 2 : 9);
-        const into = b === to ? b.x + 14 : to.x + 9, y0 = a.y + a.h / 2, y1 = b.y + b.h / 2;
-        const bottom = from.y + from.h + 6;
-        g.moveTo(a === from ? out : a.x, a === from ? bottom - 6 : y0);
-        if (a !== from) g.quadraticCurveTo(out, y0, out, y0 + 12);
-        g.lineTo(out, bottom);
-        g.bezierCurveTo(out, bottom + 14, into, to.y - 20, into, to.y);
-        if (b !== to) {
-            g.lineTo(into, y1 - 12);
-            g.quadraticCurveTo(into, y1, b.x - 4, y1);
-        }
-        g.stroke();
-        g.setLineDash([]);
-        this.arrow(g, b === to ? into : b.x, b === to ? b.y : y1, b === to ? 0 : 1);
-    }
-
-    drawEdgeText(g, edge, x, y) {
-        const n = edge.tensors.size;
-        g.font = "10.5px system-ui, sans-serif";
-        g.textBaseline = "middle";
-        drawText(g, n === 1 ? edge.spec : n + " tensors, " + amount(edge.bytes, "B"), x + 8, y, 220,
-            this.soft);
-    }
-
-    /* Left of all that stands between the ends. */
-    sideOf({box, from, to}) {
-        let side = Math.min(from.x, to.x);
-        for (const kid of box.kids)
-            if (kid.row > from.row && kid.row < to.row) side = Math.min(side, kid.x);
-        return side - 11;
     }
 
     drawJoins(g) {
@@ -488,9 +390,4 @@ class GraphPicture {
         }
         g.setTransform(1, 0, 0, 1, 0, 0);
     }
-}
-
-function roundRect(g, x, y, w, h, r) {
-    g.beginPath();
-    g.roundRect(x, y, w, h, r);
 }

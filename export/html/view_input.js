@@ -12,9 +12,13 @@ function listen(view) {
         }
         if (pressKey(view, event.key)) event.preventDefault();
     });
-    addEventListener("resize", () => view.redraw("all"));
+    addEventListener("beforeprint", () => view.setPrinting(true));
+    addEventListener("afterprint", () => view.setPrinting(false));
+    addEventListener("resize", () => {
+        if (!view.printing) view.redraw("all");
+    });
     addEventListener("hashchange", () => {
-        view.readAddress();
+        readAddress(view);
         view.redraw("all");
     });
     listenFiles(view);

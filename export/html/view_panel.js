@@ -104,8 +104,8 @@ function slackText(view, at) {
     return duration(found.slack[at.r][at.i]) + " later would delay nothing";
 }
 
-function definitions(facts) {
-    const list = make("dl");
+function definitions(facts, name = "") {
+    const list = make("dl", null, {class: name});
     for (const [name, text] of facts) list.append(make("dt", name), make("dd", text));
     return list;
 }
@@ -201,9 +201,9 @@ function overviewPanel(view) {
             ? "unknown: only the order means anything"
             : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
         out.push(make("h3", view.traces.length > 1 ? "AB"[t] + ": " + trace.head.title : "The run"),
-            definitions(facts.concat(trace.head.facts)));
+            definitions(facts.concat(trace.head.facts), "facts"));
     });
-    out.push(make("h3", "Keys"), definitions(KEYS));
+    out.push(make("h3", "Keys", {class: "keys"}), definitions(KEYS, "keys"));
     return out;
 }
 

@@ -92,6 +92,7 @@ function bandsOf(trace, r) {
             makeBand(trace, r, (i) => part(i) + "/" + scope[i],
                 (i) => trace.texts[scope[i]].slice(layer(i).length).replace(/^\./, "")),
         ];
+        if (trace.head.recorded) bands.shift(); /* it knows of no parts */
         return bands.filter((band) => band.texts.some((text) => text !== ""));
     });
 }

@@ -1,5 +1,4 @@
-/* The viewer: what it shows, what the user does to it, and how that is kept behind the # of the
-   address. */
+/* The viewer: what it shows, and what the user does to it. */
 
 const KEYS = [
     ["w s, wheel", "zoom in, out"], ["a d, \u2190 \u2192", "move left, right"],
@@ -33,7 +32,7 @@ class View {
         this.overview = document.getElementById("overview");
         this.modes = {time: new TimeMode(this), graph: new GraphMode(this)};
         this.setTraces(traces);
-        this.readAddress();
+        readAddress(this);
         this.setTheme(this.dark);
     }
 
@@ -42,7 +41,7 @@ class View {
         for (const trace of traces) {
             trace.view = this;
             for (const name of trace.cache.keys())
-                if (/^(matches|change|painted|paint change):/.test(name)) trace.cache.delete(name);
+                if (/^(matches|change|painted):/.test(name)) trace.cache.delete(name);
         }
         this.clock = traces[0].head.clock;
         const begin = Math.min(...traces.map((trace) => trace.begin));
@@ -59,9 +58,8 @@ class View {
                     const lane = trace.column(r, "lane");
                     return trace.column(r, "category").some((c, k) => c === i && lane[k] > 0);
                 }))));
-        this.waits = traces.some(
-            (trace) => trace.ranks.some((_, r) => trace.shared("waits", trace.timeKey(r),
-                                            () => trace.column(r, "wait").some((ns) => ns > 0))));
+        this.waits = traces.some((trace) => trace.ranks.some((_, r) => trace.shared("waits",
+            trace.timeKey(r), () => trace.column(r, "wait").some((ns) => ns > 0))));
         this.offerRanks();
         document.getElementById("title").textContent = titleOf(traces);
         showComparison(this);
@@ -122,11 +120,12 @@ class View {
         this.drawOverview(stale);
         this.drawMs = performance.now() - begin;
         clearTimeout(this.addressTimer);
-        this.addressTimer = setTimeout(() => this.writeAddress(), 250);
+        this.addressTimer = setTimeout(() => writeAddress(this), 250);
     }
 
     onCanvas(canvas, draw) {
-        const density = window.devicePixelRatio || 1, {clientWidth: w, clientHeight: h} = canvas;
+        const {clientWidth: w, clientHeight: h} = canvas;
+        const density = Math.max(window.devicePixelRatio || 1, this.printing ? 3 : 0);
         if (canvas.width !== Math.round(w * density)) canvas.width = Math.round(w * density);
         if (canvas.height !== Math.round(h * density)) canvas.height = Math.round(h * density);
         const g = canvas.getContext("2d");
@@ -177,6 +176,15 @@ class View {
             : this.hits.count === 0 ? "nothing found"
                 : (this.hits.at >= 0 ? this.hits.at + 1 + " of " : "") +
                     this.hits.count.toLocaleString("en") + " found";
+    }
+
+    /* On paper light, and as sharp as a printer is. */
+    setPrinting(on) {
+        const dark = this.dark;
+        this.printing = on;
+        this.setTheme(on ? false : this.darkAgain);
+        if (on) this.darkAgain = dark;
+        this.draw();
     }
 
     setTheme(dark) {
@@ -262,6 +270,9 @@ class View {
 
     compareWith(trace) {
         this.setTraces([this.traces[0], trace]);
+        this.modes.graph.picture.stale = true;
+        this.selected = null;
+        this.find(this.query || "");
         this.setTheme(this.dark);
     }
 
@@ -342,82 +353,12 @@ class View {
         this.noteTimer = setTimeout(() => { note.style.display = "none"; }, 6000);
     }
 
-    /* ---- The address ---- */
-
-    writeAddress() {
-        const state = new URLSearchParams();
-        if (this.t0 > this.begin || this.t1 < this.end)
-            state.set("time", Math.round(this.t0) + "-" + Math.round(this.t1));
-        if (this.mode === "graph") {
-            state.set("mode", "graph");
-            state.set("level", String(this.level));
-            state.set("ranks", this.graphRanks.join());
-            if (this.z > 0)
-                state.set("at", [this.gx, this.gy, this.z * 1000].map(Math.round).join());
-        }
-        if (this.scroll > 0) state.set("scroll", String(Math.round(this.scroll)));
-        if (this.colour !== "category") state.set("colour", this.colour);
-        if (this.hidden.size > 0) state.set("hide", [...this.hidden].join("."));
-        if (this.query) state.set("find", this.query);
-        if (this.critical) state.set("critical", "1");
-        if (this.selected)
-            state.set("op",
-                "AB"[this.selected.t] + this.selected.trace.id(this.selected.r, this.selected.i));
-        const text = "#" + state;
-        if (location.hash === text || location.hash === "" && text === "#") return;
-        try {
-            history.replaceState(null, "", text);
-        } catch {
-            /* some browsers forbid it for files; the picture is the same */
-        }
-    }
-
-    readAddress() {
-        const state = new URLSearchParams(location.hash.slice(1));
-        const window = /^(-?[0-9]+)-(-?[0-9]+)$/.exec(state.get("time") || "");
-        if (window && Number(window[2]) > Number(window[1])) {
-            this.t0 = Math.max(this.begin, Number(window[1]));
-            this.t1 = Math.min(this.end, Number(window[2]));
-        }
-        this.scroll = Number(state.get("scroll")) || 0;
-        this.mode = state.get("mode") === "graph" ? "graph" : "time";
-        this.level =
-            [1, 2, 3].includes(Number(state.get("level"))) ? Number(state.get("level")) : 2;
-        if (/^[0-9]+(,[0-9]+){0,3}$/.test(state.get("ranks") || ""))
-            this.graphRanks = state.get("ranks").split(",").map(Number);
-        const at = /^(-?[0-9]+),(-?[0-9]+),([1-9][0-9]*)$/.exec(state.get("at") || "");
-        if (at) [this.gx, this.gy, this.z] = [Number(at[1]), Number(at[2]), at[3] / 1000];
-        this.modes.graph.picture.stale = true;
-        this.setColour(state.get("colour") || "category");
-        this.hidden = new Set((state.get("hide") || "").split(".").filter((name) => name !== ""));
-        this.version = [...this.hidden].sort().join();
-        this.critical = state.get("critical") === "1";
-        this.query = state.get("find") || "";
-        if (this.query) {
-            document.getElementById("query").value = this.query;
-            this.hits = new Hits(this, this.query);
-        }
-        const id = /^([AB])r([0-9]+)\.o([0-9]+)$/.exec(state.get("op") || "");
-        if (id) this.selected = this.byId("AB".indexOf(id[1]), Number(id[2]), Number(id[3]));
-    }
-
     byId(t, rank, id) {
         const trace = this.traces[t];
         const r = trace ? trace.ranks.findIndex((k) => k.rank === rank) : -1;
         const i = r >= 0 ? trace.column(r, "id").indexOf(id) : -1;
         return i >= 0 ? {trace, t, r, i} : null;
     }
-}
-
-/* Of two traces with the facts in which they differ. */
-function titleOf(traces) {
-    if (traces.length === 1) return traces[0].head.title;
-    return traces.map((trace, t) => {
-        const other = new Map(traces[1 - t].head.facts);
-        const facts = trace.head.facts.filter(([name, value]) => other.get(name) !== value);
-        return "AB"[t] + ": " + trace.head.title +
-            facts.slice(0, 3).map(([name, value]) => ", " + name + " " + value).join("");
-    }).join("  |  ");
 }
 
 async function start() {

@@ -56,34 +56,6 @@ function rankName(view, t, rank) {
     return (view.traces.length > 1 ? "AB"[t] + " " : "") + "rank " + rank;
 }
 
-/* Pixels of one row, added to out[base .. base + width). */
-function fillStrip(row, paint, pixel, strip, t0, perNs, faintWait) {
-    const {out, base, width, weight} = strip, {nodes, s, e, w} = row;
-    const t1 = t0 + width / perNs;
-    for (let k = firstAbove(e, t0); k < nodes.length && s[k] < t1; k++) {
-        const place = paint[nodes[k]], strength = place >= FAINT ? 1e-3 : 1;
-        const x0 = Math.max(0, (s[k] - t0) * perNs), x1 = (e[k] - t0) * perNs;
-        const p0 = Math.floor(x0), wide = x1 - x0;
-        if (wide < 1.5) {
-            const share = Math.max(wide, 0.02) * strength;
-            if (share > weight[p0]) {
-                weight[p0] = share;
-                out[base + p0] = pixel[place] | (place >= FAINT ? 120 : 255) << 24;
-            }
-            continue;
-        }
-        const p1 = Math.min(width, Math.round(x1) - (wide > 4 ? 1 : 0));
-        const colour = pixel[place] | 255 << 24, waits = w[k] > s[k];
-        const pw = waits ? Math.min(p1, Math.round((w[k] - t0) * perNs)) : p0;
-        for (let p = p0; p < p1; p++)
-            if (strength >= weight[p]) {
-                weight[p] = strength;
-                out[base + p] =
-                    p < pw ? pixel[WAIT + (place & FAINT | faintWait)] | 255 << 24 : colour;
-            }
-    }
-}
-
 class TimePicture {
     constructor(view) {
         this.view = view;
@@ -220,6 +192,8 @@ class TimePicture {
         if (this.layout.ranks.every((rank) => !rank.full)) return; /* no room between them */
         let left = 4000;
         g.fillStyle = view.palette.dark ? "rgba(235, 90, 85, 0.30)" : "rgba(213, 58, 54, 0.17)";
+        g.strokeStyle = "rgba(213, 58, 54, 0.45)";
+        g.lineWidth = 0.7;
         view.traces.forEach((trace, t) => {
             const {places, s, e, least} = joinsByTime(trace);
             for (let k = firstAbove(e, view.t0); k < s.length && s[k] < view.t1 && left > 0; k++) {
@@ -245,7 +219,9 @@ class TimePicture {
         g.lineTo(Math.max(a.x1, a.x0 + 0.7), y0);
         g.lineTo(Math.max(b.x1, b.x0 + 0.7), y1);
         g.lineTo(b.x0, y1);
+        g.closePath();
         g.fill();
+        g.stroke();
     }
 
     /* Where an op is drawn: {x0, x1, y, h}, or null. */
@@ -405,37 +381,4 @@ class TimePicture {
         this.drawStrips(
             g, lines, box, view.begin, (width - GUTTER) / (view.end - view.begin), view.palette);
     }
-}
-
-/* A time with as many digits as a step needs. */
-function axisText(ns, step) {
-    const units = ["ns", "\u00b5s", "ms", "s"];
-    const k = Math.max(0, Math.min(3, Math.floor(Math.log10(Math.max(Math.abs(ns), step)) / 3)));
-    const digits = Math.max(0, -Math.floor(Math.log10(step) - 3 * k + 1e-9));
-    return (ns / 1000 ** k).toFixed(digits) + " " + units[k];
-}
-
-/* Text cut to a width; nothing where not even two letters fit. */
-function drawText(g, text, x, y, room, colour) {
-    if (room < 14) return;
-    if (textWidth(g, text) > room) {
-        let n = Math.min(text.length, Math.ceil(room / 4.5));
-        while (n > 1 && textWidth(g, text.slice(0, n) + "\u2026") > room) n--;
-        if (n < 2) return;
-        text = text.slice(0, n) + "\u2026";
-    }
-    g.fillStyle = colour;
-    g.fillText(text, x, y);
-}
-
-const textWidths = new Map();
-
-function textWidth(g, text) {
-    const key = g.font + text;
-    let width = textWidths.get(key);
-    if (width === undefined) {
-        if (textWidths.size > 50000) textWidths.clear();
-        textWidths.set(key, width = g.measureText(text).width);
-    }
-    return width;
 }

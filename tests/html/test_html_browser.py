@@ -163,7 +163,7 @@ def check_address(page, path):
     """What is behind # brings the same picture back."""
     page.do("view.select(view.byId(0, 1, 5)); view.setColour('bytes'); view.setMode('graph')")
     page.frame()
-    page.do("view.writeAddress()")
+    page.do("writeAddress(view)")
     fragment = page.do("location.hash")
     page.open(path, fragment)
     check(page.do(IDS) == "r1.o5" and page.do("view.colour") == "bytes" and
@@ -227,6 +227,36 @@ def check_two(page, folder, one, two):
     check("In the other trace" in panel, "no link to the other trace")
     rows = page.do("document.querySelectorAll('#comparison tbody tr').length")
     check(rows > 10, f"{rows} rows compared")
+    # a page that is dropped becomes B; what is none is refused with a sentence
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    export(one, path)
+    page.open(path)
+    page.do(f"readPage({json.dumps(text)}).then((trace) => view.compareWith(trace))")
+    page.frame()
+    check(page.do("view.traces.map((t) => t.ranks.length).join()") == "1,2", "B was not taken")
+    said = page.do("readPage('<p>other</p>').then(() => '', (error) => error.message)")
+    check("--format html" in said, f"another file: {said}")
+
+
+def check_many_ranks(page, folder):
+    """Ranks that are alike cost one strip of pixels; no op is drawn by itself that is not seen."""
+    source = inference(os.path.join(folder, "many"), "--device", "meta", "--model", "gpt3-175b",
+                       "--tp", "32", "--num_input_tokens", "8", "--num_output_tokens", "3")
+    path = os.path.join(folder, "many.html")
+    export(source, path)
+    page.open(path)
+    page.do("""for (const name of ["drawImage", "fillRect", "fillText", "fill"]) {
+        const own = CanvasRenderingContext2D.prototype[name]; window.calls = {};
+        CanvasRenderingContext2D.prototype[name] = function (...all) {
+            calls[name] = (calls[name] || 0) + 1; return own.apply(this, all); }; }""")
+    calls, strips = page.do("(() => { calls = {}; view.draw(); return [calls, 1 + Math.max("
+                            "...view.picture.layout.lines.map((l) => l.strip || 0))]; })()")
+    ops = page.do("view.traces[0].nodes")
+    check(ops > 100000 and strips == 1, f"{strips} strips for 32 equal ranks of {ops} nodes")
+    check(sum(calls.values()) < 3000, f"calls of one frame: {calls}")
+    before = page.do("view.hits === null && (view.find('qkv h.95'), view.hits.count)")
+    check(before == 32 * 3, f"{before} found, not one a step and rank")
 
 
 def check_without_script(folder, path):
@@ -257,6 +287,7 @@ def main():
             check_critical(page, folder)
             check_hostile(page, folder, two)
             check_two(page, folder, one, two)
+            check_many_ranks(page, folder)
             # what it says of our own look at its pixels is no fault
             errors = [e for e in page.errors if "getImageData" not in e]
             check(not errors, f"console: {errors[:5]}")

@@ -202,7 +202,7 @@ def check_two(folder, source, other):
 
 
 def check_copies_are_cheap(folder):
-    """Eight times the ranks that do the same: the columns of one."""
+    """Eight times the ranks that do the same: the columns of one but for some options of ops."""
     sizes = []
     for tp in (2, 16):
         source = inference(os.path.join(folder, f"tp{tp}"), "--device", "meta", "--model",
@@ -210,7 +210,7 @@ def check_copies_are_cheap(folder):
                            "--num_output_tokens", "2", "--hw_config", "h200")
         export(source, os.path.join(folder, "tp.html"))
         sizes.append(os.path.getsize(os.path.join(folder, "tp.html")))
-    check(sizes[1] < 1.1 * sizes[0], f"16 ranks: {sizes[1]} bytes, 2 ranks: {sizes[0]}")
+    check(sizes[1] < 1.3 * sizes[0], f"16 ranks: {sizes[1]} bytes, 2 ranks: {sizes[0]}")
 
 
 def main():

@@ -9,7 +9,7 @@
 static const char *const examples[] = {
     "inference --tp 2 --visualize_trace --out_dir out      # two threads, pictures and traces",
     "mpirun -n 2 inference --tp 2                          # the same over MPI",
-    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw_config h200",
+    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw h200",
     "inference --weights gpt2 --tp 2 --prompt \"The answer is\"   # a folder from HuggingFace",
     "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};

@@ -30,6 +30,10 @@ typedef struct syn_export_options {
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
 
+/* How long the ranks run by their predicted times, each op when its inputs are there, its stream is
+   free and, of collectives, the other ranks have come; 0: times are measured, or there are none. */
+syn_status syn_predicted_duration(double *ns, const syn_graph *graph, syn_error *err) SYN_MUST_USE;
+
 /* More than 100,000 ops of all ranks together. */
 bool syn_graph_is_large(const syn_graph *graph);
 /* The ranks that exports with these options hold once, for several exports of one graph; free it

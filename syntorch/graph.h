@@ -109,6 +109,13 @@ typedef struct syn_attribute {
 #define SYN_NO_TENSOR UINT32_MAX
 #define SYN_NO_NODE   UINT32_MAX
 
+/* What decides the time of a product or of fused attention besides flops and bytes. Products:
+   `batch` of [rows, inner] * [inner, columns]; attention: sequences * heads, queries, keys and the
+   size of a head. All 0: unknown, or neither. */
+typedef struct syn_extents {
+    int64_t batch, rows, columns, inner;
+} syn_extents;
+
 typedef struct syn_node {
     uint64_t id; /* unique within the rank; traces count from 1 */
     syn_node_kind kind;
@@ -128,6 +135,8 @@ typedef struct syn_node {
     uint32_t n_attributes;
     /* Cost: flops count a multiply and an add as one each; bytes as if nothing were cached. */
     uint64_t flops, bytes_read, bytes_written;
+    syn_dtype dtype; /* of what is computed; f32 if unknown */
+    syn_extents extents;
     /* Communication (kind COLLECTIVE, SEND, RECV) */
     syn_comm_kind comm;
     int32_t reduce;      /* syn_reduce, or -1 */

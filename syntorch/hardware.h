@@ -1,6 +1,7 @@
-/* Predicted times: a roofline with a floor per op for compute, alpha-beta links for communication.
-   One JSON file format, in two separate parts: the hardware (peaks, memory, links) and the software
-   stack on it (launch overhead, kernels per op, efficiencies). */
+/* Predicted times of ops. A machine (peaks, memory, links), the software stack on it (launches,
+   what is fused, efficiencies) and the collective library are three separate parts, read
+   from one JSON file or taken from presets. What the model is and how well it does:
+   docs/hardware.md, docs/accuracy.md. */
 #ifndef SYNTORCH_HARDWARE_H
 #define SYNTORCH_HARDWARE_H
 
@@ -9,48 +10,96 @@
 SYN_API_BEGIN
 
 typedef struct syn_link {
-    double alpha_ns;     /* per step of a ring, or per message */
-    double bytes_per_ns; /* of one rank, each direction; 1 byte/ns = 1 GB/s */
+    double alpha_ns;     /* per step of a ring, or per message; not with a collective library */
+    double bytes_per_ns; /* of one rank, each direction; 1 byte/ns = 1 GB/s. Between nodes, with a
+                            collective library: of one node */
 } syn_link;
 
-#define SYN_HW_KERNELS 64
+/* Numbers by the names of ops. */
+#define SYN_HW_OPS 64
+typedef struct syn_hw_ops {
+    struct syn_hw_op {
+        char op[32];
+        double value;
+    } at[SYN_HW_OPS];
+    int32_t n;
+} syn_hw_ops;
+
+/* What the software makes of a machine. */
+typedef struct syn_stack {
+    char name[64];
+    double launch_ns;         /* per kernel: an op lasts at least launch_ns * its kernels */
+    double kernel_ns;         /* per kernel, besides its work: it starts and drains */
+    double matmul_efficiency; /* of the peak, when all multiprocessors multiply */
+    double matmul_tail;       /* waves of tiles that a product takes besides its own */
+    double matmul_half_flops; /* without multiprocessors: size that reaches half the efficiency */
+    double attention_efficiency; /* of the peak in fused attention; 0: matmul_efficiency */
+    double score_passes;         /* times that attention moves its scores through memory */
+    int32_t score_heads;         /* sequences * heads that are no multiple: score_kernels more */
+    double score_kernels;
+    double memory_efficiency;
+    double vector_efficiency;     /* of the bandwidth in all but products; 0: memory_efficiency */
+    double collective_ns;         /* a collective of two ranks lasts at least this long, */
+    double collective_rank_ns;    /* and so much longer for each further rank */
+    double collective_kernel_ns;  /* besides the library's time */
+    syn_hw_ops kernels, overhead; /* kernels: 1 if not listed; overhead: ns */
+    struct syn_hw_phase {
+        double launch, device; /* factors of what the host and the device take; 0: 1 */
+    } phases[SYN_PHASE_COUNT];
+} syn_stack;
+
+/* The ways of NCCL to move bytes: protocols along a ring or tree, and sums in the switch. */
+typedef enum syn_protocol_id {
+    SYN_PROTOCOL_LL,
+    SYN_PROTOCOL_LL128,
+    SYN_PROTOCOL_SIMPLE,
+    SYN_PROTOCOL_SWITCH, /* all-reduces of at least three ranks of a node */
+    SYN_PROTOCOL_COUNT
+} syn_protocol_id;
+
+typedef struct syn_protocol {
+    double base_ns;
+    double step_ns;         /* per step within a node */
+    double hop_ns;          /* per doubling of the nodes, each way */
+    double link_efficiency; /* of the link; 0: there is no such protocol */
+    double bytes_per_ns;    /* at most; 0: as the link */
+    double copy_efficiency; /* of the memory's bandwidth, at which the buffer is copied; 0: never */
+} syn_protocol;
+
+typedef struct syn_collectives {
+    char name[64]; /* "": none, rings of alpha-beta links */
+    syn_protocol protocols[SYN_PROTOCOL_COUNT];
+} syn_collectives;
 
 typedef struct syn_hardware {
     char name[64];
-    /* the hardware */
     double peak_flops_per_ns[SYN_DTYPE_COUNT]; /* matrix products; 1 flop/ns = 1 GFLOP/s; 0: the
                                                   dtype is not supported */
+    int32_t multiprocessors;                   /* that share a product's tiles; 0: see stack */
     double memory_bytes, memory_bytes_per_ns;
     int32_t node_ranks; /* ranks that `intra` joins; farther apart: `inter` */
     syn_link intra, inter;
-    /* the stack */
-    char stack[64];
-    double launch_ns;         /* per kernel: an op lasts at least launch_ns * its kernels */
-    double matmul_efficiency; /* of the peak, for large products: eff * flops / (flops +
-                                 matmul_half_flops) */
-    double matmul_half_flops;
-    double memory_efficiency;
-    struct syn_hw_kernels {
-        char op[32];
-        double count;
-    } kernels[SYN_HW_KERNELS]; /* ops not listed: 1 */
-    int32_t n_kernels;
+    syn_collectives collectives;
+    syn_stack stack;
 } syn_hardware;
 
-/* `name`: a preset (a100-80g, h100, h200, v100-32g, cpu) or the path of a JSON file. The error
-   lists the presets. */
-syn_status syn_hardware_load(syn_hardware *hw, const char *name, syn_error *err) SYN_MUST_USE;
+/* `name`: MACHINE or MACHINE+STACK. MACHINE is a preset (a100-80g, h100, h200, b200, v100-32g, cpu)
+   or the path of a JSON file, STACK one of pytorch-eager, megatron, serving. Without STACK a file
+   and the cpu have their own, other presets `stack` (NULL: pytorch-eager). The error lists
+   the presets. */
+syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *stack,
+                             syn_error *err) SYN_MUST_USE;
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
+/* "a100-80g+serving", into `out`, which is returned. */
+const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes);
 /* Names of the presets, ended by NULL. */
 const char *const *syn_hardware_presets(void);
+const char *const *syn_stack_presets(void);
 
-/* Predicted time of a node in ns: views 0; compute max(flops / rate, bytes / bandwidth, floor);
-   all-reduce 2(k-1)alpha + 2(k-1)/k n/bw, all-gather and reduce-scatter (k-1)alpha + (k-1)/k n/bw
-   with n the whole buffer, broadcast and messages alpha + n/bw (ring costs: Thakur, Rabenseifner,
-   Gropp 2005). dtype: of the op's data. ranks: of its group (NULL for messages:
-   peer and self_rank). */
-double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node, syn_dtype dtype,
+/* Predicted time of a node in ns; docs/hardware.md has the formulas. Views take 0. A product of
+   unknown extents is taken for a cube. group: NULL for messages (peer and self_rank). */
+double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
                                const syn_graph_group *group, int32_t self_rank);
 
 SYN_API_END

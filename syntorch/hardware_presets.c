@@ -1,65 +1,160 @@
 #include "syntorch/hardware_presets.h"
 
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
-    "a100-80g", "h100", "h200", "v100-32g", "cpu", NULL};
+    "a100-80g", "h100", "h200", "b200", "v100-32g", "cpu", NULL};
+const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
+                                                                     "serving", NULL};
 
-/* The struct's units from the data sheets' units. */
+/* The structs' units from the data sheets' units. */
 #define TFLOPS(x)   ((x)*1e3)
 #define GIB(x)      ((x)*1073741824.0)
 #define GB_PER_S(x) (x)
 #define US(x)       ((x)*1e3)
-#define GFLOP(x)    ((x)*1e9)
 
-/* Eager PyTorch as measured on A100s; only the size of product that reaches half the efficiency
-   grows with the peak. scale_mask and softmax together were one op in that measurement. */
-#define PYTORCH_EAGER(half_gflop)                                              \
-    .stack = "pytorch-eager", .launch_ns = US(72), .matmul_efficiency = 0.793, \
-    .matmul_half_flops = GFLOP(half_gflop), .memory_efficiency = 0.741,        \
-    .kernels = {{"scale_mask", 0.5}, {"softmax", 0.5}}, .n_kernels = 2
+/* ---- Collective library ---- */
+
+#define NCCL_RINGS                                                                            \
+    [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),                                                  \
+                         .step_ns = US(1.6),                                                  \
+                         .hop_ns = US(12),                                                    \
+                         .link_efficiency = 1,                                                \
+                         .bytes_per_ns = GB_PER_S(15)},                                       \
+    [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7), .hop_ns = US(20), .link_efficiency = 0.528}, \
+    [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(35),                                               \
+                             .step_ns = US(4.25),                                             \
+                             .hop_ns = US(20),                                                \
+                             .link_efficiency = 1,                                            \
+                             .copy_efficiency = 0.254}
+
+#define NCCL                                        \
+    {                                               \
+        .name = "nccl", .protocols = { NCCL_RINGS } \
+    }
+#define NCCL_WITH_SWITCH                                                                           \
+    {                                                                                              \
+        .name = "nccl", .protocols = {                                                             \
+            NCCL_RINGS,                                                                            \
+            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(25), .step_ns = US(0), .link_efficiency = 0.61} \
+        }                                                                                          \
+    }
+
+/* ---- Stacks ---- */
+
+const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
+    {
+        .name = "pytorch-eager",
+        .launch_ns = US(72),
+        .matmul_efficiency = 0.96,
+        .matmul_tail = 0.1,
+        .attention_efficiency = 0.6,
+        .memory_efficiency = 0.752,
+        .collective_ns = US(32.3),
+        .collective_rank_ns = US(10),
+        .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
+    },
+    /* Bias, dropout and residual are one kernel, three ops; its softmax takes fours of heads. */
+    {
+        .name = "megatron",
+        .launch_ns = US(61.3),
+        .matmul_efficiency = 0.96,
+        .matmul_tail = 0.1,
+        .attention_efficiency = 0.6,
+        .score_passes = 5.1,
+        .score_heads = 4,
+        .score_kernels = 5,
+        .memory_efficiency = 0.752,
+        .collective_ns = US(8.4),
+        .collective_rank_ns = US(29.2),
+        .kernels = {{{"add", 0.34},
+                     {"dropout", 0.34},
+                     {"accumulate", 0.3},
+                     {"kv_append", 0.5},
+                     {"attention", 4.4},
+                     {"attention_train", 4.4},
+                     {"attention_grad", 4.4},
+                     {"scale_mask", 0.5},
+                     {"softmax", 0.5}},
+                    9},
+        .overhead = {{{"embedding", US(4450)}}, 1},
+        .phases = {[SYN_PHASE_BACKWARD] = {.launch = 0.733},
+                   [SYN_PHASE_PREFILL] = {.launch = 0.335, .device = 7.04},
+                   [SYN_PHASE_DECODE] = {.launch = 0.335}},
+    },
+    {
+        .name = "serving",
+        .kernel_ns = US(10),
+        .matmul_efficiency = 0.803,
+        .matmul_tail = 0.296,
+        .attention_efficiency = 0.6,
+        .score_passes = 27.6,
+        .memory_efficiency = 0.809,
+        .vector_efficiency = 0.4,
+        .collective_kernel_ns = US(10.1),
+        .kernels = {{{"kv_append", 0}, {"contiguous", 0.5}, {"add", 0}, {"attention", 25}}, 4},
+    },
+};
+
+/* ---- Machines ---- */
 
 const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     {
         .name = "a100-80g",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(19.5), [SYN_F16] = TFLOPS(312), [SYN_BF16] = TFLOPS(312)},
+        .multiprocessors = 108,
         .memory_bytes = GIB(80),
         .memory_bytes_per_ns = GB_PER_S(2039),
         .node_ranks = 8,
-        .intra = {US(5.7), GB_PER_S(201.5)},
-        .inter = {US(14), GB_PER_S(85.6)},
-        PYTORCH_EAGER(2.6),
+        .intra = {0, GB_PER_S(300)},
+        .inter = {0, GB_PER_S(200)},
+        .collectives = NCCL,
     },
     {
         .name = "h100",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .multiprocessors = 132,
         .memory_bytes = GIB(80),
         .memory_bytes_per_ns = GB_PER_S(3350),
         .node_ranks = 8,
-        .intra = {US(5.7), GB_PER_S(302)},
-        .inter = {US(14), GB_PER_S(302)},
-        PYTORCH_EAGER(8.2),
+        .intra = {0, GB_PER_S(450)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
     },
     {
         .name = "h200",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .multiprocessors = 132,
         .memory_bytes = GIB(140),
         .memory_bytes_per_ns = GB_PER_S(4800),
         .node_ranks = 8,
-        .intra = {US(5.7), GB_PER_S(302)},
-        .inter = {US(14), GB_PER_S(302)},
-        PYTORCH_EAGER(8.2),
+        .intra = {0, GB_PER_S(450)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "b200",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
+        .multiprocessors = 148,
+        .memory_bytes = GIB(180),
+        .memory_bytes_per_ns = GB_PER_S(7700),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(900)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
     },
     {
         .name = "v100-32g",
         .peak_flops_per_ns = {[SYN_F32] = TFLOPS(15.7), [SYN_F16] = TFLOPS(125)},
+        .multiprocessors = 80,
         .memory_bytes = GIB(32),
         .memory_bytes_per_ns = GB_PER_S(900),
         .node_ranks = 8,
-        .intra = {US(5.7), GB_PER_S(101)},
-        .inter = {US(14), GB_PER_S(42.8)},
-        PYTORCH_EAGER(1),
+        .intra = {0, GB_PER_S(150)},
+        .inter = {0, GB_PER_S(50)},
+        .collectives = NCCL,
     },
     {
         .name = "cpu",
@@ -69,10 +164,10 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .node_ranks = 2,
         .intra = {US(0.2), GB_PER_S(12.5)},
         .inter = {US(0.2), GB_PER_S(12.5)},
-        .stack = "syntorch",
-        .launch_ns = US(2),
-        .matmul_efficiency = 0.95,
-        .matmul_half_flops = GFLOP(0.001),
-        .memory_efficiency = 0.7,
+        .stack = {.name = "syntorch",
+                  .launch_ns = US(2),
+                  .matmul_efficiency = 0.95,
+                  .matmul_half_flops = 1e6,
+                  .memory_efficiency = 0.7},
     },
 };

@@ -8,6 +8,7 @@
 
 #include "syntorch/memory.h"
 #include "syntorch/trace.h"
+#include "syntorch/trace_private.h"
 
 /* One rank of the view. */
 struct view {
@@ -265,18 +266,23 @@ static void fill_times(const struct view *v, uint32_t id, syn_node *node) {
     node->wait_ns = (double)t->wait_ns;
 }
 
-static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
-                            const syn_call *call, syn_node *node) {
-    if (!sh->hw) return;
-    /* what is written over is added to, not multiplied */
+/* What is written over is added to, not multiplied. */
+static void fill_work(const syn_call *call, syn_node *node) {
     const int written = syn_opdef_versions(call->def, call->attr);
     const syn_spec *data = written < call->n_in ? &call->in[written].spec
                            : call->n_in         ? &call->in[0].spec
                            : call->n_out        ? &call->out[0].spec
                                                 : NULL;
+    node->dtype = data ? (syn_dtype)data->dtype : SYN_F32;
+    node->extents = syn__call_extents(call, node->flops);
+}
+
+static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
+                            syn_node *node) {
+    if (!sh->hw) return;
     const double ns = syn_hardware_predict_ns(
-        sh->hw, node, data ? (syn_dtype)data->dtype : SYN_F32,
-        node->group ? syn_graph_group_by_id(graph, node->group) : NULL, graph->ranks[rank].rank);
+        sh->hw, node, node->group ? syn_graph_group_by_id(graph, node->group) : NULL,
+        graph->ranks[rank].rank);
     node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
 }
 
@@ -320,7 +326,8 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     fill_attributes(sh, &call, row->op, cur);
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
-    fill_prediction(graph, sh, rank, &call, &cur->node);
+    fill_work(&call, &cur->node);
+    fill_prediction(graph, sh, rank, &cur->node);
     return &cur->node;
 }
 

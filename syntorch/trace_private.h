@@ -4,6 +4,9 @@
 
 #include "syntorch/trace.h"
 
+/* Of products and fused attention; all 0 of other calls. `flops`: of the call. */
+syn_extents syn__call_extents(const syn_call *call, uint64_t flops);
+
 /* trace->hashed as it is when the hash has gone over all rows. */
 struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
 

@@ -196,7 +196,7 @@ static void save_steps(const syn_model_config *config, int tp, int dp, syn_devic
 static void training_sets(void) {
     syn_hardware hw;
     syn_error err = {0};
-    NEED_OK(syn_hardware_load(&hw, "a100-80g", &err), err);
+    NEED_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
     save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, &all_asked, "alone");
     save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "measured");
     save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "measured_tp");

@@ -195,23 +195,27 @@ def test_meta_predicts_times_for_a_default():
     with Folder() as f:
         args = ["--device", "meta", "--tp", 2, "--num_output_tokens", 2]
         out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
-        assert "predictions for a100-80g (the default; --hw_config chooses)" in out \
+        assert "predictions for a100-80g+serving (the default; --hw chooses)" in out \
             and "predicted prefill:" in out, out
-        assert "predicted for a100-80g" in out.split("ops of rank 0")[1].split("\n")[0], out
+        assert "predicted for a100-80g+serving" in out.split("ops of rank 0")[1].split("\n")[0], out
         stat = json.loads(subprocess.run([os.path.join(BUILD, "syntorch"), "stat", f / "out/trace",
                                           "--json"], check=True,
                                          capture_output=True).stdout)
         for rank in stat["ranks"]:
+            fused = sum(op["count"] for op in rank["ops"]
+                        if op["name"].split("/")[-1] in ("add", "kv_append"))
             assert {"name": "hardware", "value": "a100-80g"} in rank["metadata"] \
-                and rank["timed_nodes"] == rank["nodes"], rank
+                and rank["timed_nodes"] == rank["nodes"] - fused, rank
         for name, read in (("tensor_trace_graph.json", lambda d: d["graph"]["metadata"]),
                            ("timeline.json", lambda d: d["otherData"]["metadata"])):
             with open(f / f"out/{name}", encoding="utf-8") as file:
                 assert read(json.load(file))["hardware"] == "a100-80g", name
         named = summary(f, *args, "--hw_config", "a100-80g")
-        assert summary(f, *args) == named and named["hardware"] == "a100-80g" \
-            and named["predicted_prefill_ns"] > 0
-        assert summary(f, *args, "--hw_config", "h100")["hardware"] == "h100"
+        assert summary(f, *args) == named and named["predicted_prefill_ns"] > 0
+        assert (named["hardware"], named["stack"]) == ("a100-80g", "serving")
+        other = summary(f, *args, "--hw", "h100+megatron")
+        assert (other["hardware"], other["stack"]) == ("h100", "megatron")
+        assert other["predicted_decode_ns"] != named["predicted_decode_ns"]
         assert "hardware" not in summary(f, "--num_output_tokens", 1)
 
 

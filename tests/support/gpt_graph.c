@@ -66,7 +66,7 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
     syn_error err = {0};
     NEED(r != NULL, "out of memory");
     r->shape = shape;
-    NEED_OK(syn_hardware_load(&r->hw, "a100-80g", &err), err);
+    NEED_OK(syn_hardware_load(&r->hw, "a100-80g", NULL, &err), err);
     NEED(keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx),
          "no trace");
     for (int i = 0; i < shape->tp; i++) traces[i] = syn_ctx_trace(r->ctx[i]);

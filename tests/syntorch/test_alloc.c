@@ -123,7 +123,7 @@ static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     syn_graph *graph = NULL;
     const syn_attribute fact = {.name = "model", .type = SYN_VALUE_TEXT, .text = "tiny"};
     syn_status s = tokenize(err);
-    if (s == SYN_OK) s = syn_hardware_load(&hw, "a100-80g", err);
+    if (s == SYN_OK) s = syn_hardware_load(&hw, "a100-80g", NULL, err);
     if (s == SYN_OK) s = syn_local_run(tp, rank_main, &run, err);
     if (s == SYN_OK && run.gather) {
         graph = run.gathered;

@@ -84,10 +84,11 @@ const cli_option inference_options[] = {
      "one op, which is faster, or product, mask, softmax, product, which shows more; auto: unfused "
      "with --visualize_trace or --debug, else fused",
      0, 0},
-    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
-     "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON file; default "
-     "with --device meta: a100-80g",
+    {"hw", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]",
+     "predict times for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
+     "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+serving",
      0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},

@@ -42,6 +42,9 @@ syn_status inference_facts(void *user, syn_graph *graph, syn_error *err) {
          .type = SYN_VALUE_TEXT,
          .text = launch_shared_cores(&run->launch, cores, sizeof cores)},
         {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
+        {.name = "stack",
+         .type = SYN_VALUE_TEXT,
+         .text = run->launch.hw ? run->hw.stack.name : NULL},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
@@ -83,7 +86,7 @@ static void print_shared_heads(const inference *run) {
 /* What was run. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
-    char a[64], name[CLI_SHOWN_BYTES], device[256];
+    char a[64], name[CLI_SHOWN_BYTES], device[256], title[160];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
            "%s attention\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
@@ -95,8 +98,8 @@ static void print_model(const inference *run) {
                syn_dtype_name(run->weight_dtype));
     if (run->launch.device == SYN_DEVICE_META)
         printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
-               cli_shown(run->hw.name, name, sizeof name),
-               run->args->hw_config ? "" : " (the default; --hw_config chooses)");
+               cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name),
+               run->args->hw_config ? "" : " (the default; --hw chooses)");
     else if (run->launch.device == SYN_DEVICE_CUDA) {
         syn_ctx_describe_device(run->launch.ctx[0], device, sizeof device);
         printf("device:  %s%s\n", device, run->launch.ranks > 1 ? ", and others like it" : "");
@@ -116,6 +119,7 @@ static void print_model(const inference *run) {
 
 static void print_summary(const inference *run) {
     const report *r = &run->report;
+    char title[160], name[CLI_SHOWN_BYTES];
     print_model(run);
     run->task->print(run, r);
     printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(run),
@@ -123,7 +127,9 @@ static void print_summary(const inference *run) {
     if (run->launch.device != SYN_DEVICE_META)
         footprint_print(run->launch.ctx[0], r->largest_bytes, stdout);
     printf("\nops of rank 0, views left out");
-    if (run->launch.hw) printf("; predicted for %s", run->hw.name);
+    if (run->launch.hw)
+        printf("; predicted for %s",
+               cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name));
     printf(":\n");
     report_print(r, stdout);
 }
@@ -148,6 +154,8 @@ static syn_status print_json(const inference *run, syn_error *err) {
     if (run->launch.hw) {
         syn_sink_text(out, "\"hardware\": ");
         syn_sink_json_string(out, run->hw.name);
+        syn_sink_text(out, ", \"stack\": ");
+        syn_sink_json_string(out, run->hw.stack.name);
         syn_sink_text(out, ", ");
     }
     run->task->json(run, r, out);

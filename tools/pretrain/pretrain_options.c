@@ -81,10 +81,12 @@ const cli_option pretrain_options[] = {
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer", 1, 65536},
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records everything and computes nothing", 0, 0},
-    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
-     "predict the trace's times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON "
-     "file; default with --device meta: a100-80g",
+    {"hw", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]",
+     "predict the trace's times for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or a "
+     "JSON file; "
+     "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+megatron",
      0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
      "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
      "gradients and moments of f32",
@@ -112,7 +114,7 @@ const cli_option pretrain_options[] = {
 
 typedef struct rule {
     bool holds;
-    const char *names[12]; /* of options */
+    const char *names[13]; /* of options */
     const char *why;       /* such an option is not wanted then */
 } rule;
 
@@ -123,7 +125,7 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
         {!a->enable_tracing,
          {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
           "trace-repeat", "trace-output-dir", "trace-name", "visualize-trace", "profile-memory",
-          "with-stack", "hw-config"},
+          "with-stack", "hw-config", "hw"},
          "does nothing without --enable-tracing; give that, too, or leave it out"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
         {a->data.n > 0 && a->eval_data.n == 0,

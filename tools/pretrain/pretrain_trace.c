@@ -57,6 +57,9 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
         {.name = "step", .i64 = step},
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
         {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
+        {.name = "stack",
+         .type = SYN_VALUE_TEXT,
+         .text = run->launch.hw ? run->hw.stack.name : NULL},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
@@ -86,6 +89,24 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
     pretrain_bar_clear(run);
     printf("traced: %s.*, for %u %s%s\n", cli_shown(prefix, shown, sizeof shown), (unsigned)ranks,
            ranks == 1 ? "rank" : "ranks", part);
+}
+
+/* What a step of the window would take, all ranks together. */
+static syn_status tell_prediction(pretrain *run, const struct pretrain_window *window,
+                                  const syn_graph *all, syn_error *err) {
+    const pretrain_args *args = run->args;
+    char time[64], rate[64], on[160];
+    double ns;
+    if (!run->launch.hw || args->quiet) return SYN_OK;
+    SYN_TRY(syn_predicted_duration(&ns, all, err));
+    ns /= (double)window->n_steps;
+    if (ns <= 0) return SYN_OK;
+    const double tokens = (double)(args->batch_size * args->max_seq_length * args->accumulation) *
+                          (double)(args->num_gpus / args->tp);
+    printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(ns, time, sizeof time),
+           cli_count_text(tokens * 1e9 / ns, rate, sizeof rate),
+           syn_hardware_title(run->launch.hw, on, sizeof on));
+    return SYN_OK;
 }
 
 /* Pictures of the first rank, and of how ranks communicate. A run goes on without them. */
@@ -119,7 +140,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
     if (run->args->visualize_trace) SYN_TRY(draw_pictures(run, window, prefix, all, err));
     tell(run, window, prefix, all->n_ranks);
-    return SYN_OK;
+    return tell_prediction(run, window, all, err);
 }
 
 syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {

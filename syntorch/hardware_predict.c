@@ -1,0 +1,227 @@
+/* Times of ops from a syn_hardware. */
+#include <math.h>
+#include <string.h>
+
+#include "syntorch/hardware.h"
+
+#define TILE       128.0 /* rows and columns of a product that a multiprocessor takes at a time */
+#define TILE_LEAST 16.0  /* rows, at least: the tensor cores' */
+
+static double max2(double a, double b) {
+    return a > b ? a : b;
+}
+
+static double min2(double a, double b) {
+    return a < b ? a : b;
+}
+
+static double or_else(double value, double other) {
+    return value > 0 ? value : other;
+}
+
+/* ---- Compute ---- */
+
+/* Dtypes without a peak are computed in f32, as programs do that convert. */
+static double peak(const syn_hardware *hw, syn_dtype dtype) {
+    const bool given = (size_t)dtype < (size_t)SYN_DTYPE_COUNT && hw->peak_flops_per_ns[dtype] > 0;
+    return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
+}
+
+static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) {
+    for (int32_t i = 0; i < ops->n; i++)
+        if (strcmp(ops->at[i].op, op) == 0) return ops->at[i].value;
+    return otherwise;
+}
+
+/* Rows of a tile: products of few rows have lower ones. */
+static double tile_rows(double rows) {
+    double tile = TILE_LEAST;
+    while (tile < rows && tile < TILE) tile *= 2;
+    return tile;
+}
+
+/* Tiles run in waves on all multiprocessors; the tail stands for the last wave, which few of them
+   share, and for filling the first. */
+static double product_ns(const syn_hardware *hw, const syn_node *node, double rate) {
+    const syn_extents *e = &node->extents;
+    const double flops = (double)node->flops;
+    if (hw->multiprocessors <= 0) return (flops + hw->stack.matmul_half_flops) / rate;
+    const double cube = cbrt(flops / 2), parts = hw->multiprocessors;
+    const bool known = e->rows > 0 && e->columns > 0 && e->inner > 0;
+    const double rows = known ? (double)e->rows : cube, columns = known ? (double)e->columns : cube,
+                 inner = known ? (double)e->inner : cube, batch = known ? (double)e->batch : 1;
+    const double tile = tile_rows(rows);
+    const double waves = batch * ceil(rows / tile) * ceil(columns / TILE) / parts;
+    return (waves + hw->stack.matmul_tail) * 2 * tile * TILE * inner * parts / rate;
+}
+
+/* A query a sequence reads the cache once; more of them also move their scores, as often as the
+   stack does, and backward as much more often as it has more flops. */
+static double attention_ns(const syn_hardware *hw, const syn_node *node, double rate) {
+    const syn_extents *e = &node->extents;
+    const double flops = (double)node->flops;
+    if (hw->multiprocessors <= 0) return (flops + hw->stack.matmul_half_flops) / rate;
+    if (e->rows <= 1) return flops / rate;
+    const double scores = (double)e->batch * (double)e->rows * (double)e->columns;
+    const double again = flops / (4 * scores * (double)e->inner);
+    return flops / rate + hw->stack.score_passes * again * scores *
+                              (double)syn_dtype_bytes(node->dtype) /
+                              (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
+}
+
+static double kernels_of(const syn_stack *stack, const syn_node *node, bool fused) {
+    const syn_extents *e = &node->extents;
+    const double kernels = op_value(&stack->kernels, node->op, 1);
+    if (!fused || e->rows == 0) return kernels;
+    if (e->rows == 1) return min2(kernels, 1);
+    const bool odd = stack->score_heads > 0 && e->batch % stack->score_heads != 0;
+    return kernels + (odd ? stack->score_kernels : 0);
+}
+
+static double compute_ns(const syn_hardware *hw, const syn_node *node) {
+    const syn_stack *stack = &hw->stack;
+    const double flops = (double)node->flops;
+    const double bytes = (double)node->bytes_read + (double)node->bytes_written;
+    const bool product = node->category == SYN_CATEGORY_MATMUL,
+               fused =
+                   node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) != 0;
+    const double efficiency = fused ? or_else(stack->attention_efficiency, stack->matmul_efficiency)
+                                    : stack->matmul_efficiency;
+    const double rate = peak(hw, node->dtype) * efficiency;
+    const double moved = product || fused
+                             ? stack->memory_efficiency
+                             : or_else(stack->vector_efficiency, stack->memory_efficiency);
+    double work = flops / hw->peak_flops_per_ns[SYN_F32];
+    if (fused || product) work = 0;
+    if (fused && node->flops > 0) work = attention_ns(hw, node, rate);
+    if (product && node->flops > 0) work = product_ns(hw, node, rate);
+    work = max2(work, bytes / (hw->memory_bytes_per_ns * moved));
+    const struct syn_hw_phase *phase = &stack->phases[node->phase];
+    const double kernels = kernels_of(stack, node, fused), host = or_else(phase->launch, 1);
+    const double device = work * or_else(phase->device, 1) + kernels * stack->kernel_ns;
+    return max2(device, kernels * stack->launch_ns * host) +
+           op_value(&stack->overhead, node->op, 0) * host;
+}
+
+/* ---- Communication ---- */
+
+/* Where the ranks of a group are: a ring takes those of a node one after the other. */
+struct places {
+    double ranks, nodes, node_ranks; /* node_ranks: on the fullest node */
+};
+
+static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks) {
+    struct places p = {n_ranks, 0, 0};
+    for (uint32_t i = 0, here = 0; i < n_ranks; i++) {
+        const bool next = i == 0 || ranks[i] / hw->node_ranks != ranks[i - 1] / hw->node_ranks;
+        here = next ? 1 : here + 1;
+        p.nodes += next;
+        p.node_ranks = max2(p.node_ranks, here);
+    }
+    return p;
+}
+
+/* One pass over all ranks is ranks - 1 steps; an all-reduce makes two. `wire`: bytes that a rank
+   sends; `whole`: bytes of the whole buffer. */
+struct transfer {
+    double passes, wire, whole;
+};
+
+static struct transfer transfer_of(const syn_node *node, double k) {
+    const double bytes = (double)node->comm_bytes;
+    switch (node->comm) {
+    case SYN_COMM_ALL_REDUCE:
+    case SYN_COMM_BARRIER:
+        return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes};
+    case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times that */
+    case SYN_COMM_GATHER:
+        return (struct transfer){1, (k - 1) * bytes, k * bytes};
+    case SYN_COMM_REDUCE_SCATTER:
+    case SYN_COMM_REDUCE_SCATTER_BLOCK:
+    case SYN_COMM_SCATTER:
+    case SYN_COMM_ALL_TO_ALL:
+        return (struct transfer){1, (k - 1) / k * bytes, bytes};
+    default: /* broadcast, reduce: pipelined along the ring */
+        return (struct transfer){0, bytes, bytes};
+    }
+}
+
+/* The time of a ring of alpha-beta links. */
+static double ring_ns(const syn_link *link, const struct transfer *t, double k) {
+    const double steps = t->passes > 0 ? t->passes * (k - 1) : 1;
+    return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
+}
+
+static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                          const struct places *at) {
+    const double share = hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks;
+    const double link =
+        at->nodes > 1 ? min2(hw->intra.bytes_per_ns, share) : hw->intra.bytes_per_ns;
+    double rate = link * p->link_efficiency;
+    if (p->bytes_per_ns > 0) rate = min2(rate, p->bytes_per_ns);
+    const double passes = max2(t->passes, 1);
+    double ns = p->base_ns + passes * (at->node_ranks - 1) * p->step_ns +
+                passes * log2(at->nodes) * p->hop_ns + t->wire / rate;
+    if (p->copy_efficiency > 0) ns += t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
+    return ns;
+}
+
+/* The library takes the fastest of its protocols. */
+static double library_ns(const syn_hardware *hw, const struct transfer *t,
+                         const struct places *at) {
+    double best = INFINITY;
+    for (int i = 0; i < SYN_PROTOCOL_COUNT; i++) {
+        const syn_protocol *p = &hw->collectives.protocols[i];
+        struct transfer moved = *t;
+        if (p->link_efficiency <= 0) continue;
+        if (i == SYN_PROTOCOL_SWITCH) {
+            if (t->passes < 2 || at->nodes > 1 || at->ranks < 3) continue;
+            moved.wire = t->whole;
+        }
+        best = min2(best, protocol_ns(hw, p, &moved, at));
+    }
+    return best;
+}
+
+static double transfer_ns(const syn_hardware *hw, const syn_node *node, const int32_t *ranks,
+                          uint32_t n_ranks, const struct transfer *t) {
+    const struct places at = places_of(hw, ranks, n_ranks);
+    const syn_stack *stack = &hw->stack;
+    if (hw->collectives.name[0] == '\0')
+        return ring_ns(at.nodes > 1 ? &hw->inter : &hw->intra, t, at.ranks);
+    const double host = or_else(stack->phases[node->phase].launch, 1);
+    const double least = stack->collective_ns + stack->collective_rank_ns * (at.ranks - 2);
+    return max2(library_ns(hw, t, &at) + stack->collective_kernel_ns, least * host);
+}
+
+static double collective_ns(const syn_hardware *hw, const syn_node *node,
+                            const syn_graph_group *group) {
+    if (group == NULL || group->n_ranks < 2) return 0;
+    const struct transfer t = transfer_of(node, group->n_ranks);
+    return transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+}
+
+static double message_ns(const syn_hardware *hw, const syn_node *node, int32_t self_rank) {
+    const int32_t ends[2] = {self_rank, node->peer};
+    const double bytes = (double)node->comm_bytes;
+    const struct transfer t = {0, bytes, bytes};
+    return transfer_ns(hw, node, ends, 2, &t);
+}
+
+double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
+                               const syn_graph_group *group, int32_t self_rank) {
+    if ((node->flags & SYN_NODE_VIRTUAL) != 0) return 0;
+    switch (node->kind) {
+    case SYN_NODE_COMPUTE:
+        return node->category == SYN_CATEGORY_VIEW ? 0 : compute_ns(hw, node);
+    case SYN_NODE_COLLECTIVE:
+        return collective_ns(hw, node, group);
+    case SYN_NODE_SEND:
+    case SYN_NODE_RECV:
+        return message_ns(hw, node, self_rank);
+    case SYN_NODE_MEMORY:
+        return compute_ns(hw, node);
+    default:
+        return 0;
+    }
+}

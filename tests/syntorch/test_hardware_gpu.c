@@ -1,0 +1,196 @@
+/* Times of machines with multiprocessors, stacks that fuse and a collective library, worked out by
+   hand for a file of round numbers; and NCCL's as measured. */
+#include "tests/support/files.h"
+#include "tests/support/test.h"
+
+#include "syntorch/hardware.h"
+
+static const char *const toy =
+    "{\"name\":\"toy\",\n"
+    " \"hardware\":{\"peak_tflops\":{\"f32\":1,\"f16\":10},\"multiprocessors\":10,\n"
+    "  \"memory_gib\":2,\"memory_gb_per_s\":100,\"node_ranks\":4,\n"
+    "  \"intra\":{\"gb_per_s\":50},\"inter\":{\"gb_per_s\":40}},\n"
+    " \"collectives\":{\"name\":\"l\",\n"
+    "  \"ll\":{\"base_us\":1,\"step_us\":1,\"hop_us\":10,\"link_efficiency\":1,\"gb_per_s\":1},\n"
+    "  \"simple\":{\"base_us\":30,\"step_us\":2,\"hop_us\":20,\"link_efficiency\":0.5,\n"
+    "   \"copy_efficiency\":0.1}},\n"
+    " \"stack\":{\"name\":\"s\",\"launch_us\":3,\"kernel_us\":1,\"matmul_efficiency\":0.5,\n"
+    "  \"matmul_tail\":0.5,\"attention_efficiency\":0.25,\"score_passes\":4,\"score_heads\":4,\n"
+    "  \"score_kernels\":7,\"memory_efficiency\":0.8,\"vector_efficiency\":0.4,\n"
+    "  \"collective_us\":9,\"collective_rank_us\":100,\"collective_kernel_us\":2,\n"
+    "  \"kernels\":{\"add\":0,\"attention\":5},\"overhead_us\":{\"sample\":50},\n"
+    "  \"phases\":{\"decode\":{\"launch\":0.5},\"prefill\":{\"device\":2}}}}\n";
+
+static void load(syn_hardware *hw, const char *json) {
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_parse(hw, "hw.json", json, strlen(json), &err), err);
+}
+
+static double toy_ns(const syn_node *node) {
+    syn_hardware hw;
+    load(&hw, toy);
+    return syn_hardware_predict_ns(&hw, node, NULL, 0);
+}
+
+static void products_come_in_tiles(void) {
+    /* 256 x 1280 in tiles of 128 x 128 are 20: 2 waves of 10, and half a one, of 2 * 128 * 128 *
+       1000 flops at 5e12 / 10 flop/s each; and 1 us of the kernel. */
+    const double tile = 2 * 128 * 128 * 1000 / 500.0;
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_MATMUL,
+                  .op = "linear",
+                  .dtype = SYN_F16,
+                  .flops = 2ull * 256 * 1280 * 1000,
+                  .extents = {1, 256, 1280, 1000}};
+    CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
+    n.extents.rows = 129; /* as many tiles */
+    CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
+    n.extents.rows = 3; /* one row of lower tiles: 16 rows of 128 */
+    CHECK_NEAR(toy_ns(&n), 1.5 * tile / 8 + 1000, 1e-6);
+    n.extents = (syn_extents){2, 128, 1280, 1000}; /* two products side by side */
+    CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
+    n.dtype = SYN_F32;
+    CHECK_NEAR(toy_ns(&n), 25 * tile + 1000, 1e-6);
+    n.bytes_read = 8000000000; /* 80 GB/s */
+    CHECK_NEAR(toy_ns(&n), 1e8 + 1000, 1e-6);
+    /* Of unknown extents: a cube of 1280. */
+    n = (syn_node){.kind = SYN_NODE_COMPUTE,
+                   .category = SYN_CATEGORY_MATMUL,
+                   .op = "linear",
+                   .dtype = SYN_F16,
+                   .flops = 2ull * 1280 * 1280 * 1280};
+    CHECK_NEAR(toy_ns(&n), 10.5 * tile * 1.28 + 1000, 1);
+}
+
+static void attention_moves_its_scores(void) {
+    /* 8 heads, 100 queries of 100 keys, heads of 25: 8e6 flops at 2.5e12 flop/s, 80000 scores of 2
+       bytes 4 times at 80 GB/s; 5 kernels of 1 us, or 3 us of launches each. */
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_ATTENTION,
+                  .op = "attention",
+                  .flags = SYN_NODE_FUSED,
+                  .dtype = SYN_F16,
+                  .flops = 8000000,
+                  .extents = {8, 100, 100, 25}};
+    CHECK_NEAR(toy_ns(&n), 3200 + 8000 + 5000, 1e-6);
+    n.extents.batch = 6; /* no multiple of 4: 12 kernels; as many flops are a third more again */
+    CHECK_NEAR(toy_ns(&n), 12 * 3000, 1e-6);
+    n.extents = (syn_extents){8, 1, 100, 25}; /* one query each: one kernel, no scores */
+    n.flops = 80000;
+    n.bytes_read = 8000000;
+    CHECK_NEAR(toy_ns(&n), 100000 + 1000, 1e-6);
+}
+
+static void stacks_fuse_and_wait(void) {
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_ELEMENTWISE,
+                  .op = "add",
+                  .bytes_read = 4000000};
+    CHECK_NEAR(toy_ns(&n), 100000, 1e-6); /* fused: its bytes at 40 GB/s and no kernel */
+    n.op = "gelu";
+    CHECK_NEAR(toy_ns(&n), 101000, 1e-6);
+    n.phase = SYN_PHASE_PREFILL; /* a device half as fast */
+    CHECK_NEAR(toy_ns(&n), 201000, 1e-6);
+    n.bytes_read = 4;
+    n.phase = SYN_PHASE_FORWARD;
+    CHECK_NEAR(toy_ns(&n), 3000, 1e-6);
+    n.phase = SYN_PHASE_DECODE; /* a host twice as fast */
+    CHECK_NEAR(toy_ns(&n), 1500, 1e-6);
+    n.op = "sample";
+    CHECK_NEAR(toy_ns(&n), 1500 + 25000, 1e-6);
+}
+
+static double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
+                            const int32_t *ranks, uint32_t n_ranks) {
+    const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
+    const syn_node node = {.kind = SYN_NODE_COLLECTIVE,
+                           .category = SYN_CATEGORY_COMMUNICATION,
+                           .op = syn_comm_kind_name(comm),
+                           .comm = comm,
+                           .group = 1,
+                           .comm_bytes = bytes};
+    return syn_hardware_predict_ns(hw, &node, &group, ranks[0]);
+}
+
+static void the_fastest_protocol_is_taken(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    syn_hardware hw;
+    load(&hw, toy);
+    hw.stack.collective_rank_ns = 0;
+    /* ll, 4 ranks, 1000 bytes: 1 + 2 * 3 us + 1500 bytes at 1 GB/s; 2 us of the kernel */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000, ranks, 4), 7000 + 1500 + 2000, 1e-6);
+    /* simple, 1e6 bytes: 30 + 6 * 2 us, 1.5e6 bytes at 25 GB/s, 1e6 copied at 10 GB/s */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 4),
+               42000 + 60000 + 100000 + 2000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, ranks, 4),
+               36000 + 30000 + 100000 + 2000, 1e-6);
+    /* Two nodes: a hop each way, and all four cards of a node, 40 GB/s. */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 8),
+               42000 + 40000 + 1750000 / 20.0 + 100000 + 2000, 1e-6);
+    /* A rank a node: one card of four. */
+    static const int32_t far[] = {0, 4};
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, far, 2),
+               30000 + 40000 + 1000000 / 5.0 + 100000 + 2000, 1e-6);
+    hw.stack.collective_rank_ns = 100000; /* 9 + 2 * 100 us, at least */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000, ranks, 4), 209000, 1e-6);
+    /* Sums in the switch: the buffer goes there once, of three ranks or more. */
+    hw.stack.collective_rank_ns = 0;
+    hw.collectives.protocols[SYN_PROTOCOL_SWITCH] =
+        (syn_protocol){.base_ns = 10000, .link_efficiency = 0.8};
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 4), 10000 + 25000 + 2000,
+               1e-6);
+    CHECK(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 2) > 100000);
+    CHECK(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, ranks, 4) > 100000);
+    CHECK(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 8) > 100000);
+}
+
+/* Links without alpha mean something only with a library. */
+static void refuses_half_a_link(void) {
+    static char json[2048];
+    syn_hardware hw;
+    syn_error err = {0};
+    const char *from = strstr(toy, " \"collectives\""), *to = strstr(toy, " \"stack\"");
+    snprintf(json, sizeof json, "%.*s%s", (int)(from - toy), toy, to);
+    CHECK_INT(syn_hardware_parse(&hw, "hw.json", json, strlen(json), &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "\"hardware.intra\" lacks \"alpha_us\"");
+}
+
+/* NCCL all-reduce in place on 2 to 8 A100 of one node, microseconds of 1, 4, 16, 64, 256 MiB and
+   1 GiB, as published with vTrain (data/ of VIA-Research/vTrain). */
+static void nccl_all_reduce_on_a100(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const struct {
+        uint32_t gpus;
+        double us[6];
+    } measured[] = {{2, {45.1, 60.3, 129.4, 404, 1454, 5453}},
+                    {3, {63.5, 78.2, 151.2, 499, 1786, 6761}},
+                    {4, {52.7, 75.8, 177.8, 541, 1928, 7276}},
+                    {6, {73.7, 80.1, 198.9, 560, 2117, 7888}},
+                    {8, {92.2, 94.0, 231, 580, 2158, 8196}}};
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "a100-80g+pytorch-eager", NULL, &err), err);
+    double sum = 0;
+    for (size_t i = 0; i < 5; i++)
+        for (int j = 0; j < 6; j++) {
+            const uint64_t bytes = (uint64_t)1 << (20 + 2 * j);
+            const double ns =
+                collective_ns(&hw, SYN_COMM_ALL_REDUCE, bytes, ranks, measured[i].gpus);
+            const double off = fabs(ns / (measured[i].us[j] * 1e3) - 1);
+            CHECK_MSG(off <= 0.3, "%u GPUs, %llu bytes: %g, measured %g us", measured[i].gpus,
+                      (unsigned long long)bytes, ns / 1e3, measured[i].us[j]);
+            sum += off;
+        }
+    CHECK_MSG(sum / 30 <= 0.05, "%g", sum / 30);
+}
+
+static const test_case cases[] = {
+    {"products_come_in_tiles", products_come_in_tiles},
+    {"attention_moves_its_scores", attention_moves_its_scores},
+    {"stacks_fuse_and_wait", stacks_fuse_and_wait},
+    {"the_fastest_protocol_is_taken", the_fastest_protocol_is_taken},
+    {"refuses_half_a_link", refuses_half_a_link},
+    {"nccl_all_reduce_on_a100", nccl_all_reduce_on_a100},
+};
+
+TEST_MAIN(cases)

@@ -64,10 +64,10 @@ static void put_row(const row *r, bool in_order, syn_sink *sink) {
     syn_sink_text(sink, "<tr><th scope=\"row\">");
     syn_sink_xml_text(sink, r->key[1] != '\0' ? r->key + 1 : "(top level)");
     syn_sink_text(sink, r->key[0] == 'h' ? " (host)</th>" : "</th>");
-    put_amount(sink, (double)sum->calls, "");
+    syn_sink_printf(sink, "<td>%llu</td>", (unsigned long long)sum->calls);
     put_time(sink, sum->ns, in_order);
     put_time(sink, sum->wait_ns, in_order);
-    put_amount(sink, (double)sum->flops, "");
+    put_amount(sink, (double)sum->flops, "flop");
     put_amount(sink, (double)sum->bytes, "B");
     syn_sink_text(sink, "</tr>\n");
 }

@@ -276,10 +276,12 @@ static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error
     return SYN_OK;
 }
 
-static syn_status sum_node(syn__html_trace *t, const syn_node *node, const place *p,
+/* A host op counts without what it called. */
+static syn_status sum_node(syn__html_trace *t, const syn_node *node, uint32_t index, const place *p,
                            syn_error *err) {
+    const syn__span *span = syn__timeline_span(&t->timeline, t->walk.rank_index, index);
     const syn__html_sum sum = {1, node->flops, node->bytes_read + node->bytes_written,
-                               (double)(p->end - p->start - p->wait), (double)p->wait};
+                               span->end_ns - span->start_ns - span->wait_ns, span->wait_ns};
     const size_t layer = syn__walk_layer_prefix(node->scope);
     if (p->lane == 0) return SYN_OK;
     t->n_ops++;
@@ -288,8 +290,9 @@ static syn_status sum_node(syn__html_trace *t, const syn_node *node, const place
     return syn__html_sums_add(&t->by_layer, p->host, node->scope, bytes, &sum, err);
 }
 
-static syn_status put_node(syn__html_trace *t, const syn_node *node, const place *p,
+static syn_status put_node(syn__html_trace *t, const syn_node *node, uint32_t index,
                            syn_error *err) {
+    const place *p = &t->places[index];
     syn__columns *c = &t->columns;
     syn__columns_put(c, SYN__COLUMN_KIND, node->kind);
     syn__columns_put(c, SYN__COLUMN_CATEGORY, node->category);
@@ -305,7 +308,7 @@ static syn_status put_node(syn__html_trace *t, const syn_node *node, const place
     syn__columns_put(c, SYN__COLUMN_READ, node->bytes_read);
     syn__columns_put(c, SYN__COLUMN_WRITTEN, node->bytes_written);
     put_comm(t, node);
-    return sum_node(t, node, p, err);
+    return sum_node(t, node, index, p, err);
 }
 
 static syn_status put_tensors(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
@@ -339,7 +342,7 @@ static syn_status put_nodes(syn__html_trace *t, uint32_t rank_index, dep_list *d
         deps->node = i;
         syn__columns_put_signed(&t->columns, SYN__COLUMN_ID, (int64_t)(node->id - before));
         before = node->id;
-        SYN_TRY(put_node(t, node, &t->places[i], err));
+        SYN_TRY(put_node(t, node, i, err));
         put_uses(t, node, &last);
         SYN_TRY(put_deps(t, node, deps));
         SYN_TRY(note_names(t, node, err));

@@ -75,8 +75,18 @@ function metricOf(trace, r, name) {
                 : name === "bytes"   ? c[i] || a[i] + b[i]
                 : b[i] + c[i] > 0    ? a[i] / (b[i] + c[i])
                                      : 0;
+        if (name === "time") leaveCalled(trace, r, out);
         return out;
     });
+}
+
+/* Of host ops the time without what they called. */
+function leaveCalled(trace, r, times) {
+    const duration = trace.column(r, "duration");
+    for (const {nodes, callers} of rowsOf(trace, r))
+        for (let k = 0; callers && k < nodes.length; k++)
+            if (callers[k] >= 0)
+                times[callers[k]] = Math.max(0, times[callers[k]] - duration[nodes[k]]);
 }
 
 /* The smallest and largest of a metric that is not 0, over all ranks. */

@@ -105,7 +105,7 @@ function compareRow({name, a, b}) {
         tr.append(make("td", text));
     tr.append(make("td", (delta > 0 ? "+" : "") + duration(delta) + change,
         {class: delta > 0 ? "more" : delta < 0 ? "less" : ""}));
-    for (const text of [amount(a.flops, ""), amount(b.flops, ""), amount(a.bytes, "B"),
+    for (const text of [amount(a.flops, "flop"), amount(b.flops, "flop"), amount(a.bytes, "B"),
              amount(b.bytes, "B")])
         tr.append(make("td", text));
     return tr;

@@ -75,7 +75,9 @@ function factsOf(view, at) {
     facts.push(["part", partName(trace, column("phase"), column("step"))]);
     if (column("lane") > 0 && head.clock !== "order") {
         const {start} = trace.span(r), wait = column("wait");
-        facts.push(["time", duration(column("duration") - wait)]);
+        const whole = column("duration") - wait, itself = metricOf(trace, r, "time")[i];
+        facts.push(["time", duration(whole) +
+            (itself < whole ? ", of it " + duration(itself) + " its own" : "")]);
         if (wait > 0) facts.push(["waited", duration(wait) + " for other ranks"]);
         facts.push(["began", duration(start[i])]);
     }
@@ -179,6 +181,26 @@ function waitsOf(view, at) {
     return out;
 }
 
+/* What the critical path is made of: time by op, and gaps in which no op of it ran. */
+function criticalPanel(view, trace) {
+    const {on} = view.criticalOf(trace), sums = new Map();
+    let all = 0;
+    trace.ranks.forEach((_, r) => {
+        const time = metricOf(trace, r, "time"), lane = trace.column(r, "lane");
+        for (let i = 0; i < time.length; i++) {
+            if (!on[r][i] || lane[i] === 0) continue;
+            const op = trace.text(r, i, "op");
+            sums.set(op, (sums.get(op) || 0) + time[i]);
+            all += time[i];
+        }
+    });
+    const span = trace.end - trace.begin;
+    const share = (ns) => duration(ns) + ", " + Number((100 * ns / span).toPrecision(2)) + " %";
+    const rows = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 12);
+    return [make("h3", "Critical path"), definitions(rows.map(([op, ns]) => [op, share(ns)])
+        .concat(span > all ? [["between ops", share(span - all)]] : []))];
+}
+
 const WHAT_YOU_SEE = {
     time:
         "Time goes to the right. A row of ops for each rank and stream; above them the parts of " +
@@ -200,8 +222,11 @@ function overviewPanel(view) {
         facts.push(["times", trace.head.clock === "order"
             ? "unknown: only the order means anything"
             : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
+        if (view.critical) out.push(...criticalPanel(view, trace));
         out.push(make("h3", view.traces.length > 1 ? "AB"[t] + ": " + trace.head.title : "The run"),
-            definitions(facts.concat(trace.head.facts), "facts"));
+            definitions(facts.concat(trace.head.facts.map(([name, text]) =>
+                [name, text.length > 90 ? text.slice(0, 90) + "\u2026" : text])), "facts"));
+
     });
     out.push(make("h3", "Keys", {class: "keys"}), definitions(KEYS, "keys"));
     return out;

@@ -12,7 +12,7 @@ function rowsOf(trace, r) {
         const rows = [];
         trace.ranks[r].lanes.forEach(([name, host], k) => {
             for (const {nodes, callers} of byDepth(trace, r, lists[k], host))
-                rows.push(makeRow(trace, r, nodes, {name, host: host === 1, callers}));
+                rows.push(makeRow(trace, r, nodes, {name, lane: k + 1, host: host === 1, callers}));
         });
         rows.sort((a, b) => b.host - a.host);
         return rows;

@@ -25,7 +25,9 @@ function timeLayout(view, height) {
     for (const at of ranks) {
         const [trace, t, r] = at, top = y, open = full(at);
         if (open) {
-            y = addBands(lines, bandsOf(trace, r), {trace, t, r}, y + RANK_GAP / 2);
+            const bands = bandsOf(trace, r);
+            y = addBands(lines, bands, {trace, t, r}, y + RANK_GAP / 2);
+            if (bands.length === 0) y += BAND_H; /* for the rank's name */
             for (const row of rowsOf(trace, r)) {
                 const h = row.host ? HOST_H : lane;
                 lines.push({y, h, trace, t, r, row, rows: [row]});
@@ -187,8 +189,10 @@ class TimePicture {
     drawJoins(g, xOf, box) {
         const view = this.view, where = new Map();
         for (const line of this.layout.lines)
-            for (const row of line.rows || [])
-                if (row.comm || line.short) where.set(line.t + "." + line.r, line);
+            for (const row of line.rows || []) {
+                const key = line.t + "." + line.r + "." + row.lane;
+                if (!where.has(key)) where.set(key, line);
+            }
         if (this.layout.ranks.every((rank) => !rank.full)) return; /* no room between them */
         let left = 4000;
         g.fillStyle = view.palette.dark ? "rgba(235, 90, 85, 0.30)" : "rgba(213, 58, 54, 0.17)";
@@ -201,7 +205,7 @@ class TimePicture {
                 let before = null;
                 for (const [r, i] of trace.joined[places[k]]) {
                     const {start, end} = trace.span(r), wait = trace.column(r, "wait");
-                    const line = where.get(t + "." + r);
+                    const line = where.get(t + "." + r + "." + trace.column(r, "lane")[i]);
                     if (!line) continue;
                     const now = {line, x0: xOf(start[i] + wait[i]), x1: xOf(end[i])};
                     if (before && left-- > 0) this.join(g, before, now, box);

@@ -24,24 +24,40 @@ extern "C" {
    the distance back << SYN_DEP_COUNT | a bit for each class. Of a tensor: name (0:
    "scope/label:position" of what makes it, else a text plus one), spec (a text), bytes, flags,
    base. */
-#define SYN__COLUMN_LIST(X)                                                                       \
-    X(ID, "id")                                                                                   \
-    X(KIND, "kind")                                                                               \
-    X(CATEGORY, "category")                                                                       \
-    X(FLAGS, "flags")                                                                             \
-    X(PHASE, "phase")                                                                             \
-    X(STEP, "step")                                                                               \
-    X(SCOPE, "scope")                                                                             \
-    X(LABEL, "label")                                                                             \
-    X(OP, "op")                                                                                   \
-    X(ATTRIBUTES, "attributes")                                                                   \
-    X(LANE, "lane") X(GAP, "gap") X(GAP_SIZE, "gap_size") X(DURATION, "duration")                 \
-        X(DURATION_SIZE, "duration_size") X(WAIT, "wait") X(WAIT_SIZE, "wait_size")               \
-            X(FLOPS, "flops") X(READ, "read") X(WRITTEN, "written") X(COMM, "comm")               \
-                X(GROUP, "group") X(NUMBER, "number") X(COMM_BYTES, "comm_bytes") X(PEER, "peer") \
-                    X(TAG, "tag") X(USES, "uses") X(DEPS, "deps") X(TENSOR_NAME, "tensor_name")   \
-                        X(TENSOR_SPEC, "tensor_spec") X(TENSOR_BYTES, "tensor_bytes")             \
-                            X(TENSOR_FLAGS, "tensor_flags") X(TENSOR_BASE, "tensor_base")
+#define SYN__COLUMN_LIST(X)           \
+    X(ID, "id")                       \
+    X(KIND, "kind")                   \
+    X(CATEGORY, "category")           \
+    X(FLAGS, "flags")                 \
+    X(PHASE, "phase")                 \
+    X(STEP, "step")                   \
+    X(SCOPE, "scope")                 \
+    X(LABEL, "label")                 \
+    X(OP, "op")                       \
+    X(ATTRIBUTES, "attributes")       \
+    X(LANE, "lane")                   \
+    X(GAP, "gap")                     \
+    X(GAP_SIZE, "gap_size")           \
+    X(DURATION, "duration")           \
+    X(DURATION_SIZE, "duration_size") \
+    X(WAIT, "wait")                   \
+    X(WAIT_SIZE, "wait_size")         \
+    X(FLOPS, "flops")                 \
+    X(READ, "read")                   \
+    X(WRITTEN, "written")             \
+    X(COMM, "comm")                   \
+    X(GROUP, "group")                 \
+    X(NUMBER, "number")               \
+    X(COMM_BYTES, "comm_bytes")       \
+    X(PEER, "peer")                   \
+    X(TAG, "tag")                     \
+    X(USES, "uses")                   \
+    X(DEPS, "deps")                   \
+    X(TENSOR_NAME, "tensor_name")     \
+    X(TENSOR_SPEC, "tensor_spec")     \
+    X(TENSOR_BYTES, "tensor_bytes")   \
+    X(TENSOR_FLAGS, "tensor_flags")   \
+    X(TENSOR_BASE, "tensor_base")
 
 typedef enum syn__column {
 #define SYN_X(id, name) SYN__COLUMN_##id,

@@ -50,7 +50,7 @@ class Trace {
         this.texts = this.head.texts;
         this.ranks = this.head.ranks;
         this.cache = new Map();
-        this.columns = this.ranks.map(() => ({}));
+        this.columns = this.ranks.map(() => ({})); /* of each rank, and what is asked often */
         this.place = {}; /* of a column's name */
         this.head.columns.forEach((name, i) => { this.place[name] = i; });
         this.readHeld(new Reader(bytes, 4 + length));
@@ -125,8 +125,9 @@ class Trace {
 
     /* Equal for ranks whose ops run at the same times. */
     timeKey(r) {
-        return this.key(
-            r, "lane", "gap", "gap_size", "duration", "duration_size", "wait", "wait_size");
+        const own = this.columns[r];
+        return own.timeKey || (own.timeKey = this.key(r, "lane", "gap", "gap_size", "duration",
+            "duration_size", "wait", "wait_size"));
     }
 
     /* Times count from the begin of the first op. */
@@ -200,13 +201,12 @@ class Trace {
         });
     }
 
-    /* Calls each(node, why) for what a node waits for in its rank: text of the tensor or
-       classes. */
+    /* Calls each(node) for what a node waits for in its rank. */
     eachSource(r, i, each) {
         const uses = this.uses(r), deps = this.deps(r);
         for (let k = uses.first[i]; k < uses.split[i]; k++)
-            if (uses.producer[uses.tensors[k]] >= 0) each(uses.producer[uses.tensors[k]], k);
-        for (let k = deps.first[i]; k < deps.first[i + 1]; k++) each(deps.nodes[k], -1 - k);
+            if (uses.producer[uses.tensors[k]] >= 0) each(uses.producer[uses.tensors[k]]);
+        for (let k = deps.first[i]; k < deps.first[i + 1]; k++) each(deps.nodes[k]);
     }
 
     /* Per node: the nodes that use what it makes or wait for it, as first and nodes. */
@@ -237,11 +237,6 @@ class Trace {
 
     id(r, i) {
         return "r" + this.ranks[r].rank + ".o" + this.column(r, "id")[i];
-    }
-
-    bytes(r, i) {
-        return this.column(r, "comm_bytes")[i] ||
-            this.column(r, "read")[i] + this.column(r, "written")[i];
     }
 
     /* What ops of ranks meet in: lists of [rank, node], by group and number; and messages, from a

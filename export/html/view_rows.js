@@ -4,8 +4,12 @@
 /* Rows of a rank: {name, host, comm, ...}, those of host threads first, and of these one for each
    depth at which ops lie within each other. */
 function rowsOf(trace, r) {
-    const key =
-        trace.timeKey(r) + JSON.stringify(trace.ranks[r].lanes);
+    const own = trace.columns[r];
+    return own.rows || (own.rows = findRows(trace, r));
+}
+
+function findRows(trace, r) {
+    const key = trace.timeKey(r) + trace.key(r, "comm") + JSON.stringify(trace.ranks[r].lanes);
     return trace.shared("rows", key, () => {
         const lane = trace.column(r, "lane"), lists = trace.ranks[r].lanes.map(() => []);
         for (let i = 0; i < lane.length; i++) if (lane[i] > 0) lists[lane[i] - 1].push(i);
@@ -19,13 +23,13 @@ function rowsOf(trace, r) {
     });
 }
 
+/* Nodes in the order of time; of a host's those that called first. */
 function byDepth(trace, r, nodes, host) {
     const {start, end} = trace.span(r);
+    const order = (a, b) => start[a] - start[b] || (host ? end[b] - end[a] : 0) || a - b;
     let sorted = true;
-    for (let k = 1; k < nodes.length && sorted; k++)
-        sorted = start[nodes[k - 1]] < start[nodes[k]] ||
-            start[nodes[k - 1]] === start[nodes[k]] && end[nodes[k - 1]] >= end[nodes[k]];
-    if (!sorted) nodes.sort((a, b) => start[a] - start[b] || end[b] - end[a] || a - b);
+    for (let k = 1; k < nodes.length && sorted; k++) sorted = order(nodes[k - 1], nodes[k]) < 0;
+    if (!sorted) nodes.sort(order);
     if (!host) return nodes.length > 0 ? [{nodes}] : [];
     const depths = [], open = [];
     for (const i of nodes) {

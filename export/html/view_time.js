@@ -22,7 +22,7 @@ function timeLayout(view, height) {
     }
     const room = Math.max(5, Math.min(26, (height - y) / Math.max(1, ranks.length)));
     const lane = Math.max(LANE_H, Math.min(52, (height - AXIS) / ranks.length / 5));
-    for (const at of ranks) {
+    ranks.forEach((at, place) => {
         const [trace, t, r] = at, top = y, open = full(at);
         if (open) {
             const bands = bandsOf(trace, r);
@@ -41,8 +41,8 @@ function timeLayout(view, height) {
             lines.push({y: from, h, trace, t, r, rows: rowsOf(trace, r), short: true});
         }
         const name = rankName(view, t, trace.ranks[r].rank);
-        ranks[ranks.indexOf(at)] = {trace, t, r, name, y: top, h: y - top, full: open};
-    }
+        ranks[place] = {trace, t, r, name, y: top, h: y - top, full: open};
+    });
     return {lines, ranks, total: y};
 }
 
@@ -108,18 +108,11 @@ class TimePicture {
         const view = this.view, palette = view.palette;
         this.layout = timeLayout(view, height);
         view.scroll = Math.max(0, Math.min(view.scroll, this.layout.total - height));
-        const perNs = (width - GUTTER) / (view.t1 - view.t0),
-              xOf = (ns) => GUTTER + (ns - view.t0) * perNs;
-        const box = {
-            x: GUTTER,
-            width: width - GUTTER,
-            top: AXIS,
-            bottom: height,
-            scroll: view.scroll,
-            density
-        };
+        const perNs = (width - GUTTER) / (view.t1 - view.t0);
+        const xOf = (ns) => GUTTER + (ns - view.t0) * perNs;
+        const box = {x: GUTTER, width: width - GUTTER, top: AXIS, bottom: height,
+            scroll: view.scroll, density};
         this.perNs = perNs;
-        this.box = box;
         g.fillStyle = palette.back;
         g.fillRect(0, 0, width, height);
         g.save();

@@ -1,6 +1,7 @@
 /* Which device a rank has, NCCL's groups, and waiting where another rank may have failed. */
 #include "comm/cuda/cuda_comm.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 
 /* Tags of the module's own messages. */
 enum { TAG_PLACE = INT32_MAX - 1, TAG_ID = INT32_MAX };
+/* How long a rank that ends may take to say why. */
+enum { OTHERS_NS = 2000000000 };
 
 /* ---- which device ---- */
 
@@ -100,15 +103,26 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
                      ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
 }
 
+static void *abort_comm(void *comm) {
+    ncclCommAbort(static_cast<ncclComm_t>(comm));
+    return NULL;
+}
+
+/* NCCL may wait for the other ranks of the machine to abort as well, which somebody else does: this
+   rank has a sentence to say. */
 void syn__nccl_break_off(syn__cuda_exchanges *x) {
     for (syn__nccl_group *g = x->groups; g; g = g->next) {
-        if (g->comm) ncclCommAbort(g->comm);
+        pthread_t thread;
+        if (!g->comm) continue;
+        if (pthread_create(&thread, NULL, abort_comm, g->comm) == 0) pthread_detach(thread);
+        else abort_comm(g->comm);
         g->comm = NULL;
     }
 }
 
-/* The first that was found wrong by NCCL itself. */
-static syn_status check_groups(const syn__cuda_exchanges *x, syn_error *err) {
+/* The first that was found wrong by NCCL itself. That is often another rank's end, whose sentence
+   comes soon and says more. */
+static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
     for (const syn__nccl_group *g = x->groups; g; g = g->next) {
         ncclResult_t code = ncclSuccess;
         if (!g->comm) continue;
@@ -118,15 +132,26 @@ static syn_status check_groups(const syn__cuda_exchanges *x, syn_error *err) {
     return SYN_OK;
 }
 
+static syn_status check_groups(const syn__cuda_exchanges *x, syn_error *err) {
+    const syn_status s = find_broken(x, err);
+    const uint64_t since_ns = syn__clock_ns();
+    if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
+    while (syn__clock_ns() - since_ns < OTHERS_NS) {
+        SYN_TRY(check_others(x, err));
+        moment(since_ns);
+    }
+    return s;
+}
+
 syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
                             syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     for (;;) {
         ncclResult_t code = ncclSuccess;
         SYN_NCCL(ncclCommGetAsyncError(comm, &code), comm, what, err);
-        SYN_NCCL(code, comm, what, err);
         if (code == ncclSuccess) return SYN_OK;
         SYN_TRY(check_others(x, err));
+        SYN_NCCL(code, comm, what, err);
         if (too_long(x, since_ns))
             return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not come within %g s", what,
                             x->timeout_s);
@@ -224,18 +249,38 @@ static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *er
     return SYN_FAIL(err, inner.code, "waiting for %s: %s", what, inner.text);
 }
 
-syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+/* Until `ready`, which says cudaErrorNotReady, says something else. */
+template <typename F> static syn_status wait_for(syn__cuda_exchanges *x, F ready, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
-    if (!x->nccl) return SYN_OK;
-    while (cudaEventQuery(event) == cudaErrorNotReady) {
-        const syn_status s = check(x, since_ns, err);
-        if (s != SYN_OK) {
-            syn__nccl_break_off(x);
-            return s;
-        }
-        moment(since_ns);
+    syn_status s = SYN_OK;
+    while (s == SYN_OK && ready() == cudaErrorNotReady) {
+        s = check(x, since_ns, err);
+        cudaGetLastError(); /* where "not ready" stays, too: the next launch would find it */
+        if (s == SYN_OK) moment(since_ns);
     }
-    return SYN_OK; /* the stream's own failures are told by whoever asks it next */
+    if (s != SYN_OK) syn__nccl_break_off(x);
+    return s; /* the stream's own failures are told by whoever asks it next */
+}
+
+syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+    if (!x || !x->nccl) return SYN_OK;
+    return wait_for(
+        x, [event] { return cudaEventQuery(event); }, err);
+}
+
+void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
+    syn_error *late = x ? &x->device->late : NULL, ignored;
+    if (!x || !x->nccl) return;
+    ignored.code = SYN_OK;
+    for (const syn__nccl_group *g = x->groups; g; g = g->next)
+        (void)wait_for(
+            x, [g] { return cudaStreamQuery(g->stream); }, late->code == SYN_OK ? late : &ignored);
+}
+
+syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) {
+    const syn_status s = check_others(x, err);
+    if (s != SYN_OK) syn__nccl_break_off(x);
+    return s;
 }
 
 #else
@@ -243,6 +288,10 @@ syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, s
 syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
     (void)x, (void)event, (void)err;
     return SYN_OK;
+}
+
+void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
+    (void)x;
 }
 
 #endif

@@ -59,9 +59,13 @@ syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device
                                     syn_error *err) SYN_MUST_USE;
 void syn__cuda_exchanges_close(syn__cuda_exchanges *x); /* NULL is allowed */
 /* Waits for an event of the compute stream, which may wait for other ranks: fails when one of them
-   failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600). Exchanges are over then. */
+   failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600). Exchanges are over then. x: NULL is
+   allowed. */
 syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event,
                                     syn_error *err) SYN_MUST_USE;
+/* The same for all streams of groups, before what waits for all of the device by itself, as
+   cudaFree does; a failure is the context's next sync's. NULL is allowed. */
+void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x);
 #ifdef SYN_HAVE_NCCL
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
                             int line, syn_error *err);
@@ -77,6 +81,8 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
 /* Ends what is under way in streams, for good: with others gone it would never end by itself, and
    memory could not be freed. */
 void syn__nccl_break_off(syn__cuda_exchanges *x);
+/* Whether another rank has failed, after which nothing is waited for any more. */
+syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
 /* What was asked of it is in its stream. */
 syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
                             syn_error *err) SYN_MUST_USE;

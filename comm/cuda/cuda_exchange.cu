@@ -127,7 +127,8 @@ static int64_t elem_bytes(const syn__cuda_request *r) {
 }
 
 /* Where the dimension is an inner one the exchange itself is of blocks in memory of the request. */
-static syn_status find_rows(syn__cuda_request *r, const syn_call *call, syn_error *err) {
+static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const syn_call *call,
+                            syn_error *err) {
     const bool gather = r->exchange.kind == SYN_COMM_ALL_GATHER;
     r->outer = 1;
     if (!gather && r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
@@ -142,6 +143,8 @@ static syn_status find_rows(syn__cuda_request *r, const syn_call *call, syn_erro
     const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
     r->inner_bytes = (int64_t)part_bytes / r->outer;
     if (bytes <= r->woven_bytes) return SYN_OK;
+    syn__cuda_exchanges_quiet(x);
+    SYN_TRY(syn__cuda_late(x->device, err));
     if (r->woven) SYN_CUDA(cudaFree(r->woven), "a buffer", err);
     r->woven = NULL;
     r->woven_bytes = 0;
@@ -355,6 +358,7 @@ static syn_status wait_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, s
         syn__nccl_break_off(x);
         return err->code;
     }
+    SYN_TRY(syn__nccl_check(x, err));
     SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
     return weave_after(x, r, r->segments[0].out, err);
 }
@@ -380,11 +384,10 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
                            syn_error *err) {
     syn__cuda_exchanges *x = exchanges_of(device);
     syn__cuda_request *r = NULL;
-    if (x->device->late.code != SYN_OK)
-        return SYN_FAIL(err, x->device->late.code, "%s", x->device->late.text);
+    SYN_TRY(syn__cuda_late(x->device, err));
     SYN_TRY(syn__cuda_before_other(x->device, err));
     SYN_TRY(request_new(x, call, node, &r, err));
-    syn_status s = find_rows(r, call, err);
+    syn_status s = find_rows(x, r, call, err);
     if (s == SYN_OK) s = weave_before(x, r, err);
 #ifdef SYN_HAVE_NCCL
     if (s == SYN_OK && by_nccl(x, &r->exchange)) s = start_in_stream(x, r, err);

@@ -116,7 +116,12 @@ static void *cuda_alloc(void *device, size_t bytes) {
 
 static void cuda_free(void *device, void *data) {
     cudaSetDevice(cuda_of(device)->device);
+    syn__cuda_exchanges_quiet(cuda_of(device)->exchanges);
     cudaFree(data);
+}
+
+syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) {
+    return d->late.code == SYN_OK ? SYN_OK : SYN_FAIL(err, d->late.code, "%s", d->late.text);
 }
 
 syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) {
@@ -154,6 +159,7 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
             return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "scratch memory grows within a graph");
         if (bytes < 2 * d->scratch_bytes) bytes = 2 * d->scratch_bytes; /* that it be seldom */
         d->scratch_number++;
+        syn__cuda_exchanges_quiet(d->exchanges);
         SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
         if (d->scratch) SYN_CUDA(cudaFree(d->scratch), "a buffer", c->err);
         d->scratch = NULL;
@@ -219,12 +225,12 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
 
 static syn_status cuda_sync(void *device, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    if (d->late.code != SYN_OK) return SYN_FAIL(err, d->late.code, "%s", d->late.text);
+    SYN_TRY(syn__cuda_late(d, err));
     SYN_TRY(syn__cuda_before_other(d, err));
     cudaError_t code = cudaMemcpyAsync(d->fault, d->at.fault, sizeof *d->fault,
                                        cudaMemcpyDeviceToHost, d->at.stream);
     if (code == cudaSuccess) code = wait_for_stream(d);
-    if (d->late.code != SYN_OK) return SYN_FAIL(err, d->late.code, "%s", d->late.text);
+    SYN_TRY(syn__cuda_late(d, err));
     if (code != cudaSuccess) return tell_late(d, code, err);
     syn__cuda_staging_finish(&d->staging);
     d->first_node = 0;

@@ -133,6 +133,8 @@ enum { SYN__CUDA_OLDEST = 75 }; /* compute capability that kernels need */
 /* How many devices there are; a failure says why none can be used. */
 syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
+/* The failure of what could not tell it. */
+syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Before anything that is no kernel is asked of the stream. */
 syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Around what is launched for a node (syn__cuda_span). */

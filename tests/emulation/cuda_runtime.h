@@ -14,7 +14,8 @@
                             random:SEED
    SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
    SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
-                            cudaLaunchKernel: the kernel, which then fails all that comes later */
+                            cudaLaunchKernel: the kernel, which then fails all that comes later;
+                            ncclRemoteError: what a communicator says of another rank */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_H
 #define TESTS_EMULATION_CUDA_RUNTIME_H
 

@@ -2,13 +2,13 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "tests/emulation/emulated.h"
@@ -20,37 +20,69 @@ static const char *const kind_names[] = {"ncclAllReduce", "ncclReduceScatter", "
 /* One member's part of an operation. */
 struct part {
     kind what;
-    const void *in;
-    void *out;
     size_t n;
     ncclDataType_t type;
     int how; /* reduction, or root */
 };
 
-struct meeting {
-    std::vector<part> parts;
-    int come = 0, gone = 0;
-    bool done = false, dead = false; /* dead: a member that had come has aborted */
-};
+enum { MOST = 64 }; /* members */
 
-/* What the members of a communicator share. */
+/* What the members of a communicator share, which may be of several processes: the first page of a
+   file without a name. Behind it each has room for its input, and there is room for the result. */
 struct clique {
-    std::mutex lock;
-    std::condition_variable changed;
-    int size = 0;
-    std::atomic<int> joined{0};
-    std::map<uint64_t, meeting> meetings; /* by number */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int size, joined, left; /* left: have destroyed or aborted it */
+    bool processes;         /* several */
+    bool dead;              /* a member has aborted */
+    int come, gone;         /* of the present operation */
+    bool done;
+    part parts[MOST];
+};
+static const off_t ROOM = (off_t)1 << 36;
+
+struct hold {
+    clique *of;
+    explicit hold(clique *all) : of(all) { pthread_mutex_lock(&of->lock); }
+    ~hold() { pthread_mutex_unlock(&of->lock); }
+    void wait() { pthread_cond_wait(&of->changed, &of->lock); }
+    void tell() { pthread_cond_broadcast(&of->changed); }
 };
 
+/* The file as the process of the id has it. */
+struct its_name {
+    pid_t process;
+    int file;
+};
+
+/* A member, as long as it or its work is there. */
+struct member {
+    int file = -1, of_id = -1; /* of_id: of the first member, that of the id */
+    clique *all = NULL;
+    int rank = 0;
+    bool ready = false, lost = false; /* has heard that all have joined; of an error */
+    std::atomic<bool> aborted{false};
+    ~member() {
+        if (all) munmap(all, sizeof *all);
+        if (file >= 0) close(file);
+        if (of_id >= 0) close(of_id);
+    }
+    off_t input_of(int k) const { return (1 + k) * ROOM; }
+    off_t result() const { return (1 + MOST) * ROOM; }
+    void put(const void *from, size_t bytes, off_t at) const {
+        const char *data = static_cast<const char *>(from);
+        for (ssize_t n; bytes > 0; data += n, at += n, bytes -= (size_t)n)
+            if ((n = pwrite(file, data, bytes, at)) <= 0) emulated_die("no room for an exchange");
+    }
+    void get(void *to, size_t bytes, off_t at) const {
+        char *data = static_cast<char *>(to);
+        for (ssize_t n; bytes > 0; data += n, at += n, bytes -= (size_t)n)
+            if ((n = pread(file, data, bytes, at)) <= 0) emulated_die("an exchange is lost");
+    }
+};
 struct emulated_comm {
-    std::shared_ptr<clique> all;
-    int rank = 0, size = 0;
-    uint64_t asked = 0;
-    std::shared_ptr<std::atomic<bool>> aborted;
+    std::shared_ptr<member> me;
 };
-
-static std::mutex cliques_lock;
-static std::map<uint64_t, std::shared_ptr<clique>> cliques;
 
 static ncclResult_t failure_of(cudaError_t code) {
     return code == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
@@ -122,30 +154,27 @@ template <typename A> static A join(A a, A b, int how) {
     }
 }
 
-/* to[i] = reduction over members of element at + i. */
-template <typename T>
-static void reduce(const std::vector<part> &parts, size_t at, size_t n, T *to) {
-    for (size_t i = 0; i < n; i++) {
-        auto sum = loaded(static_cast<const T *>(parts[0].in)[at + i]);
-        for (size_t k = 1; k < parts.size(); k++)
-            sum = join(sum, loaded(static_cast<const T *>(parts[k].in)[at + i]), parts[0].how);
-        if (parts[0].how == ncclAvg) sum /= (decltype(sum))parts.size();
-        store(sum, &to[i]);
-    }
-}
-
-/* Into memory of its own first: outputs may be inputs. */
-template <typename T> static void perform_as(const std::vector<part> &parts) {
-    const size_t size = parts.size(), n = parts[0].n;
-    const kind what = parts[0].what;
-    std::vector<T> all(what == ALL_REDUCE || what == BROADCAST ? n : n * size);
-    if (what == ALL_REDUCE || what == REDUCE_SCATTER) reduce(parts, 0, all.size(), all.data());
-    else if (what == BROADCAST) memcpy(all.data(), parts[(size_t)parts[0].how].in, n * sizeof(T));
-    else
-        for (size_t k = 0; k < size; k++) memcpy(&all[k * n], parts[k].in, n * sizeof(T));
+/* The last to come does it for all: what the members have put into the file becomes the result,
+   of which a reduce-scatter gives each a part. */
+template <typename T> static void perform_as(const member &m) {
+    const part &first = m.all->parts[0];
+    const size_t size = (size_t)m.all->size;
+    const bool reduces = first.what == ALL_REDUCE || first.what == REDUCE_SCATTER;
+    const size_t n = first.n * (first.what == REDUCE_SCATTER ? size : 1);
+    std::vector<std::vector<T>> in(size, std::vector<T>(n));
     for (size_t k = 0; k < size; k++)
-        if (what == REDUCE_SCATTER) memcpy(parts[k].out, &all[k * n], n * sizeof(T));
-        else memcpy(parts[k].out, all.data(), all.size() * sizeof(T));
+        if (first.what != BROADCAST || (int)k == first.how)
+            m.get(in[k].data(), n * sizeof(T), m.input_of((int)k));
+    for (size_t i = 0; reduces && i < n; i++) {
+        auto sum = loaded(in[0][i]);
+        for (size_t k = 1; k < size; k++) sum = join(sum, loaded(in[k][i]), first.how);
+        if (first.how == ncclAvg) sum /= (decltype(sum))size;
+        store(sum, &in[0][i]);
+    }
+    const size_t from = first.what == BROADCAST ? (size_t)first.how : 0;
+    const size_t to = first.what == ALL_GATHER ? size : from + 1;
+    for (size_t k = from; k < to; k++)
+        m.put(in[k].data(), n * sizeof(T), m.result() + (off_t)((k - from) * n * sizeof(T)));
 }
 
 static size_t bytes_of(ncclDataType_t type) {
@@ -153,15 +182,15 @@ static size_t bytes_of(ncclDataType_t type) {
 }
 
 /* Says which member calls something else than the first. */
-static bool agree(const std::vector<part> &parts) {
-    const part &first = parts[0];
-    for (size_t k = 1; k < parts.size(); k++) {
-        const part &p = parts[k];
+static bool agree(const clique &all) {
+    const part &first = all.parts[0];
+    for (int k = 1; k < all.size; k++) {
+        const part &p = all.parts[k];
         if (p.what == first.what && p.n == first.n && p.type == first.type && p.how == first.how)
             continue;
         fprintf(stderr,
                 "the emulated NCCL hangs: member 0 calls %s of %zu elements (type %d, %d), member "
-                "%zu %s of %zu (type %d, %d)\n",
+                "%d %s of %zu (type %d, %d)\n",
                 kind_names[first.what], first.n, first.type, first.how, k, kind_names[p.what], p.n,
                 p.type, p.how);
         return false;
@@ -169,82 +198,80 @@ static bool agree(const std::vector<part> &parts) {
     return true;
 }
 
-static void check(const std::vector<part> &parts) {
-    for (size_t k = 0; k < parts.size(); k++) {
-        const part &p = parts[k];
-        const char *name = kind_names[p.what];
-        const size_t bytes = p.n * bytes_of(p.type), all = bytes * parts.size();
-        if (p.what != BROADCAST || (int)k == p.how)
-            emulated_check_range(p.in, p.what == REDUCE_SCATTER ? all : bytes, name);
-        emulated_check_range(p.out, p.what == ALL_GATHER ? all : bytes, name);
-    }
-}
-
-static void perform(const std::vector<part> &parts) {
-    check(parts);
-    switch (parts[0].type) {
+static void perform(const member &m) {
+    switch (m.all->parts[0].type) {
     case ncclInt32:
-        return perform_as<int32_t>(parts);
+        return perform_as<int32_t>(m);
     case ncclInt64:
-        return perform_as<int64_t>(parts);
+        return perform_as<int64_t>(m);
     case ncclFloat16:
-        return perform_as<__half>(parts);
+        return perform_as<__half>(m);
     case ncclBfloat16:
-        return perform_as<__nv_bfloat16>(parts);
+        return perform_as<__nv_bfloat16>(m);
     default:
-        return perform_as<float>(parts);
+        return perform_as<float>(m);
     }
 }
 
 /* ---- meeting ---- */
 
 /* As work of a stream: the last to come does it for all, the others wait, or are aborted. */
-static void meet(clique *all, const std::atomic<bool> *aborted, int rank, uint64_t number,
-                 const part &mine) {
-    std::unique_lock<std::mutex> hold(all->lock);
-    meeting &m = all->meetings[number];
-    m.parts.resize((size_t)all->size);
-    m.parts[(size_t)rank] = mine;
-    if (++m.come == all->size && !m.dead && !*aborted && agree(m.parts)) {
-        perform(m.parts);
-        m.done = true;
-        all->changed.notify_all();
+static void meet(const member &m, const part &mine, const void *in, void *out) {
+    clique *all = m.all;
+    const size_t bytes = mine.n * bytes_of(mine.type), whole = bytes * (size_t)all->size;
+    const size_t reads = mine.what == REDUCE_SCATTER ? whole : bytes;
+    const size_t writes = mine.what == ALL_GATHER ? whole : bytes;
+    const bool sends = mine.what != BROADCAST || m.rank == mine.how;
+    if (sends) emulated_check_range(in, reads, kind_names[mine.what]);
+    emulated_check_range(out, writes, kind_names[mine.what]);
+    hold h(all);
+    while (all->done && !m.aborted) h.wait(); /* the others leave the one before */
+    if (m.aborted) return;
+    all->parts[m.rank] = mine;
+    if (sends) m.put(in, reads, m.input_of(m.rank));
+    if (++all->come == all->size && !all->dead && agree(*all)) {
+        perform(m);
+        all->done = true;
+        h.tell();
     }
-    while (!m.done && !*aborted) all->changed.wait(hold);
-    if (!m.done) m.dead = true;
-    if (++m.gone == all->size) all->meetings.erase(number);
+    while (!all->done && !m.aborted) h.wait();
+    if (all->done)
+        m.get(out, writes, m.result() + (mine.what == REDUCE_SCATTER ? m.rank * (off_t)bytes : 0));
+    if (++all->gone < all->size) return;
+    all->come = all->gone = 0;
+    all->done = false;
+    h.tell();
 }
 
-static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const part &mine) {
-    if (!comm || !stream || comm->all->joined < comm->size) return ncclInvalidUsage;
-    const emulated_comm c = *comm;
-    const uint64_t number = comm->asked++;
-    return failure_of(emulated_ask(
-        stream, [c, number, mine] { meet(c.all.get(), c.aborted.get(), c.rank, number, mine); }));
+static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const part &mine, const void *in,
+                        void *out) {
+    if (!comm || !stream || !comm->me->ready) return ncclInvalidUsage;
+    const std::shared_ptr<member> me = comm->me;
+    return failure_of(emulated_ask(stream, [me, mine, in, out] { meet(*me, mine, in, out); }));
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type,
                            ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream) {
     EMULATED_ENTER_NCCL();
-    return ask(comm, stream, {ALL_REDUCE, in, out, n, type, reduction});
+    return ask(comm, stream, {ALL_REDUCE, n, type, reduction}, in, out);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t type,
                                ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream) {
     EMULATED_ENTER_NCCL();
-    return ask(comm, stream, {REDUCE_SCATTER, in, out, n, type, reduction});
+    return ask(comm, stream, {REDUCE_SCATTER, n, type, reduction}, in, out);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
     EMULATED_ENTER_NCCL();
-    return ask(comm, stream, {ALL_GATHER, in, out, n, type, 0});
+    return ask(comm, stream, {ALL_GATHER, n, type, 0}, in, out);
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
     EMULATED_ENTER_NCCL();
-    return ask(comm, stream, {BROADCAST, in, out, n, type, root});
+    return ask(comm, stream, {BROADCAST, n, type, root}, in, out);
 }
 
 static thread_local int depth;
@@ -262,14 +289,28 @@ ncclResult_t ncclGroupEnd() {
 
 /* ---- communicators ---- */
 
+static clique *map_file(int file) {
+    void *at = mmap(NULL, sizeof(clique), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return at == MAP_FAILED ? NULL : static_cast<clique *>(at);
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     EMULATED_ENTER_NCCL();
-    static std::atomic<uint64_t> last;
-    const uint64_t number = ++last;
+    const its_name name = {getpid(), memfd_create("emulated NCCL", MFD_CLOEXEC)};
+    clique *all =
+        name.file >= 0 && ftruncate(name.file, sizeof *all) == 0 ? map_file(name.file) : NULL;
+    if (!all) return ncclSystemError;
+    pthread_mutexattr_t of_lock;
+    pthread_mutexattr_init(&of_lock);
+    pthread_mutexattr_setpshared(&of_lock, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&all->lock, &of_lock);
+    pthread_condattr_t of_changed;
+    pthread_condattr_init(&of_changed);
+    pthread_condattr_setpshared(&of_changed, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&all->changed, &of_changed);
+    munmap(all, sizeof *all);
     memset(id, 0, sizeof *id);
-    memcpy(id, &number, sizeof number);
-    const pid_t process = getpid();
-    memcpy(id->internal + sizeof number, &process, sizeof process);
+    memcpy(id, &name, sizeof name);
     return ncclSuccess;
 }
 
@@ -277,45 +318,59 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
     EMULATED_ENTER_NCCL();
-    uint64_t number;
-    pid_t process;
-    memcpy(&number, &id, sizeof number);
-    memcpy(&process, id.internal + sizeof number, sizeof process);
-    if (config->blocking || rank < 0 || rank >= n) return ncclInvalidArgument;
-    if (process != getpid()) return ncclSystemError; /* threads only */
-    std::lock_guard<std::mutex> hold(cliques_lock);
-    std::shared_ptr<clique> &all = cliques[number];
-    if (!all) all = std::make_shared<clique>();
-    all->size = n;
-    *comm = new emulated_comm;
-    (*comm)->all = all;
-    (*comm)->rank = rank;
-    (*comm)->size = n;
-    (*comm)->aborted = std::make_shared<std::atomic<bool>>(false);
-    if (++all->joined == n) cliques.erase(number);
+    its_name name;
+    char path[64];
+    memcpy(&name, &id, sizeof name);
+    if (config->blocking || rank < 0 || rank >= n || n > MOST) return ncclInvalidArgument;
+    const auto me = std::make_shared<member>();
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)name.process, name.file);
+    me->file = open(path, O_RDWR | O_CLOEXEC);
+    me->all = me->file >= 0 ? map_file(me->file) : NULL;
+    if (!me->all) return ncclSystemError;
+    me->rank = rank;
+    if (rank == 0) me->of_id = name.file;
+    hold h(me->all);
+    me->all->size = n;
+    me->all->joined++;
+    if (name.process != getpid()) me->all->processes = true;
+    *comm = new emulated_comm{me};
     return ncclInProgress;
 }
 
+/* What failed meanwhile: SYN_EMULATED_FAIL=ncclRemoteError:N, at the N-th look, for good. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     EMULATED_ENTER_NCCL();
-    *code = comm->all->joined < comm->size ? ncclInProgress : ncclSuccess;
+    static emulated_function remote("ncclRemoteError");
+    member *me = comm->me.get();
+    hold h(me->all);
+    me->ready = me->ready || me->all->joined == me->all->size;
+    me->lost = me->lost || (me->ready && emulated_enter(&remote) != cudaSuccess);
+    *code = me->lost ? ncclRemoteError : me->ready ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 
-/* What is under way goes on. */
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    delete comm;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
+/* What is under way goes on, or is aborted. Members of several processes wait for each other. */
+static ncclResult_t leave(ncclComm_t comm, bool abort) {
+    clique *all = comm->me->all;
     {
-        std::lock_guard<std::mutex> hold(comm->all->lock);
-        *comm->aborted = true;
-        comm->all->changed.notify_all();
+        hold h(all);
+        if (abort) comm->me->aborted = all->dead = true;
+        all->left++;
+        h.tell();
+        while (all->processes && all->left < all->size) h.wait();
     }
     delete comm;
     return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    EMULATED_ENTER_NCCL();
+    return leave(comm, false);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    EMULATED_ENTER_NCCL();
+    return leave(comm, true);
 }
 
 const char *ncclGetErrorString(ncclResult_t code) {

@@ -164,8 +164,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     EMULATED_ENTER();
-    std::lock_guard<std::mutex> hold(stream->lock);
-    return stream->work.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
+    {
+        std::lock_guard<std::mutex> hold(stream->lock);
+        if (stream->work.empty() && !stream->busy) return cudaSuccess;
+    }
+    stream->hurry();
+    return emulated_fail(cudaErrorNotReady);
 }
 
 /* ---- events ---- */
@@ -253,7 +257,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (!there) return cudaSuccess;
     if (there->done) return cudaSuccess;
     there->stream->hurry();
-    return cudaErrorNotReady;
+    return emulated_fail(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {

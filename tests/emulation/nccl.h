@@ -1,7 +1,7 @@
-/* What comm/cuda asks of NCCL, for ranks that are threads of one process; emulated_nccl.cc. Types
-   and names are NCCL's. Members of a communicator meet as work of their streams. Where
-   one calls another operation than the first, or another count, type or reduction, all hang until
-   they are aborted, as NCCL does, and standard error says why. */
+/* What comm/cuda asks of NCCL, for ranks that are threads or processes of one machine;
+   emulated_nccl.cc. Types and names are NCCL's. Members of a communicator meet as work of their
+   streams. Where one calls another operation than the first, or another count, type or reduction,
+   all hang until they are aborted, as NCCL does, and standard error says why. */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
 

@@ -41,6 +41,21 @@ def test_no_device():
                 refuse(f, ["--device", "cuda"], 1, "--device cuda: ", says)
 
 
+def test_processes_are_as_threads():
+    """Text and rows of mpirun's ranks are those of threads."""
+    if not MPI:
+        raise Skip("no mpirun")
+    seen = []
+    for launcher in (None, MPI):
+        with Folder() as f, Module(EMULATED, SYN_EMULATED_DEVICES="2"):
+            expect_ok(f.run("--device", "cuda", "--tp", "2", "--visualize_trace", "--out_dir",
+                            "out", launcher=launcher))
+            with open(f / "out/tensor_trace_graph.json", encoding="utf-8") as file:
+                nodes = json.load(file)["nodes"]
+            seen.append([(n["id"], n.get("op"), n.get("shape"), n.get("group")) for n in nodes])
+    assert seen[0] == seen[1] and len(seen[0]) > 100
+
+
 def test_too_little_memory():
     with Folder() as f, Module(EMULATED, SYN_EMULATED_MEMORY=str(1 << 20)):
         refuse(f, ["--device", "cuda"], 1, "out of memory", "of its device are free")

@@ -320,7 +320,8 @@ def test_comparison():
 
 CHOOSES = {  # commands that choices are tried with
     "inference": "--num_output_tokens 2",
-    "pretrain": "--max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
+    "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
+    "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --output et",
     "syntorch export": "--input choice.et --output choice.json",
@@ -349,7 +350,7 @@ def test_help_choices():
                     module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
                     if choice == "cuda" and not os.path.exists(module):
                         continue
-                    environment = f"SYNTORCH_CUDA_MODULE={module} " if choice == "cuda" else ""
+                    environment = f"SYNTORCH_CUDA_MODULE={module} SYN_EMULATED_DEVICES=2 " if choice == "cuda" else ""
                     code, printed = shell(
                         clone, f"{environment}build/{name} {command} {option} {choice}")
                     check(code == 0,

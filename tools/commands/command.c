@@ -31,6 +31,7 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
+    {"astra-sim", "write what ASTRA-sim needs to run a set, and the command", command_astra_sim},
     {"convert", "turn PyTorch traces or text workloads into Chakra execution traces", convert},
     {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
     {"export", "turn a recorded trace into a picture or another format", command_export},

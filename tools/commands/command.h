@@ -3,6 +3,7 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+int command_astra_sim(int argc, char **argv);
 int command_convert_all(int argc, char **argv);
 int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);

@@ -5,13 +5,23 @@
 #include <string.h>
 
 static const syn_exporter *const exporters[] = {
-    &syn_export_png,        &syn_export_svg,
-    &syn_export_dot,        &syn_export_graphml,
-    &syn_export_json,       &syn_export_chakra,
-    &syn_export_et,         &syn_export_chrome,
-    &syn_export_html,       &syn_export_kineto,
-    &syn_export_host,       &syn_export_stacks,
-    &syn_export_memory_csv, NULL,
+    /* pictures */
+    &syn_export_png,
+    &syn_export_svg,
+    &syn_export_dot,
+    &syn_export_html,
+    /* graphs */
+    &syn_export_graphml,
+    &syn_export_json,
+    &syn_export_chakra,
+    &syn_export_et,
+    /* times */
+    &syn_export_chrome,
+    &syn_export_kineto,
+    &syn_export_host,
+    &syn_export_stacks,
+    &syn_export_memory_csv,
+    NULL,
 };
 
 const syn_exporter *const *syn_exporters(void) {

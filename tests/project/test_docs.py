@@ -350,7 +350,8 @@ def test_help_choices():
                     module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
                     if choice == "cuda" and not os.path.exists(module):
                         continue
-                    environment = f"SYNTORCH_CUDA_MODULE={module} SYN_EMULATED_DEVICES=2 " if choice == "cuda" else ""
+                    environment = f"SYNTORCH_CUDA_MODULE={module} SYN_EMULATED_DEVICES=2 " \
+                        if choice == "cuda" else ""
                     code, printed = shell(
                         clone, f"{environment}build/{name} {command} {option} {choice}")
                     check(code == 0,

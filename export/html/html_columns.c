@@ -1,5 +1,7 @@
 #include "export/html/html_columns.h"
 
+#include "syntorch/memory.h"
+
 #define LARGEST   ((UINT64_C(1) << 53) - 1)
 #define MAX_BYTES 8 /* of a varint up to that, or to twice that */
 
@@ -38,17 +40,35 @@ static bool is_zero(const syn__buf *buf) {
     return true;
 }
 
-syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) {
-    for (int i = 0; i < SYN__COLUMN_COUNT; i++) {
-        syn__buf *buf = &c->open[i];
-        uint32_t number;
-        if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of a page");
-        const size_t bytes = is_zero(buf) ? 0 : buf->bytes;
-        SYN_TRY(syn_intern_put(&c->held, bytes > 0 ? buf->data : "", bytes, &number, err));
-        put(&c->order, number);
-        buf->bytes = 0;
-    }
+/* Takes what is in the open column. */
+static syn_status hold(syn__columns *c, syn__column column, uint32_t *number, syn_error *err) {
+    syn__buf *buf = &c->open[column];
+    if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of a page");
+    const size_t bytes = is_zero(buf) ? 0 : buf->bytes;
+    buf->bytes = 0;
+    return syn_intern_put(&c->held, bytes > 0 ? buf->data : "", bytes, number, err);
+}
+
+static syn_status add_rank(syn__columns *c, uint32_t **numbers, syn_error *err) {
+    const size_t n = SYN__COLUMN_COUNT * c->n_ranks;
+    SYN_TRY(syn_grow(&c->whose, &c->whose_cap, n + SYN__COLUMN_COUNT, sizeof *c->whose, err));
+    *numbers = c->whose + n;
+    c->n_ranks++;
     return SYN_OK;
+}
+
+syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) {
+    uint32_t *numbers;
+    SYN_TRY(add_rank(c, &numbers, err));
+    for (int i = 0; i < SYN__COLUMN_COUNT; i++) SYN_TRY(hold(c, (syn__column)i, &numbers[i], err));
+    return SYN_OK;
+}
+
+syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn__column but, syn_error *err) {
+    uint32_t *numbers;
+    SYN_TRY(add_rank(c, &numbers, err));
+    memcpy(numbers, c->whose + like * SYN__COLUMN_COUNT, SYN__COLUMN_COUNT * sizeof *numbers);
+    return hold(c, but, &numbers[but], err);
 }
 
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) {
@@ -59,14 +79,12 @@ syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *e
         put(out, bytes);
         syn__buf_put(out, syn_intern_get(&c->held, i), bytes);
     }
-    syn__buf_put(out, c->order.data, c->order.bytes);
-    if (out->failed || c->order.failed)
-        return SYN_FAIL_NOMEM(err, out->bytes, "the columns of a page");
-    return SYN_OK;
+    for (size_t i = 0; i < SYN__COLUMN_COUNT * c->n_ranks; i++) put(out, c->whose[i]);
+    return out->failed ? SYN_FAIL_NOMEM(err, out->bytes, "the columns of a page") : SYN_OK;
 }
 
 void syn__columns_free(syn__columns *c) {
     for (int i = 0; i < SYN__COLUMN_COUNT; i++) syn__buf_free(&c->open[i]);
     syn_intern_free(&c->held);
-    syn__buf_free(&c->order);
+    syn_free(c->whose);
 }

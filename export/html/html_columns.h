@@ -74,7 +74,8 @@ const char *syn__column_name(syn__column column);
 typedef struct syn__columns {
     syn__buf open[SYN__COLUMN_COUNT]; /* of the rank at hand */
     syn_intern held;
-    syn__buf order; /* which are whose, by number */
+    uint32_t *whose; /* of each rank its columns, by number */
+    size_t n_ranks, whose_cap;
 } syn__columns;
 
 /* Beyond 2^53 - 1, which is as far as a browser counts, numbers are cut. */
@@ -82,6 +83,9 @@ void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
 void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
 /* The rank is whole. One of nothing but zeros is held as no bytes. */
 syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
+/* The rank has the columns of the one that ended as number `like`, but for one. */
+syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn__column but,
+                                 syn_error *err) SYN_MUST_USE;
 /* Appends how many columns there are, each after its length, and which are whose. */
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__columns_free(syn__columns *c);

@@ -168,12 +168,17 @@ static syn_status place_nodes(syn__html_trace *t, uint32_t rank_index, syn_error
     return SYN_OK;
 }
 
-static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
+static void put_rank_sizes(syn__html_trace *t, uint32_t rank_index) {
     const syn_graph_rank *rank = &t->graph->ranks[rank_index];
-    char name[128];
-    syn_sink_printf(t->ranks, "%s{\"rank\":%d,\"nodes\":%u,\"tensors\":%u,\"lanes\":[",
+    syn_sink_printf(t->ranks, "%s{\"rank\":%d,\"nodes\":%u,\"tensors\":%u",
                     syn_sink_bytes(t->ranks) > 0 ? "," : "", (int)rank->rank,
                     (unsigned)rank->n_nodes, (unsigned)rank->n_tensors);
+}
+
+static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
+    char name[128];
+    put_rank_sizes(t, rank_index);
+    syn_sink_text(t->ranks, ",\"lanes\":[");
     for (size_t i = 0; i < t->lanes.n_threads; i++) {
         const syn__lane_thread *thread = &t->lanes.threads[i];
         syn__lane_name(&t->lanes, t->graph, thread, name, sizeof name);
@@ -280,11 +285,13 @@ static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error
 static syn_status sum_node(syn__html_trace *t, const syn_node *node, uint32_t index, const place *p,
                            syn_error *err) {
     const syn__span *span = syn__timeline_span(&t->timeline, t->walk.rank_index, index);
-    const syn__html_sum sum = {1, node->flops, node->bytes_read + node->bytes_written,
-                               span->end_ns - span->start_ns - span->wait_ns, span->wait_ns};
+    const uint32_t n = t->weight;
+    const syn__html_sum sum = {n, n * node->flops, n * (node->bytes_read + node->bytes_written),
+                               n * (span->end_ns - span->start_ns - span->wait_ns),
+                               n * span->wait_ns};
     const size_t layer = syn__walk_layer_prefix(node->scope);
     if (p->lane == 0) return SYN_OK;
-    t->n_ops++;
+    t->n_ops += n;
     SYN_TRY(syn__html_sums_add(&t->by_op, p->host, node->op, strlen(node->op), &sum, err));
     const size_t bytes = layer > 0 ? layer : strcspn(node->scope, ".");
     return syn__html_sums_add(&t->by_layer, p->host, node->scope, bytes, &sum, err);
@@ -357,12 +364,38 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     SYN_TRY(place_nodes(t, rank_index, err));
     SYN_TRY(syn_grow(&t->named, &t->named_cap, rank->n_tensors, 1, err));
     if (rank->n_tensors > 0) memset(t->named, 0, rank->n_tensors);
+    t->weight = 1;
+    for (uint32_t r = rank_index + 1; r < t->graph->n_ranks && t->copies.n > 0; r++)
+        if (t->copies.of[r] == rank_index) t->weight++;
     put_rank_header(t, rank_index);
     syn_status status = put_nodes(t, rank_index, &deps, err);
     syn_free(deps.at);
     if (status == SYN_OK) status = put_tensors(t, rank_index, err);
     if (status == SYN_OK) status = syn__columns_end_rank(&t->columns, err);
     return status;
+}
+
+/* The one it equals is rank number `like` of the page. */
+static syn_status put_copy(syn__html_trace *t, uint32_t rank_index, uint32_t like, syn_error *err) {
+    syn__walk_select(&t->walk, rank_index);
+    put_rank_sizes(t, rank_index);
+    syn_sink_printf(t->ranks, ",\"like\":%u}", (unsigned)like);
+    for (uint32_t i = 0; i < t->graph->ranks[rank_index].n_nodes; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(&t->walk, i, &node, err));
+        SYN_TRY(put_attributes(t, node, err));
+    }
+    return syn__columns_end_copy(&t->columns, like, SYN__COLUMN_ATTRIBUTES, err);
+}
+
+static syn_status put_ranks(syn__html_trace *t, const syn_export_options *options, syn_error *err) {
+    uint32_t first, end;
+    SYN_TRY(syn__walk_ranks(t->graph, options, &first, &end, err));
+    for (uint32_t r = first; r < end; r++) {
+        const bool copy = syn__is_copy(&t->copies, r);
+        SYN_TRY(copy ? put_copy(t, r, t->copies.of[r] - first, err) : put_rank(t, r, err));
+    }
+    return SYN_OK;
 }
 
 /* Large measured traces are noise but for the first digits: a page of them holds these. */
@@ -384,16 +417,17 @@ syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
     memset(out, 0, sizeof *out);
     out->graph = graph;
     syn__walk_init(&out->walk, graph);
-    SYN_TRY(syn__timeline_make(&out->timeline, graph, options, NULL, err));
+    SYN_TRY(syn__copies_find(&out->copies, graph, options, err));
+    SYN_TRY(syn__timeline_make(&out->timeline, graph, options, &out->copies, err));
     round_times(out);
     SYN_TRY(syn_sink_open_memory(&out->ranks, err));
-    for (uint32_t k = 0; k < out->timeline.n_ranks; k++)
-        SYN_TRY(put_rank(out, out->timeline.ranks[k], err));
+    SYN_TRY(put_ranks(out, options, err));
     return syn_sink_status(out->ranks) == SYN_OK ? SYN_OK
                                                  : SYN_FAIL_NOMEM(err, 0, "the header of a page");
 }
 
 void syn__html_trace_free(syn__html_trace *t) {
+    syn__copies_free(&t->copies);
     syn__timeline_free(&t->timeline);
     syn__walk_free(&t->walk);
     syn__lanes_free(&t->lanes);

@@ -25,6 +25,7 @@ typedef struct syn__html_sums {
 
 typedef struct syn__html_trace {
     const syn_graph *graph;
+    syn_copied_ranks copies; /* of these only options of ops are read */
     syn__timeline timeline;
     syn__walk walk;
     syn__lanes lanes;
@@ -36,7 +37,8 @@ typedef struct syn__html_trace {
     double end_ns;
     bool rounded; /* times are (html_columns.h) */
     uint32_t step_bits;
-    /* per node and tensor of the rank at hand */
+    uint32_t weight; /* how many ranks the one at hand stands for */
+    /* per node and tensor of it */
     struct syn__html_place *places;
     size_t places_cap;
     uint8_t *named; /* 1: the name follows from what makes it */

@@ -49,6 +49,8 @@ class Trace {
             throw new Error("the data of this page have another version than its viewer");
         this.texts = this.head.texts;
         this.ranks = this.head.ranks;
+        for (const rank of this.ranks)
+            if (rank.like !== undefined) rank.lanes = this.ranks[rank.like].lanes;
         this.cache = new Map();
         this.columns = this.ranks.map(() => ({})); /* of each rank, and what is asked often */
         this.place = {}; /* of a column's name */

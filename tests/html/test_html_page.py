@@ -225,6 +225,12 @@ def main():
         check(single.scripts[-1] == page.scripts[-1], "the script depends on the trace")
         part = Parts(export(two, os.path.join(folder, "r1.html"), "--rank", "1"))
         check([r["rank"] for r in read_trace(part.scripts[0])[0]["ranks"]] == [1], "--rank 1")
+        # ranks that are held once, and what differs
+        meta = inference(os.path.join(folder, "meta"), "--device", "meta", "--tp", "4",
+                         "--num_output_tokens", "2")
+        page, head, ops = check_same(folder, meta, "--copies", "once")
+        check([r.get("like") for r in head["ranks"]] == [None, 0, 0, 0], "ranks are not held once")
+        check_table(page, ops)
         check_hostile(folder, two)
         check_two(folder, two, one)
         check_copies_are_cheap(folder)

@@ -289,7 +289,7 @@ def test_visualize_trace_writes_what_it_promises():
             out = expect_ok(f.run("--tp", tp, "--visualize_trace", "--out_dir", f"new/{tp}", *more))
             check_folder(f / f"new/{tp}", tp)
             for name in ("tensor_trace_graph.json", "tensor_trace_graph.png", "timeline.json",
-                         "trace.comm_group.json"):
+                         "trace.html", "trace.comm_group.json"):
                 assert f"new/{tp}/{name}" in out, f"{name} is not said to be written"
         # Again, over the old files: the same names, no others.
         expect_ok(f.run("--tp", 4, "--visualize_trace", "--out_dir", "new/4", "--quiet"))

@@ -170,7 +170,8 @@ def summary(folder, *args, **kwargs):
 
 
 ONE_RANK = ["tensor_trace_chakra.json", "tensor_trace_graph.json", "tensor_trace_graph.png",
-            "tensor_trace_graph.svg", "timeline.json", "trace.0.et", "trace.comm_group.json"]
+            "tensor_trace_graph.svg", "timeline.json", "trace.0.et", "trace.comm_group.json",
+            "trace.html"]
 COMM = ["tensor_comm_graph.png", "tensor_comm_graph.svg"]
 
 

@@ -48,7 +48,8 @@ static const cli_option options[] = {
     {"nx_key", CLI_CHOICE, &args.nx_key, "both|links|edges",
      "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
     {"copies", CLI_CHOICE, &args.copies, "auto|full|once",
-     "json, chakra, chrome: ranks that do what another does: in full, or once with what differs; "
+     "json, chakra, chrome, html: ranks that do what another does: in full, or once with what "
+     "differs; "
      "auto: once beyond 100,000 ops",
      0, 0},
     CLI_END};

@@ -90,7 +90,7 @@ const cli_option inference_options[] = {
      0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
-     "write pictures, JSON, Chakra traces and a timeline", 0, 0},
+     "write pictures, a page for a browser, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
     {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy",
      "logits of the last prompt position (batch, vocabulary), or of the [MASK]s", 0, 0},

@@ -49,6 +49,7 @@ static const struct {
     {"tensor_trace_graph.json", &syn_export_json, false, false},
     {"tensor_trace_chakra.json", &syn_export_chakra, false, false},
     {"timeline.json", &syn_export_chrome, false, false},
+    {"trace.html", &syn_export_html, false, false},
     {"tensor_trace_graph.svg", &syn_export_svg, false, true},
     {"tensor_trace_graph.png", &syn_export_png, false, true},
     {"tensor_comm_graph.svg", &syn_export_svg, true, true},

@@ -162,8 +162,7 @@ static syn_status add_all(sums on[2], const syn_hardware *hw, const syn_graph *f
     return s;
 }
 
-/* Of n ranks, `stride` apart. Without all-reduces of the set along it: by a few of all its ranks.
- */
+/* Of n ranks, `stride` apart. Without all-reduces of the set: by some of all its ranks. */
 static syn_status dimension_of(const syn_hardware *hw, sums *s, int32_t n, int32_t stride,
                                dimension *out, syn_error *err) {
     if (s->time <= 0) {

@@ -156,7 +156,7 @@ static syn_status place_nodes(syn__html_trace *t, uint32_t rank_index, syn_error
     SYN_TRY(syn_grow(&t->places, &t->places_cap, n, sizeof *t->places, err));
     SYN_TRY(syn_grow(&t->free_at, &t->free_cap, l->n_threads, sizeof *t->free_at, err));
     SYN_TRY(syn_grow(&t->ended, &t->ended_cap, l->n_threads, sizeof *t->ended, err));
-    memset(t->places, 0, n * sizeof *t->places);
+    if (n > 0) memset(t->places, 0, n * sizeof *t->places);
     for (size_t i = 0; i < l->n_threads; i++) t->free_at[i] = t->ended[i] = 0;
     for (size_t i = 0, first = 0; i < l->n_slices; i++) {
         const syn__slice *s = &l->slices[i];

@@ -92,6 +92,12 @@ class Trace {
         return value;
     }
 
+    /* What belongs to a query, a filter or the other trace. */
+    forget() {
+        for (const name of this.cache.keys())
+            if (/^(hits|word|faint|painted|matches|change):/.test(name)) this.cache.delete(name);
+    }
+
     column(r, name) {
         return this.columns[r][name] || (this.columns[r][name] = this.readColumn(r, name));
     }

@@ -9,6 +9,7 @@ class Hits {
         this.ranks = new Set(ofRank.map((word) => Number(word.slice(4))));
         this.words = words.filter((word) => !ofRank.includes(word));
         this.key = this.words.join(" ");
+        this.columns = new Map(); /* that tell hits of a trace apart */
         this.lists = [];
         this.count = 0;
         for (let t = 0; t < view.traces.length; t++) this.collect(view.traces[t], t);
@@ -22,10 +23,9 @@ class Hits {
         const none = this.ranks.size > 0 && !this.ranks.has(trace.ranks[r].rank);
         if (none) return trace.shared("hits", "none" + trace.ranks[r].nodes, () => ({
             on: new Uint8Array(trace.ranks[r].nodes), key: "none", list: new Uint32Array(0)}));
-        const names = ["scope", "label", "op", "phase", "step"];
-        if (this.anyIn(trace, "attributes")) names.push("attributes");
-        if (this.anyIn(trace, "tensor_name")) names.push("tensor_name", "uses");
-        const key = this.key + ":" + trace.key(r, ...names) + (id ? ":" + r : "");
+        if (!this.columns.has(trace)) this.columns.set(trace, this.columnsOf(trace));
+        const key = this.key + ":" + trace.key(r, ...this.columns.get(trace)) +
+            (id ? ":" + r : "");
         return trace.shared("hits", key, () => {
             const on = new Uint8Array(trace.ranks[r].nodes), flags = trace.column(r, "flags");
             if (id) this.markId(trace, r, on, Number(id[1]), Number(id[2]));
@@ -34,6 +34,13 @@ class Hits {
             for (let i = 0; i < on.length; i++) if (on[i] && !(flags[i] & VIRTUAL)) list.push(i);
             return {on, key, list: Uint32Array.from(list)};
         });
+    }
+
+    columnsOf(trace) {
+        const names = ["scope", "label", "op", "phase", "step"];
+        if (this.anyIn(trace, "attributes")) names.push("attributes");
+        if (this.anyIn(trace, "tensor_name")) names.push("tensor_name", "uses");
+        return names;
     }
 
     /* For each text whether it has a word. */

@@ -40,8 +40,7 @@ class View {
         this.traces = traces;
         for (const trace of traces) {
             trace.view = this;
-            for (const name of trace.cache.keys())
-                if (/^(matches|change|painted):/.test(name)) trace.cache.delete(name);
+            trace.forget();
         }
         this.clock = traces[0].head.clock;
         const begin = Math.min(...traces.map((trace) => trace.begin));
@@ -222,6 +221,7 @@ class View {
     find(query) {
         const begin = performance.now();
         this.query = query.trim();
+        for (const trace of this.traces) if (trace.cache.size > 20000) trace.forget();
         this.hits = this.query === "" ? null : new Hits(this, this.query);
         this.findMs = performance.now() - begin;
         this.redraw("all");

@@ -4,8 +4,8 @@ function writeAddress(view) {
     const state = new URLSearchParams();
     if (view.t0 > view.begin || view.t1 < view.end)
         state.set("time", Math.round(view.t0) + "-" + Math.round(view.t1));
+    if (view.mode !== (view.clock === "order" ? "graph" : "time")) state.set("mode", view.mode);
     if (view.mode === "graph") {
-        state.set("mode", "graph");
         state.set("level", String(view.level));
         state.set("ranks", view.graphRanks.join());
         if (view.z > 0)
@@ -36,7 +36,8 @@ function readAddress(view) {
         view.t1 = Math.min(view.end, Number(times[2]));
     }
     view.scroll = Number(state.get("scroll")) || 0;
-    view.mode = state.get("mode") === "graph" ? "graph" : "time";
+    const usual = view.clock === "order" ? "graph" : "time";
+    view.mode = ["graph", "time"].includes(state.get("mode")) ? state.get("mode") : usual;
     view.level =
         [1, 2, 3].includes(Number(state.get("level"))) ? Number(state.get("level")) : 2;
     if (/^[0-9]+(,[0-9]+){0,3}$/.test(state.get("ranks") || ""))

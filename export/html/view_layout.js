@@ -92,9 +92,11 @@ function itemTexts(trace, r, item) {
     const what = item.what;
     if (what.i === undefined) {
         const comms = item.nodes.filter((i) => trace.column(r, "comm")[i] > 0).length;
-        const n = item.nodes.length;
+        const n = item.nodes.length, time = metricOf(trace, r, "time");
+        const ns = item.nodes.reduce((sum, i) => sum + time[i], 0);
         return [what.name, n + (n === 1 ? " op" : " ops") +
-            (comms > 0 ? ", " + comms + (comms === 1 ? " collective" : " collectives") : "")];
+            (comms > 0 ? ", " + comms + (comms === 1 ? " collective" : " collectives") : "") +
+            (trace.head.clock === "order" ? "" : ", " + duration(ns))];
     }
     const op = trace.text(r, what.i, "op"), label = trace.text(r, what.i, "label");
     const uses = trace.uses(r), t = uses.tensors[uses.split[what.i]];

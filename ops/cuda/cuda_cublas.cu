@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/cuda/cuda_device.h"
+#include "comm/cuda/cuda_comm.h"
 #include "syntorch/memory.h"
 
 /* ---- plans ---- */
@@ -157,6 +157,7 @@ static syn_status grow_workspace(const syn_call *c, size_t bytes) {
     if (syn__graphs_capturing())
         return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "cuBLASLt's workspace grows within a graph");
     d->scratch_number++;
+    syn__cuda_exchanges_quiet(d->exchanges);
     SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
     if (own->workspace) SYN_CUDA(cudaFree(own->workspace), "a buffer", c->err);
     own->workspace = NULL;

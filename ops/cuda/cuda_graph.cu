@@ -231,6 +231,13 @@ static void replace(syn__graphs *g, segment_state state) {
     clear(&g->fresh);
 }
 
+/* Relaxed: between two ops the context may ask for memory, which else would fail, and the capture
+   with it. */
+static bool begin_capture(syn__graphs *g) {
+    return cudaStreamBeginCapture(g->device->at.stream, cudaStreamCaptureModeRelaxed) ==
+           cudaSuccess;
+}
+
 static void begin_segment(syn__graphs *g) {
     segment *s = &g->segments[g->at];
     clear(&g->fresh);
@@ -242,11 +249,11 @@ static void begin_segment(syn__graphs *g) {
     if (s->state == READY) {
         g->mode = REPLAY;
         s->first_node = g->device->at.node;
-    } else if (s->state == SEEN_TWICE &&
-               cudaStreamBeginCapture(g->device->at.stream, cudaStreamCaptureModeThreadLocal) ==
-                   cudaSuccess)
+    } else if (s->state == SEEN_TWICE && begin_capture(g)) {
         g->mode = CAPTURE;
-    else cudaGetLastError();
+    } else {
+        cudaGetLastError();
+    }
 }
 
 /* Runs the op's function with its launches going to the graph. */

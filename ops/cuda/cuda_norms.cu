@@ -143,6 +143,7 @@ template <typename T, bool MEAN> static syn_status launch_norm_grad(const syn_ca
     const int64_t rows = syn_walk_rows(&walk, &c->in[0].spec, {&c->in[0], &c->in[2]});
     const T *x = static_cast<const T *>(c->in[0].data), *dy = static_cast<const T *>(c->in[2].data);
     const T *weight = static_cast<const T *>(c->in[1].data);
+    if (n == 0) return SYN_OK;
     const int64_t tiles = (n + TILE - 1) / TILE, most = (rows + LINES - 1) / LINES;
     int64_t pieces = 4 * d->sms / tiles + 1; /* about four blocks a multiprocessor */
     if (pieces > most) pieces = most;

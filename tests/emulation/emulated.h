@@ -88,6 +88,9 @@ typedef std::function<void()> emulated_work;
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work);
 /* All streams of the process. */
 void emulated_wait_all();
+/* For calls that a thread must not make while it captures in a mode that is not relaxed: the failure
+   that the call gives, after which the capture has failed, too. */
+cudaError_t emulated_unsafe();
 
 struct emulated_graph_node {
     emulated_work work; /* empty: of a kernel */
@@ -97,6 +100,7 @@ struct emulated_graph {
     std::vector<std::shared_ptr<emulated_graph_node>> nodes;
     cudaGraphNode_t newest;
     unsigned long long id;
+    bool failed;
 };
 
 #endif

@@ -61,6 +61,7 @@ void emulated_check_range(const void *at, size_t bytes, const char *what) {
 
 cudaError_t emulated_malloc(void **data, size_t bytes) {
     EMULATED_ENTER_AS("cudaMalloc");
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const size_t guard = GUARDED ? GUARD : 0;
     const int device = emulated_device();
     void *whole = NULL;
@@ -82,6 +83,7 @@ cudaError_t emulated_malloc(void **data, size_t bytes) {
 cudaError_t cudaFree(void *data) {
     EMULATED_ENTER_ANYHOW(code);
     if (!data) return code;
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     emulated_wait_all();
     std::lock_guard<std::mutex> hold(lock);
     const auto found = pieces.find(static_cast<char *>(data));
@@ -95,6 +97,7 @@ cudaError_t cudaFree(void *data) {
 
 cudaError_t emulated_malloc_host(void **data, size_t bytes) {
     EMULATED_ENTER_AS("cudaMallocHost");
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     return posix_memalign(data, 256, bytes) == 0 ? cudaSuccess
                                                  : emulated_fail(cudaErrorMemoryAllocation);
 }

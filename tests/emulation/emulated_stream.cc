@@ -98,6 +98,15 @@ cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     return cudaSuccess;
 }
 
+/* The thread's, if it is not relaxed. */
+static thread_local emulated_graph *strict;
+
+cudaError_t emulated_unsafe() {
+    if (!strict) return cudaSuccess;
+    strict->failed = true;
+    return emulated_fail(cudaErrorStreamCaptureUnsupported);
+}
+
 void emulated_wait_all() {
     std::map<emulated_stream *, std::shared_ptr<emulated_stream>> all;
     {
@@ -147,6 +156,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
         stream->asked.notify_one();
     }
     stream->thread.join();
+    if (strict == stream->capture) strict = NULL;
     delete stream->capture;
     stream->capture = NULL;
     return code;
@@ -164,6 +174,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     EMULATED_ENTER();
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     {
         std::lock_guard<std::mutex> hold(stream->lock);
         if (stream->work.empty() && !stream->busy) return cudaSuccess;
@@ -245,6 +256,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     EMULATED_ENTER();
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::shared_ptr<place> there = place_of(event);
     if (there) there->wait();
     EMULATED_ENTER_AS("the end of cudaEventSynchronize");
@@ -253,6 +265,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     EMULATED_ENTER();
+    if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::shared_ptr<place> there = place_of(event);
     if (!there) return cudaSuccess;
     if (there->done) return cudaSuccess;
@@ -297,11 +310,12 @@ struct emulated_graph_exec {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
     EMULATED_ENTER();
     static std::atomic<unsigned long long> id;
-    (void)mode;
     if (stream->capture) return emulated_fail(cudaErrorInvalidValue);
     stream->capture = new emulated_graph;
     stream->capture->newest = NULL;
     stream->capture->id = ++id;
+    stream->capture->failed = false;
+    if (mode != cudaStreamCaptureModeRelaxed) strict = stream->capture;
     return cudaSuccess;
 }
 
@@ -309,7 +323,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     EMULATED_ENTER();
     *graph = stream->capture;
     stream->capture = NULL;
-    return *graph ? cudaSuccess : emulated_fail(cudaErrorInvalidValue);
+    if (!*graph) return emulated_fail(cudaErrorInvalidValue);
+    if (strict == *graph) strict = NULL;
+    if (!(*graph)->failed) return cudaSuccess;
+    delete *graph;
+    *graph = NULL;
+    return emulated_fail(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {

@@ -117,7 +117,8 @@ static void asynchronous() {
     CHECK_CUDA(cudaEventRecord(event, stream));
     CHECK_CODE(cudaStreamQuery(stream), cudaErrorNotReady);
     CHECK_CODE(cudaEventQuery(event), cudaErrorNotReady);
-    CHECK_CUDA(cudaGetLastError()); /* which that is not */
+    CHECK_CODE(cudaGetLastError(), cudaErrorNotReady); /* stays until it is looked at */
+    CHECK_CUDA(cudaGetLastError());
     open = 1;
     CHECK_CUDA(cudaEventSynchronize(event));
     CHECK_INT(host, 3);
@@ -259,6 +260,26 @@ static void graphs() {
     cudaGetLastError();
 }
 
+/* Memory is not asked for by a thread that captures, unless it said that it may be. */
+static void memory_while_capturing() {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    void *data = NULL;
+    CHECK_CUDA(cudaStreamCreate(&stream));
+    for (int relaxed = 0; relaxed < 2; relaxed++) {
+        CHECK_CUDA(cudaStreamBeginCapture(stream, relaxed ? cudaStreamCaptureModeRelaxed
+                                                          : cudaStreamCaptureModeThreadLocal));
+        CHECK_CODE(cudaMalloc(&data, 8), relaxed ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
+        CHECK_CODE(cudaStreamEndCapture(stream, &graph),
+                   relaxed ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
+        CHECK((graph != NULL) == relaxed);
+    }
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    CHECK_CUDA(cudaFree(data));
+    CHECK_CUDA(cudaStreamDestroy(stream));
+    cudaGetLastError();
+}
+
 /* ---- devices ---- */
 
 static void devices() {
@@ -341,6 +362,7 @@ static const test_case cases[] = {{"fresh memory", fresh_memory},
                                   {"ordered streams", ordered_streams},
                                   {"times", times},
                                   {"graphs", graphs},
+                                  {"memory_while_capturing", memory_while_capturing},
                                   {"devices", devices},
                                   {"calls", calls},
                                   {"failures", failures}};

@@ -92,6 +92,30 @@ static void test_a_step_that_differs(void) {
     run(false, 9);
 }
 
+/* The step that is captured needs a buffer that there was not, as one that reads more keys does. */
+static void test_a_step_that_needs_memory(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
+    const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
+    for (int i = 0; i < 6; i++) {
+        loop *both[2] = {&cuda, &cpu};
+        for (int k = 0; k < 2; k++) {
+            loop *l = both[k];
+            syn_tensor y = syn_tanh(l->ctx, syn_scale(l->ctx, l->x, 1.25));
+            const syn_tensor seen = syn_slice(l->ctx, l->cache, 2, 0, i < 2 ? 1 : ROWS);
+            y = syn_slice(l->ctx, syn_add(l->ctx, seen, y), 2, 0, 1);
+            syn_tensor kept[2] = {l->cache, l->x = syn_scale(l->ctx, y, 0.5)};
+            syn_forget(l->ctx, l->mark, kept, 2);
+            syn_next_step(l->ctx);
+        }
+    }
+    CHECK(equal(&cuda, &cpu));
+    CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
+    if (counts()) CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 4);
+    syn_ctx_free(cuda.ctx);
+    syn_ctx_free(cpu.ctx);
+}
+
 static void test_a_steady_step_asks_for_nothing(void) {
     static const char *const none[] = {"cudaMalloc",       "cudaFree",
                                        "cudaMallocHost",   "cudaStreamSynchronize",
@@ -157,6 +181,7 @@ static const test_case cases[] = {
     {"steps read each", test_steps_read_each},
     {"steps read at the end", test_steps_read_at_the_end},
     {"a step that differs", test_a_step_that_differs},
+    {"a step that needs memory", test_a_step_that_needs_memory},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
     {"times of graphs", test_times_of_graphs},
 };

@@ -20,7 +20,7 @@ function timeLayout(view, height) {
         const [trace, t, r] = ranks.find((at) => !full(at));
         y = addBands(lines, bandsOf(trace, r).slice(0, 2), {trace, t, r}, y + 2) + 2;
     }
-    const room = Math.max(5, Math.min(26, (height - y) / Math.max(1, ranks.length)));
+    const room = Math.max(5, Math.min(42, (height - y) / Math.max(1, ranks.length)));
     const lane = Math.max(LANE_H, Math.min(52, (height - AXIS) / ranks.length / 5));
     ranks.forEach((at, place) => {
         const [trace, t, r] = at, top = y, open = full(at);

@@ -8,7 +8,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Page, chromium  # noqa: E402
-from checks import check, finish, skip  # noqa: E402
+from checks import SOURCE, check, finish, run, skip  # noqa: E402
 from test_html_page import HOSTILE, export, hostile, inference  # noqa: E402
 
 COLOURS = """(() => {
@@ -239,6 +239,33 @@ def check_two(page, folder, one, two):
     check("--format html" in said, f"another file: {said}")
 
 
+def check_recording(page, folder):
+    """PyTorch's: each op lies within its caller, and every op that is shown is in one box."""
+    example = os.path.join(SOURCE, "examples", "pytorch")
+    trace, path = os.path.join(folder, "pt.0.et"), os.path.join(folder, "pt.html")
+    done = run("convert", "pytorch", "--host", os.path.join(example, "host.0.json"), "--device",
+               os.path.join(example, "device.0.json"), "--output", trace)
+    check(done.returncode == 0, f"convert: {done.stderr.decode()}")
+    export(trace, path)
+    page.open(path)
+    deep, outside = page.do("""(() => { const t = view.traces[0], {start, end} = t.span(0);
+        let deep = 0, outside = 0; for (const row of rowsOf(t, 0)) row.nodes.forEach((i, k) => {
+            const c = row.callers ? row.callers[k] : -1; if (c < 0) return; deep++;
+            if (start[i] < start[c] || end[i] > end[c]) outside++; });
+        return [deep, outside]; })()""")
+    check(deep > 50 and outside == 0, f"{outside} of {deep} ops stick out of their callers")
+    page.do("view.setMode('graph'); view.setLevel(3)")
+    page.frame()
+    nodes, shown = page.do("""(() => { const t = view.traces[0];
+        const all = nodesOf(treeOf(t, 0, false));
+        return [new Set(all).size === all.length ? all.length : -1,
+            t.column(0, "lane").filter((lane) => lane > 0).length]; })()""")
+    check(nodes == shown, f"{nodes} ops in boxes, {shown} in lanes")
+    texts = page.do("""(() => { const out = []; const go = (k) => { out.push(k.texts[0]);
+        (k.kids || []).forEach(go); }; go(view.picture.parts[0].root); return out; })()""")
+    check("DistributedDataParallel.forward" in texts, f"boxes: {texts[:20]}")
+
+
 def check_many_ranks(page, folder):
     """Ranks that are alike cost one strip of pixels; no op is drawn by itself that is not seen."""
     source = inference(os.path.join(folder, "many"), "--device", "meta", "--model", "gpt3-175b",
@@ -287,6 +314,7 @@ def main():
             check_critical(page, folder)
             check_hostile(page, folder, two)
             check_two(page, folder, one, two)
+            check_recording(page, folder)
             check_many_ranks(page, folder)
             # what it says of our own look at its pixels is no fault
             errors = [e for e in page.errors if "getImageData" not in e]

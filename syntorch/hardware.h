@@ -6,6 +6,7 @@
 #define SYNTORCH_HARDWARE_H
 
 #include "syntorch/graph.h"
+#include "syntorch/sink.h"
 
 SYN_API_BEGIN
 
@@ -91,6 +92,8 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
                              syn_error *err) SYN_MUST_USE;
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
+/* A file that syn_hardware_parse reads as *hw; failures are the sink's. */
+void syn_hardware_write(const syn_hardware *hw, syn_sink *sink);
 /* "a100-80g+serving", into `out`, which is returned. */
 const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes);
 /* Names of the presets, ended by NULL. */

@@ -210,3 +210,93 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
     *hw = read;
     return SYN_OK;
 }
+
+/* ---- Written ---- */
+
+static void write_ops(const syn_hw_ops *ops, double scale, syn_sink *out) {
+    for (int32_t i = 0; i < ops->n; i++) {
+        syn_sink_printf(out, "%s\"%s\": ", i > 0 ? ", " : "{", ops->at[i].op);
+        syn_sink_double(out, ops->at[i].value / scale);
+    }
+    syn_sink_char(out, '}');
+}
+
+/* Whether a row that need not be there has nothing to say. */
+static bool is_left_out(const syn__setting *row, const char *member) {
+    double number;
+    int32_t integer;
+    switch (row->type) {
+    case SYN__SETTING_F64:
+        memcpy(&number, member, sizeof number);
+        return (row->flags & REQUIRED) == 0 && number == 0;
+    case SYN__SETTING_I32:
+        memcpy(&integer, member, sizeof integer);
+        return (row->flags & REQUIRED) == 0 && integer == 0;
+    case SYN__SETTING_CUSTOM:
+        return ((const syn_hw_ops *)(const void *)member)->n == 0;
+    default:
+        return false;
+    }
+}
+
+static void write_table(const syn__setting_table *table, const char *source, int depth,
+                        syn_sink *out);
+
+static void write_value(const syn__setting *row, const char *member, int depth, syn_sink *out) {
+    double number;
+    int32_t integer;
+    switch (row->type) {
+    case SYN__SETTING_F64:
+        memcpy(&number, member, sizeof number);
+        syn_sink_double(out, number / row->scale);
+        return;
+    case SYN__SETTING_I32:
+        memcpy(&integer, member, sizeof integer);
+        syn_sink_i64(out, integer);
+        return;
+    case SYN__SETTING_NAME:
+        syn_sink_json_string(out, member);
+        return;
+    case SYN__SETTING_CUSTOM:
+        write_ops((const syn_hw_ops *)(const void *)member, row->read == read_overhead ? 1e3 : 1,
+                  out);
+        return;
+    default:
+        write_table(row->group, member, depth + 1, out);
+    }
+}
+
+/* Optional parts that hold nothing are left out: a protocol without efficiency, a library without a
+   name, a phase without factors. */
+static bool is_empty(const syn__setting_table *table, const char *source) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const syn__setting *row = &table->rows[i];
+        const char *member = source + row->offset;
+        double number = 0;
+        if (row->type == SYN__SETTING_F64) memcpy(&number, member, sizeof number);
+        if (number != 0 || (row->type == SYN__SETTING_NAME && member[0] != '\0')) return false;
+        if (row->type == SYN__SETTING_GROUP && !is_empty(row->group, member)) return false;
+    }
+    return true;
+}
+
+static void write_table(const syn__setting_table *table, const char *source, int depth,
+                        syn_sink *out) {
+    const char *before = "{";
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const syn__setting *row = &table->rows[i];
+        const char *member = source + row->offset;
+        const bool group = row->type == SYN__SETTING_GROUP;
+        if (is_left_out(row, member)) continue;
+        if (group && (row->flags & REQUIRED) == 0 && is_empty(row->group, member)) continue;
+        syn_sink_printf(out, "%s\n%*s\"%s\": ", before, 2 * depth, "", row->key);
+        write_value(row, member, depth, out);
+        before = ",";
+    }
+    syn_sink_printf(out, "\n%*s}", 2 * depth - 2, "");
+}
+
+void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
+    write_table(&file_table, (const char *)hw, 1, sink);
+    syn_sink_char(sink, '\n');
+}

@@ -251,7 +251,7 @@ def stand_ins(clone):
 
 def helps(clone):
     """(program's words, --help) of every program and command."""
-    out = [(["inference"], None), (["pretrain"], None), (["syntorch"], None)]
+    out = [(["inference"], None), (["pretrain"], None), (["calibrate"], None), (["syntorch"], None)]
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
         name = os.path.basename(path)[4:-2]

@@ -64,6 +64,7 @@ tools/launch: syntorch ops comm export tools
 tools/saving: syntorch models tools
 tools/inference: syntorch ops comm models export tools tools/launch tools/saving
 tools/pretrain: syntorch ops comm models export tools tools/launch tools/saving
+tools/calibrate: syntorch ops comm models tools
 tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
     export/pytorch/read tools tools/pytorch
 '

@@ -42,6 +42,7 @@ static const struct {
     {"tokenize", "show the tokens of a text, or the text of ids", command_tokenize},
     {"validate", "check Chakra execution traces, and whether simulators can run them",
      command_validate},
+    {"calibrate", "compare predicted with measured times, and fit to them", command_calibrate},
     {"weights", "list the tensors of a checkpoint", command_weights},
 };
 

@@ -4,6 +4,7 @@
 #define TOOLS_COMMAND_H
 
 int command_astra_sim(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_convert_all(int argc, char **argv);
 int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);

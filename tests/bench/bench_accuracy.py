@@ -1,0 +1,59 @@
+"""./dev bench accuracy: how far predicted times are from measured ones (tests/measured), for the
+table of docs/accuracy.md, which it writes anew; exit 1 when an error is above its limit."""
+import json
+import os
+import subprocess
+import sys
+
+SOURCE, BUILD = os.environ["SYN_SOURCE"], os.environ["SYN_BUILD"]
+PAGE = os.path.join(SOURCE, "docs/accuracy.md")
+# What is not fitted to these rows: constants of other ops, phases or rows.
+ELSEWHERE = {
+    "training": ["kernels.kv_append", "kernels.attention", "kernels.scale_mask", "kernels.softmax",
+                 "phases.prefill.device", "phases.decode.launch", "attention_efficiency",
+                 "memory_efficiency", "matmul_tail", "matmul_efficiency", "kernels.add",
+                 "kernels.dropout", "kernels.accumulate"],
+    "serving": ["attention_efficiency", "kernels.contiguous"],
+    "megatron": ["launch_us", "matmul_efficiency", "matmul_tail", "score_passes", "score_kernels",
+                 "memory_efficiency", "collective_us", "collective_rank_us",
+                 "kernels.attention_train", "kernels.attention_grad", "overhead_us.embedding",
+                 "kernels.kv_append", "kernels.attention", "kernels.scale_mask", "kernels.softmax",
+                 "attention_efficiency", "kernels.add", "kernels.dropout", "kernels.accumulate"],
+    "sums": ["launch_us", "matmul_efficiency", "matmul_tail", "attention_efficiency",
+             "memory_efficiency", "kernels.scale_mask", "kernels.softmax"],
+}
+# (what, machine and stack, file, column stack, what is fixed, limit of the mean)
+SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
+         "gpt_inference_a100.csv", "ft", "serving", 0.06),
+        ("Megatron inference, 175B", "a100-80g+megatron", "gpt_inference_a100.csv",
+         "megatron", "megatron", 0.08),
+        ("Megatron training, 2-8 GPUs", "a100-80g+megatron", "training_a100.csv", None,
+         "training", 0.06),
+        ("NCCL all-reduce, 2-8 GPUs", "a100-80g+pytorch-eager", "all_reduce_a100.csv",
+         None, "sums", 0.05))
+SPLITS = ("a tenth of the rows", "a model", "a tp degree", "a batch size", "a length")
+
+
+def percent(value):
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+lines, missed = [], 0
+for what, hw, name, stack, fixed, limit in SETS:
+    command = [os.path.join(BUILD, "syntorch"), "calibrate", "--json", "--hw", hw, "--rows",
+               os.path.join(SOURCE, "tests/measured", name), "--fix", *ELSEWHERE[fixed]]
+    found = json.loads(subprocess.run(command + (["--rows_stack", stack] if stack else []),
+                                      check=True, stdout=subprocess.PIPE).stdout)
+    given, out = found["given"], found["left_out"]
+    missed += given["mean"] > limit
+    numbers = [given[k] for k in ("mean", "median", "worst")] + [out.get(s) for s in SPLITS]
+    cells = [what, f"`{hw.split('+')[1]}`", given["rows"], *map(percent, numbers)]
+    lines.append("| " + " | ".join(map(str, cells)) + " |")
+    print(lines[-1], flush=True)
+with open(PAGE, encoding="utf-8") as f:
+    text = f.read().split("\n")
+first = next(i for i, line in enumerate(text) if line.startswith("|---")) + 1
+last = next(i for i in range(first, len(text)) if not text[i].startswith("|"))
+with open(PAGE, "w", encoding="utf-8") as f:
+    f.write("\n".join(text[:first] + lines + text[last:]))
+sys.exit(1 if missed else 0)

@@ -1,0 +1,186 @@
+#include "tools/calibrate/measured.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+
+enum { COLUMNS = 32 };
+
+/* A line's fields, in place. */
+typedef struct fields {
+    char *at[COLUMNS];
+    int n;
+} fields;
+
+static void split(char *line, fields *f) {
+    f->n = 0;
+    for (char *at = line; at != NULL && f->n < COLUMNS; f->n++) {
+        f->at[f->n] = at;
+        at = strchr(at, ',');
+        if (at != NULL) *at++ = '\0';
+    }
+}
+
+/* A column's field; NULL: there is none. */
+static const char *field(const fields *names, const fields *line, const char *name) {
+    for (int i = 0; i < names->n && i < line->n; i++)
+        if (strcmp(names->at[i], name) == 0) return line->at[i];
+    return NULL;
+}
+
+typedef struct reading {
+    const char *path;
+    int64_t line;
+    fields names, at;
+    syn_error *err;
+} reading;
+
+/* A number above 0 and at most `most`. */
+static syn_status number(const reading *r, const char *name, double most, double *out) {
+    const char *text = field(&r->names, &r->at, name);
+    char *end = NULL;
+    *out = text != NULL ? strtod(text, &end) : 0;
+    if (text == NULL || end == text || *end != '\0' || !(*out > 0) || *out > most)
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%s:%lld: \"%s\" must be a number above 0, at most %g, not \"%.32s\"",
+                        r->path, (long long)r->line, name, most, text != NULL ? text : "");
+    return SYN_OK;
+}
+
+static syn_status integer(const reading *r, const char *name, int64_t *out) {
+    double value;
+    SYN_TRY(number(r, name, 1e6, &value));
+    *out = (int64_t)value;
+    if ((double)*out != value)
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: \"%s\" must be an integer, not %g", r->path,
+                        (long long)r->line, name, value);
+    return SYN_OK;
+}
+
+static bool is_given(const reading *r, const char *name) {
+    const char *text = field(&r->names, &r->at, name);
+    return text != NULL && *text != '\0';
+}
+
+static syn_status read_inference(const reading *r, measured_row *row) {
+    int64_t head_dim;
+    double ms;
+    row->kind = MEASURED_INFERENCE;
+    if (is_given(r, "model"))
+        snprintf(row->model, sizeof row->model, "%s", field(&r->names, &r->at, "model"));
+    if (is_given(r, "stack"))
+        snprintf(row->stack, sizeof row->stack, "%s", field(&r->names, &r->at, "stack"));
+    SYN_TRY(integer(r, "layers", &row->layers));
+    SYN_TRY(integer(r, "heads", &row->heads));
+    SYN_TRY(integer(r, "head_dim", &head_dim));
+    SYN_TRY(integer(r, "tp", &row->tp));
+    SYN_TRY(integer(r, "batch", &row->batch));
+    SYN_TRY(integer(r, "input_tokens", &row->tokens));
+    SYN_TRY(integer(r, "output_tokens", &row->new_tokens));
+    SYN_TRY(number(r, "latency_ms", 1e9, &ms));
+    row->hidden = row->heads * head_dim;
+    row->ns = ms * 1e6;
+    return SYN_OK;
+}
+
+static syn_status read_training(const reading *r, measured_row *row) {
+    int64_t global;
+    double ms;
+    row->kind = MEASURED_TRAINING;
+    SYN_TRY(integer(r, "layers", &row->layers));
+    SYN_TRY(integer(r, "heads", &row->heads));
+    SYN_TRY(integer(r, "hidden", &row->hidden));
+    SYN_TRY(integer(r, "seq", &row->tokens));
+    SYN_TRY(integer(r, "micro_batch", &row->batch));
+    SYN_TRY(integer(r, "global_batch", &global));
+    SYN_TRY(integer(r, "tp", &row->tp));
+    SYN_TRY(integer(r, "dp", &row->dp));
+    SYN_TRY(number(r, "iter_ms", 1e9, &ms));
+    row->passes = global / (row->dp * row->batch);
+    if (row->passes * row->dp * row->batch != global)
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT, "%s:%lld: %lld texts are no multiple of dp %lld * %lld", r->path,
+            (long long)r->line, (long long)global, (long long)row->dp, (long long)row->batch);
+    snprintf(row->model, sizeof row->model, "h%lld-l%lld", (long long)row->hidden,
+             (long long)row->layers);
+    row->ns = ms * 1e6;
+    return SYN_OK;
+}
+
+static syn_status read_all_reduce(const reading *r, measured_row *row) {
+    double bytes;
+    row->kind = MEASURED_ALL_REDUCE;
+    SYN_TRY(integer(r, "gpus", &row->tp));
+    SYN_TRY(number(r, "bytes", 1e15, &bytes));
+    SYN_TRY(number(r, "ip_ns", 1e15, &row->ns));
+    row->bytes = (uint64_t)bytes;
+    snprintf(row->model, sizeof row->model, "all-reduce");
+    return SYN_OK;
+}
+
+static syn_status read_row(reading *r, measured *m, const char *stack) {
+    int64_t stages = 1;
+    measured_row row = {.line = r->line, .tp = 1, .dp = 1, .passes = 1};
+    const char *own = field(&r->names, &r->at, "stack");
+    if (stack != NULL && own != NULL && strcmp(own, stack) != 0) return SYN_OK;
+    if (is_given(r, "pp")) SYN_TRY(integer(r, "pp", &stages));
+    if (stages > 1) {
+        m->n_skipped++;
+        return SYN_OK;
+    }
+    if (field(&r->names, &r->names, "latency_ms") != NULL) SYN_TRY(read_inference(r, &row));
+    else if (field(&r->names, &r->names, "iter_ms") != NULL) SYN_TRY(read_training(r, &row));
+    else SYN_TRY(read_all_reduce(r, &row));
+    if (row.tp * row.dp > MEASURED_RANKS)
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks; at most %d can be", r->path,
+                        (long long)r->line, (long long)(row.tp * row.dp), MEASURED_RANKS);
+    SYN_TRY(syn_grow(&m->rows, &m->cap, m->n + 1, sizeof *m->rows, r->err));
+    m->rows[m->n++] = row;
+    return SYN_OK;
+}
+
+static syn_status read_lines(measured *m, char *text, const char *path, const char *stack,
+                             syn_error *err) {
+    reading r = {.path = path, .err = err};
+    for (char *line = text, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL) *next++ = '\0';
+        line[strcspn(line, "\r")] = '\0';
+        if (++r.line > 1 && *line == '\0') continue;
+        split(line, r.line == 1 ? &r.names : &r.at);
+        if (r.line > 1) SYN_TRY(read_row(&r, m, stack));
+    }
+    return SYN_OK;
+}
+
+syn_status measured_read(measured *m, const char *path, const char *stack, syn_error *err) {
+    char *text;
+    size_t bytes;
+    SYN_TRY(syn_read_file(path, (size_t)1 << 26, &text, &bytes, err));
+    const syn_status s = read_lines(m, text, path, stack, err);
+    syn_free(text);
+    return s;
+}
+
+void measured_free(measured *m) {
+    for (size_t i = 0; i < m->n; i++) syn_free(m->rows[i].ops);
+    syn_free(m->rows);
+    *m = (measured){0};
+}
+
+/* Groups of a run have at most its ranks. */
+double measured_predict_ns(const measured_row *row, const syn_hardware *hw) {
+    int32_t ranks[MEASURED_RANKS];
+    double ns = 0;
+    for (size_t i = 0; i < row->n_ops; i++) {
+        const tally_row *op = &row->ops[i];
+        syn_graph_group group = {.id = 1, .ranks = ranks, .n_ranks = op->group_ranks};
+        for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
+        ns += (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
+    }
+    return ns;
+}

@@ -1,0 +1,204 @@
+/* Runs of measured rows on meta: rank 0 alone, since all ranks of these do the same. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "models/pretraining.h"
+#include "models/trainer.h"
+#include "syntorch/memory.h"
+#include "syntorch/mesh.h"
+#include "tools/calibrate/measured.h"
+
+/* What the measured runs had: Megatron pads GPT-2's 50257 tokens to this. */
+#define VOCABULARY 51200
+
+/* ---- Counting ---- */
+
+static bool same_cost(const syn_node *a, const syn_node *b) {
+    return a->kind == b->kind && a->category == b->category && a->flags == b->flags &&
+           a->phase == b->phase && a->dtype == b->dtype && a->flops == b->flops &&
+           a->bytes_read == b->bytes_read && a->bytes_written == b->bytes_written &&
+           a->comm == b->comm && a->comm_bytes == b->comm_bytes &&
+           a->extents.batch == b->extents.batch && a->extents.rows == b->extents.rows &&
+           a->extents.columns == b->extents.columns && a->extents.inner == b->extents.inner &&
+           strcmp(a->op, b->op) == 0;
+}
+
+/* Of one rank's nodes; sums of gradients over `hidden` run beside the backward pass. */
+static syn_status count_node(measured_row *row, const syn_graph *graph, const syn_node *node,
+                             syn_error *err) {
+    const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
+    tally_row one = {.node = *node, .count = 1};
+    one.node.deps = NULL;
+    one.node.n_deps = one.node.n_inputs = one.node.n_outputs = one.node.n_attributes = 0;
+    if (group != NULL) {
+        one.group_ranks = group->n_ranks;
+        one.group_stride = group->n_ranks > 1 ? (uint32_t)(group->ranks[1] - group->ranks[0]) : 1;
+    }
+    for (size_t i = row->n_ops; i-- > 0;) {
+        tally_row *known = &row->ops[i];
+        if (known->group_ranks != one.group_ranks || known->group_stride != one.group_stride ||
+            !same_cost(&known->node, &one.node))
+            continue;
+        known->count++;
+        return SYN_OK;
+    }
+    SYN_TRY(syn_grow(&row->ops, &row->cap_ops, row->n_ops + 1, sizeof *row->ops, err));
+    row->ops[row->n_ops++] = one;
+    return SYN_OK;
+}
+
+static syn_status count_trace(measured_row *row, const syn_ctx *ctx, uint64_t after,
+                              uint32_t hidden, uint64_t *last, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_graph *graph = NULL;
+    syn_cursor cursor = {0};
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, NULL, err));
+    syn_status s = SYN_OK;
+    for (uint32_t i = 0; i < graph->ranks[0].n_nodes && s == SYN_OK; i++) {
+        const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
+        if (node == NULL) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
+        if (node == NULL || node->id <= after || (node->flags & SYN_NODE_VIRTUAL) != 0) continue;
+        *last = node->id;
+        if (hidden == 0 || node->group != hidden) s = count_node(row, graph, node, err);
+    }
+    syn_cursor_free(&cursor);
+    syn_graph_free(graph);
+    return s;
+}
+
+/* ---- Inference ---- */
+
+struct generating {
+    measured_row *row;
+    syn_ctx *ctx;
+    uint64_t counted;
+};
+
+static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+    struct generating *g = user;
+    (void)step;
+    *rows_stay = false;
+    return count_trace(g->row, g->ctx, g->counted, 0, &g->counted, err);
+}
+
+static syn_model_config config_of(const measured_row *row) {
+    syn_model_config config = {.family = &syn_gpt_family,
+                               .n_layer = row->layers,
+                               .n_embd = row->hidden,
+                               .n_head = row->heads,
+                               .n_positions = row->tokens + row->new_tokens,
+                               .n_inner = 4 * row->hidden,
+                               .vocab_size = VOCABULARY,
+                               .norm_epsilon = 1e-5,
+                               .initializer_range = 0.02,
+                               .activation = SYN_GELU_TANH,
+                               .tied = true};
+    snprintf(config.name, sizeof config.name, "%s", row->model);
+    return config;
+}
+
+static syn_status generate(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh, syn_error *err) {
+    const syn_model_config config = config_of(row);
+    const syn_model_options how = {
+        .tp = mesh->group[SYN_AXIS_TP], .fused_attention = true, .dtype = SYN_F16};
+    struct generating g = {row, ctx, 0};
+    syn_model *model = NULL;
+    syn_generation work = {.batch = row->batch,
+                           .prompt_tokens = row->tokens,
+                           .new_tokens = row->new_tokens,
+                           .sampling = {1.0, 0, 1.0, 1, 0},
+                           .after_step = after_step,
+                           .after_step_user = &g};
+    SYN_TRY(syn_model_new(&model, ctx, &config, &how, err));
+    const syn_status s = syn_generate(model, &work, err);
+    syn_model_free(model);
+    return s;
+}
+
+/* ---- Training ---- */
+
+struct training {
+    const measured_row *row;
+    syn_model *model;
+};
+
+static syn_tensor loss_of(void *arg, int pass) {
+    const struct training *t = arg;
+    syn_ctx *ctx = syn_model_ctx(t->model);
+    const syn_spec ids = {SYN_I32, 2, {t->row->batch, t->row->tokens}}, one = {SYN_F32, 0, {0}},
+                   keys = {SYN_I32, 1, {t->row->batch}};
+    const syn_model_dropout how = {.embedding = 0.1,
+                                   .attention = 0.1,
+                                   .residual = 0.1,
+                                   .seed = (uint64_t)pass + 1,
+                                   .keys = syn_input(ctx, "texts", &keys, NULL)};
+    syn_model_set_dropout(t->model, &how);
+    const syn_pretraining_batch batch = {.tokens = syn_input(ctx, "tokens", &ids, NULL),
+                                         .targets = syn_input(ctx, "targets", &ids, NULL),
+                                         .weight = syn_input(ctx, "weight", &one, NULL)};
+    return syn_pretraining_loss(t->model, &batch);
+}
+
+static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh, syn_error *err) {
+    const syn_model_config config = config_of(row);
+    const syn_group *tp = mesh->group[SYN_AXIS_TP], *dp = mesh->group[SYN_AXIS_DP];
+    const syn_model_options how = {.tp = tp,
+                                   .heads = syn_pretraining_heads(&config),
+                                   .fused_attention = true,
+                                   .recompute = SYN_RECOMPUTE_FULL,
+                                   .dtype = SYN_BF16};
+    const syn_trainer_options training = {
+        .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
+        .dp = dp,
+        .passes = (int)row->passes};
+    struct training t = {row, NULL};
+    syn_trainer *trainer = NULL;
+    uint64_t last = 0;
+    SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
+    syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
+    if (s == SYN_OK) s = syn_trainer_step(trainer, loss_of, &t, 1e-4, NULL, err);
+    if (s == SYN_OK) s = count_trace(row, ctx, 0, dp != NULL ? dp->id : 0, &last, err);
+    syn_trainer_free(trainer);
+    syn_model_free(t.model);
+    return s;
+}
+
+/* ---- All kinds ---- */
+
+static syn_status count_all_reduce(measured_row *row, syn_error *err) {
+    SYN_TRY(syn_grow(&row->ops, &row->cap_ops, 1, sizeof *row->ops, err));
+    row->ops[row->n_ops++] = (tally_row){.node = {.kind = SYN_NODE_COLLECTIVE,
+                                                  .category = SYN_CATEGORY_COMMUNICATION,
+                                                  .op = "all_reduce",
+                                                  .comm = SYN_COMM_ALL_REDUCE,
+                                                  .group = 1,
+                                                  .comm_bytes = row->bytes},
+                                         .group_ranks = (uint32_t)row->tp,
+                                         .group_stride = 1,
+                                         .count = 1};
+    return SYN_OK;
+}
+
+static syn_status record(measured_row *row, syn_comm *comm, syn_error *err) {
+    const syn_mesh_shape shape = {.tp = (int32_t)row->tp, .dp = (int32_t)row->dp};
+    syn_mesh mesh;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, err));
+    syn_ctx_set_overlap(ctx, true);
+    syn_ctx_set_hashing(ctx, false);
+    const syn_status s = (row->kind == MEASURED_TRAINING ? train : generate)(row, ctx, &mesh, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+syn_status measured_record(measured_row *row, syn_error *err) {
+    syn_comm *comm;
+    if (row->kind == MEASURED_ALL_REDUCE) return count_all_reduce(row, err);
+    SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
+    const syn_status s = record(row, comm, err);
+    syn_comm_close(comm);
+    return s;
+}

@@ -4,7 +4,8 @@
    rank computes its part of the hidden units and gelu needs no communication; the second is cut by
    rows, so each rank has a part of every sum, and one all-reduce adds them.
 
-       mlp_two_ways [FOLDER]    writes mlp_1.svg and mlp_2.svg there (default: the current folder)
+       mlp_two_ways [FOLDER]    writes mlp_1.svg, mlp_2_rank0.svg and mlp_2.svg there (default: the
+                                current folder)
 
    Nothing is computed: the device is `meta`, the two ranks are traced one after the other. It is
    built as any user's program is, from the installed headers:
@@ -45,33 +46,43 @@ static syn_status trace_rank(syn_ctx **ctx, int32_t rank, int32_t size, syn_erro
     return s;
 }
 
-/* Traces all ranks of a world of `size` and writes the picture. */
-static syn_status draw(int32_t size, const char *path, syn_error *err) {
-    const syn_export_options how = {.title = size == 1 ? "An MLP on one rank"
-                                                       : "The same MLP cut over two ranks",
-                                    .comm_graph = size > 1};
+typedef struct picture {
+    const char *file, *title;
+    int32_t size; /* ranks */
+    bool all;     /* ranks side by side; else the ops of rank 0 */
+} picture;
+
+static const picture pictures[] = {
+    {"mlp_1.svg", "An MLP on one rank", 1, false},
+    {"mlp_2_rank0.svg", "Rank 0 of the same MLP cut over two ranks", 2, false},
+    {"mlp_2.svg", "The same MLP cut over two ranks", 2, true},
+};
+
+/* Traces all ranks of the picture's world and writes it. */
+static syn_status draw(const picture *p, const char *path, syn_error *err) {
+    const syn_export_options how = {.title = p->title, .comm_graph = p->all};
     syn_ctx *ctx[2] = {NULL};
     const syn_trace *traces[2];
     syn_graph *graph = NULL;
     syn_status s = SYN_OK;
-    for (int32_t r = 0; r < size && s == SYN_OK; r++) {
-        s = trace_rank(&ctx[r], r, size, err);
+    for (int32_t r = 0; r < p->size && s == SYN_OK; r++) {
+        s = trace_rank(&ctx[r], r, p->size, err);
         if (s == SYN_OK) traces[r] = syn_ctx_trace(ctx[r]);
     }
-    if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
+    if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)p->size, NULL, err);
     if (s == SYN_OK) s = syn_export_file(graph, NULL, &how, path, err);
     syn_graph_free(graph);
-    for (int32_t r = 0; r < size; r++) syn_ctx_free(ctx[r]);
+    for (int32_t r = 0; r < p->size; r++) syn_ctx_free(ctx[r]);
     return s;
 }
 
 int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
-    for (int32_t size = 1; size <= 2; size++) {
+    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++) {
         syn_error err = {0};
         char path[1024];
-        snprintf(path, sizeof path, "%s/mlp_%d.svg", folder, size);
-        if (draw(size, path, &err) != SYN_OK) {
+        snprintf(path, sizeof path, "%s/%s", folder, pictures[i].file);
+        if (draw(&pictures[i], path, &err) != SYN_OK) {
             fprintf(stderr, "mlp_two_ways: %s\n", err.text);
             return 1;
         }

@@ -1,9 +1,12 @@
 """./dev bench accuracy: how far predicted times are from measured ones (tests/measured), for the
-table of docs/accuracy.md, which it writes anew; exit 1 when an error is above its limit."""
+table of docs/accuracy.md and the errors beside each prediction (tools/residuals.def), which it
+writes anew; exit 1 when an error is above its limit."""
+import csv
 import json
 import os
 import subprocess
 import sys
+import tempfile
 
 SOURCE, BUILD = os.environ["SYN_SOURCE"], os.environ["SYN_BUILD"]
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
@@ -38,12 +41,29 @@ def percent(value):
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-lines, missed = [], 0
+def residuals(command, hw, training):
+    """A line a row: its shape, and predicted / measured - 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "predictions.csv")
+        subprocess.run(command + ["--check", "--predictions", path], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as f:
+            rows = list(csv.DictReader(f))
+    for r in rows:
+        off = float(r["predicted_ms"]) / float(r["measured_ms"]) - 1
+        yield (f'X("{hw.split("+")[1]}", {training:d}, {r["layers"]}, {r["hidden"]}, {r["tp"]}, '
+               f'{r["dp"]}, {r["batch"]}, {r["tokens"]}, {r["new_tokens"]}, {off:.3f})')
+
+
+lines, errors, missed = [], [], 0
 for what, hw, name, stack, fixed, limit in SETS:
     command = [os.path.join(BUILD, "syntorch"), "calibrate", "--json", "--hw", hw, "--rows",
-               os.path.join(SOURCE, "tests/measured", name), "--fix", *ELSEWHERE[fixed]]
-    found = json.loads(subprocess.run(command + (["--rows_stack", stack] if stack else []),
-                                      check=True, stdout=subprocess.PIPE).stdout)
+               os.path.join(SOURCE, "tests/measured", name),
+               *(["--rows_stack", stack] if stack else [])]
+    found = json.loads(subprocess.run(command + ["--fix", *ELSEWHERE[fixed]], check=True,
+                                      stdout=subprocess.PIPE).stdout)
+    if "reduce" not in name:
+        errors += residuals(command, hw, "training" in name)
     given, out = found["given"], found["left_out"]
     missed += given["mean"] > limit
     numbers = [given[k] for k in ("mean", "median", "worst")] + [out.get(s) for s in SPLITS]
@@ -56,4 +76,8 @@ first = next(i for i, line in enumerate(text) if line.startswith("|---")) + 1
 last = next(i for i in range(first, len(text)) if not text[i].startswith("|"))
 with open(PAGE, "w", encoding="utf-8") as f:
     f.write("\n".join(text[:first] + lines + text[last:]))
+with open(os.path.join(SOURCE, "tools/residuals.def"), "w", encoding="utf-8") as f:
+    f.write("/* Errors of a100-80g's stacks on the rows of tests/measured, by "
+            "./dev bench accuracy: stack,\n   training, layers, hidden, tp, dp, batch, tokens, new tokens, "
+            "predicted / measured - 1. */\n" + "\n".join(errors) + "\n")
 sys.exit(1 if missed else 0)

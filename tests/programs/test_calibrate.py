@@ -3,10 +3,11 @@ times that closed formulas gave, and what is refused."""
 import csv
 import json
 import os
+import subprocess
 import tempfile
 
 import checks
-from checks import SOURCE, check, finish
+from checks import BUILD, SOURCE, check, finish
 
 MEASURED = os.path.join(SOURCE, "tests/measured")
 
@@ -47,6 +48,33 @@ def built_in_stacks(folder):
         got = calibrate("--check", "--hw", hw, "--rows", rows,
                         *(["--rows_stack", stack] if stack else []))["given"]
         check(got["rows"] == n and got["mean"] <= mean, f"{hw}: {got}")
+
+
+def expected_errors(folder):
+    """tools/residuals.def is of these constants; a run as measured has an error, others say what
+    they lack."""
+    with open(os.path.join(SOURCE, "tools/residuals.def"), encoding="utf-8") as f:
+        known = [line[2:-2].split(", ") for line in f if line.startswith('X("megatron", 1')]
+    path = os.path.join(folder, "steps.csv")
+    calibrate("--check", "--hw", "a100-80g+megatron", "--rows",
+              os.path.join(MEASURED, "training_a100.csv"), "--predictions", path)
+    with open(path, encoding="utf-8") as f:
+        now = [float(r["predicted_ms"]) / float(r["measured_ms"]) - 1 for r in csv.DictReader(f)]
+    check(len(now) == len(known) and all(abs(a - float(k[-1])) < 2e-3 for a, k in zip(now, known)),
+          f"{now[:3]} {known[:3]}: ./dev bench accuracy makes tools/residuals.def")
+
+    def predicted(*args):
+        done = subprocess.run([os.path.join(BUILD, "inference"), "--device", "meta", "--json",
+                               "--model", "gpt3-13b", "--num_input_tokens", "128",
+                               "--num_output_tokens", "8", *args], check=True,
+                              stdout=subprocess.PIPE)
+        return json.loads(done.stdout)
+
+    like = predicted("--dtype", "f16")
+    check(0.005 < like["predicted_error"] < 0.15 and like["extrapolated"] is False, str(like))
+    check(predicted("--dtype", "f16", "--batch_size", "1000")["extrapolated"] is True, "batch 1000")
+    for other in (["--dtype", "f32"], ["--dtype", "f16", "--hw", "h100"]):
+        check("predicted_error" not in predicted(*other), str(other))
 
 
 def constants_come_back(folder):
@@ -100,6 +128,7 @@ def refused(folder):
 
 with tempfile.TemporaryDirectory() as where:
     built_in_stacks(where)
+    expected_errors(where)
     constants_come_back(where)
     refused(where)
 finish()

@@ -181,8 +181,8 @@ def test_predicted_in_16_bits():
             times[dtype] = sum(o["predicted_ns"] for o in summary(f, *how, "--dtype", dtype)["ops"]
                                if o["op"] == "linear")
         assert times["f16"] == times["bf16"]
-        # but for the head, whose time is that of reading it
-        assert abs(times["f32"] / times["f16"] - 312 / 19.5) < 0.05
+        # but for the head, whose time is that of reading it, and what a kernel takes besides
+        assert abs(times["f32"] / times["f16"] - 312 / 19.5) < 0.2
         # keys and values of 4 million tokens: 24 x 768 numbers each; 124 million parameters
         for option, size in (("--dtype", 2), ("--weight_dtype", 4)):
             said = expect_ok(f.run("--device", "meta", "--model", "gpt2", "--batch_size", 4000,

@@ -101,12 +101,15 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
     syn_sink *out;
     if (args.predictions == NULL) return SYN_OK;
     SYN_TRY(syn_sink_open_file(&out, args.predictions, err));
-    syn_sink_text(out, "line,model,tp,batch,measured_ms,predicted_ms\n");
+    syn_sink_text(out, "line,model,layers,hidden,tp,dp,batch,tokens,new_tokens,measured_ms,"
+                       "predicted_ms\n");
     for (size_t i = 0; i < f->rows->n; i++) {
         const measured_row *row = f->all[i];
-        syn_sink_printf(out, "%lld,%s,%lld,%lld,%.9g,%.9g\n", (long long)row->line, row->model,
-                        (long long)row->tp, (long long)row->batch, row->ns / 1e6,
-                        measured_predict_ns(row, &f->fitted) / 1e6);
+        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g\n",
+                        (long long)row->line, row->model, (long long)row->layers,
+                        (long long)row->hidden, (long long)row->tp, (long long)row->dp,
+                        (long long)row->batch, (long long)row->tokens, (long long)row->new_tokens,
+                        row->ns / 1e6, measured_predict_ns(row, &f->fitted) / 1e6);
     }
     return syn_sink_close(out, true, err);
 }

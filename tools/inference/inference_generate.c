@@ -8,6 +8,7 @@
 #include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
 #include "tools/progress.h"
+#include "tools/residuals.h"
 
 typedef struct continuation {
     int32_t *prompt;  /* (batch, prompt_tokens); on meta only as many rows as there are texts */
@@ -260,6 +261,19 @@ static struct speed speed_of(const inference *run, const report *r) {
     return s;
 }
 
+static run_error error_of(const inference *run) {
+    const syn_generation *g = &work_of(run)->done;
+    const run_shape shape = {.wide = run->dtype == SYN_F32,
+                             .layers = run->config.n_layer,
+                             .hidden = run->config.n_embd,
+                             .tp = run->args->tp,
+                             .dp = 1,
+                             .batch = g->batch,
+                             .tokens = g->prompt_tokens,
+                             .new_tokens = g->made};
+    return residuals_near(run->launch.hw, &shape);
+}
+
 static void print(const inference *run, const report *r) {
     const syn_generation *g = &work_of(run)->done;
     const struct speed s = speed_of(run, r);
@@ -279,6 +293,11 @@ static void print(const inference *run, const report *r) {
         printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
                (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
                cli_count_text(s.decode_rate, b, sizeof b));
+    if (run->launch.device == SYN_DEVICE_META && s.prefill_ns > 0) {
+        const run_error e = error_of(run);
+        char text[256];
+        printf("their error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
+    }
 }
 
 /* Of each sequence the prompt, and what was generated without what ended it. */
@@ -319,6 +338,12 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     syn_sink_double(out, s.prefill_ns);
     syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
     syn_sink_double(out, s.decode_ns);
+    if (run->launch.device != SYN_DEVICE_META) return;
+    const run_error e = error_of(run);
+    if (e.n_rows == 0) return;
+    syn_sink_text(out, ", \"predicted_error\": ");
+    syn_sink_double(out, e.error);
+    syn_sink_printf(out, ", \"extrapolated\": %s", e.beyond ? "true" : "false");
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {

@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
+#include "tools/residuals.h"
 
 /* The active steps of a cycle. */
 struct pretrain_window {
@@ -106,6 +107,17 @@ static syn_status tell_prediction(pretrain *run, const struct pretrain_window *w
     printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(ns, time, sizeof time),
            cli_count_text(tokens * 1e9 / ns, rate, sizeof rate),
            syn_hardware_title(run->launch.hw, on, sizeof on));
+    const run_shape shape = {.training = true,
+                             .wide = args->dtype == 0,
+                             .layers = run->config.n_layer,
+                             .hidden = run->config.n_embd,
+                             .tp = args->tp,
+                             .dp = args->num_gpus / args->tp,
+                             .batch = args->batch_size,
+                             .tokens = args->max_seq_length};
+    run_error e = residuals_near(run->launch.hw, &shape);
+    if (args->recompute != SYN_RECOMPUTE_FULL && !e.beyond) e.beyond = "activations that are kept";
+    printf("its error: %s\n", residuals_text(&e, run->launch.hw, on, sizeof on));
     return SYN_OK;
 }
 

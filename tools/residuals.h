@@ -1,0 +1,23 @@
+/* How far a prediction may be off: errors of predictions on the measured runs that are nearest to
+   the one that is predicted. */
+#ifndef TOOLS_RESIDUALS_H
+#define TOOLS_RESIDUALS_H
+
+#include "syntorch/hardware.h"
+
+typedef struct run_shape {
+    bool training, wide; /* wide: f32, of which nothing was measured */
+    int64_t layers, hidden, tp, dp, batch, tokens, new_tokens;
+} run_shape;
+
+typedef struct run_error {
+    int n_rows;         /* measured runs on this machine with this stack; 0: none, and no error */
+    double error;       /* root mean square of the nearest ones' errors, a fraction */
+    const char *beyond; /* what of the shape no measured run has so small or large; NULL: nothing */
+} run_error;
+
+run_error residuals_near(const syn_hardware *hw, const run_shape *shape);
+/* "+-4 % on the nearest of 135 measured runs", or that there are none; returns buf. */
+const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes);
+
+#endif

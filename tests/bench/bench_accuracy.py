@@ -78,6 +78,6 @@ with open(PAGE, "w", encoding="utf-8") as f:
     f.write("\n".join(text[:first] + lines + text[last:]))
 with open(os.path.join(SOURCE, "tools/residuals.def"), "w", encoding="utf-8") as f:
     f.write("/* Errors of a100-80g's stacks on the rows of tests/measured, by "
-            "./dev bench accuracy: stack,\n   training, layers, hidden, tp, dp, batch, tokens, new tokens, "
-            "predicted / measured - 1. */\n" + "\n".join(errors) + "\n")
+            "./dev bench accuracy: stack,\n   training, layers, hidden, tp, dp, batch, tokens, "
+            "new tokens, predicted / measured - 1. */\n" + "\n".join(errors) + "\n")
 sys.exit(1 if missed else 0)

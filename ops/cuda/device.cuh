@@ -67,6 +67,9 @@ template <typename T, int N> struct alignas(N * sizeof(T)) syn_pack { T at[N]; }
 template <typename T> struct syn_wide { static constexpr int n = 16 / (int)sizeof(T); };
 template <typename T, int N>
 static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
+#ifdef SYN_EMULATED
+    emulated_align(from, sizeof(syn_pack<T, N>));
+#endif
     return *reinterpret_cast<const syn_pack<T, N> *>(from);
 }
 /* To any memory. Where several packs are stored one after another nvcc may cut them into elements:
@@ -88,6 +91,8 @@ static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pa
         asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits.x), "r"(bits.y) : "memory");
         return;
     }
+#else
+    emulated_align(to, sizeof pack);
 #endif
     *reinterpret_cast<syn_pack<T, N> *>(to) = pack;
 }

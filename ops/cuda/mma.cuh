@@ -35,12 +35,13 @@ template <typename P> struct syn_lanes {
     explicit syn_lanes(const P *mine) { emulated_gather(SYN_ALL_LANES, &mine, sizeof mine, of); }
     ~syn_lanes() { __syncwarp(); }
 };
-struct syn_registers {
-    unsigned a[4], b[2];
+struct syn_registers { /* as numbers */
+    float a[4][2], b[2][2];
 };
 
 static inline void syn_emulated_matrices(unsigned (&to)[4], const void *row, bool turned) {
     const unsigned short *mine = static_cast<const unsigned short *>(row);
+    emulated_align(row, 16);
     const syn_lanes<unsigned short> lanes(mine);
     const int g = emulated_lane() / 4, t = emulated_lane() % 4;
     for (int m = 0; m < 4; m++) {
@@ -66,18 +67,21 @@ static inline void syn_load_turned(unsigned (&to)[4], const void *row) {
 template <typename T>
 static inline void syn_mma(float &c0, float &c1, float &c2, float &c3, const unsigned (&a)[4],
                            unsigned b0, unsigned b1) {
-    const syn_registers mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    syn_registers mine;
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 4; i++) mine.a[i][k] = syn_half_of<T>(a[i], k);
+        mine.b[0][k] = syn_half_of<T>(b0, k);
+        mine.b[1][k] = syn_half_of<T>(b1, k);
+    }
     const syn_lanes<syn_registers> lanes(&mine);
     const int g = emulated_lane() / 4, t = emulated_lane() % 4;
     float *const c[4] = {&c0, &c1, &c2, &c3};
     for (int i = 0; i < 4; i++) {
         const int column = 2 * t + i % 2;
         float sum = 0;
-        for (int k = 0; k < 16; k++) {
-            const unsigned left = lanes.of[4 * g + k % 8 / 2]->a[i / 2 + 2 * (k / 8)];
-            const unsigned right = lanes.of[4 * column + k % 8 / 2]->b[k / 8];
-            sum += syn_half_of<T>(left, k % 2) * syn_half_of<T>(right, k % 2);
-        }
+        for (int k = 0; k < 16; k++)
+            sum += lanes.of[4 * g + k % 8 / 2]->a[i / 2 + 2 * (k / 8)][k % 2] *
+                   lanes.of[4 * column + k % 8 / 2]->b[k / 8][k % 2];
         *c[i] += sum;
     }
 }
@@ -85,6 +89,8 @@ static inline float syn_exp2(float x) {
     return exp2f(x);
 }
 static inline void syn_copy_16(void *to, const void *from) {
+    emulated_align(to, 16);
+    emulated_align(from, 16);
     memcpy(to, from, 16);
 }
 static inline void syn_copies_end() {}

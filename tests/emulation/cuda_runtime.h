@@ -89,6 +89,11 @@ extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 static const int warpSize = 32;
 
 void *emulated_dynamic_shared();
+/* A device reads and writes so many bytes at once only where they lie on as many. */
+[[noreturn]] void emulated_misaligned(const void *at, size_t bytes);
+static inline void emulated_align(const void *at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes != 0) emulated_misaligned(at, bytes);
+}
 /* All threads of the block that have not returned. */
 void emulated_barrier();
 /* All lanes of the mask, none of which may have returned: `bytes` bytes of lane `from` at its
@@ -255,9 +260,12 @@ static inline float __frcp_rn(float x) {
 static inline float __fdividef(float a, float b) {
     return a / b;
 }
-static inline float __fmaf_rn(float a, float b, float c) {
-    return fmaf(a, b, c);
+/* The product is exact, the sum rounded twice, and no function of a library is called. */
+static inline float emulated_fmaf(float a, float b, float c) {
+    return (float)((double)a * (double)b + (double)c);
 }
+#define fmaf(a, b, c)      emulated_fmaf(a, b, c)
+#define __fmaf_rn(a, b, c) emulated_fmaf(a, b, c)
 static inline float __fadd_rn(float a, float b) {
     return a + b;
 }

@@ -88,8 +88,8 @@ typedef std::function<void()> emulated_work;
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work);
 /* All streams of the process. */
 void emulated_wait_all();
-/* For calls that a thread must not make while it captures in a mode that is not relaxed: the failure
-   that the call gives, after which the capture has failed, too. */
+/* For calls that a thread must not make while it captures in a mode that is not relaxed: the
+   failure that the call gives, after which the capture has failed, too. */
 cudaError_t emulated_unsafe();
 
 struct emulated_graph_node {

@@ -170,6 +170,7 @@ int emulated_lane() {
 /* All lanes are here: each gets what it asked for. */
 static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     unsigned set = 0;
+    const void *whole = NULL;
     for (unsigned left = mask; left; left &= left - 1) {
         const int i = __builtin_ctz(left);
         if (*static_cast<const char *>(lanes[i].mine)) set |= 1u << i;
@@ -178,6 +179,10 @@ static void exchange(thread *lanes, unsigned mask, size_t bytes) {
         thread &lane = lanes[__builtin_ctz(left)];
         lane.set = set;
         lane.state = READY;
+        if (lane.from == ALL && whole) { /* the same for all */
+            memcpy(lane.to, whole, WARP * bytes);
+            continue;
+        }
         const unsigned from = lane.from == ALL ? mask : mask & 1u << lane.from;
         for (unsigned k = from; k; k &= k - 1) {
             const int i = __builtin_ctz(k);
@@ -185,6 +190,7 @@ static void exchange(thread *lanes, unsigned mask, size_t bytes) {
             if (bytes == 4) memcpy(to, lanes[i].mine, 4);
             else memcpy(to, lanes[i].mine, bytes);
         }
+        if (lane.from == ALL && mask == ~0u) whole = lane.to;
     }
 }
 
@@ -227,6 +233,10 @@ unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int fr
 
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
     emulated_exchange(mask, mine, bytes, ALL, all);
+}
+
+void emulated_misaligned(const void *at, size_t bytes) {
+    emulated_die("%zu bytes at once at %p, which lies on fewer", bytes, at);
 }
 
 void *emulated_dynamic_shared() {

@@ -328,8 +328,16 @@ static void lack_the_own_lane() {
     LAUNCH(masked_kernel, 1, 2, 0, NULL, to.data);
 }
 
+static __global__ void misaligned_kernel(const int *from) {
+    emulated_align(from + 1, 16);
+}
 static __global__ void stray_kernel(int *to, int n) {
     to[n] = 1;
+}
+static void read_in_between() {
+    device_array<int> from(8);
+    LAUNCH(misaligned_kernel, 1, 1, 0, NULL, from.data);
+    cudaStreamSynchronize(NULL);
 }
 static void write_behind_shared() {
     device_array<int> to(1);
@@ -350,6 +358,7 @@ static void deaths() {
     CHECK_DIES("gone", "gone_kernel: a warp operation names lane 3, which has returned");
     CHECK_DIES("masked", "masked_kernel: lane 1 is not in its own mask");
     CHECK_DIES("shared", "dynamic_kernel: a write 0 bytes behind 40 of shared memory");
+    CHECK_DIES("between", "16 bytes at once at ");
     CHECK_DIES("behind", "a write 0 bytes behind a buffer of 40");
     CHECK_DIES("before", "a write 4 bytes before a buffer of 40");
 }
@@ -366,6 +375,7 @@ static const test_case children[] = {{"order", print_order},
                                      {"gone", name_a_lane_that_returned},
                                      {"masked", lack_the_own_lane},
                                      {"shared", write_behind_shared},
+                                     {"between", read_in_between},
                                      {"behind", write_behind},
                                      {"before", write_before}};
 TEST_MAIN_WITH(cases, children)

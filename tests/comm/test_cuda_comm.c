@@ -58,7 +58,7 @@ typedef struct world {
 } world;
 
 static syn_tensor input(const world *w, int64_t n) {
-    const syn_spec spec = {w->dtype, 1, {n}};
+    const syn_spec spec = {(int32_t)w->dtype, 1, {n}};
     return syn_input(w->ctx, "x", &spec, w->of[w->group->index]);
 }
 

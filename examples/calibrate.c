@@ -4,5 +4,6 @@
 #include "tools/cli.h"
 
 int main(int argc, char **argv) {
+    cli_choose_blas(argv);
     return cli_main("calibrate", calibrate_program, argc, argv);
 }

@@ -72,6 +72,41 @@ typedef struct syn_collectives {
     syn_protocol protocols[SYN_PROTOCOL_COUNT];
 } syn_collectives;
 
+/* Rates at sizes, in ascending order; between two the logarithms are interpolated, beyond the first
+   and the last these two hold. */
+#define SYN_HW_POINTS 10
+typedef struct syn_hw_curve {
+    struct syn_hw_point {
+        double at, rate;
+    } points[SYN_HW_POINTS];
+    int32_t n; /* 0: nothing was measured */
+} syn_hw_curve;
+
+/* Those of ops, by their names. */
+#define SYN_HW_CURVES 40
+typedef struct syn_hw_rates {
+    struct syn_hw_rate {
+        char op[32];
+        syn_hw_curve curve;
+    } at[SYN_HW_CURVES];
+    int32_t n;
+} syn_hw_rates;
+
+/* The kernels of a CPU as they were measured (syntorch calibrate --measure), for one rank of so
+   many that share it. */
+typedef struct syn_hw_kernels {
+    int32_t ranks; /* 0: they were not measured, and efficiencies of a peak stand for them */
+    double launch_ns;
+    double read_bytes_per_ns; /* at which products read weights, which no cache holds */
+    syn_hw_curve memory;      /* bytes/ns by bytes, of ops that were not measured */
+    /* In f32, and in f16 and bf16: products ("linear" stands for all) and fused attention, flops/ns
+       by rows, or by the terms of a sum if these are fewer, or queries; others, bytes/ns by bytes
+       moved. */
+    struct syn_hw_width {
+        syn_hw_rates flops_per_ns, bytes_per_ns;
+    } widths[2];
+} syn_hw_kernels;
+
 typedef struct syn_hardware {
     char name[64];
     double peak_flops_per_ns[SYN_DTYPE_COUNT]; /* matrix products; 1 flop/ns = 1 GFLOP/s; 0: the
@@ -82,6 +117,8 @@ typedef struct syn_hardware {
     syn_link intra, inter;
     syn_collectives collectives;
     syn_stack stack;
+    syn_hw_kernels alone, shared; /* with one rank, and with the most that were measured */
+    int32_t sharing;              /* ranks that share them: syn_hardware_share; 0: one */
 } syn_hardware;
 
 /* `name`: MACHINE or MACHINE+STACK. MACHINE is a preset (a100-80g, h100, h200, b200, v100-32g, cpu)
@@ -92,6 +129,9 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
                              syn_error *err) SYN_MUST_USE;
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
+/* From now on times are those of one of so many ranks that share a machine's cores: where its
+   kernels were measured; other machines give each rank its own device. */
+void syn_hardware_share(syn_hardware *hw, int32_t ranks);
 /* A file that syn_hardware_parse reads as *hw; failures are the sink's. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink);
 /* "a100-80g+serving", into `out`, which is returned. */

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/hardware.h"
-#include "syntorch/settings.h"
+#include "syntorch/hardware_private.h"
 
 #define AT(member)    offsetof(syn_hardware, member)
 #define STACK(member) offsetof(syn_stack, member)
@@ -27,11 +26,17 @@
         .key = (key_), .type = SYN__SETTING_GROUP, .flags = (flags_), .offset = (at), \
         .group = &(table)                                                             \
     }
-#define CUSTOM(key_, at, read_) \
-    { .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (read_) }
+#define CUSTOM(key_, at, read_, write_)                                              \
+    {                                                                                \
+        .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (read_), \
+        .write = (write_)                                                            \
+    }
 
-static syn_status read_kernels(syn__settings *s, void *member);
-static syn_status read_overhead(syn__settings *s, void *member);
+#define READS_AND_WRITES(what)                                     \
+    static syn_status read_##what(syn__settings *s, void *member); \
+    static void write_##what(syn_sink *out, const void *member)
+READS_AND_WRITES(kernels);
+READS_AND_WRITES(overhead);
 
 /* ---- Machine ---- */
 
@@ -117,37 +122,53 @@ static const syn__setting stack_rows[] = {
     F64("collective_us", 0, STACK(collective_ns), 0, 1e6, 1e3),
     F64("collective_rank_us", 0, STACK(collective_rank_ns), 0, 1e6, 1e3),
     F64("collective_kernel_us", 0, STACK(collective_kernel_ns), 0, 1e6, 1e3),
-    CUSTOM("kernels", STACK(kernels), read_kernels),
-    CUSTOM("overhead_us", STACK(overhead), read_overhead),
+    CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
+    CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     GROUP("phases", 0, STACK(phases), phases_table),
 };
 static const syn__setting_table stack_table = ROWS(stack_rows);
+
+/* ---- Measured kernels ---- */
+
+#define WIDTH(member)   offsetof(struct syn_hw_width, member)
+#define KERNELS(member) offsetof(syn_hw_kernels, member)
+
+static const syn__setting width_rows[] = {
+    CUSTOM("gflop_per_s", WIDTH(flops_per_ns), syn__hardware_read_rates, syn__hardware_write_rates),
+    CUSTOM("gb_per_s", WIDTH(bytes_per_ns), syn__hardware_read_rates, syn__hardware_write_rates),
+};
+static const syn__setting_table width_table = ROWS(width_rows);
+
+static const syn__setting kernels_rows[] = {
+    I32("ranks", REQUIRED, KERNELS(ranks), 1048576),
+    F64("launch_us", REQUIRED, KERNELS(launch_ns), 0, 1e6, 1e3),
+    F64("read_gb_per_s", REQUIRED, KERNELS(read_bytes_per_ns), 1e-3, 1e7, 1),
+    CUSTOM("memory", KERNELS(memory), syn__hardware_read_curve, syn__hardware_write_curve),
+    GROUP("f32", REQUIRED, KERNELS(widths), width_table),
+    GROUP("half", 0, KERNELS(widths) + sizeof(struct syn_hw_width), width_table),
+};
+static const syn__setting_table kernels_table = ROWS(kernels_rows);
+
+static const syn__setting measured_rows[] = {
+    GROUP("alone", REQUIRED, AT(alone), kernels_table),
+    GROUP("shared", 0, AT(shared), kernels_table),
+};
+static const syn__setting_table measured_table = ROWS(measured_rows);
 
 static const syn__setting file_rows[] = {
     NAME("name", AT(name)),
     GROUP("hardware", REQUIRED, 0, hardware_table),
     GROUP("collectives", 0, AT(collectives), collective_table),
     GROUP("stack", REQUIRED, AT(stack), stack_table),
+    GROUP("kernels", 0, 0, measured_table),
 };
 static const syn__setting_table file_table = ROWS(file_rows);
 
 /* ---- Numbers by op ---- */
 
-static const char *const op_names[] = {
-#define SYN_OP(id, name, ...) name,
-#include "ops/ops.def"
-};
-
-/* The op whose name the last key is, or NULL. */
-static const char *known_op(const syn__settings *s) {
-    for (size_t i = 0; i < sizeof op_names / sizeof op_names[0]; i++)
-        if (syn__settings_text_is(s, op_names[i])) return op_names[i];
-    return NULL;
-}
-
 static syn_status read_op(syn__settings *s, syn_hw_ops *ops, double max, double scale) {
     char shown[64];
-    const char *op = known_op(s);
+    const char *op = syn__hardware_known_op(s);
     if (op == NULL)
         return syn__settings_fail(s, "\"%s\" names the op \"%s\", which does not exist", s->path,
                                   syn__settings_shown(s, shown));
@@ -221,6 +242,21 @@ static void write_ops(const syn_hw_ops *ops, double scale, syn_sink *out) {
     syn_sink_char(out, '}');
 }
 
+static void write_kernels(syn_sink *out, const void *member) {
+    write_ops(member, 1, out);
+}
+
+static void write_overhead(syn_sink *out, const void *member) {
+    write_ops(member, 1e3, out);
+}
+
+static int32_t custom_entries(const syn__setting *row, const char *member) {
+    const void *at = member;
+    return row->read == syn__hardware_read_curve   ? ((const syn_hw_curve *)at)->n
+           : row->read == syn__hardware_read_rates ? ((const syn_hw_rates *)at)->n
+                                                   : ((const syn_hw_ops *)at)->n;
+}
+
 /* Whether a row that need not be there has nothing to say. */
 static bool is_left_out(const syn__setting *row, const char *member) {
     double number;
@@ -233,7 +269,7 @@ static bool is_left_out(const syn__setting *row, const char *member) {
         memcpy(&integer, member, sizeof integer);
         return (row->flags & REQUIRED) == 0 && integer == 0;
     case SYN__SETTING_CUSTOM:
-        return ((const syn_hw_ops *)(const void *)member)->n == 0;
+        return custom_entries(row, member) == 0;
     default:
         return false;
     }
@@ -258,8 +294,7 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
         syn_sink_json_string(out, member);
         return;
     case SYN__SETTING_CUSTOM:
-        write_ops((const syn_hw_ops *)(const void *)member, row->read == read_overhead ? 1e3 : 1,
-                  out);
+        row->write(out, member);
         return;
     default:
         write_table(row->group, member, depth + 1, out);
@@ -276,6 +311,7 @@ static bool is_empty(const syn__setting_table *table, const char *source) {
         if (row->type == SYN__SETTING_F64) memcpy(&number, member, sizeof number);
         if (number != 0 || (row->type == SYN__SETTING_NAME && member[0] != '\0')) return false;
         if (row->type == SYN__SETTING_GROUP && !is_empty(row->group, member)) return false;
+        if (row->type == SYN__SETTING_CUSTOM && custom_entries(row, member) > 0) return false;
     }
     return true;
 }

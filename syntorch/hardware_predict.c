@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware_private.h"
 
 #define TILE       128.0 /* rows and columns of a product that a multiprocessor takes at a time */
 #define TILE_LEAST 16.0  /* rows, at least: the tensor cores' */
@@ -80,6 +80,7 @@ static double kernels_of(const syn_stack *stack, const syn_node *node, bool fuse
 
 static double compute_ns(const syn_hardware *hw, const syn_node *node) {
     const syn_stack *stack = &hw->stack;
+    if (hw->alone.ranks > 0) return syn__hardware_kernel_ns(hw, node);
     const double flops = (double)node->flops;
     const double bytes = (double)node->bytes_read + (double)node->bytes_written;
     const bool product = node->category == SYN_CATEGORY_MATMUL,

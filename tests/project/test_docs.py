@@ -32,6 +32,7 @@ NOT_RUN = {
     "./dev test": "this test is a part of it",
     "./dev setup": "installs packages",
     "./dev bench": "measures seconds, for minutes",
+    "./dev calibrate --measure": "measures seconds, for a minute and a half",
     "./dev gpu-check": "needs a CUDA device",
     "./dev inference --device cuda": "needs a CUDA device",
     "./dev pretrain --device cuda": "needs a CUDA device",

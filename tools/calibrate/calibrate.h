@@ -7,7 +7,7 @@
 typedef struct calibrate_args {
     cli_texts rows, fix;
     const char *hw, *rows_stack, *output, *predictions;
-    bool check, json;
+    bool check, json, measure;
     int64_t rounds;
 } calibrate_args;
 

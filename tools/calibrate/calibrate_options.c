@@ -15,12 +15,15 @@ static const cli_option options[] = {
      "constants that stay as they are: launch_us, kernels.attention, ...; default: all of the "
      "stack that are not 0 are fitted",
      0, 0},
+    {"measure", CLI_FLAG, &args.measure, NULL,
+     "measure this machine, in less than two minutes in which nothing else should run", 0, 0},
     {"check", CLI_FLAG, &args.check, NULL, "fit nothing: print the errors of --hw", 0, 0},
     {"rounds", CLI_INT, &args.rounds, "N", "of the fit, at most", 1, 1000},
     {"predictions", CLI_TEXT, &args.predictions, "FILE.csv",
      "write each row's line, measured and predicted milliseconds", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, errors as fractions", 0, 0},
-    {"output", CLI_TEXT, &args.output, "FILE.json", "write the fitted hardware file", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE.json", "write the fitted or measured hardware file", 0,
+     0},
     CLI_END};
 
 static const char *const examples[] = {
@@ -30,5 +33,6 @@ static const char *const examples[] = {
 const cli_program calibrate_cli = {
     "calibrate",
     "Compares predicted with measured times, row by row of CSV files, and fits the constants of a\n"
-    "stack to them; prints errors on the rows it was fitted to, and on rows that were left out.",
+    "stack to them; prints errors on the rows it was fitted to, and on rows that were left out.\n"
+    "With --measure it measures this machine instead.",
     options, examples, false};

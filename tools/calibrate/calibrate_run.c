@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "tools/calibrate/fit.h"
+#include "tools/calibrate/measure.h"
 
 #define args calibrate_given
 
@@ -147,13 +148,21 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     return args.check ? SYN_OK : write_file(&f->fitted, err);
 }
 
+static syn_status measure(syn_error *err) {
+    static syn_hardware hw; /* too large for some stacks */
+    SYN_TRY(measure_machine(&hw, args.json, err));
+    return write_file(&hw, err);
+}
+
 int calibrate_program(int argc, char **argv) {
     const int code = cli_parse(&calibrate_cli, argc, argv);
     if (code != CLI_RUN) return code;
-    if (args.rows.n == 0) return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv is missing");
+    syn_error err = {0};
+    if (args.measure) return cli_done(&calibrate_cli, measure(&err), &err);
+    if (args.rows.n == 0)
+        return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
     measured m = {0};
     findings f = {.rows = &m};
-    syn_error err = {0};
     const syn_status s = run(&f, &m, &err);
     syn_free(f.all);
     measured_free(&m);

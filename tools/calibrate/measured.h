@@ -46,6 +46,8 @@ void measured_free(measured *m);
 
 /* Records the row's run and counts its ops. */
 syn_status measured_record(measured_row *row, syn_error *err) SYN_MUST_USE;
+/* Whether two nodes of one device take the same time by all that predictions know. */
+bool measured_same_cost(const syn_node *a, const syn_node *b);
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw);
 
 #endif

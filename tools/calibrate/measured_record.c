@@ -15,7 +15,7 @@
 
 /* ---- Counting ---- */
 
-static bool same_cost(const syn_node *a, const syn_node *b) {
+bool measured_same_cost(const syn_node *a, const syn_node *b) {
     return a->kind == b->kind && a->category == b->category && a->flags == b->flags &&
            a->phase == b->phase && a->dtype == b->dtype && a->flops == b->flops &&
            a->bytes_read == b->bytes_read && a->bytes_written == b->bytes_written &&
@@ -39,7 +39,7 @@ static syn_status count_node(measured_row *row, const syn_graph *graph, const sy
     for (size_t i = row->n_ops; i-- > 0;) {
         tally_row *known = &row->ops[i];
         if (known->group_ranks != one.group_ranks || known->group_stride != one.group_stride ||
-            !same_cost(&known->node, &one.node))
+            !measured_same_cost(&known->node, &one.node))
             continue;
         known->count++;
         return SYN_OK;

@@ -147,7 +147,9 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
     if (!name) return SYN_OK;
     run->launch.hw = &run->hw;
-    return syn_hardware_load(&run->hw, name, "serving", err);
+    SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
+    syn_hardware_share(&run->hw, run->launch.ranks);
+    return SYN_OK;
 }
 
 syn_status inference_prepare(inference *run, syn_error *err) {

@@ -291,7 +291,9 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
     if (!name) return SYN_OK;
     run->launch.hw = &run->hw;
-    return syn_hardware_load(&run->hw, name, "megatron", err);
+    SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
+    syn_hardware_share(&run->hw, run->launch.ranks);
+    return SYN_OK;
 }
 
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {

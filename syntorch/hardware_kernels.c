@@ -1,0 +1,65 @@
+/* Times of a CPU's ops from what its kernels were measured to do. */
+#include <math.h>
+#include <string.h>
+
+#include "syntorch/hardware_private.h"
+
+void syn_hardware_share(syn_hardware *hw, int32_t ranks) {
+    hw->sharing = ranks < hw->node_ranks ? ranks : hw->node_ranks;
+}
+
+double syn__hardware_rate(const syn_hw_curve *curve, double at) {
+    const struct syn_hw_point *p = curve->points;
+    if (curve->n == 0) return 0;
+    if (at <= p[0].at) return p[0].rate;
+    int32_t i = 1;
+    while (i < curve->n && p[i].at < at) i++;
+    if (i == curve->n) return p[i - 1].rate;
+    const double part = log(at / p[i - 1].at) / log(p[i].at / p[i - 1].at);
+    return p[i - 1].rate * pow(p[i].rate / p[i - 1].rate, part);
+}
+
+/* 0: of this op nothing was measured. */
+static double op_rate(const syn_hw_rates *rates, const char *op, double at) {
+    for (int32_t i = 0; i < rates->n; i++)
+        if (strcmp(rates->at[i].op, op) == 0) return syn__hardware_rate(&rates->at[i].curve, at);
+    return 0;
+}
+
+static double at_rate(double work, double rate) {
+    return rate > 0 ? work / rate : 0;
+}
+
+/* Rows that share what a product reads once. A sum of few terms is as slow as few rows: its result
+   is written as often. */
+static double product_rows(const syn_node *node) {
+    const syn_extents *e = &node->extents;
+    return e->rows > 0 && e->inner > 0 ? fmin((double)e->rows, (double)e->inner)
+                                       : cbrt((double)node->flops / 2);
+}
+
+static double kernel_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node) {
+    const bool narrow = syn_dtype_bytes(node->dtype) == 2 && k->widths[1].flops_per_ns.n > 0;
+    const struct syn_hw_width *width = &k->widths[narrow];
+    const double bytes = (double)node->bytes_read + (double)node->bytes_written;
+    const double flops = (double)node->flops;
+    if (node->category == SYN_CATEGORY_MATMUL) {
+        const double rate = op_rate(&width->flops_per_ns, "linear", product_rows(node));
+        return k->launch_ns + fmax(at_rate(flops, rate), at_rate(bytes, k->read_bytes_per_ns));
+    }
+    if (node->category == SYN_CATEGORY_ATTENTION && node->extents.rows > 1) {
+        const double rate = op_rate(&width->flops_per_ns, node->op, (double)node->extents.rows);
+        if (rate > 0) return k->launch_ns + flops / rate;
+    }
+    double rate = op_rate(&width->bytes_per_ns, node->op, bytes);
+    if (rate <= 0) rate = syn__hardware_rate(&k->memory, bytes);
+    return k->launch_ns + at_rate(bytes, rate > 0 ? rate : hw->memory_bytes_per_ns);
+}
+
+double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node) {
+    const double ns = kernel_ns(hw, &hw->alone, node), ranks = fmax(hw->sharing, 1);
+    if (hw->shared.ranks <= hw->alone.ranks || ranks <= hw->alone.ranks) return ns;
+    const double part =
+        log(ranks / hw->alone.ranks) / log((double)hw->shared.ranks / hw->alone.ranks);
+    return ns * pow(kernel_ns(hw, &hw->shared, node) / ns, part);
+}

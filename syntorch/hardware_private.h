@@ -1,0 +1,28 @@
+/* Parts of the prediction that have a file of their own. Internal. */
+#ifndef SYNTORCH_HARDWARE_PRIVATE_H
+#define SYNTORCH_HARDWARE_PRIVATE_H
+
+#include "syntorch/hardware.h"
+#include "syntorch/settings.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The op whose name the last key is, or NULL. */
+const char *syn__hardware_known_op(const syn__settings *s);
+/* For CUSTOM rows: a syn_hw_curve, "[[size, rate], ...]"; a syn_hw_rates, an object of these. */
+syn_status syn__hardware_read_curve(syn__settings *s, void *member);
+syn_status syn__hardware_read_rates(syn__settings *s, void *member);
+void syn__hardware_write_curve(syn_sink *out, const void *member);
+void syn__hardware_write_rates(syn_sink *out, const void *member);
+
+/* The curve's rate at a size; 0: it has no points. */
+double syn__hardware_rate(const syn_hw_curve *curve, double at);
+/* The time of a compute node where kernels were measured (hw->alone.ranks > 0). */
+double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,235 @@
+#include "tools/calibrate/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/blas.h"
+#include "syntorch/clock.h"
+#include "tools/calibrate/quiet.h"
+#include "tools/cli.h"
+#include "tools/memory_room.h"
+
+/* What is run. Weights of the large model are not found in caches when a step comes back to them,
+   as those of models that are worth predicting are not; the small one takes what launches take. */
+static const job models[] = {
+    {.layers = 8,
+     .hidden = 1024,
+     .vocabulary = 16384,
+     .shapes = {{1, 256, 6}, {4, 32, 4}, {16, 16, 4}, {1, 64, 4}}},
+    {.layers = 2, .hidden = 1024, .vocabulary = 16384, .shapes = {{1, 64}, {4, 64}, {1, 512}}},
+};
+static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = {{1, 4, 32}}};
+static const syn_dtype types[] = {SYN_F32, SYN_BF16};
+
+enum { MODELS = sizeof models / sizeof models[0], STEPS = 2, TRIES = 3 };
+enum { SMALLEST = 12, LARGEST = 26 }; /* elements of a sum, powers of two */
+#define QUIET    0.03                 /* of the cores may be others' while a job runs */
+#define RETRY_NS 80000000000          /* from then on jobs are not run again */
+
+/* Ranks side by side, each with its share of the cores. */
+static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
+    job j = *what;
+    const int threads = cli_cores() / ranks;
+    j.dtype = dtype;
+    j.device = SYN_DEVICE_CPU;
+    j.ranks = ranks;
+    j.threads = threads > 1 ? threads : 1;
+    j.steps = STEPS;
+    return j;
+}
+
+/* What measuring has come to. */
+typedef struct measuring {
+    uint64_t begun_ns;
+    double disturbed; /* by others, at worst, in what counts */
+    double own_ns;    /* of an op with next to no work, by its own clock */
+} measuring;
+
+/* Runs a job, again if something else ran beside it, while there is time. */
+static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, double *decode_ns,
+                              syn_error *err) {
+    double others = 1;
+    timed_ops fresh = {0};
+    syn_status s = SYN_OK;
+    for (int tries = 0; tries < TRIES && others > QUIET && s == SYN_OK; tries++) {
+        if (tries > 0 && syn__clock_ns() - m->begun_ns > RETRY_NS) break;
+        timed_ops_free(&fresh);
+        const quiet_mark mark = quiet_begin();
+        s = job_run(what, &fresh, decode_ns, err);
+        others = quiet_others(&mark);
+    }
+    m->disturbed = fmax(m->disturbed, others);
+    if (s == SYN_OK) s = timed_ops_add(ops, &fresh, err);
+    timed_ops_free(&fresh);
+    return s;
+}
+
+/* ---- Launches and memory ---- */
+
+static double time_of(timed_ops *ops, const char *op) {
+    timed_ops_settle(ops);
+    for (size_t i = 0; i < ops->n; i++)
+        if (strcmp(ops->at[i].node.op, op) == 0) return ops->at[i].ns;
+    return 0;
+}
+
+static syn_status measure_launch(measuring *m, syn_hw_kernels *k, syn_error *err) {
+    timed_ops ops = {0};
+    job j = shared_by(&tiny, k->ranks, SYN_F32);
+    double step_ns = 0, n = 0;
+    j.steps = 10;
+    j.ranks = 1; /* collectives are no launches */
+    const syn_status s = run_quietly(m, &j, &ops, &step_ns, err);
+    for (size_t i = 0; i < ops.n; i++)
+        if (ops.at[i].node.phase == SYN_PHASE_DECODE) n += (double)ops.at[i].n;
+    m->own_ns = time_of(&ops, "add");
+    if (n > 0) k->launch_ns = step_ns * (double)(tiny.shapes[0].new_tokens - 1) * j.steps / n;
+    timed_ops_free(&ops);
+    return s;
+}
+
+static syn_status measure_memory(const measuring *m, syn_hw_kernels *k, syn_error *err) {
+    for (int bits = SMALLEST; bits <= LARGEST; bits += 2) {
+        timed_ops ops = {0};
+        job j = shared_by(&tiny, k->ranks, SYN_F32);
+        const int64_t elements = (int64_t)1 << bits;
+        const double bytes = 3 * 4 * (double)elements;
+        j.steps = bits < 18 ? 200 : bits < 23 ? 20 : 4;
+        const syn_status s = job_add(&j, elements, &ops, err);
+        const double ns = fmax(time_of(&ops, "add") - m->own_ns, 1);
+        timed_ops_free(&ops);
+        SYN_TRY(s);
+        k->memory.points[k->memory.n++] = (struct syn_hw_point){bytes, bytes / ns};
+    }
+    return SYN_OK;
+}
+
+/* ---- Models ---- */
+
+static syn_status run_models(measuring *m, timed_ops *ops, int32_t ranks, syn_error *err) {
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+        for (int i = 0; i < MODELS; i++) {
+            const job j = shared_by(&models[i], ranks, types[t]);
+            SYN_TRY(run_quietly(m, &j, ops, NULL, err));
+        }
+    return SYN_OK;
+}
+
+/* Of one rank and of several; twice, since what slows a machine down may last for seconds. */
+static syn_status run_all(measuring *m, timed_ops ops[2], int32_t cores, syn_error *err) {
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < (cores > 1 ? 2 : 1); i++)
+            SYN_TRY(run_models(m, &ops[i], i == 0 ? 1 : cores, err));
+    return SYN_OK;
+}
+
+static syn_status measure_ranks(measuring *m, syn_hw_kernels *k, timed_ops *ops, int32_t ranks,
+                                syn_error *err) {
+    k->ranks = ranks;
+    SYN_TRY(measure_launch(m, k, err));
+    SYN_TRY(measure_memory(m, k, err));
+    timed_ops_settle(ops);
+    measure_rates(k, ops, m->own_ns);
+    return SYN_OK;
+}
+
+/* ---- Printed ---- */
+
+static void print_curve(const char *what, const syn_hw_curve *curve, double scale) {
+    if (curve->n == 0) return;
+    printf("    %-16s", what);
+    for (int32_t i = 0; i < curve->n; i++)
+        printf(" %.0f: %.3g%s", curve->points[i].at / scale, curve->points[i].rate,
+               i + 1 < curve->n ? "," : "\n");
+}
+
+/* Curves line by line; of ops that move bytes, all on one: the largest size that was measured. */
+static void print_width(const struct syn_hw_width *w, const char *name) {
+    printf("  %s: GFLOP/s by rows or queries\n", name);
+    for (int32_t i = 0; i < w->flops_per_ns.n; i++)
+        print_curve(w->flops_per_ns.at[i].op, &w->flops_per_ns.at[i].curve, 1);
+    printf("  %s: GB/s of others, at the largest size", name);
+    for (int32_t i = 0; i < w->bytes_per_ns.n; i++) {
+        const struct syn_hw_rate *rate = &w->bytes_per_ns.at[i];
+        printf("%s%s %.3g", i % 6 == 0 ? "\n    " : ", ", rate->op,
+               rate->curve.points[rate->curve.n - 1].rate);
+    }
+    putchar('\n');
+}
+
+static void print_kernels(const syn_hw_kernels *k) {
+    const uint64_t ranks = (uint64_t)k->ranks, threads = (uint64_t)cli_cores() / ranks;
+    printf("%d rank%s with %d thread%s\n", k->ranks, cli_plural(ranks), (int)threads,
+           cli_plural(threads));
+    printf("  an op besides its work: %.2f us; weights read at %.1f GB/s\n", k->launch_ns / 1e3,
+           k->read_bytes_per_ns);
+    printf("  memory: GB/s by KiB read and written\n");
+    print_curve("add, alone", &k->memory, 1024);
+    print_width(&k->widths[0], "f32");
+    print_width(&k->widths[1], "16 bits");
+}
+
+/* ---- All of it ---- */
+
+static double highest(const syn_hw_kernels *k, int width) {
+    const syn_hw_rates *rates = &k->widths[width].flops_per_ns;
+    double most = 1e-3;
+    for (int32_t i = 0; i < rates->n; i++)
+        for (int32_t p = 0; p < rates->at[i].curve.n; p++)
+            most = fmax(most, rates->at[i].curve.points[p].rate);
+    return most;
+}
+
+/* What the format asks for besides, from the same measurements. */
+static void fill_machine(syn_hardware *hw) {
+    const syn_hw_kernels *k = &hw->alone;
+    snprintf(hw->name, sizeof hw->name, "this-cpu");
+    hw->peak_flops_per_ns[SYN_F32] = highest(k, 0);
+    hw->peak_flops_per_ns[SYN_F16] = hw->peak_flops_per_ns[SYN_BF16] = highest(k, 1);
+    hw->memory_bytes = memory_room_of_machine("").bytes;
+    hw->memory_bytes_per_ns = k->read_bytes_per_ns;
+    hw->node_ranks = cli_cores();
+    hw->stack = (syn_stack){.name = "syntorch",
+                            .launch_ns = k->launch_ns,
+                            .matmul_efficiency = 1,
+                            .memory_efficiency = 1};
+}
+
+static void print_machine(const syn_hardware *hw, const measuring *m) {
+    print_kernels(&hw->alone);
+    if (hw->shared.ranks > 0) {
+        print_kernels(&hw->shared);
+        printf("all-reduce of %d ranks (threads): %.2f us a step, %.1f GB/s\n", hw->shared.ranks,
+               hw->intra.alpha_ns / 1e3, hw->intra.bytes_per_ns);
+    }
+    printf("measured in %.0f s; others had at most %.0f %% of the cores meanwhile\n",
+           1e-9 * (double)(syn__clock_ns() - m->begun_ns), 100 * m->disturbed);
+}
+
+static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_error *err) {
+    const int32_t cores = cli_cores();
+    syn_blas_set_threads(1); /* a rank's own threads call it side by side */
+    SYN_TRY(syn_blas_reserve(cores, err));
+    SYN_TRY(run_all(m, ops, cores, err));
+    SYN_TRY(measure_ranks(m, &hw->alone, &ops[0], 1, err));
+    hw->intra = (syn_link){1000, 10}; /* of a rank that is alone: never used */
+    if (cores > 1) {
+        SYN_TRY(measure_ranks(m, &hw->shared, &ops[1], cores, err));
+        measure_link(&hw->intra, &ops[1], cores);
+    }
+    hw->inter = hw->intra;
+    fill_machine(hw);
+    return SYN_OK;
+}
+
+syn_status measure_machine(syn_hardware *hw, bool quiet, syn_error *err) {
+    timed_ops ops[2] = {{0}, {0}};
+    measuring m = {.begun_ns = syn__clock_ns()};
+    memset(hw, 0, sizeof *hw);
+    const syn_status s = measure(hw, &m, ops, err);
+    if (s == SYN_OK && !quiet) print_machine(hw, &m);
+    timed_ops_free(&ops[0]);
+    timed_ops_free(&ops[1]);
+    return s;
+}

@@ -1,0 +1,39 @@
+#include "tools/calibrate/quiet.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "syntorch/clock.h"
+#include "tools/cli.h"
+
+/* user, nice, system, irq, softirq and steal, but neither idle nor iowait. */
+static double busy_s(void) {
+    unsigned long long t[8] = {0};
+    FILE *f = fopen("/proc/stat", "r");
+    if (f == NULL) return -1;
+    const int n = fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2],
+                         &t[3], &t[4], &t[5], &t[6], &t[7]);
+    fclose(f);
+    if (n != 8) return -1;
+    return (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double seconds(const struct timeval *t) {
+    return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
+}
+
+quiet_mark quiet_begin(void) {
+    struct rusage own = {0};
+    getrusage(RUSAGE_SELF, &own);
+    return (quiet_mark){busy_s(), seconds(&own.ru_utime) + seconds(&own.ru_stime),
+                        1e-9 * (double)syn__clock_ns()};
+}
+
+double quiet_others(const quiet_mark *since) {
+    const quiet_mark now = quiet_begin();
+    const double all = (now.wall_s - since->wall_s) * cli_cores();
+    if (since->busy_s < 0 || now.busy_s < 0 || all <= 0) return 0;
+    const double others = (now.busy_s - since->busy_s) - (now.own_s - since->own_s);
+    return others > 0 ? others / all : 0;
+}

@@ -3,6 +3,7 @@
 #include "models/optimizer.h"
 #include "syntorch/gradient.h"
 #include "syntorch/memory.h"
+#include "tests/support/device.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -39,7 +40,7 @@ static void train(const syn_model_options *how, int threads) {
 static void test_training(void) {
     for (int dtype = 0; dtype < 2; dtype++)
         for (int fused = 0; fused < 2; fused++)
-            for (int threads = 1; threads < 3; threads++) {
+            for (int threads = 1; threads < (ref_on_cuda() ? 2 : 3); threads++) {
                 const syn_model_options how = {.dtype = dtype ? SYN_BF16 : SYN_F32,
                                                .weight_dtype = dtype ? SYN_BF16 : SYN_F32,
                                                .fused_attention = fused != 0};

@@ -208,7 +208,8 @@ static void test_kernels(void) {
     guarded m[PLACES];
     for (int i = 0; i < PLACES; i++) m[i] = guarded_new(KEYS * ROW * 3 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (uint64_t seed = 0; seed < 800 && syn_simd_runs(level) && !test_failures; seed++) {
+        for (uint64_t seed = 0; seed < TEST_ROUNDS(800) && syn_simd_runs(level) && !test_failures;
+             seed++) {
             round_of(syn__attention_kernels_at(level), m, seed);
             if (test_failures) fprintf(stderr, "%s, seed %d\n", syn_simd_name(level), (int)seed);
         }

@@ -455,8 +455,9 @@ static void note_ops(const syn_ctx *ctx) {
 }
 
 static void test_beside_f32(void) {
+    const uint64_t rounds = ref_on_cuda() ? 10 : 40;
     for (size_t i = 0; i < COUNT(half_cases); i++)
-        for (uint64_t seed = 1; seed <= 40 && test_failures == 0; seed++) {
+        for (uint64_t seed = 1; seed <= rounds && test_failures == 0; seed++) {
             const syn_dtype dtype = seed & 1 ? SYN_F16 : SYN_BF16;
             half_call wide = run(&half_cases[i], dtype, true, seed),
                       half = run(&half_cases[i], dtype, false, seed);

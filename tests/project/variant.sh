@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# variant.sh address|thread|minimal|clang|cuda: builds everything once more, in
-# SYN_BUILD/variant-NAME, and checks it there.
+# variant.sh address|thread|minimal|clang|cuda: builds the project once more, in
+# SYN_BUILD/variant-NAME, as far as it checks it there.
 #   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C
 #            programs, models in full size aside, and the scripts that give the programs what
 #            they must refuse
@@ -18,29 +18,41 @@ variant=$1
 folder=$SYN_BUILD/variant-$variant
 jobs=${SYN_JOBS:-2}
 under=()
+doubles='^test_gradients$' # has the library compiled once more
 
 skip() {
     echo "skipped: $*"
     exit 77
 }
 
-# build CMAKE-OPTIONS...; its output is shown only when it fails.
-build() {
-    mkdir -p "$folder"
-    # Programs look for their example files beside their own folder.
-    [ -e "$SYN_BUILD/examples" ] || ln -sfn "$SYN_SOURCE/examples" "$SYN_BUILD/examples"
-    local generator=() start=$SECONDS
-    if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
-        generator=(-G Ninja)
-    fi
-    { cmake -S "$SYN_SOURCE" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Debug \
-        -DSYN_CUDA=OFF -DSYN_TEST_CUDA=none "$@" &&
-        cmake --build "$folder" -j "$jobs"; } >"$folder/build.log" 2>&1 || {
+# Output of a build is shown only when it fails.
+quietly() {
+    "$@" >>"$folder/build.log" 2>&1 || {
         grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 ||
             tail -n 40 "$folder/build.log"
         echo "the build with $variant failed (all of it in $folder/build.log)"
         exit 1
     }
+}
+
+# configure CMAKE-OPTIONS...
+configure() {
+    mkdir -p "$folder"
+    : >"$folder/build.log"
+    # Programs look for their example files beside their own folder.
+    [ -e "$SYN_BUILD/examples" ] || ln -sfn "$SYN_SOURCE/examples" "$SYN_BUILD/examples"
+    local generator=()
+    if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
+        generator=(-G Ninja)
+    fi
+    quietly cmake -S "$SYN_SOURCE" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Debug \
+        -DSYN_CUDA=OFF -DSYN_TEST_CUDA=none "$@"
+}
+
+# build TARGETS...
+build() {
+    local start=$SECONDS
+    quietly cmake --build "$folder" -j "$jobs" --target "$@"
     echo "built in $((SECONDS - start)) s"
 }
 
@@ -87,7 +99,13 @@ END
     fi
 }
 
+# check CTEST-OPTIONS...: the tests they choose; their programs, and the tools, are built first.
 check() {
+    local tests
+    tests=$(ctest --test-dir "$folder" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p')
+    [ -n "$tests" ] || { echo "no test is meant by $*" && exit 1; }
+    mapfile -t tests < <(grep -v '\.[a-z]*$' <<<"$tests" | sed 's/^cuda_.*/cuda_checks/' | sort -u)
+    build programs "${tests[@]}"
     (cd "$folder" &&
         "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@")
 }
@@ -100,43 +118,48 @@ address | cuda)
     probe -fsanitize=address
     ;;&
 address)
-    build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
-    check -L program -E _full
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
+    check -L program -E "_full|$doubles"
     check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
 cuda)
-    build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined -DSYN_TEST_CUDA=emulated
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined \
+        -DSYN_TEST_CUDA=emulated
+    build all
     check -L cuda
-    check -R test_emulated
+    check -R '^test_emulated_[a-z]*$'
     ;;
 thread)
     # Threads of MPI and OpenBLAS are not built with the sanitizer, which would see races in them.
     export OPENBLAS_NUM_THREADS=1
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
-    build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
+    configure -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
     threads+='|worker|parallel|inference|score|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'
     check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
     # Of the kernels only what they do on threads.
+    build test_attention test_attention_grad test_products
     for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
         "${under[@]}" "$folder/tests/test_${kernel% *}" "${kernel#* }"
     done
     ;;
 minimal)
-    build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
         -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
         -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
-    check -L program
+    check -L program -E "$doubles"
+    build syntorch
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/project/test_install.sh"
     ;;
 clang)
     command -v clang >/dev/null || skip "no clang"
     # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
-    build -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
+    configure -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
         -DSYN_SANITIZE=undefined
-    ctest --test-dir "$folder" -j "$jobs" --output-on-failure -R '^replay_'
+    build all
+    check -R '^replay_'
     ;;
 *)
     echo "variant.sh takes address, thread, minimal, clang or cuda, not '$variant'"

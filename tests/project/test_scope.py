@@ -1,0 +1,119 @@
+"""The scope table of README.md says what is so: each row is tried. The glossary is in order and has
+the words that traces use; docs/README.md lists all pages."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, SOURCE, check, finish  # noqa: E402
+
+META = ["--device", "meta"]
+GPT = ["inference", *META, "--model", "gpt2", "--num_input_tokens", "8", "--num_output_tokens", "2"]
+TRAIN = ["pretrain", *META, "--model-name", "gpt2", "--max-steps", "3", "--batch-size", "2",
+         "--max-seq-length", "32", "--enable-tracing"]
+MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b"]
+
+
+def examples(name):
+    return os.path.join(SOURCE, "examples", name)
+
+
+# Of each row what to run, and the words of the refusal; None: it succeeds.
+ROWS = {
+    "GPT-2, GPT-3, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
+        [([*GPT, "--model", m], None) for m in MODELS] +
+        [([*TRAIN, "--model-name", m], None) for m in ("gpt2", "qwen2.5-0.5b")],
+    "BERT: masked words, vectors, training": [
+        (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
+        (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
+          "vectors.npy"], None),
+        ([*TRAIN, "--model-name", "bert-base-uncased"], None)],
+    "weights and tokenizers from HuggingFace; weights for HuggingFace": [
+        (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
+          "saved"], None)],
+    "tensor parallel, data parallel, both": [
+        ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
+        ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None)],
+    "pipeline parallel, sequence parallel": [
+        ([*GPT, "--pp", "2"], "unknown option --pp"), ([*TRAIN, "--pp", "2"], "unknown option"),
+        ([*GPT, "--sp"], "unknown option --sp")],
+    "mixture of experts": [(["inference", *META, "--model_config", "config.json"],
+                            'is "mixtral", but only')],
+    "ranks as threads, over MPI, or on `meta`": [
+        ([*GPT, "--tp", "4"], None),
+        (["inference", "--tp", "2", "--num_output_tokens", "1"], None)],
+    "f32, bf16, f16; weights of 16 bits under f32 arithmetic": [
+        ([*GPT, "--dtype", d], None) for d in ("f32", "bf16", "f16")] +
+        [([*GPT, "--weight_dtype", "bf16"], None)],
+    "training in f16": [([*TRAIN, "--dtype", "f16"], "--dtype is f32 or bf16")],
+    "NVIDIA GPUs": [],  # tests of the label cuda
+    "times: measured, or predicted from a hardware file": [
+        ([*GPT, "--hw", "a100-80g"], None), ([*GPT, "--hw", "no-such-machine"], "no-such-machine")],
+    "simulation of networks: topologies, congestion": [],
+    "PyTorch's recordings to execution traces": [
+        (["syntorch", "convert", "pytorch", "--host", examples("pytorch/host.0.json"), "--device",
+          examples("pytorch/device.0.json"), "--output", "trace.0.et"], None)],
+}
+
+
+def read(*path):
+    with open(os.path.join(SOURCE, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def try_rows():
+    table = read("README.md").split("| what | state |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()]
+    seen = set()
+    for what, state in rows:
+        what = re.sub(r" \(.*\)$", "", what)
+        if not check(what in ROWS, f"nobody tries the row '{what}'"):
+            continue
+        seen.add(what)
+        refused = [sentence for _, sentence in ROWS[what] if sentence]
+        check(state != "works" or len(refused) < len(ROWS[what]), f"'{what}': nothing succeeds")
+        check(state != "not yet" or len(refused) == len(ROWS[what]) > 0, f"'{what}' works")
+        for command, sentence in ROWS[what]:
+            done = subprocess.run([os.path.join(BUILD, command[0]), *command[1:]], check=False,
+                                  capture_output=True, text=True, timeout=300)
+            fits = done.returncode != 0 and sentence in done.stderr if sentence \
+                else done.returncode == 0
+            check(fits, f"'{what}': {' '.join(command)}: {done.returncode} {done.stderr}")
+    check(seen == set(ROWS), f"rows that README.md lacks: {set(ROWS) - seen}")
+    print(len(seen), "rows tried")
+
+
+def look_up():
+    text = read("docs", "glossary.md")
+    entries = re.findall(r"^\*\*([^*]+)\*\*(?: \([^)]*\))?: ", text, re.M)
+    words = {w.lower() for w in re.findall(r"\*\*([^*]+)\*\*", text)}
+    check(entries == sorted(entries, key=str.lower), "the glossary is not in order")
+    check(len(set(entries)) == len(entries) > 50, "the glossary has a word twice")
+    types = read("syntorch", "types.h")
+    phases = re.findall(r'"(\w+)"', types.split("SYN_PHASE_LIST(X)")[1].split("typedef")[0])
+    made = ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "barrier", "send, recv"]
+    for word in phases + made:
+        check(word in words, f"the glossary lacks '{word}'")
+
+
+def list_pages():
+    listed = set(re.findall(r"\]\(([\w/.-]+\.md)\)", read("docs", "README.md")))
+    pages = {os.path.relpath(os.path.join(at, name), os.path.join(SOURCE, "docs"))
+             for at, _, names in os.walk(os.path.join(SOURCE, "docs")) for name in names
+             if name.endswith(".md")} - {"README.md"}
+    check(listed - {"../examples/README.md"} == pages, f"docs/README.md: {listed ^ pages}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    with open("config.json", "w", encoding="utf-8") as config:
+        json.dump({"model_type": "mixtral"}, config)
+    try_rows()
+    os.chdir(SOURCE)
+look_up()
+list_pages()
+finish()

@@ -13,12 +13,12 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Collective library ---- */
 
-#define NCCL_RINGS                                                                            \
+#define NCCL_RINGS(step_us, ll_gb_per_s)                                                      \
     [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),                                                  \
-                         .step_ns = US(1.6),                                                  \
+                         .step_ns = US(step_us),                                              \
                          .hop_ns = US(12),                                                    \
                          .link_efficiency = 1,                                                \
-                         .bytes_per_ns = GB_PER_S(15)},                                       \
+                         .bytes_per_ns = GB_PER_S(ll_gb_per_s)},                              \
     [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7), .hop_ns = US(20), .link_efficiency = 0.528}, \
     [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(35),                                               \
                              .step_ns = US(4.25),                                             \
@@ -26,15 +26,15 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
                              .link_efficiency = 1,                                            \
                              .copy_efficiency = 0.254}
 
-#define NCCL                                        \
-    {                                               \
-        .name = "nccl", .protocols = { NCCL_RINGS } \
+#define NCCL                                                 \
+    {                                                        \
+        .name = "nccl", .protocols = { NCCL_RINGS(1.6, 15) } \
     }
 #define NCCL_WITH_SWITCH                                                                           \
     {                                                                                              \
         .name = "nccl", .protocols = {                                                             \
-            NCCL_RINGS,                                                                            \
-            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(25), .step_ns = US(0), .link_efficiency = 0.61} \
+            NCCL_RINGS(1.3, 10),                                                                   \
+            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(40), .step_ns = US(0), .link_efficiency = 0.56} \
         }                                                                                          \
     }
 
@@ -48,8 +48,6 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .matmul_tail = 0.02,
         .attention_efficiency = 0.6,
         .memory_efficiency = 0.85,
-        .collective_ns = US(32.3),
-        .collective_rank_ns = US(10),
         .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
     },
     /* Bias, dropout and residual are one kernel, three ops; its softmax takes fours of heads. */

@@ -1,6 +1,6 @@
 """./dev bench accuracy: how far predicted times are from measured ones (tests/measured), for the
-table of docs/accuracy.md and the errors beside each prediction (tools/residuals.def), which it
-writes anew; exit 1 when an error is above its limit."""
+table and the picture of docs/accuracy.md and the errors beside each prediction
+(tools/residuals.def), which it writes anew; exit 1 when an error is above its limit."""
 import csv
 import json
 import os
@@ -9,6 +9,10 @@ import sys
 import tempfile
 
 SOURCE, BUILD = os.environ["SYN_SOURCE"], os.environ["SYN_BUILD"]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+import scatter  # noqa: E402
+
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
 # What is not fitted to these rows: constants of other ops, phases or rows.
 ELSEWHERE = {
@@ -41,35 +45,48 @@ def percent(value):
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def residuals(command, hw, training):
-    """A line a row: its shape, and predicted / measured - 1."""
+def predictions(command):
+    """The rows, each with its two times."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "predictions.csv")
         subprocess.run(command + ["--check", "--predictions", path], check=True,
                        stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as f:
-            rows = list(csv.DictReader(f))
-    for r in rows:
-        off = float(r["predicted_ms"]) / float(r["measured_ms"]) - 1
-        yield (f'X("{hw.split("+")[1]}", {training:d}, {r["layers"]}, {r["hidden"]}, {r["tp"]}, '
-               f'{r["dp"]}, {r["batch"]}, {r["tokens"]}, {r["new_tokens"]}, {off:.3f})')
+            return list(csv.DictReader(f))
 
 
-lines, errors, missed = [], [], 0
+def name_of(row):
+    if row["bytes"] != "0":
+        return f'{row["tp"]} ranks, {int(row["bytes"]) >> 20} MiB'
+    ranks = f'tp {row["tp"]}' + (f' dp {row["dp"]}' if row["dp"] != "1" else "")
+    return f'{row["model"]}, {ranks}, {row["batch"]} x {row["tokens"]}'
+
+
+def residual(row, hw, training):
+    off = float(row["predicted_ms"]) / float(row["measured_ms"]) - 1
+    return (f'X("{hw.split("+")[1]}", {training:d}, {row["layers"]}, {row["hidden"]}, {row["tp"]}, '
+            f'{row["dp"]}, {row["batch"]}, {row["tokens"]}, {row["new_tokens"]}, {off:.3f})')
+
+
+lines, errors, panels, missed = [], [], [], 0
 for what, hw, name, stack, fixed, limit in SETS:
     command = [os.path.join(BUILD, "syntorch"), "calibrate", "--json", "--hw", hw, "--rows",
                os.path.join(SOURCE, "tests/measured", name),
                *(["--rows_stack", stack] if stack else [])]
     found = json.loads(subprocess.run(command + ["--fix", *ELSEWHERE[fixed]], check=True,
                                       stdout=subprocess.PIPE).stdout)
+    rows = predictions(command)
+    panels.append((f"{what}: {hw.split('+')[1]}", [
+        (name_of(r), float(r["measured_ms"]), float(r["predicted_ms"])) for r in rows]))
     if "reduce" not in name:
-        errors += residuals(command, hw, "training" in name)
+        errors += [residual(r, hw, "training" in name) for r in rows]
     given, out = found["given"], found["left_out"]
     missed += given["mean"] > limit
     numbers = [given[k] for k in ("mean", "median", "worst")] + [out.get(s) for s in SPLITS]
     cells = [what, f"`{hw.split('+')[1]}`", given["rows"], *map(percent, numbers)]
     lines.append("| " + " | ".join(map(str, cells)) + " |")
     print(lines[-1], flush=True)
+scatter.write(os.path.join(SOURCE, "docs/images/accuracy.svg"), panels)
 with open(PAGE, encoding="utf-8") as f:
     text = f.read().split("\n")
 first = next(i for i, line in enumerate(text) if line.startswith("|---")) + 1

@@ -1,8 +1,9 @@
 """./dev bench cpu: how far times predicted from what `syntorch calibrate --measure` finds are from
 what this machine then takes: GPT-2 124M and BERT-base, prefill, decode and steps of training, f32
 and bf16, on one rank and two. Medians of the programs' own times; runs beside which others had more
-than 3 % of the cores are made again. Prints a table, which docs/accuracy.md shows; exit 1 when the
-mean error is above its limit. SYN_HW names a hardware file that was measured before.
+than 3 % of the cores are made again. Prints each row and writes the table and the picture of
+docs/accuracy.md anew; exit 1 when the mean error is above its limit. SYN_HW names a hardware file
+that was measured before.
 """
 import csv
 import json
@@ -15,7 +16,12 @@ import sys
 import tempfile
 import time
 
-BUILD = os.environ["SYN_BUILD"]
+SOURCE, BUILD = os.environ["SYN_SOURCE"], os.environ["SYN_BUILD"]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+import scatter  # noqa: E402
+
+PAGE = os.path.join(SOURCE, "docs/accuracy.md")
 LIMIT, RUNS, TRIES, QUIET = 0.1, 5, 4, 0.03
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1}
 
@@ -79,36 +85,71 @@ def training_rows(hw, model, dtype, ranks, batch, tokens):
            float(value) * UNITS[unit])
 
 
-def all_rows(hw):
+CASES = ((inference_rows, "gpt2", 1, 128, 16), (inference_rows, "gpt2", 4, 256, 8),
+         (training_rows, "gpt2", 4, 128), (inference_rows, "bert-base-uncased", 1, 128, 0),
+         (inference_rows, "bert-base-uncased", 8, 128, 0),
+         (training_rows, "bert-base-uncased", 4, 128))
+COLUMNS = [(dtype, ranks) for dtype in ("f32", "bf16") for ranks in (1, 2)]
+
+
+def measure_all(hw):
+    """(model, phase, shape) -> {column: (measured, predicted)}, seconds."""
+    rows = {}
+    for dtype, ranks in COLUMNS:
+        for make, model, *shape in CASES:
+            for phase, size, measured, predicted in make(hw, model, dtype, ranks, *shape):
+                row = rows.setdefault((model.removesuffix("-uncased"), phase, size), {})
+                row[dtype, ranks] = measured, predicted
+                print(f"{model} {phase} {size}, {dtype}, {ranks} ranks: {1e3 * measured:.1f} ms, "
+                      f"predicted {1e3 * predicted:.1f}: {100 * (predicted / measured - 1):+.1f} %",
+                      flush=True)
+    return rows
+
+
+def number(seconds):
+    ms = 1e3 * seconds
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.1f}"
+
+
+def write_page(rows):
+    """The rows of the page's table that begins with `| model | step |`."""
+    lines = []
+    for what, row in rows.items():
+        cells = [f"{number(row[c][0])} → {number(row[c][1])}" for c in COLUMNS]
+        lines.append("| " + " | ".join([*what, *cells]) + " |")
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read().split("\n")
+    first = next(i for i, line in enumerate(page) if line.startswith("| model | step |")) + 2
+    last = next(i for i in range(first, len(page)) if not page[i].startswith("|"))
+    with open(PAGE, "w", encoding="utf-8") as f:
+        f.write("\n".join(page[:first] + lines + page[last:]))
+
+
+def draw(rows):
+    sets = []
     for dtype in ("f32", "bf16"):
-        for ranks in (1, 2):
-            for model, make, *shape in (("gpt2", inference_rows, 1, 128, 16),
-                                        ("gpt2", inference_rows, 4, 256, 8),
-                                        ("bert-base-uncased", inference_rows, 1, 128, 0),
-                                        ("bert-base-uncased", inference_rows, 8, 128, 0),
-                                        ("gpt2", training_rows, 4, 128),
-                                        ("bert-base-uncased", training_rows, 4, 128)):
-                for row in make(hw, model, dtype, ranks, *shape):
-                    yield (model, dtype, ranks, *row)
+        points = [(f"{' '.join(what)}, {ranks} rank{'s' if ranks > 1 else ''}",
+                   *(1e3 * s for s in row[dtype, ranks]))
+                  for what, row in rows.items() for ranks in (1, 2)]
+        sets.append((f"GPT-2 and BERT-base on two cores: {dtype}", points))
+    scatter.write(os.path.join(SOURCE, "docs/images/accuracy_cpu.svg"), sets)
 
 
 def main(hw):
-    errors = []
-    print("| model | dtype | ranks | | batch x tokens | measured ms | predicted ms | error % |\n"
-          "|---|---|---|---|---|---|---|---|")
-    for *what, measured, predicted in all_rows(hw):
-        errors.append(predicted / measured - 1)
-        print("|", " | ".join(map(str, what)), f"| {1e3 * measured:.1f} | {1e3 * predicted:.1f} "
-              f"| {100 * errors[-1]:+.1f} |", flush=True)
-    mean = statistics.mean(map(abs, errors))
-    print(f"\n{len(errors)} rows: mean {100 * mean:.1f} %, worst "
-          f"{100 * max(map(abs, errors)):.1f} % (limit of the mean: {100 * LIMIT:.0f} %)")
+    rows = measure_all(hw)
+    write_page(rows)
+    draw(rows)
+    errors = [abs(predicted / measured - 1) for row in rows.values()
+              for measured, predicted in row.values()]
+    mean = statistics.mean(errors)
+    print(f"{len(errors)} rows: mean {100 * mean:.1f} %, median "
+          f"{100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} % (limit of the "
+          f"mean: {100 * LIMIT:.0f} %)")
     return mean > LIMIT
 
 
 with tempfile.TemporaryDirectory() as where:
-    given = os.environ.get("SYN_HW")
-    path = given or os.path.join(where, "cpu.json")
-    if not given:
+    path = os.environ.get("SYN_HW", os.path.join(where, "cpu.json"))
+    if not os.path.exists(path):
         print(run("calibrate", "--measure", "--output", path), flush=True)
     sys.exit(main(path))

@@ -87,9 +87,17 @@ static syn_status print_json(const findings *f, syn_error *err) {
     return syn_sink_close(out, true, err);
 }
 
+/* The library is fitted to collectives alone. */
+static bool all_reduces_alone(const measured *m) {
+    for (size_t i = 0; i < m->n; i++)
+        if (m->rows[i].kind != MEASURED_ALL_REDUCE) return false;
+    return true;
+}
+
 static syn_status fit(findings *f, syn_error *err) {
     const int rounds = (int)args.rounds;
-    SYN_TRY(fit_choose(&f->constants, &f->start, args.fix.at, args.fix.n, err));
+    SYN_TRY(fit_choose(&f->constants, &f->start, all_reduces_alone(f->rows), args.fix.at,
+                       args.fix.n, err));
     SYN_TRY(fit_rows(&f->fitted, &f->constants, f->all, f->rows->n, rounds, err));
     f->after = fit_measure(f->all, f->rows->n, &f->fitted);
     for (fit_split split = 0; split < FIT_SPLITS; split++)
@@ -102,15 +110,16 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
     syn_sink *out;
     if (args.predictions == NULL) return SYN_OK;
     SYN_TRY(syn_sink_open_file(&out, args.predictions, err));
-    syn_sink_text(out, "line,model,layers,hidden,tp,dp,batch,tokens,new_tokens,measured_ms,"
-                       "predicted_ms\n");
+    syn_sink_text(out, "line,model,layers,hidden,tp,dp,batch,tokens,new_tokens,bytes,"
+                       "measured_ms,predicted_ms\n");
     for (size_t i = 0; i < f->rows->n; i++) {
         const measured_row *row = f->all[i];
-        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g\n",
+        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%.9g,%.9g\n",
                         (long long)row->line, row->model, (long long)row->layers,
                         (long long)row->hidden, (long long)row->tp, (long long)row->dp,
                         (long long)row->batch, (long long)row->tokens, (long long)row->new_tokens,
-                        row->ns / 1e6, measured_predict_ns(row, &f->fitted) / 1e6);
+                        (unsigned long long)row->bytes, row->ns / 1e6,
+                        measured_predict_ns(row, &f->fitted) / 1e6);
     }
     return syn_sink_close(out, true, err);
 }

@@ -27,6 +27,23 @@ static const fit_constant scalars[] = {
     {"collective_kernel_us", STACK(collective_kernel_ns), 0.1, 100, 1e3},
 };
 
+#define PROTOCOL(id, member) offsetof(syn_hardware, collectives.protocols[SYN_PROTOCOL_##id].member)
+
+/* Of the library, which all stacks of a machine share: fitted to all-reduces alone. */
+static const fit_constant protocols[] = {
+    {"ll.base_us", PROTOCOL(LL, base_ns), 1, 100, 1e3},
+    {"ll.step_us", PROTOCOL(LL, step_ns), 0.1, 20, 1e3},
+    {"ll.gb_per_s", PROTOCOL(LL, bytes_per_ns), 1, 500, 1},
+    {"ll128.base_us", PROTOCOL(LL128, base_ns), 1, 100, 1e3},
+    {"ll128.step_us", PROTOCOL(LL128, step_ns), 0.1, 20, 1e3},
+    {"ll128.link_efficiency", PROTOCOL(LL128, link_efficiency), 0.1, 1, 1},
+    {"simple.base_us", PROTOCOL(SIMPLE, base_ns), 1, 200, 1e3},
+    {"simple.step_us", PROTOCOL(SIMPLE, step_ns), 0.1, 50, 1e3},
+    {"simple.copy_efficiency", PROTOCOL(SIMPLE, copy_efficiency), 0.01, 1, 1},
+    {"switch.base_us", PROTOCOL(SWITCH, base_ns), 1, 200, 1e3},
+    {"switch.link_efficiency", PROTOCOL(SWITCH, link_efficiency), 0.1, 1, 1},
+};
+
 static double *place(const fit_constant *c, syn_hardware *hw) {
     return (double *)(void *)((char *)hw + c->offset);
 }
@@ -74,13 +91,15 @@ static void drop(fit_free *out, int at) {
     out->n--;
 }
 
-syn_status fit_choose(fit_free *out, const syn_hardware *hw, const char *const *fixed, int n_fixed,
-                      syn_error *err) {
+syn_status fit_choose(fit_free *out, const syn_hardware *hw, bool library, const char *const *fixed,
+                      int n_fixed, syn_error *err) {
     out->n = 0;
     for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) add(out, &scalars[i], hw);
     add_ops(out, hw, "kernels", &hw->stack.kernels, 50, 1);
     add_ops(out, hw, "overhead_us", &hw->stack.overhead, 1e5, 1e3);
     add_phases(out, hw);
+    for (size_t i = 0; library && i < sizeof protocols / sizeof protocols[0]; i++)
+        add(out, &protocols[i], hw);
     for (int f = 0; f < n_fixed; f++) {
         int found = -1;
         for (int i = 0; i < out->n && found < 0; i++)

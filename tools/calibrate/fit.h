@@ -5,7 +5,8 @@
 
 #include "tools/calibrate/measured.h"
 
-/* A constant by its name in hardware files below "stack", "kernels.add" for example. */
+/* A constant by its name in hardware files below "stack", "kernels.add" for example, or below
+   "collectives", "ll.base_us". */
 typedef struct fit_constant {
     char name[64];
     size_t offset;             /* in syn_hardware; of several with one value: the first */
@@ -19,10 +20,11 @@ typedef struct fit_free {
     int n;
 } fit_free;
 
-/* The constants that hw gives, which a fit may change: those that are not 0 but those of `fixed`.
-   SYN_E_INVALID: a name in `fixed` is none of them. */
-syn_status fit_choose(fit_free *out, const syn_hardware *hw, const char *const *fixed, int n_fixed,
-                      syn_error *err) SYN_MUST_USE;
+/* The constants that hw gives, which a fit may change: those that are not 0 but those of `fixed`;
+   with `library` also those of the collectives' library. SYN_E_INVALID: a name in `fixed` is none
+   of them. */
+syn_status fit_choose(fit_free *out, const syn_hardware *hw, bool library, const char *const *fixed,
+                      int n_fixed, syn_error *err) SYN_MUST_USE;
 double fit_value(const fit_constant *c, const syn_hardware *hw); /* in the file's unit */
 
 /* Errors of predictions, predicted / measured - 1. */

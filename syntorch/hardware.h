@@ -74,7 +74,7 @@ typedef struct syn_collectives {
 
 /* Rates at sizes, in ascending order; between two the logarithms are interpolated, beyond the first
    and the last these two hold. */
-#define SYN_HW_POINTS 10
+#define SYN_HW_POINTS 8
 typedef struct syn_hw_curve {
     struct syn_hw_point {
         double at, rate;
@@ -83,7 +83,7 @@ typedef struct syn_hw_curve {
 } syn_hw_curve;
 
 /* Those of ops, by their names. */
-#define SYN_HW_CURVES 40
+#define SYN_HW_CURVES 32
 typedef struct syn_hw_rates {
     struct syn_hw_rate {
         char op[32];

@@ -151,6 +151,26 @@ static void models_run_on(syn_device device) {
     timed_ops_free(&ops);
 }
 
+/* Of each size each measured sum, by the first rank. */
+static void ranks_sum(void) {
+    const job sums = {.shapes = {{1, 1, 1}}, .ranks = 2, .threads = 1, .steps = 2};
+    timed_ops ops = {0};
+    syn_error err = {0};
+    syn_link link = {0, 0};
+    int32_t ranks = 0;
+    CHECK_OK(job_all_reduce(&sums, &ops, &ranks, &err), err);
+    CHECK_INT(ranks, 2);
+    CHECK_INT(ops.n, 5);
+    for (size_t i = 0; i < ops.n; i++) {
+        CHECK_INT(ops.at[i].n, 2);
+        CHECK_INT(ops.at[i].node.comm_bytes, 1024 << 4 * i);
+    }
+    timed_ops_settle(&ops);
+    measure_link(&link, &ops, ranks);
+    CHECK(link.alpha_ns > 0 && link.bytes_per_ns > 0);
+    timed_ops_free(&ops);
+}
+
 static void models_run(void) {
     models_run_on(SYN_DEVICE_CPU);
     if (ref_has_cuda()) models_run_on(SYN_DEVICE_CUDA);
@@ -159,6 +179,7 @@ static void models_run(void) {
 static const test_case cases[] = {
     {"rates_come_back", rates_come_back},
     {"link_comes_back", link_comes_back},
+    {"ranks_sum", ranks_sum},
     {"models_run", models_run},
 };
 TEST_MAIN(cases)

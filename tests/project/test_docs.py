@@ -33,6 +33,7 @@ NOT_RUN = {
     "./dev setup": "installs packages",
     "./dev bench": "measures seconds, for minutes",
     "./dev calibrate --measure": "measures seconds, for a minute and a half",
+    "mpirun -n 2 build/calibrate --measure": "needs the file of the run before",
     "./dev gpu-check": "needs a CUDA device",
     "./dev inference --device cuda": "needs a CUDA device",
     "./dev pretrain --device cuda": "needs a CUDA device",

@@ -16,7 +16,9 @@ static const cli_option options[] = {
      "stack that are not 0 are fitted",
      0, 0},
     {"measure", CLI_FLAG, &args.measure, NULL,
-     "measure this machine, in less than two minutes in which nothing else should run", 0, 0},
+     "measure this machine, in less than two minutes in which nothing else should run; over MPI "
+     "what MPI takes, for the file --hw",
+     0, 0},
     {"check", CLI_FLAG, &args.check, NULL, "fit nothing: print the errors of --hw", 0, 0},
     {"rounds", CLI_INT, &args.rounds, "N", "of the fit, at most", 1, 1000},
     {"predictions", CLI_TEXT, &args.predictions, "FILE.csv",

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "comm/comm.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "tools/calibrate/fit.h"
@@ -157,8 +158,23 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     return args.check ? SYN_OK : write_file(&f->fitted, err);
 }
 
+/* Over MPI only what MPI takes: kernels are those of a run without it. */
+static syn_status measure_over_mpi(syn_hardware *hw, syn_error *err) {
+    bool is_first = false;
+    SYN_TRY(syn_hardware_load(hw, args.hw, NULL, err));
+    if (hw->collectives.name[0] != '\0')
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "over MPI only all-reduces are measured, for a file that --measure wrote "
+                        "without MPI: --hw FILE.json; %s has the collectives of %s",
+                        hw->name, hw->collectives.name);
+    SYN_TRY(measure_mpi(hw, args.json, &is_first, err));
+    return is_first ? write_file(hw, err) : SYN_OK;
+}
+
 static syn_status measure(syn_error *err) {
     static syn_hardware hw; /* too large for some stacks */
+    int32_t processes = 1;
+    if (syn_mpi_launched(NULL, &processes) && processes > 1) return measure_over_mpi(&hw, err);
     SYN_TRY(measure_machine(&hw, args.json, err));
     return write_file(&hw, err);
 }

@@ -207,13 +207,43 @@ static syn_status add(worker *w, int64_t elements, syn_error *err) {
     return syn_ctx_check(w->ctx, err);
 }
 
+static syn_status sum_over_ranks(worker *w, syn_error *err) {
+    for (int bits = 8; bits <= 24; bits += 4) {
+        const syn_spec spec = {SYN_F32, 1, {(int64_t)1 << bits}};
+        const syn_tensor a = syn_state(w->ctx, "a", &spec);
+        const syn_mark mark = syn_ctx_mark(w->ctx);
+        for (w->done = 0; w->done <= w->what->steps; w->done++) {
+            (void)syn_all_reduce(w->ctx, a, SYN_REDUCE_SUM, w->mesh->group[SYN_AXIS_TP]);
+            SYN_TRY(note_rows(w, err));
+            syn_forget(w->ctx, mark, NULL, 0);
+        }
+    }
+    return syn_ctx_check(w->ctx, err);
+}
+
+/* What ranks do. */
+typedef enum task { TASK_MODEL, TASK_ADD, TASK_ALL_REDUCE } task;
+
 typedef struct started {
     const job *what;
     timed_ops *ops;
-    int64_t elements; /* 0: a model */
+    task task;
+    int64_t elements; /* to add */
     bool timed;
     double decode_ns;
+    int32_t ranks; /* that there were */
 } started;
+
+static syn_status run_task(worker *w, const started *s, syn_error *err) {
+    switch (s->task) {
+    case TASK_ADD:
+        return add(w, s->elements, err);
+    case TASK_ALL_REDUCE:
+        return sum_over_ranks(w, err);
+    default:
+        return run_model(w, err);
+    }
+}
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     started *s = arg;
@@ -226,8 +256,9 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));
     if (training) syn_ctx_set_overlap(w.ctx, true);
     syn_status status = syn_ctx_set_threads(w.ctx, s->what->threads, err);
-    if (status == SYN_OK) status = s->elements > 0 ? add(&w, s->elements, err) : run_model(&w, err);
+    if (status == SYN_OK) status = run_task(&w, s, err);
     if (comm->rank == 0) s->decode_ns = w.decode_ns;
+    if (comm->rank == 0) s->ranks = comm->size;
     syn_model_free(w.model);
     syn_ctx_free(w.ctx);
     return status;
@@ -238,15 +269,22 @@ static syn_status run_ranks(started *s, syn_error *err) {
 }
 
 syn_status job_run(const job *what, timed_ops *ops, double *decode_ns, syn_error *err) {
-    started s = {what, ops, 0, decode_ns != NULL, 0};
+    started s = {.what = what, .ops = ops, .timed = decode_ns != NULL};
     SYN_TRY(run_ranks(&s, err));
     if (decode_ns != NULL) *decode_ns = s.decode_ns;
     return SYN_OK;
 }
 
 syn_status job_add(const job *what, int64_t elements, timed_ops *ops, syn_error *err) {
-    started s = {what, ops, elements, false, 0};
+    started s = {.what = what, .ops = ops, .task = TASK_ADD, .elements = elements};
     return run_ranks(&s, err);
+}
+
+syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks, syn_error *err) {
+    started s = {.what = what, .ops = ops, .task = TASK_ALL_REDUCE};
+    SYN_TRY(syn_ranks_run(what->ranks, rank_main, &s, err));
+    *ranks = s.ranks;
+    return SYN_OK;
 }
 
 syn_status timed_ops_add(timed_ops *to, const timed_ops *from, syn_error *err) {

@@ -36,6 +36,10 @@ typedef struct job {
 syn_status job_run(const job *what, timed_ops *ops, double *decode_ns, syn_error *err) SYN_MUST_USE;
 /* y = a + b of so many elements of f32: its op. */
 syn_status job_add(const job *what, int64_t elements, timed_ops *ops, syn_error *err) SYN_MUST_USE;
+/* All-reduces of f32, 1 KiB to 64 MiB, among `what->ranks` threads or, if a launcher started this
+   process as one of several, over MPI; there every process calls it, and rank 0 has the ops. */
+syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks,
+                          syn_error *err) SYN_MUST_USE;
 /* Finds `ns` of all. */
 void timed_ops_settle(timed_ops *ops);
 syn_status timed_ops_add(timed_ops *to, const timed_ops *from, syn_error *err) SYN_MUST_USE;

@@ -22,7 +22,7 @@ static const job models[] = {
 static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = {{1, 4, 32}}};
 static const syn_dtype types[] = {SYN_F32, SYN_BF16};
 
-enum { MODELS = sizeof models / sizeof models[0], STEPS = 2, TRIES = 3 };
+enum { MODELS = sizeof models / sizeof models[0], STEPS = 2, TRIES = 3, SUMS = 20 };
 enum { SMALLEST = 12, LARGEST = 26 }; /* elements of a sum, powers of two */
 #define QUIET    0.03                 /* of the cores may be others' while a job runs */
 #define RETRY_NS 80000000000          /* from then on jobs are not run again */
@@ -196,12 +196,16 @@ static void fill_machine(syn_hardware *hw) {
                             .memory_efficiency = 1};
 }
 
+static void print_link(const syn_link *link, int32_t ranks, const char *what) {
+    printf("all-reduces of %d %s: %.2f us a step, %.1f GB/s\n", ranks, what, link->alpha_ns / 1e3,
+           link->bytes_per_ns);
+}
+
 static void print_machine(const syn_hardware *hw, const measuring *m) {
     print_kernels(&hw->alone);
     if (hw->shared.ranks > 0) {
         print_kernels(&hw->shared);
-        printf("all-reduce of %d ranks (threads): %.2f us a step, %.1f GB/s\n", hw->shared.ranks,
-               hw->intra.alpha_ns / 1e3, hw->intra.bytes_per_ns);
+        print_link(&hw->intra, hw->shared.ranks, "threads");
     }
     printf("measured in %.0f s; others had at most %.0f %% of the cores meanwhile\n",
            1e-9 * (double)(syn__clock_ns() - m->begun_ns), 100 * m->disturbed);
@@ -231,5 +235,21 @@ syn_status measure_machine(syn_hardware *hw, bool quiet, syn_error *err) {
     if (s == SYN_OK && !quiet) print_machine(hw, &m);
     timed_ops_free(&ops[0]);
     timed_ops_free(&ops[1]);
+    return s;
+}
+
+syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *err) {
+    timed_ops ops = {0};
+    int32_t ranks = 0;
+    job j = shared_by(&tiny, 1, SYN_F32);
+    j.steps = SUMS;
+    const syn_status s = job_all_reduce(&j, &ops, &ranks, err);
+    *is_first = s == SYN_OK && ranks > 0;
+    if (*is_first) {
+        timed_ops_settle(&ops);
+        measure_link(&hw->intra, &ops, ranks);
+        if (!quiet) print_link(&hw->intra, ranks, "processes");
+    }
+    timed_ops_free(&ops);
     return s;
 }

@@ -15,4 +15,8 @@ void measure_link(syn_link *link, const timed_ops *ops, int32_t ranks);
 /* Measures and fills *hw; prints what it found. Takes less than two minutes. */
 syn_status measure_machine(syn_hardware *hw, bool quiet, syn_error *err) SYN_MUST_USE;
 
+/* Where a launcher started several processes: puts what their all-reduces over MPI take into
+   hw->intra. Every process calls it; *is_first: this one has the result, and has printed it. */
+syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *err) SYN_MUST_USE;
+
 #endif

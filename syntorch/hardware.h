@@ -140,10 +140,24 @@ const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes);
 const char *const *syn_hardware_presets(void);
 const char *const *syn_stack_presets(void);
 
+/* What limits an op. Launches: kernels that are too small for the time it takes to start them. */
+typedef enum syn_limit {
+    SYN_LIMIT_COMPUTE,
+    SYN_LIMIT_MEMORY,
+    SYN_LIMIT_LAUNCH,
+    SYN_LIMIT_COMMUNICATION,
+    SYN_LIMIT_COUNT
+} syn_limit;
+
 /* Predicted time of a node in ns; docs/hardware.md has the formulas. Views take 0. A product of
    unknown extents is taken for a cube. group: NULL for messages (peer and self_rank). */
 double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
                                const syn_graph_group *group, int32_t self_rank);
+/* The same; parts[limit] is what of it each limit is to blame for, and they add up to it. Work that
+   takes longer to compute than to read and write is compute's, else memory's. */
+double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
+                                  const syn_graph_group *group, int32_t self_rank,
+                                  double parts[SYN_LIMIT_COUNT]);
 
 SYN_API_END
 #endif

@@ -38,28 +38,40 @@ static double product_rows(const syn_node *node) {
                                        : cbrt((double)node->flops / 2);
 }
 
-static double kernel_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node) {
+/* Without the launch. */
+static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node,
+                      syn_limit *limit) {
     const bool narrow = syn_dtype_bytes(node->dtype) == 2 && k->widths[1].flops_per_ns.n > 0;
     const struct syn_hw_width *width = &k->widths[narrow];
     const double bytes = (double)node->bytes_read + (double)node->bytes_written;
     const double flops = (double)node->flops;
     if (node->category == SYN_CATEGORY_MATMUL) {
         const double rate = op_rate(&width->flops_per_ns, "linear", product_rows(node));
-        return k->launch_ns + fmax(at_rate(flops, rate), at_rate(bytes, k->read_bytes_per_ns));
+        const double computed = at_rate(flops, rate), read = at_rate(bytes, k->read_bytes_per_ns);
+        *limit = computed >= read ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
+        return fmax(computed, read);
     }
     if (node->category == SYN_CATEGORY_ATTENTION && node->extents.rows > 1) {
         const double rate = op_rate(&width->flops_per_ns, node->op, (double)node->extents.rows);
-        if (rate > 0) return k->launch_ns + flops / rate;
+        *limit = SYN_LIMIT_COMPUTE;
+        if (rate > 0) return flops / rate;
     }
+    *limit = SYN_LIMIT_MEMORY;
     double rate = op_rate(&width->bytes_per_ns, node->op, bytes);
     if (rate <= 0) rate = syn__hardware_rate(&k->memory, bytes);
-    return k->launch_ns + at_rate(bytes, rate > 0 ? rate : hw->memory_bytes_per_ns);
+    return at_rate(bytes, rate > 0 ? rate : hw->memory_bytes_per_ns);
 }
 
-double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node) {
-    const double ns = kernel_ns(hw, &hw->alone, node), ranks = fmax(hw->sharing, 1);
+double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
+                               syn_limit *limit) {
+    syn_limit of_shared;
+    *work = work_ns(hw, &hw->alone, node, limit);
+    const double ns = hw->alone.launch_ns + *work, ranks = fmax(hw->sharing, 1);
     if (hw->shared.ranks <= hw->alone.ranks || ranks <= hw->alone.ranks) return ns;
     const double part =
         log(ranks / hw->alone.ranks) / log((double)hw->shared.ranks / hw->alone.ranks);
-    return ns * pow(kernel_ns(hw, &hw->shared, node) / ns, part);
+    const double shared = hw->shared.launch_ns + work_ns(hw, &hw->shared, node, &of_shared);
+    const double longer = pow(shared / ns, part);
+    *work *= longer;
+    return ns * longer;
 }

@@ -78,9 +78,10 @@ static double kernels_of(const syn_stack *stack, const syn_node *node, bool fuse
     return kernels + (odd ? stack->score_kernels : 0);
 }
 
-static double compute_ns(const syn_hardware *hw, const syn_node *node) {
+static double compute_ns(const syn_hardware *hw, const syn_node *node, double *work,
+                         syn_limit *limit) {
     const syn_stack *stack = &hw->stack;
-    if (hw->alone.ranks > 0) return syn__hardware_kernel_ns(hw, node);
+    if (hw->alone.ranks > 0) return syn__hardware_kernel_ns(hw, node, work, limit);
     const double flops = (double)node->flops;
     const double bytes = (double)node->bytes_read + (double)node->bytes_written;
     const bool product = node->category == SYN_CATEGORY_MATMUL,
@@ -92,16 +93,19 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node) {
     const double moved = product || fused
                              ? stack->memory_efficiency
                              : or_else(stack->vector_efficiency, stack->memory_efficiency);
-    double work = flops / hw->peak_flops_per_ns[SYN_F32];
-    if (fused || product) work = 0;
-    if (fused && node->flops > 0) work = attention_ns(hw, node, rate);
-    if (product && node->flops > 0) work = product_ns(hw, node, rate);
-    work = max2(work, bytes / (hw->memory_bytes_per_ns * moved));
+    double computed = flops / hw->peak_flops_per_ns[SYN_F32];
+    if (fused || product) computed = 0;
+    if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
+    if (product && node->flops > 0) computed = product_ns(hw, node, rate);
+    const double traffic = bytes / (hw->memory_bytes_per_ns * moved);
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
     const double kernels = kernels_of(stack, node, fused), host = or_else(phase->launch, 1);
-    const double device = work * or_else(phase->device, 1) + kernels * stack->kernel_ns;
-    return max2(device, kernels * stack->launch_ns * host) +
-           op_value(&stack->overhead, node->op, 0) * host;
+    const double launches = kernels * stack->launch_ns * host;
+    *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
+    *work = max2(computed, traffic) * or_else(phase->device, 1);
+    const double device = *work + kernels * stack->kernel_ns;
+    if (launches > device) *work = 0; /* the device waits for the host */
+    return max2(device, launches) + op_value(&stack->overhead, node->op, 0) * host;
 }
 
 /* ---- Communication ---- */
@@ -209,20 +213,38 @@ static double message_ns(const syn_hardware *hw, const syn_node *node, int32_t s
     return transfer_ns(hw, node, ends, 2, &t);
 }
 
-double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
+static double communication_ns(const syn_hardware *hw, const syn_node *node,
                                const syn_graph_group *group, int32_t self_rank) {
+    return node->kind == SYN_NODE_COLLECTIVE ? collective_ns(hw, node, group)
+                                             : message_ns(hw, node, self_rank);
+}
+
+double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
+                                  const syn_graph_group *group, int32_t self_rank,
+                                  double parts[SYN_LIMIT_COUNT]) {
+    double ns = 0, work;
+    syn_limit limit;
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) parts[i] = 0;
     if ((node->flags & SYN_NODE_VIRTUAL) != 0) return 0;
     switch (node->kind) {
     case SYN_NODE_COMPUTE:
-        return node->category == SYN_CATEGORY_VIEW ? 0 : compute_ns(hw, node);
+    case SYN_NODE_MEMORY:
+        if (node->kind == SYN_NODE_COMPUTE && node->category == SYN_CATEGORY_VIEW) return 0;
+        ns = compute_ns(hw, node, &work, &limit);
+        parts[limit] = work;
+        parts[SYN_LIMIT_LAUNCH] = ns - work;
+        return ns;
     case SYN_NODE_COLLECTIVE:
-        return collective_ns(hw, node, group);
     case SYN_NODE_SEND:
     case SYN_NODE_RECV:
-        return message_ns(hw, node, self_rank);
-    case SYN_NODE_MEMORY:
-        return compute_ns(hw, node);
+        return parts[SYN_LIMIT_COMMUNICATION] = communication_ns(hw, node, group, self_rank);
     default:
         return 0;
     }
+}
+
+double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
+                               const syn_graph_group *group, int32_t self_rank) {
+    double parts[SYN_LIMIT_COUNT];
+    return syn_hardware_predict_parts(hw, node, group, self_rank, parts);
 }

@@ -19,8 +19,10 @@ void syn__hardware_write_rates(syn_sink *out, const void *member);
 
 /* The curve's rate at a size; 0: it has no points. */
 double syn__hardware_rate(const syn_hw_curve *curve, double at);
-/* The time of a compute node where kernels were measured (hw->alone.ranks > 0). */
-double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node);
+/* The time of a compute node where kernels were measured (hw->alone.ranks > 0); *work: which part
+   of it is not the launch's, and *limit: whose that is. */
+double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
+                               syn_limit *limit);
 
 #ifdef __cplusplus
 }

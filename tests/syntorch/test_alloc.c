@@ -94,7 +94,7 @@ static syn_status export_all(const syn_graph *graph, syn_error *err) {
 static syn_status report_and_logits(const syn_graph *graph, syn_error *err) {
     static const float logits[6] = {1, 2, 3, 4, 5, 6};
     report r = {0};
-    const syn_status s = report_add(&r, graph, 0, err);
+    const syn_status s = report_add(&r, graph, 0, NULL, err);
     report_sort(&r);
     report_free(&r);
     SYN_TRY(s);

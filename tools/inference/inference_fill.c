@@ -259,7 +259,7 @@ static void print(const inference *run, const report *r) {
     const filling *work = work_of(run);
     const bool meta = run->launch.device == SYN_DEVICE_META;
     const double ns = meta ? r->predicted_forward_ns : (double)work->forward_ns;
-    char a[64], b[64];
+    char a[64], b[64], text[256];
     int64_t m = 0;
     for (int64_t i = 0; i < run->n_prompts; i++) {
         const int64_t first = m;
@@ -278,6 +278,9 @@ static void print(const inference *run, const report *r) {
         printf("%sforward: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
                (long long)work->n_tokens, cli_time_text(ns, a, sizeof a),
                cli_count_text((double)work->n_tokens * 1e9 / ns, b, sizeof b));
+    if (meta && ns > 0)
+        printf("its limits: %s\n",
+               limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
     inference_score_print(run, r, work->n_tokens);
 }
 

@@ -296,6 +296,11 @@ static void print(const inference *run, const report *r) {
     if (run->launch.device == SYN_DEVICE_META && s.prefill_ns > 0) {
         const run_error e = error_of(run);
         char text[256];
+        printf("limits of prefill: %s\n",
+               limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, text, sizeof text));
+        if (s.decode_rate > 0)
+            printf("limits of decode:  %s\n",
+                   limits_text(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, text, sizeof text));
         printf("their error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
     }
 }
@@ -339,6 +344,10 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
     syn_sink_double(out, s.decode_ns);
     if (run->launch.device != SYN_DEVICE_META) return;
+    syn_sink_text(out, ", \"prefill_limits\": ");
+    limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
+    syn_sink_text(out, ", \"decode_limits\": ");
+    limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
     const run_error e = error_of(run);
     if (e.n_rows == 0) return;
     syn_sink_text(out, ", \"predicted_error\": ");

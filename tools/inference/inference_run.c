@@ -14,7 +14,7 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_graph *graph;
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
-    const syn_status s = report_add(&run->report, graph, 0, err);
+    const syn_status s = report_add(&run->report, graph, 0, run->launch.hw, err);
     syn_graph_free(graph);
     return s;
 }

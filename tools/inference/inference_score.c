@@ -271,12 +271,15 @@ void inference_score_print(const inference *run, const report *r, int64_t tokens
                                          "written: last hidden states (batch, hidden)"};
     const bool meta = run->launch.device == SYN_DEVICE_META;
     const double ns = meta ? r->predicted_forward_ns : (double)run->score_ns;
-    char a[64], b[64];
+    char a[64], b[64], text[256];
     if (!inference_scores(run->args)) return;
     if (ns > 0 && syn_model_is_causal(&run->config))
         printf("%sscoring: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
                (long long)tokens, cli_time_text(ns, a, sizeof a),
                cli_count_text((double)tokens * 1e9 / ns, b, sizeof b));
+    if (meta && ns > 0 && syn_model_is_causal(&run->config))
+        printf("its limits: %s\n",
+               limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
     if (meta) return;
     if (inference_all_logits(run->args))
         print_file("written: logits (batch, tokens, vocabulary)", run->args->save_logits);

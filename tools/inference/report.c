@@ -65,7 +65,8 @@ static void add_outputs(report *r, const syn_graph *graph, uint32_t rank, const 
     }
 }
 
-syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, syn_error *err) {
+syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const syn_hardware *hw,
+                      syn_error *err) {
     syn_cursor cur = {0}, tensors = {0};
     syn_status s = SYN_OK;
     for (uint32_t i = 0; i < graph->ranks[rank].n_nodes && s == SYN_OK; i++) {
@@ -75,6 +76,7 @@ syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, syn_erro
         r->last_id = n->id;
         if (n->flags & SYN_NODE_VIRTUAL) continue;
         s = add_node(r, n, err);
+        if (hw) limits_add(&r->limits, hw, graph, rank, n);
         add_outputs(r, graph, rank, n, &tensors);
     }
     syn_cursor_free(&cur);

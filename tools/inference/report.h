@@ -6,6 +6,7 @@
 
 #include "syntorch/graph.h"
 #include "syntorch/sink.h"
+#include "tools/limits.h"
 
 typedef struct report_row {
     const char *op;
@@ -21,14 +22,16 @@ typedef struct report {
     report_row total;
     bool measured, predicted;
     double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums over phases */
+    limits limits;                                                          /* of predicted times */
     uint64_t largest_bytes; /* of what one op made anew */
     uint64_t last_id;       /* of the nodes added */
     size_t rows_cap;
 } report;
 
 /* Adds one rank's nodes but views, those with higher ids than were added: a run's steps one by one,
-   each before it is forgotten. Begins as all zeros. The ops' names must outlive the report. */
-syn_status report_add(report *r, const syn_graph *graph, uint32_t rank,
+   each before it is forgotten. Begins as all zeros. The ops' names must outlive the report. hw:
+   what predicted their times, or NULL. */
+syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const syn_hardware *hw,
                       syn_error *err) SYN_MUST_USE;
 /* Sorts the rows, which are to be printed. */
 void report_sort(report *r);

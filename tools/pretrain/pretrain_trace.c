@@ -4,6 +4,7 @@
 #include "export/export.h"
 #include "syntorch/memory.h"
 #include "tools/launch/gather.h"
+#include "tools/limits.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/residuals.h"
 
@@ -92,6 +93,19 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
            ranks == 1 ? "rank" : "ranks", part);
 }
 
+/* Of the first rank's ops, which took wall_ns. */
+static void tell_limits(const syn_hardware *hw, const syn_graph *all, double wall_ns) {
+    syn_cursor cur = {0};
+    limits l = {0};
+    char text[256];
+    for (uint32_t i = 0; i < all->ranks[0].n_nodes; i++) {
+        const syn_node *node = syn_graph_node(all, 0, i, &cur);
+        if (node) limits_add(&l, hw, all, 0, node);
+    }
+    syn_cursor_free(&cur);
+    printf("its limits: %s\n", limits_text(&l, LIMITS_ALL, wall_ns, text, sizeof text));
+}
+
 /* What a step of the window would take, all ranks together. */
 static syn_status tell_prediction(pretrain *run, const struct pretrain_window *window,
                                   const syn_graph *all, syn_error *err) {
@@ -115,6 +129,7 @@ static syn_status tell_prediction(pretrain *run, const struct pretrain_window *w
                              .dp = args->num_gpus / args->tp,
                              .batch = args->batch_size,
                              .tokens = args->max_seq_length};
+    tell_limits(run->launch.hw, all, ns * (double)window->n_steps);
     run_error e = residuals_near(run->launch.hw, &shape);
     if (args->recompute != SYN_RECOMPUTE_FULL && !e.beyond) e.beyond = "activations that are kept";
     printf("its error: %s\n", residuals_text(&e, run->launch.hw, on, sizeof on));

@@ -1,0 +1,87 @@
+"""What limits a predicted time: shares add up, move as a machine's parts get faster, and the
+utilisation is the products' flops at the peak."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish  # noqa: E402
+
+LIMITS = ("compute", "memory", "launches", "communication")
+PEAK, LINK, MEMORY, LAUNCH = 20.0, 50.0, 800.0, 4.0
+os.chdir(tempfile.mkdtemp())
+
+
+def program(name, *args):
+    done = subprocess.run([os.path.join(BUILD, name), "--device", "meta", *args], check=False,
+                          capture_output=True, text=True, timeout=300)
+    check(done.returncode == 0, f"{name} {args}: {done.stderr}")
+    return done.stdout
+
+
+def predicted(*args, peak=PEAK, link=LINK, memory=MEMORY, launch=LAUNCH):
+    """{"prefill": ns by limit, ...} and the run's JSON, on such a machine."""
+    machine = {"name": "toy", "hardware": {
+        "peak_tflops": {"f32": peak}, "memory_gib": 80, "memory_gb_per_s": memory, "node_ranks": 8,
+        "intra": {"alpha_us": 0, "gb_per_s": link}, "inter": {"alpha_us": 20, "gb_per_s": 5}},
+        "stack": {"name": "s", "launch_us": launch, "matmul_efficiency": 0.5,
+                  "memory_efficiency": 0.8}}
+    with open("toy.json", "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    run = json.loads(program("inference", "--json", "--hw", "toy.json", "--model", "gpt2",
+                             "--tp", "2", "--num_input_tokens", "300", "--num_output_tokens", "3",
+                             *args))
+    parts = {}
+    for phase in ("prefill", "decode"):
+        shares, ns = run[f"{phase}_limits"], run[f"predicted_{phase}_ns"]
+        check(abs(sum(shares[k] for k in LIMITS) - 1) < 1e-9, f"{phase}: {shares}")
+        check(all(shares[k] >= 0 for k in LIMITS), f"{phase}: {shares}")
+        parts[phase] = {k: shares[k] * ns for k in LIMITS}
+    return parts, run
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def only(phase, limit, **faster):
+    """A part of the machine twice as fast halves its own time, and no other."""
+    fast = predicted("--attention", "fused", **faster)[0][phase]
+    for k in LIMITS:
+        want = usual[phase][k] / (2 if k == limit else 1)
+        check(close(fast[k], want), f"{phase}, {faster}: {k} {fast[k]}, not {want}")
+
+
+usual, run = predicted("--attention", "fused")
+check(usual["prefill"]["compute"] > usual["prefill"]["memory"], f"prefill: {usual}")
+check(usual["decode"]["compute"] < usual["decode"]["launches"], f"decode: {usual}")
+only("prefill", "communication", link=2 * LINK)
+only("decode", "communication", link=2 * LINK)
+none = predicted("--attention", "fused", launch=0)[0]
+check(none["prefill"]["launches"] == none["decode"]["launches"] == 0, f"no launches: {none}")
+slow = predicted("--attention", "fused", launch=1e6)[0]["decode"]
+check(slow["compute"] == slow["memory"] == 0 and slow["launches"] > 0, f"slow launches: {slow}")
+memory = predicted("--attention", "fused", launch=0, peak=1e5)[0]["decode"]
+twice = predicted("--attention", "fused", launch=0, peak=1e5, memory=2 * MEMORY)[0]["decode"]
+check(memory["compute"] == 0 and close(memory["memory"], 2 * twice["memory"]), f"{memory} {twice}")
+
+products = sum(op["flops"] for op in run["ops"] if op["op"] in ("linear", "matmul", "attention"))
+at_peak = sum(run[f"{p}_limits"]["utilisation"] * run[f"predicted_{p}_ns"]
+              for p in ("prefill", "decode"))
+check(close(at_peak, products / (PEAK * 1e3)), f"at the peak {at_peak} ns for {products} flops")
+
+for name, args in (("inference", ["--model", "gpt2", "--tp", "4", "--hw", "h100"]),
+                   ("inference", ["--model", "bert-base-uncased", "--hw", "v100-32g"]),
+                   ("inference", ["--model", "gpt2", "--hw", "cpu"]),
+                   ("pretrain", ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2",
+                                 "--max-steps", "3", "--enable-tracing"])):
+    lines = re.findall(r"limits[^:]*: (.*); (\d+)% of peak flops", program(name, *args))
+    check(lines, f"{name} {args}: no limits")
+    for line, used in lines:
+        shares = [int(n) for n in re.findall(r"(\d+)% ", line)]
+        check(len(shares) == 4 and sum(shares) == 100 and 0 <= int(used) <= 100, f"{line}; {used}")
+finish()

@@ -1,0 +1,85 @@
+#include "tools/limits.h"
+
+#include <stdio.h>
+
+static const char *const names[SYN_LIMIT_COUNT] = {"compute", "memory", "launches",
+                                                   "communication"};
+
+static double peak_of(const syn_hardware *hw, syn_dtype dtype) {
+    const double peak = hw->peak_flops_per_ns[dtype];
+    return peak > 0 ? peak : hw->peak_flops_per_ns[SYN_F32];
+}
+
+void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
+                const syn_node *node) {
+    const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
+    double parts[SYN_LIMIT_COUNT];
+    syn_hardware_predict_parts(hw, node, group, graph->ranks[rank].rank, parts);
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) l->ns[node->phase][i] += parts[i];
+    const bool counts =
+        node->category == SYN_CATEGORY_MATMUL || node->category == SYN_CATEGORY_ATTENTION;
+    if (counts && node->phase != SYN_PHASE_RECOMPUTE)
+        l->at_peak_ns[node->phase] += (double)node->flops / peak_of(hw, node->dtype);
+}
+
+bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[SYN_LIMIT_COUNT],
+                   double *utilisation) {
+    double others = 0;
+    *utilisation = 0;
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) shares[i] = 0;
+    if (!(wall_ns > 0)) return false;
+    for (int phase = 0; phase < SYN_PHASE_COUNT; phase++) {
+        if (!(phases >> phase & 1)) continue;
+        *utilisation += l->at_peak_ns[phase] / wall_ns;
+        for (int i = 0; i < SYN_LIMIT_COMMUNICATION; i++) {
+            shares[i] += l->ns[phase][i] / wall_ns;
+            others += l->ns[phase][i] / wall_ns;
+        }
+    }
+    shares[SYN_LIMIT_COMMUNICATION] = others < 1 ? 1 - others : 0;
+    return true;
+}
+
+/* Shares as whole numbers of per cent that add up to 100: what is missing goes to those that lost
+   most by being rounded down. */
+static void whole(const double shares[SYN_LIMIT_COUNT], int out[SYN_LIMIT_COUNT]) {
+    double lost[SYN_LIMIT_COUNT];
+    int left = 100;
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
+        out[i] = (int)(100 * shares[i]);
+        lost[i] = 100 * shares[i] - out[i];
+        left -= out[i];
+    }
+    for (; left > 0; left--) {
+        int most = 0;
+        for (int i = 1; i < SYN_LIMIT_COUNT; i++)
+            if (lost[i] > lost[most]) most = i;
+        out[most]++;
+        lost[most] = -1;
+    }
+}
+
+const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes) {
+    double shares[SYN_LIMIT_COUNT], used;
+    size_t at = 0;
+    int percent[SYN_LIMIT_COUNT];
+    if (!limits_shares(l, phases, wall_ns, shares, &used)) return "unknown";
+    whole(shares, percent);
+    for (int i = 0; i < SYN_LIMIT_COUNT && at < bytes; i++)
+        at += (size_t)snprintf(buf + at, bytes - at, "%s%d%% %s", i ? ", " : "", percent[i],
+                               names[i]);
+    if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% of peak flops", 100 * used);
+    return buf;
+}
+
+void limits_json(const limits *l, uint32_t phases, double wall_ns, syn_sink *out) {
+    double shares[SYN_LIMIT_COUNT], used;
+    limits_shares(l, phases, wall_ns, shares, &used);
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
+        syn_sink_printf(out, "%s\"%s\": ", i ? ", " : "{", names[i]);
+        syn_sink_double(out, shares[i]);
+    }
+    syn_sink_text(out, ", \"utilisation\": ");
+    syn_sink_double(out, used);
+    syn_sink_char(out, '}');
+}

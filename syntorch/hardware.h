@@ -97,12 +97,12 @@ typedef struct syn_hw_rates {
 typedef struct syn_hw_kernels {
     int32_t ranks; /* 0: they were not measured, and efficiencies of a peak stand for them */
     double launch_ns;
-    double read_bytes_per_ns; /* at which products read weights, which no cache holds */
-    syn_hw_curve memory;      /* bytes/ns by bytes, of ops that were not measured */
+    syn_hw_curve memory; /* bytes/ns by bytes, of ops that were not measured */
     /* In f32, and in f16 and bf16: products ("linear" stands for all) and fused attention, flops/ns
        by rows, or by the terms of a sum if these are fewer, or queries; others, bytes/ns by bytes
        moved. */
     struct syn_hw_width {
+        double read_bytes_per_ns; /* at which products read weights, which no cache holds */
         syn_hw_rates flops_per_ns, bytes_per_ns;
     } widths[2];
 } syn_hw_kernels;

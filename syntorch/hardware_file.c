@@ -134,6 +134,7 @@ static const syn__setting_table stack_table = ROWS(stack_rows);
 #define KERNELS(member) offsetof(syn_hw_kernels, member)
 
 static const syn__setting width_rows[] = {
+    F64("read_gb_per_s", REQUIRED, WIDTH(read_bytes_per_ns), 1e-3, 1e7, 1),
     CUSTOM("gflop_per_s", WIDTH(flops_per_ns), syn__hardware_read_rates, syn__hardware_write_rates),
     CUSTOM("gb_per_s", WIDTH(bytes_per_ns), syn__hardware_read_rates, syn__hardware_write_rates),
 };
@@ -142,7 +143,6 @@ static const syn__setting_table width_table = ROWS(width_rows);
 static const syn__setting kernels_rows[] = {
     I32("ranks", REQUIRED, KERNELS(ranks), 1048576),
     F64("launch_us", REQUIRED, KERNELS(launch_ns), 0, 1e6, 1e3),
-    F64("read_gb_per_s", REQUIRED, KERNELS(read_bytes_per_ns), 1e-3, 1e7, 1),
     CUSTOM("memory", KERNELS(memory), syn__hardware_read_curve, syn__hardware_write_curve),
     GROUP("f32", REQUIRED, KERNELS(widths), width_table),
     GROUP("half", 0, KERNELS(widths) + sizeof(struct syn_hw_width), width_table),

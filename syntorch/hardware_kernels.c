@@ -47,7 +47,8 @@ static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn
     const double flops = (double)node->flops;
     if (node->category == SYN_CATEGORY_MATMUL) {
         const double rate = op_rate(&width->flops_per_ns, "linear", product_rows(node));
-        const double computed = at_rate(flops, rate), read = at_rate(bytes, k->read_bytes_per_ns);
+        const double computed = at_rate(flops, rate),
+                     read = at_rate(bytes, width->read_bytes_per_ns);
         *limit = computed >= read ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
         return fmax(computed, read);
     }

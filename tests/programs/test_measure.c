@@ -64,10 +64,11 @@ static void rates_come_back(void) {
     static syn_hw_kernels found;
     const double own_ns = 500;
     timed_ops ops = {0};
-    hw.alone = (syn_hw_kernels){.ranks = 1, .launch_ns = own_ns, .read_bytes_per_ns = 20};
+    hw.alone = (syn_hw_kernels){.ranks = 1, .launch_ns = own_ns};
     for (int width = 0; width < 2; width++) {
         struct syn_hw_width *w = &hw.alone.widths[width];
         const double f = width + 1;
+        w->read_bytes_per_ns = 20 * f;
         w->flops_per_ns = (syn_hw_rates){
             {{"linear", {{{64, 100 * f}, {512, 300 * f}}, 2}}, {"attention", {{{16, 40}}, 1}}}, 2};
         w->bytes_per_ns = (syn_hw_rates){{{"gelu", {{{4096, 5 * f}, {1048576, 10 * f}}, 2}}}, 1};
@@ -84,10 +85,10 @@ static void rates_come_back(void) {
     found.launch_ns = own_ns;
     measure_rates(&found, &ops, own_ns);
     /* a product of one row is reading, but for the launch in its time */
-    CHECK_NEAR(found.read_bytes_per_ns, 20, 0.05);
     for (int width = 0; width < 2; width++) {
         struct syn_hw_width *w = &found.widths[width];
         const double f = width + 1;
+        CHECK_NEAR(w->read_bytes_per_ns, 20 * f, 0.1 * f);
         const syn_hw_curve *products = curve_of(&w->flops_per_ns, "linear");
         CHECK_INT(products->n, 2);
         check_point(products, 0, 64, 100 * f);

@@ -11,12 +11,18 @@ static const char *const toy =
     "  \"node_ranks\":4,\"intra\":{\"alpha_us\":2,\"gb_per_s\":50}},\n"
     " \"stack\":{\"name\":\"s\",\"launch_us\":3,\"matmul_efficiency\":1,\"memory_efficiency\":1},\n"
     " \"kernels\":{\n"
-    "  \"alone\":{\"ranks\":1,\"launch_us\":1,\"read_gb_per_s\":20,\"memory\":[[1000,40]],\n"
-    "   \"f32\":{\"gflop_per_s\":{\"linear\":[[16,100],[64,400]],\"attention\":[[32,50]]},\n"
+    "  \"alone\":{\"ranks\":1,\"launch_us\":1,\"memory\":[[1000,40]],\n"
+    "   "
+    "\"f32\":{\"read_gb_per_s\":20,\"gflop_per_s\":{\"linear\":[[16,100],[64,400]],\"attention\":[["
+    "32,50]]},\n"
     "    \"gb_per_s\":{\"add\":[[1000,10],[100000,40]],\"attention\":[[1,8]]}},\n"
-    "   \"half\":{\"gflop_per_s\":{\"linear\":[[16,200]]},\"gb_per_s\":{\"add\":[[1,5]]}}},\n"
-    "  \"shared\":{\"ranks\":4,\"launch_us\":2,\"read_gb_per_s\":4,\"memory\":[[1000,10]],\n"
-    "   \"f32\":{\"gflop_per_s\":{\"linear\":[[16,25]]},\"gb_per_s\":{\"add\":[[1000,2.5]]}}}}}\n";
+    "   "
+    "\"half\":{\"read_gb_per_s\":20,\"gflop_per_s\":{\"linear\":[[16,200]]},\"gb_per_s\":{\"add\":["
+    "[1,5]]}}},\n"
+    "  \"shared\":{\"ranks\":4,\"launch_us\":2,\"memory\":[[1000,10]],\n"
+    "   "
+    "\"f32\":{\"read_gb_per_s\":4,\"gflop_per_s\":{\"linear\":[[16,25]]},\"gb_per_s\":{\"add\":[["
+    "1000,2.5]]}}}}}\n";
 
 static syn_hardware hw;
 
@@ -118,8 +124,7 @@ static void refuses_bad_curves(void) {
     refuses("[[16,100],[64,400]]", "[]", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "7", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "[[16,0]]", "gflop_per_s.linear");
-    refuses("[[16,100],[64,400]]",
-            "[[1,1],[2,1],[3,1],[4,1],[5,1],[6,1],[7,1],[8,1],[9,1]]",
+    refuses("[[16,100],[64,400]]", "[[1,1],[2,1],[3,1],[4,1],[5,1],[6,1],[7,1],[8,1],[9,1]]",
             "may have 8 points");
     refuses("\"linear\"", "\"cube\"", "names the op \"cube\", which does not exist");
     refuses("\"attention\":[[32,50]]", "\"linear\":[[32,50]]", "is given twice");

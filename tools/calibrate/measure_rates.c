@@ -78,11 +78,12 @@ static double work_ns(const timed_op *op, double own_ns) {
 /* Weights of a product of one row are read once; small ones may lie in a cache. */
 #define LARGE (4 << 20)
 
-static double reading(const timed_ops *ops) {
+static double reading(const timed_ops *ops, int width) {
     samples s = {.n = 0};
     for (size_t i = 0; i < ops->n; i++) {
         const timed_op *op = &ops->at[i];
-        if (is_product(&op->node) && op->node.extents.rows == 1 && bytes_of(&op->node) >= LARGE)
+        if (width_of(&op->node) == width && is_product(&op->node) && op->node.extents.rows == 1 &&
+            bytes_of(&op->node) >= LARGE)
             add(&s, bytes_of(&op->node), op->ns, 0, weight_of(op));
     }
     return best(&s);
@@ -121,7 +122,8 @@ static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernel
         const timed_op *op = &ops->at[i];
         const double at = place(what, &op->node), bytes = bytes_of(&op->node);
         if (at < first || at > last || at == 0) continue;
-        const double least = what->of == NULL ? bytes / k->read_bytes_per_ns : 0;
+        const double least =
+            what->of == NULL ? bytes / k->widths[what->width].read_bytes_per_ns : 0;
         add(&s, what->counts_flops ? (double)op->node.flops : bytes, work_ns(op, own_ns), least,
             weight_of(op));
         all += weight_of(op);
@@ -161,9 +163,9 @@ static void fit_op(syn_hw_rates *rates, const kind *what, const char *name, cons
 }
 
 void measure_rates(syn_hw_kernels *k, const timed_ops *ops, double own_ns) {
-    k->read_bytes_per_ns = reading(ops);
     for (int width = 0; width < 2; width++) {
         struct syn_hw_width *w = &k->widths[width];
+        w->read_bytes_per_ns = reading(ops, width);
         w->flops_per_ns.n = w->bytes_per_ns.n = 0;
         fit_op(&w->flops_per_ns, &(kind){NULL, width, true}, "linear", k, ops, own_ns);
         for (size_t i = 0; i < ops->n; i++) {

@@ -74,6 +74,26 @@ at_peak = sum(run[f"{p}_limits"]["utilisation"] * run[f"predicted_{p}_ns"]
               for p in ("prefill", "decode"))
 check(close(at_peak, products / (PEAK * 1e3)), f"at the peak {at_peak} ns for {products} flops")
 
+LIST = ["a100-80g+serving", "h100", "v100-32g+megatron", "toy.json", "cpu"]
+RUN = ["--json", "--model", "gpt2", "--tp", "2", "--num_input_tokens", "64", "--dtype", "f32"]
+compared = json.loads(program("inference", *RUN, "--hw", LIST[0], "--compare",
+                              ",".join(LIST[1:])))["compared"]
+check(len(compared) == len(LIST), f"{len(compared)} machines compared")
+for machine, got in zip(LIST, compared):  # as a run of its own predicts
+    alone = json.loads(program("inference", *RUN, "--hw", machine))
+    check(got["hardware"] == alone["hardware"] and got["stack"] == alone["stack"], f"{got}")
+    for phase in ("prefill", "decode"):
+        check(close(got[f"{phase}_ns"], alone[f"predicted_{phase}_ns"]), f"{machine}: {got}")
+    check(got["fits"], f"{machine}: {got}")
+table = program("inference", "--model", "gpt3-175b", "--tp", "4", "--hw", "h200", "--compare",
+                "a100-80g,b200+megatron").split("the same ops on\n")[1].splitlines()
+check([line.split()[0] for line in table[1:]] ==
+      ["h200+serving", "a100-80g+serving", "b200+megatron"], f"{table}")
+check(["too little memory" in line for line in table[1:]] == [True, True, False], f"{table}")
+refused = subprocess.run([os.path.join(BUILD, "inference"), "--device", "meta", "--compare",
+                          "h100,,b200"], check=False, capture_output=True, text=True)
+check(refused.returncode != 0 and "presets are" in refused.stderr, refused.stderr)
+
 for name, args in (("inference", ["--model", "gpt2", "--tp", "4", "--hw", "h100"]),
                    ("inference", ["--model", "bert-base-uncased", "--hw", "v100-32g"]),
                    ("inference", ["--model", "gpt2", "--hw", "cpu"]),

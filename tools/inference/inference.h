@@ -7,7 +7,7 @@
 #include "models/model.h"
 #include "models/text_ending.h"
 #include "models/weights.h"
-#include "tools/inference/report.h"
+#include "tools/inference/comparison.h"
 #include "tools/launch/launch.h"
 
 typedef enum inference_attention {
@@ -29,7 +29,7 @@ typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
         stride, mask_id;                                  /* mask_id, top_k -1: not given */
     double temperature, top_p, min_p, repetition_penalty; /* NaN: not given */
-    const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype,
+    const char *device, *hw_config, *compare, *model_config, *model, *weights, *tokenizer, *dtype,
         *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights,
         *embeddings, *perplexity, *eos;
     int attention, logits, pooling; /* the enumerations above */
@@ -96,6 +96,7 @@ struct inference {
     double cache_elems;                /* of the KV cache, all ranks together; likewise */
     int64_t score_ns;                  /* rank 0's, see inference_score.h */
     report report;                     /* of rank 0 */
+    comparison comparison;             /* of rank 0 */
 };
 
 extern const cli_option inference_options[];

@@ -89,6 +89,8 @@ const cli_option inference_options[] = {
      "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+serving",
      0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
+    {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
+     "predict the times of the same ops for these as well", 0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, a page for a browser, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},

@@ -16,7 +16,7 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
     const syn_status s = report_add(&run->report, graph, 0, run->launch.hw, err);
     syn_graph_free(graph);
-    return s;
+    return s == SYN_OK ? comparison_add(&run->comparison, trace, err) : s;
 }
 
 /* Whether to show how far things are. */
@@ -145,11 +145,13 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
 static syn_status choose_hardware(inference *run, syn_error *err) {
     const char *name = run->args->hw_config;
     if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
-    if (!name) return SYN_OK;
-    run->launch.hw = &run->hw;
-    SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
-    syn_hardware_share(&run->hw, run->launch.ranks);
-    return SYN_OK;
+    if (name) {
+        run->launch.hw = &run->hw;
+        SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
+        syn_hardware_share(&run->hw, run->launch.ranks);
+    }
+    return comparison_open(&run->comparison, run->args->compare, run->launch.hw, run->launch.ranks,
+                           err);
 }
 
 syn_status inference_prepare(inference *run, syn_error *err) {
@@ -177,4 +179,5 @@ void inference_free(inference *run) {
     syn_free(run->prompts);
     syn_free(run->prompt_text);
     report_free(&run->report);
+    comparison_free(&run->comparison);
 }

@@ -132,6 +132,8 @@ static void print_summary(const inference *run) {
                cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name));
     printf(":\n");
     report_print(r, stdout);
+    comparison_print(&run->comparison, inference_resident_bytes(run) / (double)run->args->tp,
+                     stdout);
 }
 
 static syn_status print_json(const inference *run, syn_error *err) {
@@ -163,6 +165,11 @@ static syn_status print_json(const inference *run, syn_error *err) {
         footprint_json(run->launch.ctx[0], r->largest_bytes, out);
     syn_sink_text(out, ", \"ops\": ");
     report_json(r, out);
+    if (run->comparison.n > 0) {
+        syn_sink_text(out, ", \"compared\": ");
+        comparison_json(&run->comparison, inference_resident_bytes(run) / (double)run->args->tp,
+                        out);
+    }
     syn_sink_text(out, "}\n");
     return syn_sink_close(out, true, err);
 }

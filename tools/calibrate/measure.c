@@ -17,7 +17,10 @@ static const job models[] = {
      .hidden = 1024,
      .vocabulary = 16384,
      .shapes = {{1, 256, 6}, {4, 32, 4}, {16, 16, 4}, {1, 64, 4}}},
-    {.layers = 2, .hidden = 1024, .vocabulary = 16384, .shapes = {{1, 64}, {4, 64}, {1, 512}}},
+    {.layers = 2,
+     .hidden = 1024,
+     .vocabulary = 16384,
+     .shapes = {{1, 64, 0}, {4, 64, 0}, {1, 512, 0}}},
 };
 static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = {{1, 4, 32}}};
 static const syn_dtype types[] = {SYN_F32, SYN_BF16};

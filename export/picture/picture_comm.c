@@ -209,18 +209,22 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
                               const syn__pic_item *item, syn__pic_cluster *k, double lane_w,
                               syn_error *err) {
     const syn__pic_unit *u = &lane->plan.units[item->unit];
-    const double size = item->level == 0 ? 12 : 10.5;
+    double size = item->level == 0 ? 12 : 10.5;
     char shown[128];
     size_t room = 64;
     syn__pic_text name, t;
     syn__pic_clear(&name);
     if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
+    syn__pic_shorten(name.s, room, shown, sizeof shown);
+    if (item->level > 0) { /* left of the arrows: in smaller letters, then cut */
+        const double most = lane_w / 2 - 8;
+        while (size > 8 && syn__pic_width(shown, size, true) > most) size -= 0.5;
+        while (room > 4 && syn__pic_width(shown, size, true) > most)
+            syn__pic_shorten(name.s, --room, shown, sizeof shown);
+    }
     syn__pic_clear(&t);
     syn__pic_put(&t, "<font point-size=\"%g\"><b>", size);
-    syn__pic_shorten(name.s, room, shown, sizeof shown);
-    while (item->level > 0 && room > 4 && syn__pic_width(shown, size, true) > lane_w / 2 - 8)
-        syn__pic_shorten(name.s, --room, shown, sizeof shown); /* left of the arrows */
     syn__pic_put_html(&t, shown);
     syn__pic_put(&t, "</b></font>");
     k->label = syn__arena_copy(&c->drawing->arena, t.s);

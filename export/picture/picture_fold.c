@@ -393,10 +393,12 @@ bool syn__pic_unit_drawn(const syn__pic_plan *plan, size_t unit) {
 
 void syn__pic_unit_title(const syn__pic_plan *plan, uint32_t unit, syn__pic_text *out) {
     const syn__pic_unit *u = &plan->units[unit];
+    const char *last = plan->units[u->last].layer, *number = strrchr(u->layer, '.');
     syn__pic_put_clean(out, u->layer);
-    if (u->count < 2 || strcmp(u->layer, plan->units[u->last].layer) == 0) return;
+    if (u->count < 2 || strcmp(u->layer, last) == 0) return;
+    const size_t same = number != NULL ? (size_t)(number - u->layer) + 1 : 0;
     syn__pic_put(out, " \xE2\x80\xA6 ");
-    syn__pic_put_clean(out, plan->units[u->last].layer);
+    syn__pic_put_clean(out, strncmp(u->layer, last, same) == 0 ? last + same : last);
 }
 
 void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase phase,

@@ -145,6 +145,21 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     return SYN_OK;
 }
 
+/* "f32[1,16,768]": what a rank gives to a collective, where no tensors are drawn. */
+static syn_status put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
+                              const syn_node *n, syn_error *err) {
+    syn__pic_range range;
+    if (!plan->spans_ranks || n->kind != SYN_NODE_COLLECTIVE || n->n_inputs == 0) return SYN_OK;
+    if (n->n_inputs > 1) {
+        syn__pic_put(t, "%u tensors" DOT, n->n_inputs);
+        return SYN_OK;
+    }
+    SYN_TRY(syn__pic_range_of(plan, node, false, 0, &range, err));
+    syn__pic_put_spec(t, &range);
+    syn__pic_put(t, DOT);
+    return SYN_OK;
+}
+
 /* Second line of an op's box. */
 static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
                       const syn__pic_cost *c) {
@@ -219,6 +234,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     syn__pic_clear(&facts);
+    SYN_TRY(put_payload(&facts, plan, node, n, err));
     put_facts(&facts, plan, n, &c);
     char name[128], remark[64] = "";
     syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);

@@ -243,7 +243,7 @@ static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void random_programs_give_what_a_plain_computation_gives(void) {
-    for (uint64_t seed = 1; seed <= 140; seed++) {
+    for (uint64_t seed = 1; seed <= TEST_ROUNDS(140); seed++) {
         syn_error err = {0};
         comm_program p = {.seed = seed, .n_steps = 80};
         const syn_status status = syn_local_run(2 + (int32_t)(seed % 7), program_rank, &p, &err);

@@ -81,7 +81,7 @@ static syn_status lists_rank(const test_rank *me, void *arg, syn_error *err) {
 
 static void lists_give_the_bits_of_one_by_one(void) {
     static lists runs[3];
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= TEST_ROUNDS(60); seed++) {
         const int size = 2 + (int)(seed % 3);
         uint64_t meta[RANKS_MAX];
         syn_error err = {0};

@@ -304,6 +304,33 @@ static void test_comm_messages(void) {
     drop(&x);
 }
 
+/* Names of BERT's layers are long, and of a run of them the last says its number alone. The first
+   layer reads an input and so is none of the run. */
+static void test_comm_names(void) {
+    picture_maker m;
+    const syn_spec spec = PICTURE_F32(2, 8, 64);
+    static const char *const names[] = {"query", "key", "value", "scores", "probs", "context"};
+    const picture_op sum = {.op = "all_reduce", .category = SYN_CATEGORY_COMMUNICATION};
+    picture_start(&m, 1);
+    uint32_t t = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
+    for (int layer = 0; layer < 12; layer++) {
+        picture_scope(&m, "encoder.layer.%d", layer);
+        for (int i = 0; i < 6; i++) {
+            const picture_op op = {.op = "mul", .label = names[i]};
+            t = picture_add(&m, op, spec, PICTURE_IN(t));
+        }
+        t = picture_add(&m, sum, spec, PICTURE_IN(t));
+    }
+    drawn x;
+    CHECK(draw(&x, picture_finish(&m), &comm));
+    int whole = 0;
+    for (size_t i = 0; i < x.d.n_clusters; i++)
+        whole += strstr(x.d.clusters[i].label, "<b>encoder.layer.1 \xE2\x80\xA6 11</b>") != NULL;
+    CHECK_INT(whole, 1);
+    CHECK_INT(count_label(&x.d, SYN__PIC_COLLECTIVE, "f32[8,64] \xC2\xB7 "), 2);
+    drop(&x);
+}
+
 /* Ranks that wait for each other for ever still give a picture. */
 static void test_comm_deadlock(void) {
     picture_maker m;
@@ -404,6 +431,7 @@ static const test_case cases[] = {
     {"edges_of_communication_are_red", test_edges_of_communication_are_red},
     {"comm_columns", test_comm_columns},
     {"comm_messages", test_comm_messages},
+    {"comm_names", test_comm_names},
     {"comm_deadlock", test_comm_deadlock},
     {"rank_option", test_rank_option},
     {"empty", test_empty},

@@ -110,8 +110,12 @@ def main():
         root = check_svg(at("comm.svg"))
         said = texts(root)
         for text in ("rank 0", "rank 1", "Communication between 2 ranks", "all_reduce",
-                     "tp0 {0,1} · 4 KiB"):
+                     "f32[1,16,64] · tp0 {0,1} · 4 KiB"):
             check(any(text in t for t in said), f"comm.svg says {text!r}")
+        dotted = [p for p in check_svg(at("training.svg")).iter(SVG + "path")
+                  if p.get("stroke-dasharray") == "1,5"]
+        check(len(dotted) >= 2 and {p.get("stroke") for p in dotted} == {"#4f7aa8"},
+              f"what backward keeps is dotted: {len(dotted)} lines")
         said = texts(check_svg(at("big_comm.svg")))
         check(any("ranks 3 … 7" in t for t in said) and any("×96 identical" in t for t in said),
               "folded ranks and layers")

@@ -307,19 +307,22 @@ static void test_comm_messages(void) {
 /* Names of BERT's layers are long, and of a run of them the last says its number alone. The first
    layer reads an input and so is none of the run. */
 static void test_comm_names(void) {
-    picture_maker m;
-    const syn_spec spec = PICTURE_F32(2, 8, 64);
     static const char *const names[] = {"query", "key", "value", "scores", "probs", "context"};
     const picture_op sum = {.op = "all_reduce", .category = SYN_CATEGORY_COMMUNICATION};
-    picture_start(&m, 1);
-    uint32_t t = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
-    for (int layer = 0; layer < 12; layer++) {
-        picture_scope(&m, "encoder.layer.%d", layer);
-        for (int i = 0; i < 6; i++) {
-            const picture_op op = {.op = "mul", .label = names[i]};
-            t = picture_add(&m, op, spec, PICTURE_IN(t));
+    const syn_spec spec = PICTURE_F32(2, 8, 64);
+    picture_maker m;
+    picture_start(&m, 2);
+    for (m.rank = 0; m.rank < 2; m.rank++) {
+        m.n_nodes = m.n_tensors = m.n_comms = 0;
+        uint32_t t = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
+        for (int layer = 0; layer < 12; layer++) {
+            picture_scope(&m, "encoder.layer.%d", layer);
+            for (int i = 0; i < 6; i++) {
+                const picture_op op = {.op = "mul", .label = names[i]};
+                t = picture_add(&m, op, spec, PICTURE_IN(t));
+            }
+            t = picture_add(&m, sum, spec, PICTURE_IN(t));
         }
-        t = picture_add(&m, sum, spec, PICTURE_IN(t));
     }
     drawn x;
     CHECK(draw(&x, picture_finish(&m), &comm));

@@ -12,6 +12,9 @@ typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
    with what differs. AUTO: once in large graphs. */
 typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } syn_copies;
 
+/* What pictures show. AUTO: of PyTorch's recordings the timeline, of others the graph. */
+typedef enum syn_view { SYN_VIEW_AUTO, SYN_VIEW_GRAPH, SYN_VIEW_TIMELINE } syn_view;
+
 /* The ranks that are held once. */
 typedef struct syn_copied_ranks syn_copied_ranks;
 
@@ -26,6 +29,7 @@ typedef struct syn_export_options {
     bool with_stack;     /* kineto, stacks: the modules that ops are called in */
     syn_nx_key nx_key;   /* which edge key(s) node-link JSON gets */
     syn_copies copies;
+    syn_view view;                        /* pictures; comm_graph is a view of its own */
     const syn_graph *compare;             /* html: a second trace on the same page */
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;

@@ -1,5 +1,7 @@
-/* The picture exporters: DOT, SVG and PNG of the trace view or the communication view. */
+/* The picture exporters: DOT, SVG and PNG of the graph, the communication or the time
+   view. */
 #include "export/picture/picture.h"
+#include "export/walk/graph_walk.h"
 
 #include <string.h>
 
@@ -9,10 +11,33 @@
 #define SVG_MAX_PT 1e7
 #define PAD_PT     40.0 /* both margins; pad of picture_dot.c */
 
+/* Of PyTorch, with times. */
+static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err) {
+    syn__walk walk;
+    syn_status s = SYN_OK;
+    *out = false;
+    if (!syn__walk_is_foreign(graph)) return SYN_OK;
+    syn__walk_init(&walk, graph);
+    for (uint32_t r = 0; r < graph->n_ranks && !*out && s == SYN_OK; r++) {
+        syn__walk_select(&walk, r);
+        for (uint32_t i = 0; i < graph->ranks[r].n_nodes && !*out && s == SYN_OK; i++) {
+            const syn_node *node;
+            s = syn__walk_node(&walk, i, &node, err);
+            if (s == SYN_OK) *out = node->start_ns >= 0 && node->wall_ns >= 0;
+        }
+    }
+    syn__walk_free(&walk);
+    return s;
+}
+
 static syn_status draw(syn__pic_drawing *d, const syn_graph *graph,
                        const syn_export_options *options, double max_side, syn_error *err) {
     static const syn_export_options defaults;
     if (options == NULL) options = &defaults;
+    bool timeline = options->view == SYN_VIEW_TIMELINE;
+    if (options->view == SYN_VIEW_AUTO && !options->comm_graph)
+        SYN_TRY(is_recording(&timeline, graph, err));
+    if (timeline) return syn__pic_time_view(d, graph, options, err);
     if (options->comm_graph) return syn__pic_comm_view(d, graph, options, max_side, err);
     return syn__pic_trace_view(d, graph, options, max_side, err);
 }

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The two views. `d` starts zeroed; free it in any case. max_side: points, larger
+/* The views. `d` starts zeroed; free it in any case. max_side: points, larger
    pictures are condensed. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
@@ -19,6 +19,9 @@ syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
 syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, double max_side,
                               syn_error *err) SYN_MUST_USE;
+/* When what runs: of all ranks, or options->rank. */
+syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
+                              const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
 /* ---- Output ---- */
 

@@ -22,6 +22,9 @@ typedef enum syn__pic_look {
     SYN__PIC_INPUT,
     SYN__PIC_STATE,
     SYN__PIC_ELSEWHERE, /* a tensor made in another part of the picture */
+    SYN__PIC_TIME,      /* bars of the time view: of the categories of ops, */
+    SYN__PIC_TIME_WAIT = SYN__PIC_TIME + SYN_CATEGORY_COUNT, /* ... waiting for other ranks, */
+    SYN__PIC_TIME_RANGE, /* ... layers, modules and ranges that the program named */
     SYN__PIC_BADGE,
     SYN__PIC_PLAIN, /* text without a border */
     SYN__PIC_LOOKS
@@ -44,7 +47,8 @@ typedef enum syn__pic_line {
     SYN__PIC_RESIDUAL, /* a skip connection */
     SYN__PIC_ORDER,    /* waits without using data */
     SYN__PIC_KEPT,     /* from forward to backward */
-    SYN__PIC_LINES
+    SYN__PIC_LINES,
+    SYN__PIC_GRID = SYN__PIC_LINES /* of a time axis, which no legend explains */
 } syn__pic_line;
 
 typedef struct syn__pic_point {

@@ -11,6 +11,15 @@
 #define ITEM_PT  8.5
 #define ITEM_H   17.0
 
+/* Of PyTorch's recordings: nothing that says what ran. */
+static bool is_clerical(const char *name) {
+    static const char *const names[] = {"pid", "schema", "start_ts", "finish_ts"};
+    const size_t n = strcspn(name, "@");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && strncmp(name, names[i], n) == 0) return true;
+    return false;
+}
+
 syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) {
     syn__pic_text t;
@@ -19,6 +28,7 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
     for (uint32_t i = 0; i < graph->n_metadata && t.n < 400; i++) {
         const syn_attribute *a = &graph->metadata[i];
         if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
+        if (is_clerical(a->name)) continue;
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;
         if (t.n > 0) syn__pic_put(&t, DOT);

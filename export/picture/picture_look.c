@@ -7,6 +7,9 @@
 #define GREEN     "#2e7d32"
 #define RED       "#c62828"
 
+#define BAR(name, colour) \
+    { name, "", "box", "filled", colour, colour, 0.2, 1, 6 }
+
 /* Icons are characters of DejaVu Sans that common sans fonts have too. */
 static const syn__pic_style styles[SYN__PIC_LOOKS] = {
     [SYN__PIC_OP + SYN_CATEGORY_OTHER] = {"other op", "", "box", "filled", BLUE_FILL, BLUE, 1, 1,
@@ -46,6 +49,20 @@ static const syn__pic_style styles[SYN__PIC_LOOKS] = {
                         8},
     [SYN__PIC_ELSEWHERE] = {"tensor made elsewhere", "", "box", "filled,rounded,dashed", "#f4fbf3",
                             GREEN, 0.9, 1, 7},
+    [SYN__PIC_TIME + SYN_CATEGORY_OTHER] = BAR("other op", "#8795a1"),
+    [SYN__PIC_TIME + SYN_CATEGORY_MATMUL] = BAR("matrix product", "#2f74d0"),
+    [SYN__PIC_TIME + SYN_CATEGORY_ATTENTION] = BAR("attention, softmax", "#8a56cc"),
+    [SYN__PIC_TIME + SYN_CATEGORY_NORM] = BAR("normalisation", "#d9a400"),
+    [SYN__PIC_TIME + SYN_CATEGORY_ELEMENTWISE] = BAR("element-wise", "#43a35f"),
+    [SYN__PIC_TIME + SYN_CATEGORY_REDUCTION] = BAR("reduction", "#1f9c9c"),
+    [SYN__PIC_TIME + SYN_CATEGORY_EMBEDDING] = BAR("embedding", "#a4703f"),
+    [SYN__PIC_TIME + SYN_CATEGORY_DATA_MOVEMENT] = BAR("data movement", "#7d8fa8"),
+    [SYN__PIC_TIME + SYN_CATEGORY_VIEW] = BAR("view", "#b9c4ce"),
+    [SYN__PIC_TIME + SYN_CATEGORY_RANDOM] = BAR("random", "#dd6fae"),
+    [SYN__PIC_TIME + SYN_CATEGORY_COMMUNICATION] = BAR("communication", "#d53a36"),
+    [SYN__PIC_TIME_WAIT] = BAR("waiting for other ranks", "#f3bcb8"),
+    [SYN__PIC_TIME_RANGE] = {"layer, module, named range", "", "box", "filled", "#edf1f5",
+                             "#9fabb8", 0.5, 1, 6},
     [SYN__PIC_BADGE] = {"number of identical copies", "", "box", "filled,rounded", "#37474f",
                         "#37474f", 1, 1, 6},
     [SYN__PIC_PLAIN] = {"", "", "plaintext", "", "none", "none", 0, 0, 0},

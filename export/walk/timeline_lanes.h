@@ -30,10 +30,10 @@ typedef struct syn__lanes {
     size_t n_slices, slices_cap;
     syn__lane_thread *threads; /* by lane */
     size_t n_threads, threads_cap;
+    uint32_t *outer; /* per slice of a host thread: the slice around it; UINT32_MAX none */
     /* private */
     uint32_t *heap; /* threads of one lane, the one that is free first on top */
     size_t n_heap, heap_cap;
-    uint32_t *outer; /* per slice: the slice around it */
     size_t outer_cap;
     uint32_t n_extra;
     bool foreign; /* of PyTorch's traces: streams have the device's numbers */

@@ -7,7 +7,9 @@
 
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options) {
     *x = (drawn){.graph = graph};
-    const syn_status s = options->comm_graph
+    const bool timeline = options->view == SYN_VIEW_TIMELINE;
+    const syn_status s = timeline ? syn__pic_time_view(&x->d, graph, options, &x->err)
+                         : options->comm_graph
                              ? syn__pic_comm_view(&x->d, graph, options, 1e7, &x->err)
                              : syn__pic_trace_view(&x->d, graph, options, 1e7, &x->err);
     return s == SYN_OK;

@@ -10,7 +10,7 @@
 static struct arguments {
     const char *input, *output, *format, *title, *compare;
     int64_t rank;
-    int nx_key, copies; /* syn_nx_key, syn_copies */
+    int nx_key, copies, view; /* syn_nx_key, syn_copies, syn_view */
     bool comm, no_fold, all_ranks, profile_memory, with_stack;
 } args = {.rank = -1};
 
@@ -33,6 +33,9 @@ static const cli_option options[] = {
     {"all_ranks", CLI_FLAG, &args.all_ranks, NULL,
      "input trace.<rank>.et: read the whole set, as for the prefix", 0, 0},
     {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
+     0, 0},
+    {"view", CLI_CHOICE, &args.view, "auto|graph|timeline",
+     "pictures: what waits for what, or when it runs; auto: of PyTorch's recordings the timeline",
      0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
      "pictures: draw repeated layers and steps one by one, as long as the picture stays readable",
@@ -57,6 +60,7 @@ static const cli_option options[] = {
 static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
     "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
+    "syntorch export --input out/tensor_trace_graph.json --output time.svg --view timeline",
     "syntorch export --input out/tensor_trace_graph.json --output page.html",
     "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
     "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
@@ -191,6 +195,9 @@ int command_export(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (args.compare && exporter != &syn_export_html)
         return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
+    if (args.comm && args.view == SYN_VIEW_TIMELINE)
+        return cli_fail(&program, CLI_USAGE,
+                        "--comm draws a graph, --view timeline none: one of them");
     const int32_t rank = (int32_t)args.rank;
     syn_export_options how = {.title = args.title,
                               .rank = rank >= 0 ? &rank : NULL,
@@ -200,7 +207,8 @@ int command_export(int argc, char **argv) {
                               .profile_memory = args.profile_memory,
                               .with_stack = args.with_stack,
                               .nx_key = (syn_nx_key)args.nx_key,
-                              .copies = (syn_copies)args.copies};
+                              .copies = (syn_copies)args.copies,
+                              .view = (syn_view)args.view};
     syn_graph *graph = NULL, *other = NULL;
     syn_status s = import(&graph, args.input, &err);
     if (s == SYN_OK && args.compare) s = import(&other, args.compare, &err);

@@ -1,0 +1,217 @@
+/* What is known of each slice of a rank, and the rows that its threads and streams need. */
+#include "export/picture/picture_time.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+#define USER_RANGE 7 /* PyTorch's RecordScope::USER_SCOPE */
+
+/* ---- Slices ---- */
+
+static const syn_attribute *attribute(const syn_node *node, const char *name, syn_value_type type) {
+    for (uint32_t i = 0; i < node->n_attributes; i++)
+        if (node->attributes[i].type == type && strcmp(node->attributes[i].name, name) == 0)
+            return &node->attributes[i];
+    return NULL;
+}
+
+static uint8_t look_of(const syn_node *node, bool is_comm, bool is_range) {
+    if (is_range) return SYN__PIC_TIME_RANGE;
+    if (is_comm) return SYN__PIC_TIME + SYN_CATEGORY_COMMUNICATION;
+    if (node->kind == SYN_NODE_MEMORY) return SYN__PIC_TIME + SYN_CATEGORY_DATA_MOVEMENT;
+    return (uint8_t)(SYN__PIC_TIME + node->category);
+}
+
+/* Cuts "h.0.attn" or "Net_0/Block_1/Linear_0" into frames, behind those that are there; those of
+   the slice before are taken again where they are the same. */
+static syn_status cut_frames(syn__pic_times *t, const char *path, char between,
+                             const syn__pic_slice *before, syn__pic_slice *out, syn_error *err) {
+    const size_t layer = between == '.' ? syn__walk_layer_prefix(path) : 0;
+    const char *part = path;
+    int k = 0;
+    while (k < SYN__PIC_FRAMES && out->frames[k] != NULL) k++;
+    for (; k < SYN__PIC_FRAMES && *part != '\0'; k++) {
+        const char *end = part == path && layer > 0 ? path + layer : strchr(part, between);
+        const size_t n = end != NULL ? (size_t)(end - part) : strlen(part);
+        const char *known = before != NULL ? before->frames[k] : NULL;
+        if (known != NULL && strlen(known) == n && memcmp(known, part, n) == 0)
+            out->frames[k] = known;
+        else out->frames[k] = syn__arena_text(&t->drawing->arena, (syn__str){part, n});
+        if (out->frames[k] == NULL) return SYN_FAIL_NOMEM(err, n, "a picture");
+        part += n;
+        if (*part == between) part++;
+    }
+    return SYN_OK;
+}
+
+static syn_status describe(syn__pic_times *t, size_t i, syn_error *err) {
+    const syn__slice *s = &t->lanes.slices[i];
+    syn__pic_slice *out = &t->slices[i];
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&t->walk, s->node, &node, err));
+    *out = (syn__pic_slice){.is_comm = syn__walk_is_comm(node)};
+    const syn_attribute *scope = attribute(node, "scope", SYN_VALUE_I64);
+    out->is_range = s->host && !out->is_comm && scope != NULL && scope->i64 == USER_RANGE;
+    out->look = look_of(node, out->is_comm, out->is_range);
+    const uint32_t outer = s->host ? t->lanes.outer[i] : UINT32_MAX;
+    if (out->is_range && strncmp(node->op, "ProfilerStep#", 13) == 0) out->depth = -1;
+    else if (outer != UINT32_MAX && t->slices[outer].depth < INT16_MAX)
+        out->depth = (int16_t)(t->slices[outer].depth + 1);
+    const syn__pic_slice *before = i > 0 ? out - 1 : NULL;
+    const syn_attribute *module = attribute(node, "module", SYN_VALUE_TEXT);
+    if (t->lanes.foreign && module != NULL && module->text != NULL && s->host)
+        return cut_frames(t, module->text, '/', before, out, err);
+    if (t->lanes.foreign || s->lane != 0) return SYN_OK;
+    if (node->phase != SYN_PHASE_PREFILL && node->phase != SYN_PHASE_DECODE)
+        out->frames[0] = syn_phase_name(node->phase);
+    return cut_frames(t, node->scope, '.', before, out, err);
+}
+
+syn_status syn__pic_times_load(syn__pic_times *t, uint32_t rank_index, syn_error *err) {
+    syn__walk_select(&t->walk, rank_index);
+    SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
+    SYN_TRY(syn_grow(&t->slices, &t->slices_cap, t->lanes.n_slices + 1, sizeof *t->slices, err));
+    for (size_t i = 0; i < t->lanes.n_slices; i++) SYN_TRY(describe(t, i, err));
+    return SYN_OK;
+}
+
+/* ---- Time in use ---- */
+
+typedef struct span {
+    int64_t begin, end;
+} span;
+
+typedef struct spans {
+    span *at;
+    size_t n, cap;
+} spans;
+
+static int compare_spans(const void *a, const void *b) {
+    const span *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Joins what overlaps; gives the sum. */
+static int64_t merge(spans *s) {
+    int64_t sum = 0;
+    size_t n = 0;
+    if (s->n == 0) return 0;
+    qsort(s->at, s->n, sizeof *s->at, compare_spans);
+    for (size_t i = 0; i < s->n; i++) {
+        if (n == 0 || s->at[i].begin > s->at[n - 1].end) s->at[n++] = s->at[i];
+        else if (s->at[i].end > s->at[n - 1].end) s->at[n - 1].end = s->at[i].end;
+    }
+    s->n = n;
+    for (size_t i = 0; i < n; i++) sum += s->at[i].end - s->at[i].begin;
+    return sum;
+}
+
+static int64_t common(const spans *a, const spans *b) {
+    int64_t sum = 0;
+    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+        const int64_t begin = a->at[i].begin > b->at[k].begin ? a->at[i].begin : b->at[k].begin;
+        const int64_t end = a->at[i].end < b->at[k].end ? a->at[i].end : b->at[k].end;
+        if (begin < end) sum += end - begin;
+        if (a->at[i].end < b->at[k].end) i++;
+        else k++;
+    }
+    return sum;
+}
+
+/* The parts of [begin, end) in windows that are drawn. */
+static syn_status take(syn__pic_times *t, spans *s, int64_t begin, int64_t end, syn_error *err) {
+    for (uint32_t k = 0; k < t->n_drawn; k++) {
+        const syn__pic_window *w = &t->windows[t->drawn[k]];
+        const int64_t from = begin > w->begin ? begin : w->begin;
+        const int64_t to = end < w->end ? end : w->end;
+        if (from >= to) continue;
+        SYN_TRY(syn_grow(&s->at, &s->cap, s->n + 1, sizeof *s->at, err));
+        s->at[s->n++] = (span){from, to};
+    }
+    return SYN_OK;
+}
+
+typedef struct use {
+    spans host, device, comm, thread;
+} use;
+
+static syn_status add_up(syn__pic_times *t, syn__pic_block *block, use *u, syn_error *err) {
+    for (size_t i = 0; i < t->lanes.n_slices; i++) {
+        const syn__slice *s = &t->lanes.slices[i];
+        const syn__pic_slice *p = &t->slices[i];
+        if (p->is_range || p->depth < 0) continue;
+        SYN_TRY(take(t,
+                     p->is_comm ? &u->comm
+                     : s->host  ? &u->host
+                                : &u->device,
+                     s->start + (p->is_comm ? s->wait : 0), s->end, err));
+    }
+    block->busy.host = merge(&u->host);
+    block->busy.device = merge(&u->device);
+    block->busy.comm = merge(&u->comm);
+    block->busy.hidden = common(&u->comm, u->device.n > 0 ? &u->device : &u->host);
+    if (block->busy.device > 0) t->device = true;
+    return SYN_OK;
+}
+
+/* ---- Rows ---- */
+
+static void add_row(syn__pic_block *block, const syn__pic_row *row, int64_t busy) {
+    if (block->n_rows == SYN__PIC_ROWS) {
+        block->n_left_out++;
+        return;
+    }
+    block->row_busy[block->n_rows] = busy;
+    block->rows[block->n_rows++] = *row;
+}
+
+/* The rows of one thread; `first` is where its lane begins. */
+static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t index, size_t first,
+                             use *u, syn_error *err) {
+    const syn__lane_thread *thread = &t->lanes.threads[index];
+    int16_t frames = 0, depths = 0;
+    u->thread.n = 0;
+    for (size_t i = first; i < t->lanes.n_slices && t->lanes.slices[i].lane == thread->lane; i++) {
+        const syn__slice *s = &t->lanes.slices[i];
+        const syn__pic_slice *p = &t->slices[i];
+        const size_t n = u->thread.n;
+        if (s->tid != thread->tid || p->depth < 0) continue;
+        SYN_TRY(take(t, &u->thread, s->start, s->end, err));
+        if (u->thread.n == n) continue; /* not in a window that is drawn */
+        if (p->is_range) u->thread.n = n;
+        if (p->depth >= depths) depths = (int16_t)(p->depth + 1);
+        while (frames < SYN__PIC_FRAMES && p->frames[frames] != NULL) frames++;
+    }
+    if (depths > SYN__PIC_NESTED) depths = SYN__PIC_NESTED;
+    const int64_t busy = merge(&u->thread);
+    bool is_first = true;
+    for (int16_t k = 0; k < frames; k++, is_first = false)
+        add_row(block, &(syn__pic_row){index, k, 0, is_first}, busy);
+    for (int16_t k = 0; k < depths; k++, is_first = false)
+        add_row(block, &(syn__pic_row){index, -1, k, is_first}, busy);
+    return SYN_OK;
+}
+
+static syn_status add_threads(syn__pic_times *t, syn__pic_block *block, bool host, use *u,
+                              syn_error *err) {
+    size_t first = 0;
+    for (uint32_t i = 0; i < t->lanes.n_threads; i++) {
+        while (t->lanes.slices[first].lane < t->lanes.threads[i].lane) first++;
+        if (t->lanes.threads[i].host == host) SYN_TRY(add_thread(t, block, i, first, u, err));
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pic_times_rows(syn__pic_times *t, syn__pic_block *block, syn_error *err) {
+    use u = {0};
+    syn_status s = add_up(t, block, &u, err);
+    if (s == SYN_OK) s = add_threads(t, block, true, &u, err);
+    if (s == SYN_OK) s = add_threads(t, block, false, &u, err);
+    syn_free(u.host.at);
+    syn_free(u.device.at);
+    syn_free(u.comm.at);
+    syn_free(u.thread.at);
+    return s;
+}

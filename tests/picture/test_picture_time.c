@@ -1,0 +1,220 @@
+/* The time view: where bars stand, what is folded, that host and device are apart. */
+#include "tests/support/exported.h"
+#include "tests/support/graphs.h"
+#include "tests/support/picture_check.h"
+#include "tests/support/sample_graphs.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "syntorch/memory.h"
+
+static const syn_export_options timeline = {.view = SYN_VIEW_TIMELINE};
+static const syn_export_options unfolded = {.view = SYN_VIEW_TIMELINE, .no_fold = true};
+
+static const syn__pic_box *box(const syn__pic_drawing *d, const char *id) {
+    for (size_t i = 0; i < d->n_boxes; i++)
+        if (strcmp(d->boxes[i].id, id) == 0) return &d->boxes[i];
+    return NULL;
+}
+
+static double left(const syn__pic_box *b) {
+    return b->x - b->w / 2;
+}
+
+/* Of the bars whose tooltip begins so: what does not fit on a shelf goes on upon the next. */
+static double width(const syn__pic_drawing *d, const char *name) {
+    double sum = 0;
+    for (size_t i = 0; i < d->n_boxes; i++)
+        if (strncmp(d->boxes[i].tip, name, strlen(name)) == 0) sum += d->boxes[i].w;
+    return sum;
+}
+
+static int count_text(const syn__pic_drawing *d, const char *part) {
+    return count_label(d, SYN__PIC_PLAIN, part);
+}
+
+static bool is_bar(const syn__pic_box *b) {
+    return b->look >= SYN__PIC_TIME && b->look <= SYN__PIC_TIME_RANGE &&
+           strncmp(b->id, "legend", 6) != 0;
+}
+
+/* Bars of one row do not overlap by more than a line's width. */
+static int count_overlaps(const syn__pic_drawing *d) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_boxes; i++)
+        for (size_t k = i + 1; k < d->n_boxes; k++) {
+            const syn__pic_box *a = &d->boxes[i], *b = &d->boxes[k];
+            if (!is_bar(a) || !is_bar(b) || fabs(a->y - b->y) > 1) continue;
+            n += fabs(a->x - b->x) < (a->w + b->w) / 2 - 0.4;
+        }
+    return n;
+}
+
+/* ---- Ranks of our own ---- */
+
+/* 3000 and 1000 ns of computation, then 500 ns together (sample_graphs.h): rank 1 waits 2000. */
+static void test_ranks(void) {
+    drawn x;
+    CHECK(draw(&x, simulated_graph(true, false), &timeline));
+    const syn__pic_box *a = box(&x.d, "r0.o1"), *b = box(&x.d, "r1.o1");
+    CHECK(a != NULL && b != NULL);
+    if (a != NULL && b != NULL) {
+        CHECK(fabs(left(a) - left(b)) < 0.01 && a->y < b->y);
+    }
+    CHECK(fabs(width(&x.d, "work") / width(&x.d, "reduce") - 4) < 0.01);
+    CHECK(count_look(&x.d, SYN__PIC_TIME_WAIT) > 0);
+    CHECK(x.d.n_edges > 0);
+    int red = 0;
+    for (size_t i = 0; i < x.d.n_edges; i++) red += x.d.edges[i].line == SYN__PIC_RED;
+    CHECK_INT(red, 3); /* the collective, the message, and the legend's */
+    drop(&x);
+}
+
+static void test_steps_of_a_model(void) {
+    const gpt_shape shape = {2, 8, 2, 15, 64, 16, 256};
+    drawn x;
+    CHECK(draw(&x, gpt_graph(&shape, true), &timeline));
+    CHECK_INT(count_overlaps(&x.d), 0);
+    CHECK(count_text(&x.d, "prefill") > 0);
+    CHECK(count_text(&x.d, "decode 1") > 0 && count_text(&x.d, "decode 2") == 0);
+    CHECK(count_text(&x.d, "\xC3\x97"
+                           "15 alike") > 0);
+    CHECK(count_label(&x.d, SYN__PIC_TIME_RANGE, ">h.1<") > 0);
+    drop(&x);
+}
+
+/* ---- A recording ---- */
+
+enum { STEPS = 3 };
+
+static syn_status add(syn_graph *g, syn_node n, int64_t tid, double start_us, int64_t long_us,
+                      double own_us, int64_t scope, syn_error *err) {
+    const syn_attribute host[] = {{"scope", SYN_VALUE_I64, scope, 0, NULL},
+                                  {"tid", SYN_VALUE_I64, tid, 0, NULL},
+                                  {"inclusive_dur", SYN_VALUE_I64, long_us, 0, NULL}};
+    n.start_ns = 1e3 * start_us;
+    n.wall_ns = 1e3 * own_us;
+    n.attributes = host;
+    n.n_attributes = tid > 0 ? 3 : 0;
+    return syn_graph_add_node(g, 0, &n, err);
+}
+
+static syn_status add_step(syn_graph *g, int step, syn_error *err) {
+    char name[32];
+    const uint64_t id = (uint64_t)(10 * step);
+    const double at = 100.0 * step;
+    snprintf(name, sizeof name, "ProfilerStep#%d", step);
+    SYN_TRY(add(g, plain_node(id + 1, name), 1, at, 100, 20, 7, err));
+    SYN_TRY(add(g, plain_node(id + 2, "## forward ##"), 1, at + 5, 80, 40, 7, err));
+    SYN_TRY(add(g, plain_node(id + 3, "aten::linear"), 1, at + 10, 40, 10, 0, err));
+    SYN_TRY(add(g, plain_node(id + 4, "aten::addmm"), 1, at + 15, 30, 30, 0, err));
+    syn_node kernel = plain_node(id + 5, "void cutlass::sgemm<4, float>(int)"),
+             sum = plain_node(id + 6, "ncclDevKernel_AllReduce");
+    kernel.stream = 7;
+    kernel.category = SYN_CATEGORY_MATMUL;
+    SYN_TRY(add(g, kernel, 0, at + 30, 0, 20, 0, err));
+    sum.kind = SYN_NODE_COLLECTIVE;
+    sum.comm = SYN_COMM_ALL_REDUCE;
+    sum.group = 1;
+    sum.stream = 8;
+    sum.comm_index = (uint32_t)step;
+    return add(g, sum, 0, at + 40, 0, 20, 0, err);
+}
+
+static syn_graph *recording(void) {
+    static const int32_t ranks[2] = {0, 1};
+    const syn_graph_group group = {1, "default_pg", ranks, 2};
+    const syn_attribute source = {"source", SYN_VALUE_TEXT, 0, 0, "pytorch"};
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 1, 2, &err), err);
+    NEED_OK(syn_graph_add_group(g, &group, &err), err);
+    NEED_OK(syn_graph_set_meta(g, &source, &err), err);
+    for (int k = 1; k <= STEPS; k++) NEED_OK(add_step(g, k, &err), err);
+    return g;
+}
+
+static void test_recording(void) {
+    drawn x;
+    CHECK(draw(&x, recording(), &timeline));
+    CHECK_INT(count_overlaps(&x.d), 0);
+    CHECK(count_text(&x.d, "step 1 \xC2\xB7 100 \xC2\xB5s \xC2\xB7 \xC3\x97"
+                           "3 alike") > 0);
+    CHECK(count_text(&x.d, "host 40 \xC2\xB5s in ops") > 0);
+    CHECK(count_text(&x.d, "device computes 20 \xC2\xB5s") > 0);
+    CHECK(count_text(&x.d, "communicates 20 \xC2\xB5s, 10 \xC2\xB5s of it beside") > 0);
+    CHECK(box(&x.d, "r0.o11") == NULL); /* the step itself is the page */
+    CHECK(box(&x.d, "r0.o23") == NULL); /* of the second */
+    const syn__pic_box *outer = box(&x.d, "r0.o13"), *inner = box(&x.d, "r0.o14"),
+                       *kernel = box(&x.d, "r0.o15");
+    CHECK(outer != NULL && inner != NULL && kernel != NULL);
+    if (outer != NULL && inner != NULL && kernel != NULL) {
+        CHECK(outer->y < inner->y && inner->y < kernel->y);
+        CHECK(left(outer) < left(inner));
+        CHECK_HAS(kernel->label, ">sgemm<");
+    }
+    CHECK(fabs(width(&x.d, "aten::linear") / width(&x.d, "aten::addmm") - 4.0 / 3) < 0.01);
+    CHECK(fabs(width(&x.d, "aten::linear") / width(&x.d, "void cutlass") - 2) < 0.01);
+    CHECK(count_label(&x.d, SYN__PIC_TIME_RANGE, ">forward<") > 0);
+    drop(&x);
+    CHECK(draw(&x, recording(), &unfolded));
+    CHECK(box(&x.d, "r0.o23") != NULL && box(&x.d, "r0.o33") != NULL);
+    drop(&x);
+}
+
+/* Recordings are shown as timelines unless the graph is wanted. */
+static void test_views(void) {
+    static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
+    syn_graph *g = recording(), *own = simulated_graph(true, false);
+    char *first = export_text(&syn_export_dot, g, &plain),
+         *asked = export_text(&syn_export_dot, g, &timeline),
+         *graph = export_text(&syn_export_dot, g, &graph_view),
+         *ours = export_text(&syn_export_dot, own, &plain);
+    CHECK(strcmp(first, asked) == 0);
+    CHECK_HAS(first, "Timeline of rank 0 of 2");
+    CHECK(strstr(graph, "Timeline") == NULL && strstr(ours, "Timeline") == NULL);
+    free(first);
+    free(asked);
+    free(graph);
+    free(ours);
+    syn_graph_free(g);
+    syn_graph_free(own);
+}
+
+static void test_no_memory(void) {
+    syn_graph *g = recording();
+    uint64_t n = 0;
+    syn_status s = SYN_E_NOMEM;
+    for (; s != SYN_OK && n < 5000; n++) {
+        syn__pic_drawing d = {0};
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        s = syn__pic_time_view(&d, g, &timeline, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        CHECK(s == SYN_OK || s == SYN_E_NOMEM);
+        syn__pic_drawing_free(&d);
+    }
+    CHECK(s == SYN_OK && n > 10);
+    syn_graph_free(g);
+}
+
+static void test_odd(void) {
+    drawn x;
+    CHECK(draw(&x, picture_flat(3000), &timeline)); /* without times */
+    CHECK_INT(count_overlaps(&x.d), 0);
+    CHECK(count_text(&x.d, "without times") > 0);
+    drop(&x);
+    CHECK(draw(&x, full_graph(), &timeline));
+    drop(&x);
+    CHECK(draw(&x, picture_flat(0), &timeline));
+    drop(&x);
+}
+
+static const test_case cases[] = {
+    {"ranks", test_ranks},         {"steps_of_a_model", test_steps_of_a_model},
+    {"recording", test_recording}, {"views", test_views},
+    {"no_memory", test_no_memory}, {"odd", test_odd}};
+TEST_MAIN(cases)

@@ -96,14 +96,6 @@ void syn_next_step(syn_ctx *ctx);
 /* Names the node that made t ("qkv": its tensor is then "h.3.attn/qkv:0"). Returns t. */
 syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label);
 
-/* Which part of a full parameter a rank holds: dimension `axis` consists of `parts` equal blocks (3
-   for a fused q, k, v; else 1), each cut into `count` shards, of which the tensor has number
-   `index`. count 1: all of it. */
-typedef struct syn_shard {
-    int axis, parts, index, count;
-} syn_shard;
-#define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
-
 typedef enum syn_init { SYN_INIT_ZERO, SYN_INIT_ONE, SYN_INIT_NORMAL } syn_init;
 
 /* Where parameters get their values instead of random ones: a checkpoint. */

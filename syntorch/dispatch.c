@@ -143,7 +143,10 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
     const uint32_t row = syn__append_tensor(ctx, &call->out[i], (uint32_t)ctx->trace->n_nodes,
                                             from.base, flags, NULL);
     if (!row) return ctx->error.code;
-    if (flags & SYN_TENSOR_PARAM) ctx->trace->tensors[row].name = from.name;
+    if (flags & SYN_TENSOR_PARAM) {
+        ctx->trace->tensors[row].name = from.name;
+        ctx->trace->tensors[row].shard = from.shard;
+    }
     return from.base ? SYN_OK : syn__alloc_data(ctx, row);
 }
 

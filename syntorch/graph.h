@@ -85,10 +85,11 @@ const char *syn_category_name(syn_category c);
 #define SYN_NODE_FUSED   2u /* one kernel for what could be several ops */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
-#define SYN_TENSOR_PARAM 1u /* weight */
-#define SYN_TENSOR_INPUT 2u /* given from outside */
-#define SYN_TENSOR_STATE 4u /* kept between steps: KV cache */
-#define SYN_TENSOR_VIEW  8u /* shares the storage of `base` */
+#define SYN_TENSOR_PARAM 1u  /* weight */
+#define SYN_TENSOR_INPUT 2u  /* given from outside */
+#define SYN_TENSOR_STATE 4u  /* kept between steps: KV cache */
+#define SYN_TENSOR_VIEW  8u  /* shares the storage of `base` */
+#define SYN_TENSOR_TERM  16u /* one of the terms, one a rank, that an all-reduce is to add */
 
 /* A named attribute. Exactly one value member counts. */
 typedef enum syn_value_type {
@@ -170,6 +171,7 @@ typedef struct syn_graph_tensor {
     uint32_t flags;
     uint32_t producer; /* node index, or SYN_NO_NODE */
     uint32_t base;     /* tensor index whose storage this shares; its own index if it owns it */
+    syn_shard shard;   /* count 0: a whole, or not known to be a part */
 } syn_graph_tensor;
 
 typedef struct syn_graph_group {

@@ -36,7 +36,7 @@ typedef struct time_row {
 } time_row;
 
 typedef struct tensor_row {
-    uint32_t name, spec, flags, producer, base;
+    uint32_t name, spec, flags, producer, base, shard;
 } tensor_row;
 
 /* One attribute in a blob, without padding so that equal lists are equal bytes. */
@@ -171,6 +171,7 @@ static const syn_graph_tensor *store_tensor(const syn_graph *graph, uint32_t ran
     syn_graph_tensor *out = &cursor->tensor;
     out->name = text_at(s, row->name);
     memcpy(&out->spec, syn_intern_get(&s->specs, row->spec), sizeof out->spec);
+    memcpy(&out->shard, syn_intern_get(&s->blobs, row->shard), sizeof out->shard);
     out->flags = row->flags;
     out->producer = row->producer;
     out->base = row->base;
@@ -392,6 +393,7 @@ syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph
     SYN_TRY(syn_grow(&rows->tensors, &rows->tensors_cap, (size_t)n + 1, sizeof row, err));
     SYN_TRY(put_text(s, tensor->name != NULL ? tensor->name : "", &row.name, err));
     SYN_TRY(syn_intern_put(&s->specs, &tensor->spec, sizeof tensor->spec, &row.spec, err));
+    SYN_TRY(syn_intern_put(&s->blobs, &tensor->shard, sizeof tensor->shard, &row.shard, err));
     rows->tensors[n] = row;
     graph->ranks[rank].n_tensors = n + 1;
     return SYN_OK;

@@ -176,6 +176,9 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
         return (syn_tensor){0};
     const uint32_t row = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
     if (!row || syn__alloc_data(ctx, row) != SYN_OK) return (syn_tensor){0};
+    if (shard.count > 1 && syn__shard_number(ctx->trace, shard, &ctx->trace->tensors[row].shard,
+                                             &ctx->error) != SYN_OK)
+        return (syn_tensor){0};
     info.tensor = syn__tensor(ctx, row);
     info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name - 1); /* texts move, too */
     ctx->params[ctx->n_params++] = info;

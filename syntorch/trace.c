@@ -43,6 +43,7 @@ void syn_trace_free(syn_trace *trace) {
         syn_free((void *)(uintptr_t)trace->groups[i].ranks);
     }
     syn_free(trace->groups);
+    syn_free(trace->shards);
     syn_intern_free(&trace->texts);
     syn_intern_free(&trace->specs);
     syn_intern_free(&trace->layouts);
@@ -148,7 +149,7 @@ size_t syn_trace_memory_bytes(const syn_trace *trace) {
            trace->times_cap * sizeof *trace->times + trace->steps_cap * sizeof *trace->steps +
            syn_work_memory_bytes(&trace->work) +
            (trace->node_numbers.runs_cap + trace->tensor_numbers.runs_cap) * sizeof(syn_trace_run) +
-           trace->groups_cap * sizeof *trace->groups + syn_intern_memory_bytes(&trace->texts) +
-           syn_intern_memory_bytes(&trace->specs) + syn_intern_memory_bytes(&trace->layouts) +
-           syn_intern_memory_bytes(&trace->blobs);
+           trace->groups_cap * sizeof *trace->groups + trace->shards_cap * sizeof *trace->shards +
+           syn_intern_memory_bytes(&trace->texts) + syn_intern_memory_bytes(&trace->specs) +
+           syn_intern_memory_bytes(&trace->layouts) + syn_intern_memory_bytes(&trace->blobs);
 }

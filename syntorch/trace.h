@@ -28,7 +28,8 @@ typedef struct syn_trace_tensor {
     uint32_t producer; /* node row; 0: parameter, input or state, or dropped */
     uint32_t base;     /* tensor row that owns the storage */
     uint32_t name;     /* id in texts + 1; 0: derived from the producer */
-    uint32_t flags;    /* SYN_TENSOR_... */
+    uint16_t flags;    /* SYN_TENSOR_... */
+    uint16_t shard;    /* of a parameter: index in shards + 1; 0: it is whole */
 } syn_trace_tensor;
 
 /* Flags of rows beside those that graphs have: requires a gradient; because syn_require_grad named
@@ -77,7 +78,9 @@ typedef struct syn_trace {
     syn_work work;         /* empty unless it is kept */
     syn_trace_step *steps; /* ascending; nodes before the first are of step 0 */
     size_t n_steps, steps_cap;
-    uint32_t step; /* begun last */
+    uint32_t step;     /* begun last */
+    syn_shard *shards; /* into which parameters are cut, each kind once */
+    size_t n_shards, shards_cap;
     syn_trace_numbers node_numbers, tensor_numbers;
     struct syn_trace_hashed { /* what the hash is over so far, rows that were dropped among it */
         uint64_t nodes, tensors;

@@ -18,6 +18,7 @@ struct view {
     } * inplace, *comms; /* (node, earlier node it must wait for); (node, index within its group);
                             ascending */
     size_t n_inplace, inplace_cap, n_comms, comms_cap;
+    syn__trace_parts parts;
 };
 
 struct shared {
@@ -356,6 +357,9 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
                                      .producer = row->producer ? row->producer - 1 : SYN_NO_NODE,
                                      .base = row->base - 1,
                                      .name = syn_trace_tensor_name(t, index + 1, cur->name)};
+    const uint32_t part = v->parts.of ? v->parts.of[index + 1] : 0;
+    if (part & SYN__TERM) cur->tensor.flags |= SYN_TENSOR_TERM;
+    else if (part) cur->tensor.shard = v->parts.shards[part - 1];
     return &cur->tensor;
 }
 
@@ -367,6 +371,8 @@ static void view_free(syn_graph *graph) {
         for (uint32_t i = 0; sh->views && i < graph->n_ranks; i++) {
             syn_free(sh->views[i].inplace);
             syn_free(sh->views[i].comms);
+            syn_free(sh->views[i].parts.of);
+            syn_free(sh->views[i].parts.shards);
         }
         syn_free(sh->views);
         syn_free(sh->names);
@@ -420,6 +426,7 @@ syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint
                                        (uint32_t)traces[i]->n_tensors - 1, &traces[i]->work, v};
         s = find_inplace(v, err);
         if (s == SYN_OK) s = number_comms(v, err);
+        if (s == SYN_OK) s = syn__trace_parts_find(v->trace, &v->parts, err);
     }
     if (s != SYN_OK) {
         view_free(g);

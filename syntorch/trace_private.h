@@ -7,6 +7,21 @@
 /* Of products and fused attention; all 0 of other calls. `flops`: of the call. */
 syn_extents syn__call_extents(const syn_call *call, uint64_t flops);
 
+/* Index + 1 of a shard in trace->shards, where it is added if it is new. */
+syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *number,
+                             syn_error *err) SYN_MUST_USE;
+
+/* Which part of its whole each tensor row is, as far as it follows from how parameters are cut. */
+typedef struct syn__trace_parts {
+    uint16_t *of; /* by row: index in shards + 1 or 0, and SYN__TERM; NULL: nothing is cut */
+    syn_shard *shards;
+    size_t n, cap;
+} syn__trace_parts;
+#define SYN__TERM 0x8000u /* see SYN_TENSOR_TERM */
+/* Free parts->of and ->shards, in any case. */
+syn_status syn__trace_parts_find(const syn_trace *trace, syn__trace_parts *parts,
+                                 syn_error *err) SYN_MUST_USE;
+
 /* trace->hashed as it is when the hash has gone over all rows. */
 struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
 

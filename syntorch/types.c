@@ -86,6 +86,25 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes) {
     return buf;
 }
 
+char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes) {
+    const int axis = shard->axis, last = local->rank - 1;
+    assert(buf_bytes > 0);
+    *buf = '\0';
+    if (shard->count < 2 || shard->parts < 1 || axis < 0 || axis > last) return buf;
+    const int64_t part = local->dims[axis] / shard->parts, from = shard->index * part;
+    char what[24], blocks[32] = "";
+    if (axis < last && last > 1) snprintf(what, sizeof what, "dimension %d:", axis);
+    else
+        snprintf(what, sizeof what, "%s",
+                 last == 0     ? "elements"
+                 : axis < last ? "rows"
+                               : "columns");
+    if (shard->parts > 1) snprintf(blocks, sizeof blocks, ", %d times", shard->parts);
+    snprintf(buf, buf_bytes, "%s %" PRId64 "-%" PRId64 " of %" PRId64 "%s", what, from,
+             from + part - 1, part * shard->count, blocks);
+    return buf;
+}
+
 const char *syn_phase_name(syn_phase phase) {
     static const char *const names[] = {
 #define SYN_X(id, name) name,

@@ -53,6 +53,18 @@ bool syn_spec_equal(const syn_spec *a, const syn_spec *b);
 char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 #define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
 
+/* Which part of a whole a rank holds: dimension `axis` consists of `parts` equal blocks (3 for a
+   fused q, k, v; else 1), each cut into `count` shards, of which the tensor has number `index`.
+   count 1: all of it. */
+typedef struct syn_shard {
+    int axis, parts, index, count;
+} syn_shard;
+#define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
+/* "columns 0-63 of 128", or, with three blocks, "columns 0-63 of 128, 3 times" into buf (cut if too
+   small), of a shard with this shape; "" of a whole. Returns buf. */
+char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes);
+#define SYN_SHARD_TEXT 128 /* a buffer this long always suffices */
+
 /* What part of a program a node belongs to. */
 #define SYN_PHASE_LIST(X)     \
     X(FORWARD, "forward")     \

@@ -120,7 +120,8 @@ function link(view, at, text, small) {
     return a;
 }
 
-const TENSOR_ROLES = ["parameter", "input", "kept between steps", "view"];
+const TENSOR_ROLES = ["parameter", "input", "kept between steps", "view",
+                      "a term of a sum"];
 
 function tensorText(trace, r, t) {
     const flags = trace.column(r, "tensor_flags")[t];

@@ -171,6 +171,9 @@ static syn_status put_tensor(writer *w, uint32_t index, int side, syn_error *err
     put_spec(sink, &t->spec);
     data_u64(sink, "bytes", bytes);
     if (t->flags & SYN_TENSOR_VIEW) data_text(sink, "view", "true");
+    if (t->flags & SYN_TENSOR_TERM) data_text(sink, "term", "true");
+    char part[SYN_SHARD_TEXT];
+    if (*syn_shard_text(&t->spec, &t->shard, part, sizeof part)) data_text(sink, "part", part);
     syn_sink_text(sink, "</node>\n");
     return SYN_OK;
 }

@@ -255,6 +255,18 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     return SYN_OK;
 }
 
+/* "shard":[1,1,0,2],"part":"columns 0-63 of 128": for programs, and for people. */
+static void put_shard(syn_sink *sink, const syn_graph_tensor *tensor) {
+    const syn_shard *s = &tensor->shard;
+    char text[SYN_SHARD_TEXT];
+    if (s->count < 2) return;
+    put_i64(sink, ",\"shard\":[", s->axis);
+    put_i64(sink, ",", s->parts);
+    put_i64(sink, ",", s->index);
+    put_i64(sink, ",", s->count);
+    put_text(sink, "],\"part\":", syn_shard_text(&tensor->spec, s, text, sizeof text));
+}
+
 static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor) {
     syn_sink *sink = w->sink;
     syn_sink_text(sink, "{\"id\":");
@@ -268,6 +280,8 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
     put_spec(sink, &tensor->spec);
     put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
     if (tensor->flags & SYN_TENSOR_VIEW) syn_sink_text(sink, ",\"view\":true");
+    if (tensor->flags & SYN_TENSOR_TERM) syn_sink_text(sink, ",\"term\":true");
+    put_shard(sink, tensor);
     if (tensor->base != index) {
         syn_sink_text(sink, ",\"base\":");
         put_ref(sink, w->walk.rank, 't', tensor->base);

@@ -37,6 +37,8 @@ static const key keys[] = {
     {"virtual", "node", "virtual", "boolean"},
     {"fused", "node", "fused", "boolean"},
     {"view", "node", "view", "boolean"},
+    {"term", "node", "term", "boolean"},
+    {"part", "node", "part", "string"},
     {"comm", "node", "comm", "string"},
     {"reduce", "node", "reduce", "string"},
     {"group", "node", "group", "long"},

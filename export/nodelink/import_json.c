@@ -17,10 +17,11 @@
 typedef struct entry {
     syn_node node;
     syn_spec spec;
+    syn_shard shard;
     syn__found_ref id, producer, base;
     const char *name;
     int32_t kind, category, phase, comm, dtype;
-    bool is_virtual, fused, view;
+    bool is_virtual, fused, view, term;
     uint32_t role;
     /* of edges */
     syn__found_ref source, target;
@@ -41,6 +42,7 @@ typedef enum field_type {
     FIELD_ROLE,
     FIELD_EDGE_KIND,
     FIELD_SHAPE,
+    FIELD_SHARD,
     FIELD_ATTRIBUTES,
     FIELD_POSITION,
     FIELD_POSITIONS
@@ -106,6 +108,8 @@ static const field node_fields[] = {
     PLAIN("predicted_ns", FIELD_TIME, node.predicted_ns),
     PLAIN("attributes", FIELD_ATTRIBUTES, node),
     PLAIN("view", FIELD_BOOL, view),
+    PLAIN("term", FIELD_BOOL, term),
+    PLAIN("shard", FIELD_SHARD, shard),
     PLAIN("base", FIELD_REF, base),
     PLAIN("producer", FIELD_REF, producer),
 };
@@ -188,6 +192,8 @@ static syn_status take_field(syn__nodelink_file *r, const field *f, entry *e) {
         return syn__take_edge_kind(r, at);
     case FIELD_SHAPE:
         return syn__take_shape(r, at);
+    case FIELD_SHARD:
+        return syn__take_shard(r, at);
     case FIELD_ATTRIBUTES:
         return syn__keep_attributes(r, at);
     case FIELD_POSITION:
@@ -237,6 +243,15 @@ static syn_status keep_op(syn__nodelink_file *r, const entry *e, size_t at) {
     return SYN_OK;
 }
 
+/* Whether there is a whole of which a tensor can be its shard. */
+static bool possible(const syn_graph_tensor *t) {
+    const syn_shard *s = &t->shard;
+    int64_t whole;
+    return s->axis < t->spec.rank && s->parts > 0 && s->index < s->count &&
+           t->spec.dims[s->axis] % s->parts == 0 &&
+           syn_mul_i64(t->spec.dims[s->axis], s->count, &whole);
+}
+
 static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) {
     syn__found *found = &r->found;
     if (e->dtype < 0 || e->spec.rank < 0)
@@ -245,7 +260,7 @@ static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) 
     SYN_TRY(syn_grow(&found->tensors, &found->tensors_cap, found->n_tensors + 1,
                      sizeof *found->tensors, found->err));
     syn__found_tensor *t = &found->tensors[found->n_tensors++];
-    *t = (syn__found_tensor){.tensor = {.spec = e->spec, .flags = e->role},
+    *t = (syn__found_tensor){.tensor = {.spec = e->spec, .flags = e->role, .shard = e->shard},
                              .producer = e->producer,
                              .base = e->base,
                              .number = e->id.number,
@@ -254,8 +269,12 @@ static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) 
     t->tensor.spec.dtype = e->dtype;
     t->tensor.name = e->name != NULL ? e->name : "";
     if (e->view) t->tensor.flags |= SYN_TENSOR_VIEW;
+    if (e->term) t->tensor.flags |= SYN_TENSOR_TERM;
     if (!syn_spec_valid(&t->tensor.spec))
         return syn__found_fail(found, at, "tensor r%d.t%llu has more than 2^63 bytes",
+                               (int)e->id.rank, (unsigned long long)e->id.number);
+    if (e->shard.count > 0 && !possible(&t->tensor))
+        return syn__found_fail(found, at, "tensor r%d.t%llu cannot be such a shard",
                                (int)e->id.rank, (unsigned long long)e->id.number);
     return SYN_OK;
 }

@@ -2,6 +2,7 @@
    which shows each in full. Nothing is copied but attributes that differ, so a short file may stand
    for a large cluster. */
 #include "export/nodelink/nodelink_build.h"
+#include "export/walk/copies.h"
 #include "syntorch/memory.h"
 
 #include <stdlib.h>
@@ -24,7 +25,14 @@ typedef struct copied {
 static const syn_graph_tensor *copied_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor,
                                              syn_cursor *cursor) {
     const copied *c = graph->self;
-    return syn_graph_tensor_at(c->base, c->views[rank].base, tensor, cursor);
+    const uint32_t base = c->views[rank].base;
+    const int32_t of = c->base->ranks[base].rank, copy = graph->ranks[rank].rank;
+    const syn_graph_tensor *t = syn_graph_tensor_at(c->base, base, tensor, cursor);
+    if (t == NULL || t->shard.count == 0 || of == copy) return t;
+    cursor->tensor = *t;
+    cursor->tensor.shard.index = syn__copies_shard(graph, of, copy, &t->shard);
+    if (cursor->tensor.shard.index < 0) cursor->tensor.shard = (syn_shard){0};
+    return &cursor->tensor;
 }
 
 static int compare_u32(const void *a, const void *b) {

@@ -179,6 +179,24 @@ syn_status syn__take_shape(syn__nodelink_file *r, syn_spec *spec) {
     return SYN_OK;
 }
 
+syn_status syn__take_shard(syn__nodelink_file *r, syn_shard *shard) {
+    syn_json *json = &r->json;
+    int *const into[] = {&shard->axis, &shard->parts, &shard->index, &shard->count};
+    size_t n = 0;
+    if (json->type != SYN_JSON_ARRAY_BEGIN)
+        return syn_json_fail(json, "a shard must be a list of four integers");
+    while (syn_json_next(json) != SYN_JSON_ARRAY_END) {
+        int64_t value = 0;
+        if (json->type == SYN_JSON_ERROR) return json->err->code;
+        if (n == 4) break;
+        SYN_TRY(syn__take_i64(r, "a number of a shard", 0, INT32_MAX, &value));
+        *into[n++] = (int)value;
+    }
+    if (n < 4 || json->type != SYN_JSON_ARRAY_END)
+        return syn_json_fail(json, "a shard must be a list of four integers");
+    return SYN_OK;
+}
+
 /* {"f64":"inf"}, the one object that an attribute's value may be; `known` is false for others. */
 static syn_status take_odd_float(syn__nodelink_file *r, syn_attribute *a, bool *known) {
     syn_json *json = &r->json;

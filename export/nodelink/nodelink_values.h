@@ -37,6 +37,8 @@ syn_status syn__take_role(syn__nodelink_file *r, uint32_t *out) SYN_MUST_USE;
 syn_status syn__take_edge_kind(syn__nodelink_file *r, uint32_t *out) SYN_MUST_USE;
 /* rank and dims, not dtype */
 syn_status syn__take_shape(syn__nodelink_file *r, syn_spec *spec) SYN_MUST_USE;
+/* [axis, parts, index, count], none of them negative */
+syn_status syn__take_shard(syn__nodelink_file *r, syn_shard *shard) SYN_MUST_USE;
 /* Into r->attributes; values that are lists, other objects or null are passed over. */
 syn_status syn__take_attributes(syn__nodelink_file *r, const char *what) SYN_MUST_USE;
 /* The same, moved to the arena and the node. */

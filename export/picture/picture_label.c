@@ -87,6 +87,14 @@ static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
         syn__pic_put(t, "\npredicted: %s", syn__pic_time(c->predicted, buf));
 }
 
+/* "columns 0-63 of 128, " if it is a part of a whole, or a term of a sum. */
+static void put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const char *then) {
+    char part[SYN_SHARD_TEXT];
+    const bool cut = *syn_shard_text(&tensor->spec, &tensor->shard, part, sizeof part) != '\0';
+    if (cut) syn__pic_put(t, "%s%s", part, then);
+    else if (tensor->flags & SYN_TENSOR_TERM) syn__pic_put(t, "term of a sum%s", then);
+}
+
 static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char *what,
                               const uint32_t *tensors, uint32_t n, syn_error *err) {
     for (uint32_t i = 0; i < n; i++) {
@@ -99,8 +107,9 @@ static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char 
         SYN_TRY(syn__pic_tensor(plan, tensors[i], &tensor, err));
         syn__pic_put(t, "\n%s: ", what);
         syn__pic_put_clean(t, tensor->name);
-        syn__pic_put(t, " %s, %s", syn_spec_text(&tensor->spec, spec, sizeof spec),
-                     syn__pic_bytes(syn_spec_bytes(&tensor->spec), bytes));
+        syn__pic_put(t, " %s, ", syn_spec_text(&tensor->spec, spec, sizeof spec));
+        put_part(t, tensor, ", ");
+        syn__pic_put(t, "%s", syn__pic_bytes(syn_spec_bytes(&tensor->spec), bytes));
     }
     return SYN_OK;
 }
@@ -455,6 +464,7 @@ syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint3
     syn__pic_put(&tip, "\n%s, shape ", syn__pic_style_of(pill->look)->legend);
     syn__pic_put_spec(&tip, &range);
     syn__pic_put(&tip, ", ");
+    put_part(&tip, t, ", ");
     syn__pic_put_range(&tip, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
     if (t->base != tensor)
         syn__pic_put(&tip, "\nshares the storage of r%d.t%u", plan->graph->ranks[plan->rank].rank,
@@ -466,6 +476,7 @@ syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint3
     syn__pic_clear(&s);
     syn__pic_put_spec(&s, &range);
     syn__pic_put(&s, DOT);
+    put_part(&s, t, DOT);
     syn__pic_put_range(&s, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
     if (!output && producer != SYN_NO_NODE) {
         syn__pic_put(&tip, "\n");

@@ -61,13 +61,6 @@ static bool same_node(const syn_node *a, const syn_node *b) {
            same_text(a->scope, b->scope);
 }
 
-static bool same_tensor(const syn_graph_tensor *a, const syn_graph_tensor *b) {
-    return a->flags == b->flags && a->producer == b->producer && a->base == b->base &&
-           syn_spec_equal(&a->spec, &b->spec) && same_text(a->name, b->name);
-}
-
-/* ---- Ranks ---- */
-
 typedef struct comparison {
     const syn_graph *graph;
     uint32_t a, b; /* rank indices */
@@ -75,6 +68,40 @@ typedef struct comparison {
     uint32_t n_changed;
     syn_error *err;
 } comparison;
+
+/* The place of a rank in a group; -1: it is no member. Most groups have equal steps. */
+static int place_in(const syn_graph_group *g, int32_t rank) {
+    const int64_t step = g->n_ranks > 1 ? (int64_t)g->ranks[1] - g->ranks[0] : 1;
+    const int64_t guess = step != 0 ? ((int64_t)rank - g->ranks[0]) / step : 0;
+    if (guess >= 0 && guess < g->n_ranks && g->ranks[guess] == rank) return (int)guess;
+    for (uint32_t i = 0; i < g->n_ranks; i++)
+        if (g->ranks[i] == rank) return (int)i;
+    return -1;
+}
+
+int syn__copies_shard(const syn_graph *graph, int32_t of, int32_t copy, const syn_shard *shard) {
+    for (uint32_t i = 0; i < graph->n_groups; i++) {
+        const syn_graph_group *g = &graph->groups[i];
+        if (g->n_ranks != (uint32_t)shard->count || g->ranks[shard->index] != of) continue;
+        const int place = place_in(g, copy);
+        if (place >= 0) return place;
+    }
+    return -1;
+}
+
+static bool same_shard(const comparison *c, const syn_shard *a, const syn_shard *b) {
+    return a->count == b->count && a->axis == b->axis && a->parts == b->parts &&
+           (a->count == 0 || syn__copies_shard(c->graph, c->graph->ranks[c->a].rank,
+                                               c->graph->ranks[c->b].rank, a) == b->index);
+}
+
+static bool same_tensor(const comparison *c, const syn_graph_tensor *a, const syn_graph_tensor *b) {
+    return same_shard(c, &a->shard, &b->shard) && a->flags == b->flags &&
+           a->producer == b->producer && a->base == b->base && syn_spec_equal(&a->spec, &b->spec) &&
+           same_text(a->name, b->name);
+}
+
+/* ---- Ranks ---- */
 
 static syn_status failed(comparison *c, const syn_cursor *cursor) {
     return SYN_FAIL(c->err, cursor->error.code != SYN_OK ? cursor->error.code : SYN_E_NOMEM, "%s",
@@ -99,7 +126,7 @@ static syn_status compare_tensors(comparison *c, bool *same) {
         const syn_graph_tensor *a = syn_graph_tensor_at(c->graph, c->a, i, &c->in_a);
         const syn_graph_tensor *b = syn_graph_tensor_at(c->graph, c->b, i, &c->in_b);
         if (a == NULL || b == NULL) return failed(c, a == NULL ? &c->in_a : &c->in_b);
-        *same = same_tensor(a, b);
+        *same = same_tensor(c, a, b);
     }
     return SYN_OK;
 }

@@ -18,8 +18,8 @@ struct syn_copied_ranks {
 };
 
 /* Nodes of a copy and of its original agree in everything but the attributes of a few, tensors in
-   everything. None sends or receives, since the other end differs between ranks. Free *out
-   in any case. */
+   everything but the number of their shard (syn__copies_shard). None sends or receives, since the
+   other end differs between ranks. Free *out in any case. */
 syn_status syn__copies_find(syn_copied_ranks *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 void syn__copies_free(syn_copied_ranks *copies);
@@ -27,6 +27,9 @@ void syn__copies_free(syn_copied_ranks *copies);
 static inline bool syn__is_copy(const syn_copied_ranks *copies, uint32_t rank_index) {
     return copies != NULL && copies->n > 0 && copies->of[rank_index] != rank_index;
 }
+/* Which shard rank `copy` has of that of which rank `of` has one: by their places in a group of as
+   many ranks as there are shards. -1: there is no such group. */
+int syn__copies_shard(const syn_graph *graph, int32_t of, int32_t copy, const syn_shard *shard);
 /* Whether two nodes have the same attributes. */
 bool syn__copies_same_attributes(const syn_node *a, const syn_node *b);
 

@@ -420,7 +420,99 @@ static void test_padding(void) {
     }
 }
 
+/* ---- Parts of wholes ---- */
+
+/* The k-th tensor of that name; NULL: there are not so many. */
+static const syn_graph_tensor *tensor_named(const syn_graph *g, const char *name, int k,
+                                            syn_cursor *cursor) {
+    for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, i, cursor);
+        if (strcmp(t->name, name) == 0 && k-- == 0) return t;
+    }
+    return NULL;
+}
+
+static int count_named(const syn_graph *g, const char *name, uint32_t end, syn_cursor *cursor) {
+    int n = 0;
+    for (uint32_t i = 0; i < end; i++)
+        n += strcmp(syn_graph_tensor_at(g, 0, i, cursor)->name, name) == 0;
+    return n;
+}
+
+/* Every tensor of a rank of two is as large as the one of the whole model, but for the dimension in
+   which it is said to be cut: at least `want` are. */
+static void check_parts(const syn_graph *whole, const syn_graph *part, int want) {
+    syn_cursor in_part = {0}, in_whole = {0};
+    char name[SYN_MAX_NAME];
+    int n_cut = 0;
+    for (uint32_t i = 0; i < part->ranks[0].n_tensors; i++) {
+        syn_graph_tensor t = *syn_graph_tensor_at(part, 0, i, &in_part);
+        snprintf(name, sizeof name, "%s", t.name);
+        const int k = count_named(part, name, i, &in_part);
+        if (count_named(part, name, part->ranks[0].n_tensors, &in_part) !=
+            count_named(whole, name, whole->ranks[0].n_tensors, &in_whole))
+            continue;                                /* ops of only one of the two */
+        if (strstr(name, "adamw") != NULL) continue; /* moments of many parameters in a row */
+        const syn_graph_tensor *all = tensor_named(whole, name, k, &in_whole);
+        n_cut += t.shard.count > 0;
+        if (t.shard.count > 0) CHECK_INT(t.shard.index, part->ranks[0].rank);
+        if (t.shard.count > 0) t.spec.dims[t.shard.axis] *= t.shard.count;
+        char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+        CHECK_MSG(syn_spec_equal(&t.spec, &all->spec), "%s: %s, as a whole %s", name,
+                  syn_spec_text(&t.spec, a, sizeof a), syn_spec_text(&all->spec, b, sizeof b));
+    }
+    syn_cursor_free(&in_part);
+    syn_cursor_free(&in_whole);
+    CHECK_MSG(n_cut >= want, "%d tensors are cut", n_cut);
+}
+
+/* What layers sum over ranks are terms, and terms are added, first on the rank if need be. */
+static void check_terms(const syn_graph *g, int want) {
+    syn_cursor at = {0}, in = {0};
+    int n = 0;
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *node = syn_graph_node(g, 0, i, &at);
+        if (node->n_inputs == 0 || (node->flags & SYN_NODE_VIRTUAL)) continue;
+        const bool term = syn_graph_tensor_at(g, 0, node->inputs[0], &in)->flags & SYN_TENSOR_TERM;
+        if (!term || strcmp(node->op, "accumulate") == 0) continue;
+        CHECK_STR(node->op, "all_reduce");
+        n++;
+    }
+    CHECK_INT(n, want);
+    syn_cursor_free(&at);
+    syn_cursor_free(&in);
+}
+
+static void test_shards(void) {
+    for (int bert = 0; bert < 2; bert++) {
+        syn_model_config config = bert ? small_bert : small_gpt;
+        config.vocab_size = 128; /* without padding */
+        small_training one = {.config = &config,
+                              .shape = {.tp = 1, .dp = 1},
+                              .steps = 1,
+                              .micro = 1,
+                              .device = SYN_DEVICE_META,
+                              .keep = true};
+        small_training two = one;
+        syn_error err = {0};
+        two.shape.tp = 2;
+        CHECK_OK(run_without_transport(1, small_training_rank, &one, &err), err);
+        CHECK_OK(run_without_transport(2, small_training_rank, &two, &err), err);
+        syn_graph *whole = rank_graph(one.ctx[0]);
+        for (int r = 0; r < 2; r++) {
+            syn_graph *part = rank_graph(two.ctx[r]);
+            check_parts(whole, part, 30 * (int)config.n_layer);
+            check_terms(part, 4 * (int)config.n_layer + 2);
+            syn_graph_free(part);
+        }
+        syn_graph_free(whole);
+        drop_ranks(1, one.ctx);
+        drop_ranks(2, two.ctx);
+    }
+}
+
 static const test_case cases[] = {
+    {"shards", test_shards},
     {"padding", test_padding},
     {"GPT on all devices", test_gpt},
     {"BERT on all devices", test_bert},

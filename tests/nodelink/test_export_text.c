@@ -162,7 +162,9 @@ static void long_chain_backwards(void) {
     free(text);
 }
 
-#define OP(id)        "{\"id\":\"r0.o" id "\",\"op\":\"a\"}"
+#define OP(id) "{\"id\":\"r0.o" id "\",\"op\":\"a\"}"
+#define SHARD(list) \
+    "{\"id\":\"r0.t0\",\"role\":\"param\",\"dtype\":\"f32\",\"shape\":[4],\"shard\":" list "}"
 #define TENSOR(id)    "{\"id\":\"r0.t" id "\",\"dtype\":\"f32\",\"shape\":[1],\"role\":\"input\"}"
 #define GRAPH(n, e)   "{\"nodes\":[" n "],\"links\":[" e "]}"
 #define DEP(from, to) "{\"source\":\"r0.o" from "\",\"target\":\"r0.o" to "\",\"kind\":\"control\"}"
@@ -230,6 +232,13 @@ static void refusals(void) {
         {GRAPH("{\"id\":\"r0.t0\",\"dtype\":\"f32\",\"shape\":[1,1,1,1,1,1,1]}", ""), "at most 6"},
         {GRAPH("{\"id\":\"r0.t0\",\"dtype\":\"f32\",\"shape\":[4294967296,4294967296]}", ""),
          "2^63 bytes"},
+        {GRAPH(SHARD("7"), ""), "a list of four integers"},
+        {GRAPH(SHARD("[0,1,0]"), ""), "a list of four integers"},
+        {GRAPH(SHARD("[0,1,0,2,0]"), ""), "a list of four integers"},
+        {GRAPH(SHARD("[0,1,-1,2]"), ""), "a number of a shard"},
+        {GRAPH(SHARD("[1,1,0,2]"), ""), "cannot be such a shard"},
+        {GRAPH(SHARD("[0,1,2,2]"), ""), "cannot be such a shard"},
+        {GRAPH(SHARD("[0,3,0,2]"), ""), "cannot be such a shard"},
         {GRAPH("{\"id\":\"r0.t0\",\"dtype\":\"f32\",\"shape\":[1]}", ""), "g.json: "},
         {GRAPH("{\"id\":\"r0.o1\",\"op\":\"a\",\"kind\":\"collective\",\"comm\":\"all_reduce\","
                "\"group\":5}",

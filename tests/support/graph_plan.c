@@ -8,7 +8,7 @@ static void plan_tensors(plan *p) {
     p->n_tensors = 5;
     for (uint32_t i = 0; i < 5; i++)
         p->tensors[i] =
-            (syn_graph_tensor){names[i], {SYN_F32, 2, {8, 64}}, flags[i], producers[i], i};
+            (syn_graph_tensor){names[i], {SYN_F32, 2, {8, 64}}, flags[i], producers[i], i, {0}};
     p->tensors[1].spec = (syn_spec){SYN_F32, 2, {64, 64}};
 }
 

@@ -6,7 +6,7 @@ syn_node plain_node(uint64_t id, const char *op) {
 
 syn_status add_tensor(syn_graph *g, uint32_t rank, const char *name, uint32_t flags,
                       uint32_t producer, uint32_t base, int32_t dim, syn_error *err) {
-    const syn_graph_tensor t = {name, {SYN_F32, 2, {dim, 8}}, flags, producer, base};
+    const syn_graph_tensor t = {name, {SYN_F32, 2, {dim, 8}}, flags, producer, base, {0}};
     return syn_graph_add_tensor(g, rank, &t, err);
 }
 
@@ -76,6 +76,7 @@ static const char *tensor_difference(const syn_graph_tensor *a, const syn_graph_
     if (strcmp(a->name, b->name) != 0) return "name";
     if (!syn_spec_equal(&a->spec, &b->spec)) return "spec";
     if (a->flags != b->flags) return "flags";
+    if (memcmp(&a->shard, &b->shard, sizeof a->shard) != 0) return "shard";
     if (a->producer != b->producer) return "producer";
     return a->base != b->base ? "base" : NULL;
 }

@@ -284,7 +284,7 @@ static void a_million_nodes(void) {
                             .n_attributes = 1,
                             .flops = i,
                             NO_TIMES};
-        const syn_graph_tensor t = {name, {SYN_F32, 2, {1, 64}}, 0, i, i};
+        const syn_graph_tensor t = {name, {SYN_F32, 2, {1, 64}}, 0, i, i, {0}};
         CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
         CHECK_OK(syn_graph_add_tensor(g, 0, &t, &err), err);
     }

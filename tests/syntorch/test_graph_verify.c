@@ -168,10 +168,10 @@ static void verify_orders_collectives(void) {
 static syn_status overwriting(syn_graph **g, uint32_t read, uint32_t flags, syn_error *err) {
     static const int32_t ranks[1] = {0};
     static const syn_graph_tensor tensors[4] = {
-        {"cache", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE, SYN_NO_NODE, 0},
-        {"x", {SYN_F32, 1, {2}}, SYN_TENSOR_INPUT, SYN_NO_NODE, 1},
-        {"cache:1", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 0, 0},
-        {"part", {SYN_F32, 1, {2}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 1, 0},
+        {"cache", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE, SYN_NO_NODE, 0, {0}},
+        {"x", {SYN_F32, 1, {2}}, SYN_TENSOR_INPUT, SYN_NO_NODE, 1, {0}},
+        {"cache:1", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 0, 0, {0}},
+        {"part", {SYN_F32, 1, {2}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 1, 0, {0}},
     };
     static const uint32_t first[3] = {0, 1, 2}, third[1] = {3};
     static const syn_dep on[2] = {{0, SYN_DEP_DATA}, {1, SYN_DEP_DATA}};

@@ -1,0 +1,208 @@
+/* Which part of a whole each tensor of a trace is: parameters say it, and for the rest it follows
+   op by op. What no rule speaks of counts as a whole, which is what a rank has without cuts. */
+#include "syntorch/memory.h"
+#include "syntorch/trace_private.h"
+
+static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard shard, uint16_t *out,
+                         syn_error *err) {
+    for (*out = 0; *out < *n; ++*out) {
+        const syn_shard *s = &(*shards)[*out];
+        if (s->axis == shard.axis && s->parts == shard.parts && s->index == shard.index &&
+            s->count == shard.count)
+            break;
+    }
+    if (*out == *n) {
+        if (*n + 1 >= SYN__TERM)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED, "tensors are cut in more than 32,766 ways");
+        SYN_TRY(syn_grow(shards, cap, *n + 1, sizeof **shards, err));
+        (*shards)[(*n)++] = shard;
+    }
+    ++*out;
+    return SYN_OK;
+}
+
+syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *out, syn_error *err) {
+    return number(&trace->shards, &trace->n_shards, &trace->shards_cap, shard, out, err);
+}
+
+/* ---- Rules ---- */
+
+/* What is known of a tensor: a shard (count 0: none), or a term of a sum. */
+typedef struct part {
+    syn_shard shard;
+    bool term;
+} part;
+
+static const part whole;
+
+static part cut(part p, int axis) {
+    p.shard.axis = axis;
+    return p;
+}
+
+/* The same elements along the cut dimension, dimensions counted from the last. */
+static part aligned(part p, const syn_spec *x, const syn_spec *y) {
+    const int axis = p.shard.axis + y->rank - x->rank;
+    if (!p.shard.count || axis < 0 || x->dims[p.shard.axis] != y->dims[axis]) return whole;
+    return cut(p, axis);
+}
+
+/* Element by element: as the first input that is cut. `linear`: a sum of terms stays one. */
+static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool linear) {
+    part p = whole;
+    for (int i = 0; i < c->n_in && !p.shard.count; i++) p = aligned(in[i], &c->in[i].spec, y);
+    p.term = linear && in[0].term;
+    return p;
+}
+
+/* The dimension that begins with the same elements: (T, H D) and (T, H, D) are cut alike. */
+static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
+    const int axis = p.shard.axis;
+    int64_t outer = 1, before = 1;
+    int found = -1, same = 0;
+    if (!p.shard.count) return p;
+    for (int d = 0; d < axis; d++) outer *= x->dims[d];
+    while (same < axis && same < y->rank && x->dims[same] == y->dims[same]) same++;
+    for (int d = 0; d < y->rank; before *= y->dims[d++])
+        if (before == outer && found < axis) found = d;
+    if (same == axis && axis < y->rank) found = axis;
+    if (found < 0 || (p.shard.parts > 1 && y->dims[found] != x->dims[axis])) return whole;
+    return cut(p, found);
+}
+
+static part permuted(part p, const syn_call *c) {
+    for (int d = 0; p.shard.count && d < c->in[0].spec.rank; d++)
+        if (c->attr[1 + d].i == p.shard.axis) return cut(p, d);
+    return p;
+}
+
+/* Along the cut only what is one of its blocks is a part of something: q of a fused q, k, v. */
+static part sliced(part p, const syn_call *c) {
+    const int64_t start = c->attr[1].i, length = c->attr[2].i;
+    if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
+    if (length * p.shard.parts != c->in[0].spec.dims[p.shard.axis] || start % length) return whole;
+    p.shard.parts = 1;
+    return p;
+}
+
+/* The gradient of that: a block among zeros. */
+static part unsliced(part p, const syn_call *c) {
+    const int64_t length = p.shard.count ? c->in[0].spec.dims[p.shard.axis] : 0;
+    if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
+    if (!length || p.shard.parts > 1 || c->attr[2].i % length) return whole;
+    p.shard.parts = (int)(c->attr[2].i / length);
+    return p;
+}
+
+/* x w: cut by columns as w is, or, if w is cut by rows, a term of the sum. */
+static part multiplied(const syn_call *c, const part *in) {
+    const int out_axis = c->attr[0].i ? 0 : 1, last = c->out[0].spec.rank - 1;
+    const part x = in[0], w = in[1];
+    if (w.shard.count && w.shard.axis == out_axis) return cut(w, last);
+    if (w.shard.count || (x.shard.count && x.shard.axis == last)) return (part){.term = true};
+    return x;
+}
+
+/* Inputs `first` and the next. */
+static part product(const syn_call *c, const part *in, int first) {
+    const int rank = c->out[0].spec.rank;
+    const part a = in[first], b = in[first + 1];
+    const int rows = rank - (c->attr[0].i ? 1 : 2), columns = rank - (c->attr[1].i ? 2 : 1);
+    if (a.shard.count && a.shard.axis < rank - 2) return a;
+    if (a.shard.count && a.shard.axis == rows) return cut(a, rank - 2);
+    if (b.shard.count && b.shard.axis == columns) return cut(b, rank - 1);
+    return (part){.term = a.shard.count || b.shard.count};
+}
+
+static part scattered(const syn_call *c, const syn_group *g) {
+    return (part){.shard = {(int)c->attr[1].i, 1, g->index, g->size}};
+}
+
+/* Output i of a call of which an input is a part. */
+static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
+    const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
+    switch (op) {
+    case SYN_OP_LINEAR:
+        return multiplied(c, in);
+    case SYN_OP_MATMUL:
+        return product(c, in, 0);
+    case SYN_OP_MATMUL_ADD:
+        return product(c, in, 1);
+    case SYN_OP_EMBEDDING:
+        return (part){.term = in[0].shard.count > 0};
+    case SYN_OP_RESHAPE:
+        return reshaped(in[0], x, y);
+    case SYN_OP_PERMUTE:
+        return permuted(in[0], c);
+    case SYN_OP_SLICE:
+        return sliced(in[0], c);
+    case SYN_OP_SLICE_GRAD:
+        return unsliced(in[0], c);
+    case SYN_OP_KV_APPEND:
+        return aligned(in[1], &c->in[1].spec, y);
+    case SYN_OP_ATTENTION_TRAIN: /* beside its result a number for each query */
+        return in[0].shard.axis < y->rank ? in[0] : whole;
+    case SYN_OP_ALL_REDUCE:
+    case SYN_OP_ALL_GATHER:
+    case SYN_OP_BROADCAST:
+        return whole;
+    case SYN_OP_REDUCE_SCATTER:
+        return scattered(c, c->group);
+    case SYN_OP_ADD:
+    case SYN_OP_ACCUMULATE:
+    case SYN_OP_CAST:
+    case SYN_OP_CONTIGUOUS:
+    case SYN_OP_SCALE:
+    case SYN_OP_SUM_TO:
+        return pointwise(c, in, y, true);
+    default:
+        break;
+    }
+    if (i < syn_opdef_versions(c->def, c->attr)) return in[i];
+    return c->n_in ? pointwise(c, in, y, false) : whole;
+}
+
+/* ---- A trace ---- */
+
+static part part_of(const syn__trace_parts *parts, uint32_t row) {
+    const uint32_t number = parts->of[row];
+    if (number & SYN__TERM) return (part){.term = true};
+    return number ? (part){.shard = parts->shards[number - 1]} : whole;
+}
+
+static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_parts *parts, syn_call *call,
+                         syn_error *err) {
+    const syn_trace_node *n = &t->nodes[node];
+    part in[SYN_MAX_INPUTS];
+    bool any = n->op == SYN_OP_REDUCE_SCATTER;
+    for (uint32_t i = 0; i < n->n_in && !any; i++) any = parts->of[t->inputs[n->first_in + i]] != 0;
+    if (!any) return SYN_OK;
+    for (uint32_t i = 0; i < n->n_in; i++) in[i] = part_of(parts, t->inputs[n->first_in + i]);
+    syn_trace_call(t, node, call);
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        const part p = rule(n->op, call, in, (int)i);
+        uint16_t *out = &parts->of[n->first_out + i];
+        if (*out) continue; /* a parameter says so itself */
+        if (p.term) *out = SYN__TERM;
+        else if (p.shard.count && p.shard.axis < call->out[i].spec.rank)
+            SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));
+    }
+    return SYN_OK;
+}
+
+syn_status syn__trace_parts_find(const syn_trace *t, syn__trace_parts *parts, syn_error *err) {
+    if (!t->n_shards) return SYN_OK;
+    syn_call *call = syn_malloc(sizeof *call);
+    parts->of = syn_calloc(t->n_tensors, sizeof *parts->of);
+    syn_status s = call && parts->of ? SYN_OK
+                                     : SYN_FAIL_NOMEM(err, t->n_tensors * sizeof *parts->of,
+                                                      "the parts of a trace's tensors");
+    for (uint32_t i = 0; i < t->n_shards && s == SYN_OK; i++) {
+        uint16_t same;
+        s = number(&parts->shards, &parts->n, &parts->cap, t->shards[i], &same, err);
+    }
+    for (uint32_t i = 1; i < t->n_tensors && s == SYN_OK; i++) parts->of[i] = t->tensors[i].shard;
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++) s = follow(t, i, parts, call, err);
+    syn_free(call);
+    return s;
+}

@@ -51,6 +51,7 @@ static syn_status tell(syn_error *err) {
     return visualize_run(run.launch.graph, args->out_dir, "syntorch " SYN_VERSION, list, err);
 }
 
+/* The run, or one of a sweep's. */
 static syn_status infer(syn_error *err) {
     launch *l = &run.launch;
     l->plan = inference_plan;
@@ -59,12 +60,18 @@ static syn_status infer(syn_error *err) {
     l->user = &run;
     syn_status s = inference_prepare(&run, err);
     if (s == SYN_OK) s = launch_threads(l, err);
-    s = launch_run(l, s, err);
-    return s == SYN_OK && !program.mute ? tell(err) : s;
+    return launch_run(l, s, err);
+}
+
+static syn_status infer_all(syn_error *err) {
+    if (run.args->sweep.n > 0) return inference_sweep(&run, infer, err);
+    SYN_TRY(infer(err));
+    return program.mute ? SYN_OK : tell(err);
 }
 
 static int read_options(int argc, char **argv) {
-    const int code = cli_parse(&program, argc, argv);
+    int code = cli_parse(&program, argc, argv);
+    if (code == CLI_RUN) code = inference_check_sweep(&run, argc, argv);
     return code == CLI_RUN ? inference_check_options(&run) : code;
 }
 
@@ -74,7 +81,7 @@ static int run_program(int argc, char **argv) {
     cli_check_address_space(&program);
     int code = launch_options(&run.launch, read_options, argc, argv);
     if (code == CLI_RUN)
-        code = infer(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+        code = infer_all(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
     launch_free(&run.launch);
     inference_free(&run);
     return code;

@@ -23,6 +23,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     return SYN_OK;
 }
 
+/* The run, or one of a sweep's. */
 static syn_status train(syn_error *err) {
     launch *l = &run.launch;
     l->quiet = run.args->quiet;
@@ -39,8 +40,13 @@ static syn_status train(syn_error *err) {
     return s == SYN_OK ? pretrain_check_unsaved(&run, err) : s;
 }
 
+static syn_status train_all(syn_error *err) {
+    return run.args->sweep.n > 0 ? pretrain_sweep(&run, train, err) : train(err);
+}
+
 static int read_options(int argc, char **argv) {
-    const int code = cli_parse(&program, argc, argv);
+    int code = cli_parse(&program, argc, argv);
+    if (code == CLI_RUN) code = pretrain_check_sweep(&run, argc, argv);
     return code == CLI_RUN ? pretrain_check_options(&run, argc, argv) : code;
 }
 
@@ -50,7 +56,7 @@ static int run_program(int argc, char **argv) {
     cli_check_address_space(&program);
     int code = launch_options(&run.launch, read_options, argc, argv);
     if (code == CLI_RUN)
-        code = train(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+        code = train_all(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
     launch_free(&run.launch);
     pretrain_free(&run);
     return code;

@@ -15,14 +15,24 @@
 
 #include "syntorch/utf8.h"
 
+static syn_error *kept; /* see cli_keep_messages */
+
+void cli_keep_messages(syn_error *in) {
+    kept = in;
+}
+
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     char text[1024], line[4 * sizeof text + 1];
     if (program->mute) return code;
-    fflush(stdout);
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (kept) {
+        (void)SYN_FAIL(kept, SYN_E_INVALID, "%s", text);
+        return code;
+    }
+    fflush(stdout);
     /* One line, written at once: a launcher may mix what several processes say. */
     FILE *out = fmemopen(line, sizeof line, "w");
     if (out) cli_print_escaped(out, text, strlen(text));
@@ -137,7 +147,7 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
     return CLI_RUN;
 }
 
-static int set(const cli_program *program, const cli_option *o, const char *text) {
+int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     switch (o->kind) {
     case CLI_FLAG:
         *(bool *)o->value = true;
@@ -213,12 +223,16 @@ static bool is_option(const char *arg) {
     return strncmp(arg, "--", 2) == 0 || strcmp(arg, "-h") == 0;
 }
 
+const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes) {
+    for (const cli_option *o = program->options; o->name; o++)
+        if (same_name(o->name, name, name_bytes)) return o;
+    return NULL;
+}
+
 /* The option that an argument names, as "--name" or "--name=value"; NULL: none. */
 static const cli_option *find_option(const cli_program *program, const char *arg) {
-    if (strncmp(arg, "--", 2) != 0) return NULL;
-    for (const cli_option *o = program->options; o->name; o++)
-        if (same_name(o->name, arg + 2, strcspn(arg + 2, "="))) return o;
-    return NULL;
+    return strncmp(arg, "--", 2) == 0 ? cli_find_option(program, arg + 2, strcspn(arg + 2, "="))
+                                      : NULL;
 }
 
 /* How many of the arguments behind argv[i], which names the option, are its values. */
@@ -240,7 +254,7 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
         return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
     if (o->kind != CLI_FLAG && !equals && n == 0)
         return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
-    if (o->kind != CLI_TEXTS) return set(program, o, equals ? equals + 1 : argv[i + 1]);
+    if (o->kind != CLI_TEXTS) return cli_set(program, o, equals ? equals + 1 : argv[i + 1]);
     cli_texts *texts = o->value;
     if (texts->n > 0)
         return cli_fail(program, CLI_USAGE, "--%s is there twice; name all behind one", o->name);

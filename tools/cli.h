@@ -62,6 +62,10 @@ int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, cha
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* Whether an option, named with dashes, is among the arguments, which cli_parse has taken. */
 bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name);
+/* The option of such a name, which needs no zero behind it; NULL: none. */
+const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes);
+/* Gives an option that is no flag its value. CLI_RUN, or CLI_USAGE after a message. */
+int cli_set(const cli_program *program, const cli_option *option, const char *text);
 /* cli_parse for a command that reads what `input`, the value of --input, names or what arguments
    that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
    sentence that they are: "a file is". */
@@ -69,6 +73,8 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
                      const char *needed, const char *const **paths, size_t *n_paths);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
+/* From now on such sentences go there, and nothing is printed; NULL: as before. */
+void cli_keep_messages(syn_error *in);
 /* How a command ends: CLI_OK, or CLI_FAILED after the error's sentence. */
 int cli_done(const cli_program *program, syn_status status, const syn_error *err);
 

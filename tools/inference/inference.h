@@ -9,6 +9,7 @@
 #include "models/weights.h"
 #include "tools/inference/comparison.h"
 #include "tools/launch/launch.h"
+#include "tools/residuals.h"
 
 typedef enum inference_attention {
     INFERENCE_AUTO,
@@ -32,6 +33,7 @@ typedef struct inference_args {
     const char *device, *hw_config, *compare, *model_config, *model, *weights, *tokenizer, *dtype,
         *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights,
         *embeddings, *perplexity, *eos;
+    cli_texts sweep;
     int attention, logits, pooling; /* the enumerations above */
     bool visualize_trace, debug, quiet, json, check_collectives, greedy;
 } inference_args;
@@ -64,6 +66,8 @@ typedef struct inference_task {
     /* The summary's lines between the model and the table of ops; members of the JSON object. */
     void (*print)(const inference *run, const report *r);
     void (*json)(const inference *run, const report *r, syn_sink *out);
+    /* What the error of a prediction depends on; NULL: no such runs were measured. */
+    run_shape (*shape)(const inference *run);
     syn_status (*save_logits)(const inference *run, const char *path, syn_error *err);
     void (*free)(inference *run);
 } inference_task;
@@ -100,9 +104,17 @@ struct inference {
 };
 
 extern const cli_option inference_options[];
+inference_args *inference_arguments(void); /* the options' values */
 /* After cli_parse: sets run->args and the launch; refuses what contradicts itself and what would do
    nothing. CLI_RUN: go on; else the exit code, after a message. */
 int inference_check_options(inference *run);
+
+/* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
+int inference_check_sweep(const inference *run, int argc, char **argv);
+/* Runs each combination: `once` prepares and launches the run. Prints and writes what came of
+   them. */
+syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err),
+                           syn_error *err) SYN_MUST_USE;
 
 /* Model, weights, tokenizer and prompts, and what follows from them. */
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;

@@ -261,17 +261,16 @@ static struct speed speed_of(const inference *run, const report *r) {
     return s;
 }
 
-static run_error error_of(const inference *run) {
+static run_shape shape_of(const inference *run) {
     const syn_generation *g = &work_of(run)->done;
-    const run_shape shape = {.wide = run->dtype == SYN_F32,
-                             .layers = run->config.n_layer,
-                             .hidden = run->config.n_embd,
-                             .tp = run->args->tp,
-                             .dp = 1,
-                             .batch = g->batch,
-                             .tokens = g->prompt_tokens,
-                             .new_tokens = g->made};
-    return residuals_near(run->launch.hw, &shape);
+    return (run_shape){.wide = run->dtype == SYN_F32,
+                       .layers = run->config.n_layer,
+                       .hidden = run->config.n_embd,
+                       .tp = run->args->tp,
+                       .dp = 1,
+                       .batch = g->batch,
+                       .tokens = g->prompt_tokens,
+                       .new_tokens = g->made};
 }
 
 static void print(const inference *run, const report *r) {
@@ -294,7 +293,8 @@ static void print(const inference *run, const report *r) {
                (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
                cli_count_text(s.decode_rate, b, sizeof b));
     if (run->launch.device == SYN_DEVICE_META && s.prefill_ns > 0) {
-        const run_error e = error_of(run);
+        const run_shape shape = shape_of(run);
+        const run_error e = residuals_near(run->launch.hw, &shape);
         char text[256];
         printf("limits of prefill: %s\n",
                limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, text, sizeof text));
@@ -348,7 +348,8 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
     syn_sink_text(out, ", \"decode_limits\": ");
     limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
-    const run_error e = error_of(run);
+    const run_shape shape = shape_of(run);
+    const run_error e = residuals_near(run->launch.hw, &shape);
     if (e.n_rows == 0) return;
     syn_sink_text(out, ", \"predicted_error\": ");
     syn_sink_double(out, e.error);
@@ -379,5 +380,6 @@ const inference_task inference_generate = {.prompt = "Once upon a time",
                                            .plan = plan,
                                            .print = print,
                                            .json = json,
+                                           .shape = shape_of,
                                            .save_logits = save_logits,
                                            .free = free_all};

@@ -91,6 +91,11 @@ const cli_option inference_options[] = {
     {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
      "predict the times of the same ops for these as well", 0, 0},
+    {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
+     "predict every combination, as of tp=1,2,4 batch_size=1,8 dtype=bf16,f32 hw=h100,h200; "
+     "sweep.csv "
+     "and sweep.svg have them all",
+     0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, a page for a browser, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
@@ -127,6 +132,10 @@ const cli_option inference_options[] = {
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
     CLI_END};
+
+inference_args *inference_arguments(void) {
+    return &args;
+}
 
 /* auto: the fast one, unless each op is to be seen. */
 static bool choose_attention(void) {

@@ -13,6 +13,8 @@
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_graph *graph;
+    if (run->launch.alone && run->comparison.n > 0) /* its first is this */
+        return comparison_add(&run->comparison, trace, err);
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
     const syn_status s = report_add(&run->report, graph, 0, run->launch.hw, err);
     syn_graph_free(graph);

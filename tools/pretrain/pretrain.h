@@ -11,11 +11,13 @@
 #include "models/sampler.h"
 #include "models/weights.h"
 #include "tools/launch/launch.h"
+#include "tools/limits.h"
 #include "tools/progress_line.h"
+#include "tools/residuals.h"
 
 typedef struct pretrain_args {
     const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
-    cli_texts data, eval_data;
+    cli_texts data, eval_data, sweep;
     const char *device, *hw_config, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
@@ -66,10 +68,12 @@ typedef struct pretrain {
         tokenizer_sum; /* of what was read; 0: nothing, or bytes */
     syn_batch_how batches;
     int32_t special[8];
+    int64_t n_texts;                 /* to train on; on meta a step's at least */
     int64_t steps_per_epoch, steps;  /* of the optimizer */
     pretrain_log *log;               /* of rank 0 */
     pretrain_bar bar;                /* likewise */
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
+    struct pretrain_swept *swept;    /* of a sweep's runs: in place of files; NULL: none */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -79,9 +83,19 @@ typedef struct pretrain {
 #define PRETRAIN_EVAL_DATA "squad/validation.json"
 
 extern const cli_option pretrain_options[];
+pretrain_args *pretrain_arguments(void); /* the options' values */
 /* After cli_parse: sets run->args, device and ranks of the launch; refuses what contradicts itself
    and what would do nothing. CLI_RUN: go on; else the exit code, after a message. */
 int pretrain_check_options(pretrain *run, int argc, char **argv);
+
+/* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
+int pretrain_check_sweep(const pretrain *run, int argc, char **argv);
+/* Runs each combination: `once` checks options, prepares and launches. Prints and writes what came
+   of them. */
+syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
+                          syn_error *err) SYN_MUST_USE;
+/* Of a sweep's run: what rank 0's rows, of one step, take. */
+syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 
 /* Model, tokenizer, texts, and what follows from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
@@ -179,6 +193,13 @@ syn_status pretrain_check_trace(const pretrain *run, syn_error *err) SYN_MUST_US
    all ranks. last: there is no further window. */
 syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t nth,
                                 int64_t step, bool last, syn_error *err) SYN_MUST_USE;
+/* ---- Predictions ---- */
+
+/* Of the first rank's nodes. */
+limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
+double pretrain_step_tokens(const pretrain *run); /* of all ranks */
+run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
+
 /* Says so if windows were left out because the run has ended. */
 void pretrain_end_trace(const pretrain *run);
 void pretrain_free_trace(pretrain *run);

@@ -263,7 +263,14 @@ static syn_status open_data(pretrain *run, syn_error *err) {
 static syn_status plan_steps(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     const int64_t dp = args->num_gpus / args->tp, each = args->batch_size * dp * args->accumulation;
-    run->steps_per_epoch = syn_texts_count(run->texts) / each;
+    const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
+    run->n_texts = syn_texts_count(run->texts);
+    if (run->launch.device == SYN_DEVICE_META &&
+        run->n_texts > 0) { /* nothing is learned of them */
+        const int64_t want = (before + args->trace_active) * each;
+        if (run->n_texts < want) run->n_texts = want;
+    }
+    run->steps_per_epoch = run->n_texts / each;
     if (run->steps_per_epoch == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld texts do not fill one step of %lld: give more --data, or a smaller "
@@ -274,7 +281,6 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
                                                  : "--num-gpus");
     run->steps = run->steps_per_epoch * args->num_epochs;
     if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
-    const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
     if (args->enable_tracing && before >= run->steps)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "step %lld would be traced, but the run has %lld: see --max-steps and "

@@ -108,6 +108,11 @@ const cli_option pretrain_options[] = {
      "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
      "modules around their ops there; NAME_stacks.txt by them, too", 0, 0},
+    {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
+     "predict a step of every combination, as of num_gpus=8,64 tp=1,2,8 batch_size=4,16 "
+     "hw=h100,h200; "
+     "sweep.csv and sweep.svg in --trace-output-dir have them all",
+     0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout", 0, 1e15},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     CLI_END};
@@ -168,6 +173,10 @@ static void note_no_model(const pretrain *run) {
                 "%s: note: no model is saved, for --skip-eval and --enable-tracing are for a trace "
                 "alone; --save-steps saves some\n",
                 run->launch.program->name);
+}
+
+pretrain_args *pretrain_arguments(void) {
+    return &args;
 }
 
 int pretrain_check_options(pretrain *run, int argc, char **argv) {

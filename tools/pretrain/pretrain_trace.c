@@ -4,9 +4,7 @@
 #include "export/export.h"
 #include "syntorch/memory.h"
 #include "tools/launch/gather.h"
-#include "tools/limits.h"
 #include "tools/pretrain/pretrain.h"
-#include "tools/residuals.h"
 
 /* The active steps of a cycle. */
 struct pretrain_window {
@@ -93,34 +91,25 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
            ranks == 1 ? "rank" : "ranks", part);
 }
 
-/* Of the first rank's ops, which took wall_ns. */
-static void tell_limits(const syn_hardware *hw, const syn_graph *all, double wall_ns) {
+limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph) {
     syn_cursor cur = {0};
     limits l = {0};
-    char text[256];
-    for (uint32_t i = 0; i < all->ranks[0].n_nodes; i++) {
-        const syn_node *node = syn_graph_node(all, 0, i, &cur);
-        if (node) limits_add(&l, hw, all, 0, node);
+    for (uint32_t i = 0; i < graph->ranks[0].n_nodes; i++) {
+        const syn_node *node = syn_graph_node(graph, 0, i, &cur);
+        if (node) limits_add(&l, hw, graph, 0, node);
     }
     syn_cursor_free(&cur);
-    printf("its limits: %s\n", limits_text(&l, LIMITS_ALL, wall_ns, text, sizeof text));
+    return l;
 }
 
-/* What a step of the window would take, all ranks together. */
-static syn_status tell_prediction(pretrain *run, const struct pretrain_window *window,
-                                  const syn_graph *all, syn_error *err) {
+double pretrain_step_tokens(const pretrain *run) {
     const pretrain_args *args = run->args;
-    char time[64], rate[64], on[160];
-    double ns;
-    if (!run->launch.hw || args->quiet) return SYN_OK;
-    SYN_TRY(syn_predicted_duration(&ns, all, err));
-    ns /= (double)window->n_steps;
-    if (ns <= 0) return SYN_OK;
-    const double tokens = (double)(args->batch_size * args->max_seq_length * args->accumulation) *
-                          (double)(args->num_gpus / args->tp);
-    printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(ns, time, sizeof time),
-           cli_count_text(tokens * 1e9 / ns, rate, sizeof rate),
-           syn_hardware_title(run->launch.hw, on, sizeof on));
+    return (double)(args->batch_size * args->max_seq_length * args->accumulation) *
+           (double)(args->num_gpus / args->tp);
+}
+
+run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
+    const pretrain_args *args = run->args;
     const run_shape shape = {.training = true,
                              .wide = args->dtype == 0,
                              .layers = run->config.n_layer,
@@ -129,9 +118,28 @@ static syn_status tell_prediction(pretrain *run, const struct pretrain_window *w
                              .dp = args->num_gpus / args->tp,
                              .batch = args->batch_size,
                              .tokens = args->max_seq_length};
-    tell_limits(run->launch.hw, all, ns * (double)window->n_steps);
-    run_error e = residuals_near(run->launch.hw, &shape);
+    run_error e = residuals_near(hw, &shape);
     if (args->recompute != SYN_RECOMPUTE_FULL && !e.beyond) e.beyond = "activations that are kept";
+    return e;
+}
+
+/* What a step of the window would take, all ranks together. */
+static syn_status tell_prediction(pretrain *run, const struct pretrain_window *window,
+                                  const syn_graph *all, syn_error *err) {
+    char time[64], rate[64], on[160], text[256];
+    double ns;
+    if (!run->launch.hw || run->args->quiet) return SYN_OK;
+    SYN_TRY(syn_predicted_duration(&ns, all, err));
+    ns /= (double)window->n_steps;
+    if (ns <= 0) return SYN_OK;
+    const double tokens = pretrain_step_tokens(run);
+    const limits l = pretrain_limits(run->launch.hw, all);
+    printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(ns, time, sizeof time),
+           cli_count_text(tokens * 1e9 / ns, rate, sizeof rate),
+           syn_hardware_title(run->launch.hw, on, sizeof on));
+    printf("its limits: %s\n",
+           limits_text(&l, LIMITS_ALL, ns * (double)window->n_steps, text, sizeof text));
+    const run_error e = pretrain_error(run, run->launch.hw);
     printf("its error: %s\n", residuals_text(&e, run->launch.hw, on, sizeof on));
     return SYN_OK;
 }
@@ -243,6 +251,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     const bool alone = run->launch.device == SYN_DEVICE_META;
     struct pretrain_window *window = NULL;
     syn_graph *mine = NULL, *all = NULL;
+    if (run->swept) return pretrain_add_swept(run, ctx, err);
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
     if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);
@@ -260,7 +269,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 void pretrain_end_trace(const pretrain *run) {
     const pretrain_args *args = run->args;
     const char *name = run->launch.program->name;
-    if (!args->enable_tracing) return;
+    if (!args->enable_tracing || run->swept) return;
     if (run->n_windows == 0)
         fprintf(stderr, "%s: warning: no step was traced, for the run ended before the first\n",
                 name);

@@ -36,6 +36,16 @@ static int32_t dp_size(const rank *r) {
     return r->mesh.size[SYN_AXIS_DP];
 }
 
+/* The texts of rank `who`'s batch; those that are there again and again where the run takes more of
+   them, on meta. */
+static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sampler, int64_t epoch,
+                         int64_t micro, int32_t who) {
+    const int64_t n = syn_texts_count(texts);
+    syn_sampler_batch(sampler, epoch, micro, who, r->which);
+    for (int64_t i = 0; i < sampler->batch; i++)
+        if (r->which[i] >= n) r->which[i] %= n;
+}
+
 /* How many labels the batches of ranks from `first` to `end` have together. */
 static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
                             int64_t epoch, int64_t micro, const syn_batch_how *how, int32_t first,
@@ -43,7 +53,7 @@ static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *
     const syn_batch nothing = {.ids = NULL};
     int64_t n = 0;
     for (int32_t other = first; other < end; other++) {
-        syn_sampler_batch(sampler, epoch, micro, other, r->which);
+        choose_texts(r, texts, sampler, epoch, micro, other);
         n += syn_batch_fill(&nothing, texts, r->which, sampler->batch, how);
     }
     return n;
@@ -55,6 +65,7 @@ static float weight_of(rank *r, int64_t epoch, int64_t first, const syn_batch_ho
     const bool own = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
     int64_t labels = 0;
+    if (!syn_ctx_has_data(r->ctx)) return 1;
     for (int64_t i = 0; i < r->run->args->accumulation; i++)
         labels += count_labels(r, r->run->texts, &r->sampler, epoch, first + i, how, own ? here : 0,
                                own ? here + 1 : dp_size(r));
@@ -67,7 +78,7 @@ static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
     const syn_spec ids = {SYN_I32, 2, {sampler->batch, how->tokens}}, one = {SYN_F32, 0, {0}};
     const syn_spec floats = {SYN_F32, 2, {sampler->batch, how->tokens}};
     syn_pretraining_batch b = {.tokens = {0, 0}};
-    syn_sampler_batch(sampler, epoch, micro, r->mesh.index[SYN_AXIS_DP], r->which);
+    choose_texts(r, texts, sampler, epoch, micro, r->mesh.index[SYN_AXIS_DP]);
     (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
     b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
     b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
@@ -108,7 +119,7 @@ static syn_tensor loss_of(void *arg, int pass) {
     const int64_t micro = r->first + pass;
     syn_batch_how how = r->run->batches;
     how.epoch = r->epoch;
-    syn_sampler_batch(&r->sampler, r->epoch, micro, r->mesh.index[SYN_AXIS_DP], r->which);
+    choose_texts(r, r->run->texts, &r->sampler, r->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
     if (r->run->args->dropout > 0) set_dropout(r, r->epoch);
     const syn_pretraining_batch b =
         make_inputs(r, r->run->texts, &r->sampler, r->epoch, micro, &how, r->weight);
@@ -318,7 +329,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
         .dp = r->mesh.group[SYN_AXIS_DP],
         .passes = (int)args->accumulation,
     };
-    r->sampler = (syn_sampler){.n = syn_texts_count(run->texts),
+    r->sampler = (syn_sampler){.n = run->n_texts,
                                .batch = args->batch_size,
                                .ranks = dp_size(r),
                                .seed = (uint64_t)args->seed,

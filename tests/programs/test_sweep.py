@@ -1,0 +1,172 @@
+"""--sweep: each row is what a run of its own predicts, the front is the brute force's, and what is
+not possible is there with the reason."""
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish  # noqa: E402
+
+os.chdir(tempfile.mkdtemp())
+TEXTS = ("tp", "dtype", "hw", "machine", "stack", "model", "attention", "refused",
+         "activation_recompute")
+
+
+def start(name, *args, code=0):
+    done = subprocess.run([os.path.join(BUILD, name), *args], check=False, capture_output=True,
+                          text=True, timeout=300)
+    check(done.returncode == code, f"{name} {args}: exit {done.returncode}: {done.stderr}")
+    return done.stderr if code else done.stdout
+
+
+def rows(folder="."):
+    with open(os.path.join(folder, "sweep.csv"), encoding="utf-8", newline="") as f:
+        return [{k: v if k in TEXTS else float(v) if v else None for k, v in row.items()}
+                for row in csv.DictReader(f)]
+
+
+def close(a, b, tolerance=1e-9):
+    return abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def check_figures(table, tokens):
+    """What follows from the others, by definition."""
+    for row in table:
+        if row["refused"]:
+            continue
+        shares = sum(row[f"share_{k}"] for k in ("compute", "memory", "launches", "communication"))
+        check(close(shares, 1, 1e-6), f"shares of {row}")
+        check(row["tokens"] == tokens(row), f"tokens of {row}")
+        check(close(row["tokens_per_s"], row["tokens"] / row["time_ns"] * 1e9), f"{row}")
+        check(close(row["gpu_s_per_1000_tokens"],
+                    row["time_ns"] * 1e-9 * row["ranks"] / row["tokens"] * 1000), f"{row}")
+
+
+def check_front(table, time):
+    """Of each row in the front no other is as good in one and better in the other; fastest first,
+    numbered from 1."""
+    possible = [row for row in table if not row["refused"]]
+    points = [(time(row), row["gpu_s_per_1000_tokens"]) for row in possible]
+    front = sorted({p for p in points if not any(
+        q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)})
+    got = sorted((row["front"], point) for row, point in zip(possible, points) if row["front"])
+    check([n for n, _ in got] == list(range(1, len(front) + 1)), f"numbers {got}")
+    check([p for _, p in got] == front, f"front {got}, not {front}")
+    check(not any(row["front"] for row in table if row["refused"]), "a refused row in the front")
+    return len(front)
+
+
+def check_picture(table, machines):
+    root = ElementTree.parse("sweep.svg").getroot()
+    circles = root.findall("{http://www.w3.org/2000/svg}circle")
+    possible = sum(not row["refused"] for row in table)
+    check(len(circles) == possible + machines, f"{len(circles)} points for {possible} rows")
+    width, height = float(root.get("width")), float(root.get("height"))
+    check(all(0 < float(c.get("cx")) < width and 0 < float(c.get("cy")) < height for c in circles),
+          "points outside the page")
+
+
+# ---- inference ----
+
+MACHINES = ["a100-80g", "h100+megatron", "v100-32g", "cpu"]
+LENGTHS = ["--num_input_tokens", "48", "--num_output_tokens", "5"]
+out = start("inference", "--model", "gpt2", *LENGTHS, "--sweep", "tp=1,4,5,12",
+            "batch_size=1,16", "dtype=f32,bf16", f"hw={','.join(MACHINES)}")
+table = rows()
+check(len(table) == 4 * 2 * 2 * len(MACHINES), f"{len(table)} rows")
+check_figures(table, lambda row: row["batch_size"] * 5)
+check(check_front(table, lambda row: row["time_ns"]) >= 3, "a front of few")
+check_picture(table, len(MACHINES))
+refused = [row for row in table if row["refused"]]
+check({row["tp"] for row in refused} == {"5"} and len(refused) == 16, f"refused: {refused}")
+check(all("tp 5 does not divide the 12 attention heads" in row["refused"] and
+          row["time_ns"] is None for row in refused), f"{refused[0]}")
+check("64 combinations, 48 possible" in out and "and 15 more: " in out, out)
+lines = [line[3:].split() for line in out.splitlines() if re.search(r" (f32|bf16) ", line[:40])]
+check(sorted(line[:4] for line in lines) ==
+      sorted([row["tp"], str(int(row["batch_size"])), row["dtype"], row["hw"]]
+             for row in table if not row["refused"]), out)
+for row in table:
+    if row["refused"] or (row["tp"], row["batch_size"]) not in (("1", 16), ("4", 1), ("12", 16)):
+        continue
+    alone = json.loads(start(
+        "inference", "--device", "meta", "--json", "--model", "gpt2", *LENGTHS, "--tp", row["tp"],
+        "--batch_size", str(int(row["batch_size"])), "--dtype", row["dtype"], "--hw", row["hw"]))
+    check((row["machine"], row["stack"]) == (alone["hardware"], alone["stack"]), f"{row}")
+    for phase in ("prefill", "decode"):
+        check(close(row[f"{phase}_ns"], alone[f"predicted_{phase}_ns"]), f"{row}: {alone}")
+    want = alone["prefill_limits"]["utilisation"] * alone["predicted_prefill_ns"] + \
+        alone["decode_limits"]["utilisation"] * alone["predicted_decode_ns"]
+    check(close(row["utilisation"] * row["time_ns"], want, 1e-6), f"{row}: {alone}")
+
+printed = json.loads(start("inference", "--model", "bert-base-uncased", "--json", "--sweep",
+                           "num_input_tokens=32,64 attention=fused,unfused", "--out_dir", "bert"))
+table = rows("bert")
+check(len(printed) == len(table) == 4, f"{printed}")
+for row, same in zip(table, printed):
+    check(row["prefill_ns"] is None and same["prefill_ns"] is None and
+          close(row["time_ns"], same["time_ns"]), f"{row}: {same}")
+check_figures(table, lambda row: row["num_input_tokens"])
+
+out = start("inference", "--model", "gpt3-175b", "--sweep", "tp=4,8", "dtype=bf16,f32",
+            "hw=a100-80g,h200", "--num_output_tokens", "2")
+table = rows()
+large = [row for row in table if row["refused"]]
+check({(row["tp"], row["dtype"], row["hw"]) for row in large} ==
+      {("4", "bf16", "a100-80g"), ("4", "f32", "a100-80g"), ("4", "f32", "h200"),
+       ("8", "f32", "a100-80g")}, f"too large: {large}")
+check(all(row["time_ns"] > 0 and row["rank_bytes"] > 2 ** 33 * 10 for row in large), f"{large}")
+check("3 combinations are too large for a100-80g with 80.0 GiB: from 8" in out and
+      "1 combination is too large for h200" in out, out)
+check_front(table, lambda row: row["time_ns"])
+
+# ---- training ----
+
+out = start("pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--sweep",
+            "num-gpus=2,4,512", "tp=1,2,3", "batch_size=2,8", "dtype=f32,bf16",
+            "activation_recompute=none,full", "hw=h100,a100-80g", "--trace-output-dir", "train")
+table = rows("train")
+check(len(table) == 3 * 3 * 2 * 2 * 2 * 2, f"{len(table)} rows")
+check_figures(table, lambda row: row["num_gpus"] / int(row["tp"]) * row["batch_size"] * 64)
+check_front(table, lambda row: row["time_ns"] / row["tokens"])
+check(sum(bool(row["refused"]) for row in table) == 48 and
+      all("cut into groups" in row["refused"] for row in table if row["refused"]), "tp 3")
+check(sorted(os.listdir("train")) == ["sweep.csv", "sweep.svg"], f"{os.listdir('train')}")
+for wanted in (("1", 2, 8, "bf16", "none", "h100"), ("2", 4, 2, "f32", "full", "a100-80g")):
+    row = next(r for r in table if wanted == (r["tp"], r["num_gpus"], r["batch_size"], r["dtype"],
+                                              r["activation_recompute"], r["hw"]))
+    alone = start("pretrain", "--device", "meta", "--model-name", "gpt2", "--max-seq-length", "64",
+                  "--enable-tracing", "--num-gpus", str(int(row["num_gpus"])), "--tp", row["tp"],
+                  "--batch-size", str(int(row["batch_size"])), "--dtype", row["dtype"],
+                  "--activation-recompute", row["activation_recompute"], "--hw", row["hw"])
+    ms, kilo = re.search(r"predicted step: ([\d.]+) ms, ([\d.]+) k tokens/s", alone).groups()
+    check(close(row["time_ns"], 1e6 * float(ms), 0.006), f"{row}: {alone}")
+    check(close(row["tokens_per_s"], 1e3 * float(kilo), 0.006), f"{row}: {alone}")
+
+# ---- what makes no sense ----
+
+for name, args, sentence in (
+        ("inference", ["--sweep", "tp"], "--sweep takes KEY=VALUE,... such as tp=1,2,4, not 'tp'"),
+        ("inference", ["--sweep", "seed=1,2"], "--sweep cannot vary 'seed'; it can: tp, "),
+        ("inference", ["--sweep", "tp=1,2", "tp=4"], "--sweep has tp twice"),
+        ("inference", ["--sweep", "tp=1,2,1"], "--sweep has tp=1 twice"),
+        ("inference", ["--sweep", "tp=1,,2"], "--sweep tp= lacks a value"),
+        ("inference", ["--sweep", "hw=h100,none"], "none"),
+        ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= both say it"),
+        ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
+        ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "on --device meta, not on cpu"),
+        ("inference", ["--sweep", "tp=1", "--debug"], "--debug does nothing with --sweep"),
+        ("pretrain", ["--sweep", "tp=1", "--resume"], "--resume does nothing with --sweep"),
+        ("pretrain", ["--sweep", "learning_rate=1,2"], "--sweep cannot vary 'learning_rate'")):
+    said = start(name, *args, code=2)
+    check(sentence in said and said.count("\n") == 1, f"{name} {args}: {said}")
+out = start("inference", "--sweep", "tp=0,1 model=gpt2,gpt5", "--num_output_tokens", "2")
+check("--tp must be between 1 and 65536, not 0" in out and "gpt5" in out and
+      "2 models" in out and "4 combinations, 1 possible" in out, out)
+finish()

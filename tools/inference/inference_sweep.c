@@ -1,0 +1,122 @@
+/* --sweep of the inference program. */
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "tools/inference/inference.h"
+#include "tools/sweep/sweep.h"
+
+static sweep swept;
+static char *other_machines; /* all but the first, for --compare; NULL: there is one */
+
+/* ---- Options ---- */
+
+/* --hw and --compare, which have them priced. */
+static int name_machines(const cli_program *program, inference_args *args) {
+    if (swept.machine_axis < 0) return CLI_RUN;
+    const sweep_axis *axis = &swept.axes[swept.machine_axis];
+    size_t bytes = 1, used = 0;
+    for (int i = 1; i < axis->n; i++) bytes += strlen(axis->values[i]) + 1;
+    args->hw_config = axis->values[0];
+    if (axis->n == 1) return CLI_RUN;
+    other_machines = syn_malloc(bytes);
+    if (!other_machines) return cli_fail(program, CLI_FAILED, "out of memory: --sweep");
+    for (int i = 1; i < axis->n; i++)
+        used += (size_t)snprintf(other_machines + used, bytes - used, "%s%s", i > 1 ? "," : "",
+                                 axis->values[i]);
+    args->compare = other_machines;
+    return CLI_RUN;
+}
+
+int inference_check_sweep(const inference *run, int argc, char **argv) {
+    static const char *const keys[] = {"tp",        "batch_size",   "num_input_tokens",
+                                       "dtype",     "weight_dtype", "num_output_tokens",
+                                       "attention", "model",        "hw",
+                                       NULL};
+    static const char *const useless[] = {
+        "compare",    "visualize_trace", "save_logits",       "debug",        "embeddings",
+        "perplexity", "watchdog",        "check_collectives", "save_weights", NULL};
+    inference_args *args = inference_arguments();
+    const sweep_how how = {.program = run->launch.program,
+                           .words = &args->sweep,
+                           .keys = keys,
+                           .useless = useless,
+                           .hw = args->hw_config,
+                           .device = args->device,
+                           .stack = "serving"};
+    if (args->sweep.n == 0) return CLI_RUN;
+    const int code = sweep_open(&swept, &how, argc, argv);
+    if (code != CLI_RUN) return code;
+    args->device = "meta";
+    return name_machines(how.program, args);
+}
+
+/* ---- Combinations ---- */
+
+typedef struct sweeping {
+    inference *run;
+    inference_args given;
+    syn_status (*once)(syn_error *err);
+} sweeping;
+
+static void begin_again(inference *run) {
+    cli_program *program = run->launch.program;
+    launch_free(&run->launch);
+    inference_free(run);
+    *run = (inference){.args = NULL};
+    launch_begin(&run->launch, program);
+    run->launch.alone = true;
+}
+
+static void collect(const inference *run, const report *r, const syn_hardware *hw,
+                    sweep_times *out) {
+    const int64_t tokens = run->new_tokens > 0 ? run->new_tokens : run->prompt_tokens;
+    *out = (sweep_times){.ns = r->total.predicted_ns,
+                         .prefill_ns = r->predicted_prefill_ns,
+                         .decode_ns = r->predicted_decode_ns,
+                         .tokens = (double)(run->batch * tokens),
+                         .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
+                         .ranks = run->launch.ranks};
+    limits_shares(&r->limits, LIMITS_ALL, out->ns, out->shares, &out->utilisation);
+    if (!run->task->shape) return;
+    const run_shape shape = run->task->shape(run);
+    out->error = residuals_near(hw, &shape).error;
+}
+
+/* What all have in common. */
+static const char *lengths_text(const inference *run, char buf[100]) {
+    int used = 0;
+    buf[0] = '\0';
+    if (sweep_values(&swept, "num_input_tokens") == 1)
+        used = snprintf(buf, 100, "prompts of %lld tokens", (long long)run->prompt_tokens);
+    if (sweep_values(&swept, "num_output_tokens") == 1 && run->new_tokens > 0)
+        snprintf(buf + used, 100 - (size_t)used, "%s%lld tokens generated", used ? ", " : "",
+                 (long long)run->new_tokens);
+    return buf;
+}
+
+/* A sweep_try. */
+static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_error *err) {
+    sweeping *w = user;
+    inference *run = w->run;
+    char lengths[100];
+    begin_again(run);
+    syn_status status = inference_check_options(run) == CLI_RUN ? w->once(err) : err->code;
+    for (int i = 0; status == SYN_OK && i < s->n_machines; i++)
+        collect(run, s->n_machines > 1 ? &run->comparison.of[i].report : &run->report,
+                &s->machines[i], &times[i]);
+    if (status == SYN_OK) sweep_name(&swept, "model", run->config.name, lengths_text(run, lengths));
+    *inference_arguments() = w->given;
+    return status;
+}
+
+syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), syn_error *err) {
+    const inference_args given = *run->args;
+    sweeping w = {run, given, once};
+    w.given.quiet = run->args->quiet = true;
+    syn_status s = sweep_run(&swept, try_one, &w, given.quiet, err);
+    *inference_arguments() = given;
+    if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);
+    sweep_free(&swept);
+    syn_free(other_machines);
+    return s;
+}

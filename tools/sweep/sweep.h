@@ -1,0 +1,91 @@
+/* --sweep KEY=VALUE,... ...: a run on meta for each combination of options' values, of which rank 0
+   alone is recorded, and its time on each machine. */
+#ifndef TOOLS_SWEEP_H
+#define TOOLS_SWEEP_H
+
+#include "syntorch/hardware.h"
+#include "syntorch/sink.h"
+#include "tools/cli.h"
+
+enum { SWEEP_AXES = 12 };
+
+typedef struct sweep_axis {
+    const cli_option *option;
+    const char **values;
+    int n;
+} sweep_axis;
+
+/* What a program predicts for one combination on one machine; times in ns, 0: there is none. */
+typedef struct sweep_times {
+    double ns;                    /* all of it */
+    double prefill_ns, decode_ns; /* of it */
+    double tokens;                /* that the time is for */
+    double rank_bytes;            /* most that a rank has at a time */
+    int64_t ranks;
+    double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
+    double error;                                /* expected, a fraction; 0: unknown */
+} sweep_times;
+
+typedef struct sweep_row {
+    int at[SWEEP_AXES]; /* which value of each axis */
+    int machine;
+    sweep_times t;  /* also of what is refused for its size alone */
+    char *refused;  /* why this cannot be run; NULL: it can */
+    bool too_large; /* that is why: for its machine's memory */
+    int front; /* its number among those that none beats in both time and cost, from 1; else 0 */
+} sweep_row;
+
+typedef struct sweep {
+    const cli_program *program;
+    bool training;                  /* times are of steps of different sizes: by token */
+    char title[160], subtitle[200]; /* of the picture */
+    sweep_axis axes[SWEEP_AXES];
+    int n_axes, machine_axis; /* that of --hw; -1: there is none */
+    char *words;              /* what values point into */
+    const char **machine_names;
+    syn_hardware *machines;
+    int n_machines;
+    sweep_row *rows; /* machines vary fastest */
+    size_t n, cap;
+} sweep;
+
+typedef struct sweep_how {
+    const cli_program *program;
+    bool training;
+    const cli_texts *words;                   /* of --sweep */
+    const char *const *keys, *const *useless; /* options that may vary; that mean nothing; each list
+                                                 ended by NULL */
+    const char *hw, *device;                  /* what these options say; NULL: nothing */
+    const char *stack;                        /* of machines that name none */
+} sweep_how;
+
+/* After cli_parse. CLI_RUN, or an exit code after a message about what makes no sense. */
+int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv);
+void sweep_free(sweep *s);
+
+/* One combination, for which the options have their values: fills times, one for each of
+   s->machines. A failure is why it is refused. */
+typedef syn_status sweep_try(void *user, const sweep *s, sweep_times *times, syn_error *err);
+/* Tries all. The program's messages go into the rows meanwhile. */
+syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error *err) SYN_MUST_USE;
+
+/* Time of the run, or of a million tokens of training, ns; and seconds of all ranks together a
+   thousand tokens. */
+double sweep_time(const sweep *s, const sweep_row *row);
+double sweep_cost(const sweep_row *row);
+/* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
+const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
+
+/* How many values the option of this name has; 1 if it does not vary. */
+int sweep_values(const sweep *s, const char *option);
+/* The title, of the first combination that was possible, and what all have in common; `option` says
+   which model. */
+void sweep_name(sweep *s, const char *option, const char *model, const char *all);
+/* Writes sweep.csv and sweep.svg to the folder, which is made; prints the table, or the rows as a
+   JSON array. */
+syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
+                      syn_error *err) SYN_MUST_USE;
+/* The picture: time against cost. */
+syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) SYN_MUST_USE;
+
+#endif

@@ -1,0 +1,249 @@
+/* The picture of a sweep: time against cost, with those that none beats in both. */
+#include <math.h>
+#include <string.h>
+
+#include "tools/sweep/sweep.h"
+
+/* Of the page, and of the plot on it, in pixels. */
+enum { LEAST_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
+enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15, COLORS = 6 };
+
+/* Of machines. */
+static const char *const colors[COLORS] = {"#4f7aa8", "#e08a2e", "#4c9f70",
+                                           "#8d6cab", "#b0863c", "#7a7f87"};
+
+typedef struct axis {
+    double from, to; /* logarithms to base 10 */
+} axis;
+
+typedef struct plot {
+    const sweep *s;
+    axis x, y;
+    int n_front;
+    double columns[SWEEP_AXES]; /* of the list: where each axis's begins; 0: it has one value */
+    double width;               /* of the page */
+} plot;
+
+static double x_of(const plot *p, double time) {
+    return LEFT + WIDTH * (log10(time) - p->x.from) / (p->x.to - p->x.from);
+}
+
+static double y_of(const plot *p, double cost) {
+    return TOP + HEIGHT * (p->y.to - log10(cost)) / (p->y.to - p->y.from);
+}
+
+/* A little room around, and half a decade at least. */
+static void settle(axis *a) {
+    const double room = fmax(0.06 * (a->to - a->from), (0.5 - (a->to - a->from)) / 2);
+    a->from -= room;
+    a->to += room;
+}
+
+static void widen(axis *a, double value) {
+    a->from = fmin(a->from, log10(value));
+    a->to = fmax(a->to, log10(value));
+}
+
+/* Values 1, 2 and 5 times a power of ten within the axis, or 1 alone if those are many. */
+static bool next_tick(const axis *a, int *at, double *value) {
+    static const double steps[] = {1, 2, 5};
+    const bool few = a->to - a->from > 3;
+    for (;; ++*at) {
+        const int decade = *at >= 0 ? *at / 3 : -((2 - *at) / 3), step = *at - 3 * decade;
+        const double log = decade + log10(steps[step]);
+        if (log > a->to) return false;
+        if (log < a->from || (few && step != 0)) continue;
+        *value = steps[step] * pow(10, decade);
+        ++*at;
+        return true;
+    }
+}
+
+static void text_at(syn_sink *svg, double x, double y, const char *how, const char *text) {
+    syn_sink_printf(svg, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, how);
+    syn_sink_xml_text(svg, text);
+    syn_sink_text(svg, "</text>\n");
+}
+
+/* "200 ms": a tick's number is round. */
+static const char *tick_time(double ns, char buf[32]) {
+    static const char *const units[] = {"ns", "\xC2\xB5s", "ms", "s"};
+    int u = 0;
+    for (; u < 3 && ns >= 999.5; u++) ns /= 1000;
+    snprintf(buf, 32, "%g %s", ns, units[u]);
+    return buf;
+}
+
+static void draw_axes(syn_sink *svg, const plot *p) {
+    char text[32];
+    double value;
+    const char *const grid = "stroke=\"#e4e4e4\"";
+    for (int at = 3 * (int)floor(p->x.from); next_tick(&p->x, &at, &value);) {
+        const double x = x_of(p, value);
+        syn_sink_printf(svg, "<path d=\"M%.1f %dV%d\" %s/>\n", x, TOP, TOP + HEIGHT, grid);
+        text_at(svg, x, TOP + HEIGHT + 18, " text-anchor=\"middle\"", tick_time(value, text));
+    }
+    for (int at = 3 * (int)floor(p->y.from); next_tick(&p->y, &at, &value);) {
+        const double y = y_of(p, value);
+        syn_sink_printf(svg, "<path d=\"M%d %.1fH%d\" %s/>\n", LEFT, y, LEFT + WIDTH, grid);
+        snprintf(text, sizeof text, "%g", value);
+        text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", text);
+    }
+    syn_sink_printf(svg,
+                    "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" "
+                    "stroke=\"#888888\"/>\n",
+                    LEFT, TOP, WIDTH, HEIGHT);
+    text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"",
+            p->s->training ? "predicted time for a million tokens" : "predicted time of the run");
+    syn_sink_printf(svg,
+                    "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">cost: "
+                    "GPU-seconds for 1000 tokens</text>\n",
+                    TOP + HEIGHT / 2);
+}
+
+static const sweep_row *front_row(const sweep *s, int number) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].front == number) return &s->rows[i];
+    return NULL;
+}
+
+static void tip(syn_sink *svg, const plot *p, const sweep_row *row) {
+    char label[512], time[32], text[700];
+    snprintf(text, sizeof text, "%s: %s, %.3g GPU-s for 1000 tokens",
+             sweep_label(p->s, row, label, sizeof label),
+             cli_time_text(sweep_time(p->s, row), time, sizeof time), sweep_cost(row));
+    syn_sink_text(svg, "<title>");
+    syn_sink_xml_text(svg, text);
+    syn_sink_text(svg, "</title>");
+}
+
+static void draw_points(syn_sink *svg, const plot *p) {
+    const sweep *s = p->s;
+    for (size_t i = 0; i < s->n; i++) {
+        const sweep_row *row = &s->rows[i];
+        if (row->refused) continue;
+        syn_sink_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\">",
+                        x_of(p, sweep_time(s, row)), y_of(p, sweep_cost(row)),
+                        row->front ? "4.5" : "3", colors[row->machine % COLORS]);
+        tip(svg, p, row);
+        syn_sink_text(svg, "</circle>\n");
+    }
+}
+
+/* What is between two of the front is not to be had: steps. */
+static void draw_front(syn_sink *svg, const plot *p) {
+    char number[16];
+    double last_x = -100, last_y = -100;
+    syn_sink_text(svg, "<path fill=\"none\" stroke=\"#c62828\" stroke-width=\"1.2\" d=\"");
+    for (int k = 1; k <= p->n_front; k++) {
+        const sweep_row *row = front_row(p->s, k);
+        const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
+        if (k == 1) syn_sink_printf(svg, "M%.1f %.1f", x, y);
+        else syn_sink_printf(svg, "H%.1fV%.1f", x, y);
+    }
+    syn_sink_text(svg, "\"/>\n");
+    for (int k = 1; k <= p->n_front; k++) {
+        const sweep_row *row = front_row(p->s, k);
+        const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
+        if (hypot(x - last_x, y - last_y) < 15) continue; /* no room for its number */
+        snprintf(number, sizeof number, "%d", k);
+        text_at(svg, x - 6, y + 14, " fill=\"#c62828\" font-weight=\"bold\" text-anchor=\"end\"",
+                number);
+        last_x = x;
+        last_y = y;
+    }
+}
+
+/* "31.4", without an exponent. */
+static const char *cost_text(double cost, char buf[32]) {
+    const int digits = cost >= 99.95 ? 0 : cost >= 9.995 ? 1 : cost >= 0.9995 ? 2 : 4;
+    snprintf(buf, 32, "%.*f", digits, cost);
+    return buf;
+}
+
+#define HEAD " font-size=\"10.5\" fill=\"#777777\""
+
+/* Right of the plot: what the numbers are, and the colours. */
+static void draw_list(syn_sink *svg, const plot *p) {
+    static const char *const right = " font-size=\"11.5\" text-anchor=\"end\"";
+    static const char *const left = " font-size=\"11.5\"";
+    double y = TOP + 12;
+    char text[512];
+    text_at(svg, LIST, y, " font-weight=\"bold\" fill=\"#c62828\"",
+            "None is both faster and cheaper than");
+    y += LINE;
+    text_at(svg, LIST + 75, y, HEAD " text-anchor=\"end\"", "time");
+    text_at(svg, LIST + 125, y, HEAD " text-anchor=\"end\"", "cost");
+    for (int i = 0; i < p->s->n_axes; i++)
+        if (p->columns[i] > 0) text_at(svg, p->columns[i], y, HEAD, p->s->axes[i].option->name);
+    for (int k = 1; k <= p->n_front && k <= LISTED; k++) {
+        const sweep_row *row = front_row(p->s, k);
+        y += LINE;
+        snprintf(text, sizeof text, "%d", k);
+        text_at(svg, LIST + 14, y, right, text);
+        text_at(svg, LIST + 75, y, right, cli_time_text(sweep_time(p->s, row), text, 32));
+        text_at(svg, LIST + 125, y, right, cost_text(sweep_cost(row), text));
+        for (int i = 0; i < p->s->n_axes; i++)
+            if (p->columns[i] > 0)
+                text_at(svg, p->columns[i], y, left, p->s->axes[i].values[row->at[i]]);
+    }
+    if (p->n_front > LISTED) {
+        snprintf(text, sizeof text, "and %d more", p->n_front - LISTED);
+        text_at(svg, LIST + 143, y += LINE, left, text);
+    }
+    y += 2 * LINE;
+    for (int m = 0; m < p->s->n_machines && m < COLORS; m++, y += LINE) {
+        syn_sink_printf(svg, "<circle cx=\"%d\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", LIST + 8,
+                        y - 4, colors[m]);
+        text_at(svg, LIST + 20, y, left, syn_hardware_title(&p->s->machines[m], text, sizeof text));
+    }
+}
+
+/* About as wide as their longest text. */
+static void place_columns(plot *p) {
+    double x = LIST + 143;
+    for (int i = 0; i < p->s->n_axes; i++) {
+        const sweep_axis *of = &p->s->axes[i];
+        size_t most = strlen(of->option->name);
+        if (of->n < 2) continue;
+        for (int k = 0; k < of->n; k++)
+            if (strlen(of->values[k]) > most) most = strlen(of->values[k]);
+        p->columns[i] = x;
+        x += 6.6 * (double)most + 16;
+    }
+    p->width = fmax(LEAST_WIDTH, x);
+}
+
+syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
+    plot p = {.s = s, .x = {INFINITY, -INFINITY}, .y = {INFINITY, -INFINITY}};
+    syn_sink *svg;
+    for (size_t i = 0; i < s->n; i++) {
+        const sweep_row *row = &s->rows[i];
+        if (row->refused) continue;
+        widen(&p.x, sweep_time(s, row));
+        widen(&p.y, sweep_cost(row));
+        if (row->front > p.n_front) p.n_front = row->front;
+    }
+    place_columns(&p);
+    SYN_TRY(syn_sink_open_file(&svg, path, err));
+    syn_sink_printf(svg,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" "
+                    "viewBox=\"0 0 %.0f %d\" font-family=\"DejaVu Sans, sans-serif\" "
+                    "font-size=\"12\" fill=\"#222222\">\n"
+                    "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+                    p.width, PAGE_HEIGHT, p.width, PAGE_HEIGHT);
+    text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", s->title);
+    text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
+    if (p.n_front > 0) {
+        settle(&p.x);
+        settle(&p.y);
+        draw_axes(svg, &p);
+        draw_front(svg, &p);
+        draw_points(svg, &p);
+        draw_list(svg, &p);
+    } else {
+        text_at(svg, LEFT, TOP + 20, "", "No combination is possible.");
+    }
+    syn_sink_text(svg, "</svg>\n");
+    return syn_sink_close(svg, true, err);
+}

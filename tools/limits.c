@@ -5,6 +5,10 @@
 static const char *const names[SYN_LIMIT_COUNT] = {"compute", "memory", "launches",
                                                    "communication"};
 
+const char *limits_name(int limit) {
+    return names[limit];
+}
+
 static double peak_of(const syn_hardware *hw, syn_dtype dtype) {
     const double peak = hw->peak_flops_per_ns[dtype];
     return peak > 0 ? peak : hw->peak_flops_per_ns[SYN_F32];

@@ -13,6 +13,7 @@ typedef struct limits {
 
 #define LIMITS_ALL ((1u << SYN_PHASE_COUNT) - 1)
 
+const char *limits_name(int limit); /* "compute"; a syn_limit */
 /* Adds a node of the rank. */
 void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
                 const syn_node *node);

@@ -62,8 +62,9 @@ tools: syntorch ops export export/text export/chakra/wire
 tools/pytorch: syntorch export export/text tools
 tools/launch: syntorch ops comm export tools
 tools/saving: syntorch models tools
-tools/inference: syntorch ops comm models export tools tools/launch tools/saving
-tools/pretrain: syntorch ops comm models export tools tools/launch tools/saving
+tools/sweep: syntorch tools
+tools/inference: syntorch ops comm models export tools tools/launch tools/saving tools/sweep
+tools/pretrain: syntorch ops comm models export tools tools/launch tools/saving tools/sweep
 tools/calibrate: syntorch ops comm models tools
 tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
     export/pytorch/read tools tools/pytorch

@@ -89,7 +89,7 @@ static const char *lengths_text(const inference *run, char buf[100]) {
     if (sweep_values(&swept, "num_input_tokens") == 1)
         used = snprintf(buf, 100, "prompts of %lld tokens", (long long)run->prompt_tokens);
     if (sweep_values(&swept, "num_output_tokens") == 1 && run->new_tokens > 0)
-        snprintf(buf + used, 100 - (size_t)used, "%s%lld tokens generated", used ? ", " : "",
+        snprintf(buf + used, 100 - (size_t)used, "%s%lld generated", used ? ", " : "",
                  (long long)run->new_tokens);
     return buf;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "syntorch/memory.h"
+#include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 
 enum { TABLE_ROWS = 50, REASONS = 12 };
@@ -42,8 +43,8 @@ static void print_head(const sweep *s, FILE *out) {
         fprintf(out, " %*s", width_of(&s->axes[i]), s->axes[i].option->name);
     fprintf(out, " %9s", s->training ? "step" : "time");
     if (!s->training) fprintf(out, " %9s %9s", "prefill", "decode");
-    fprintf(out, " %8s %9s %8s %7s %6s %6s %5s %7s %5s\n", "tokens/s", "GPU-s/1k", "memory",
-            "compute", "memory", "launch", "comm.", "of peak", "+-");
+    fprintf(out, " %8s %8s %8s %-18s %4s %4s\n", "tokens/s", "GPU-s/1k", "memory", " limited by",
+            "MFU", "+-");
 }
 
 static const char *phase_time(double ns, char *buf, size_t bytes) {
@@ -62,13 +63,15 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     if (!s->training)
         fprintf(out, " %9s %9s", phase_time(t->prefill_ns, a, sizeof a),
                 phase_time(t->decode_ns, b, sizeof b));
-    fprintf(out, " %8s %9.3g %8s", cli_count_text(t->tokens * 1e9 / t->ns, a, sizeof a),
+    int most = 0;
+    for (int i = 1; i < SYN_LIMIT_COUNT; i++)
+        if (t->shares[i] > t->shares[most]) most = i;
+    fprintf(out, " %8s %8.3g %8s", cli_count_text(t->tokens * 1e9 / t->ns, a, sizeof a),
             sweep_cost(row), cli_bytes_text(t->rank_bytes, b, sizeof b));
-    fprintf(out, " %6.0f%% %5.0f%% %5.0f%% %4.0f%% %6.0f%%", 100 * t->shares[SYN_LIMIT_COMPUTE],
-            100 * t->shares[SYN_LIMIT_MEMORY], 100 * t->shares[SYN_LIMIT_LAUNCH],
-            100 * t->shares[SYN_LIMIT_COMMUNICATION], 100 * t->utilisation);
-    if (t->error > 0) fprintf(out, " %4.0f%%\n", 100 * t->error);
-    else fprintf(out, " %5s\n", "?");
+    fprintf(out, " %3.0f%% %-13s %3.0f%%", 100 * t->shares[most], limits_name(most),
+            100 * t->utilisation);
+    if (t->error > 0) fprintf(out, " %3.0f%%\n", 100 * t->error);
+    else fprintf(out, " %4s\n", "?");
 }
 
 /* One that sorts as the table does: faster first, then cheaper, then in the order of the words. */
@@ -99,7 +102,7 @@ static int sorted(const sweep *s, entry **out) {
 
 /* Of each machine how many do not fit, and the smallest of them. */
 static void print_too_large(const sweep *s, FILE *out) {
-    char label[512], name[CLI_SHOWN_BYTES], a[32], b[32];
+    char name[CLI_SHOWN_BYTES], a[32], b[32];
     for (int m = 0; m < s->n_machines; m++) {
         const sweep_row *least = NULL;
         size_t n = 0;
@@ -113,8 +116,7 @@ static void print_too_large(const sweep *s, FILE *out) {
         fprintf(out, "  %zu combination%s too large for %s with %s: %s", n, n > 1 ? "s are" : " is",
                 cli_shown(s->machines[m].name, name, sizeof name),
                 cli_bytes_text(s->machines[m].memory_bytes, a, sizeof a), n > 1 ? "from " : "");
-        fprintf(out, "%s a rank (%s)\n", cli_bytes_text(least->t.rank_bytes, b, sizeof b),
-                sweep_label(s, least, label, sizeof label));
+        fprintf(out, "%s a rank\n", cli_bytes_text(least->t.rank_bytes, b, sizeof b));
     }
 }
 

@@ -114,6 +114,11 @@ static part product(const syn_call *c, const part *in, int first) {
     return (part){.term = a.shard.count || b.shard.count};
 }
 
+/* Attention takes (B, H, T, D) and gives (B, T, H, D). */
+static part heads_back(part p) {
+    return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
+}
+
 static part scattered(const syn_call *c, const syn_group *g) {
     return (part){.shard = {(int)c->attr[1].i, 1, g->index, g->size}};
 }
@@ -140,8 +145,11 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
         return unsliced(in[0], c);
     case SYN_OP_KV_APPEND:
         return aligned(in[1], &c->in[1].spec, y);
-    case SYN_OP_ATTENTION_TRAIN: /* beside its result a number for each query */
-        return in[0].shard.axis < y->rank ? in[0] : whole;
+    case SYN_OP_ATTENTION:
+    case SYN_OP_ATTENTION_TRAIN: /* beside its result a number (B, H, T) for each query */
+        return i == 0 ? heads_back(in[0]) : in[0];
+    case SYN_OP_ATTENTION_GRAD:
+        return heads_back(in[i]);
     case SYN_OP_ALL_REDUCE:
     case SYN_OP_ALL_GATHER:
     case SYN_OP_BROADCAST:

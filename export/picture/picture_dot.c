@@ -129,10 +129,11 @@ static syn_status edge_path(walker *w, const syn__pic_edge *e) {
 }
 
 static syn_status walk_edge(walker *w, const syn__pic_edge *e) {
-    static const char *const colors[] = {"#1a1a1a", "#c62828", "#1a1a1a",
-                                         "#9a9a9a", "#4f7aa8", "#d8dee5"};
-    static const char *const styles[] = {"solid", "solid", "dashed", "solid", "dotted", "solid"};
-    static const char *const pens[] = {"0.9", "1.3", "1.3", "0.6", "0.9", "0.5"};
+    static const char *const colors[] = {"#1a1a1a", "#c62828", "#1a1a1a", "#9a9a9a",
+                                         "#4f7aa8", "#c62828", "#d8dee5"};
+    static const char *const styles[] = {"solid",  "solid",  "dashed", "solid",
+                                         "dotted", "dashed", "solid"};
+    static const char *const pens[] = {"0.9", "1.3", "1.3", "0.6", "0.9", "0.9", "0.5"};
     char lp[64];
     SYN_TRY(edge_path(w, e));
     syn__dot_attr attrs[9] = {{"color", colors[e->line], false},

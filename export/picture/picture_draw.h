@@ -47,6 +47,7 @@ typedef enum syn__pic_line {
     SYN__PIC_RESIDUAL, /* a skip connection */
     SYN__PIC_ORDER,    /* waits without using data */
     SYN__PIC_KEPT,     /* from forward to backward */
+    SYN__PIC_PAIR,     /* from tp_enter to the all-reduce of its gradient */
     SYN__PIC_LINES,
     SYN__PIC_GRID = SYN__PIC_LINES /* of a time axis, which no legend explains */
 } syn__pic_line;

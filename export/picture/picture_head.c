@@ -149,7 +149,8 @@ static syn_status add_anchor(legend *l, double x, uint32_t *out, syn_error *err)
 
 static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     static const char *const names[SYN__PIC_LINES] = {
-        "data", "communication", "residual (skip) connection", "order only", "kept for backward"};
+        "data",       "communication",     "residual (skip) connection",
+        "order only", "kept for backward", "tp_enter and its all_reduce"};
     const double w = 34 + syn__pic_width(names[line], ITEM_PT, false) + 8;
     uint32_t a, b;
     make_room(l, w);

@@ -80,7 +80,7 @@ syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *wi
                                 syn_error *err) SYN_MUST_USE;
 /* Beside the column of backward part `part`, at x: a bar for each collective over its gradients,
    *width together, 0 without one. And the lines from forward part `part` to the next
-   (picture_bars.c). */
+   (picture_bars.c, picture_kept.c). */
 syn_status syn__pic_draw_bars(syn__pic_cells *cells, uint32_t part, double x, double *width,
                               syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_draw_kept(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;

@@ -484,15 +484,16 @@ static void check_terms(const syn_graph *g, int want) {
 }
 
 static void test_shards(void) {
-    for (int bert = 0; bert < 2; bert++) {
-        syn_model_config config = bert ? small_bert : small_gpt;
+    for (int k = 0; k < 4; k++) {
+        syn_model_config config = k % 2 ? small_bert : small_gpt;
         config.vocab_size = 128; /* without padding */
         small_training one = {.config = &config,
                               .shape = {.tp = 1, .dp = 1},
                               .steps = 1,
                               .micro = 1,
                               .device = SYN_DEVICE_META,
-                              .keep = true};
+                              .keep = true,
+                              .fused = k >= 2};
         small_training two = one;
         syn_error err = {0};
         two.shape.tp = 2;
@@ -501,7 +502,7 @@ static void test_shards(void) {
         syn_graph *whole = rank_graph(one.ctx[0]);
         for (int r = 0; r < 2; r++) {
             syn_graph *part = rank_graph(two.ctx[r]);
-            check_parts(whole, part, 30 * (int)config.n_layer);
+            check_parts(whole, part, 24 * (int)config.n_layer);
             check_terms(part, 4 * (int)config.n_layer + 2);
             syn_graph_free(part);
         }

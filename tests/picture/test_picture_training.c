@@ -408,6 +408,30 @@ static void test_kept(void) {
     drop_ranks(1, t.ctx);
 }
 
+/* Each tp_enter of forward is joined with the all-reduce of its gradient: two a layer and that of
+   the head. */
+static void test_pairs(void) {
+    small_training t;
+    drawn x;
+    CHECK(train(&mesh, &t));
+    CHECK(draw(&x, rank_graph(t.ctx[0]), &unfolded));
+    int lines = 0;
+    for (size_t i = 0; i < x.d.n_edges; i++) {
+        const syn__pic_edge *e = &x.d.edges[i];
+        const syn__pic_box *a = &x.d.boxes[e->from], *b = &x.d.boxes[e->to];
+        if (e->line != SYN__PIC_PAIR || a->look == SYN__PIC_PLAIN) continue;
+        lines++;
+        CHECK(stands_in(&x, a, "forward") && stands_in(&x, b, "backward"));
+        CHECK_HAS(a->tip, "op: linear");
+        CHECK_HAS(b->tip, "op: all_reduce");
+        const size_t scope = strcspn(strstr(a->tip, "  "), "/");
+        CHECK(strncmp(strstr(a->tip, "  "), strstr(b->tip, "  "), scope) == 0);
+    }
+    CHECK_INT(lines, 2 * (int)mesh.config->n_layer + 1);
+    drop(&x);
+    drop_ranks(small_training_ranks(&t), t.ctx);
+}
+
 /* ---- Errors ---- */
 
 /* Whichever allocation fails, the drawing says so and leaks nothing. */
@@ -440,6 +464,7 @@ static const test_case cases[] = {
     {"bars_of_folded_layers", test_bars_of_folded_layers},
     {"lanes", test_lanes},
     {"kept", test_kept},
+    {"pairs", test_pairs},
     {"memory", test_memory},
 };
 

@@ -17,6 +17,7 @@ typedef struct small_training {
     int steps, micro; /* micro: passes before each optimizer step */
     syn_recompute_what recompute;
     syn_dtype dtype; /* f32 or bf16 */
+    bool fused;      /* attention is one op */
     bool forget;     /* each step's rows */
     float *losses;   /* NULL, or of each step, rank 0's share of the texts */
     bool keep;       /* the contexts, in ctx, for drop_ranks */

@@ -1,0 +1,189 @@
+/* Lines from forward to backward, which stand side by side: what is kept for a gradient, and pairs
+   of a tp_enter and the all-reduce that is its gradient. */
+#include "export/picture/picture_layout.h"
+#include "syntorch/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct kept {
+    uint32_t from, to; /* boxes */
+    int line;          /* SYN__PIC_KEPT or PAIR */
+} kept;
+
+typedef struct lines {
+    syn__pic_cells *cells;
+    const syn__pic_part *forward;
+    kept *list;
+    size_t n, cap;
+} lines;
+
+static syn_status add_line(lines *l, uint32_t from, uint32_t to, int line, syn_error *err) {
+    for (size_t i = 0; i < l->n; i++)
+        if (l->list[i].from == from && l->list[i].to == to && l->list[i].line == line)
+            return SYN_OK;
+    SYN_TRY(syn_grow(&l->list, &l->cap, l->n + 1, sizeof *l->list, err));
+    l->list[l->n++] = (kept){from, to, line};
+    return SYN_OK;
+}
+
+/* The cell of forward that the op at `place` is drawn in, or UINT32_MAX: also if that stands for
+   several layers, and `user` is of another one. */
+static uint32_t forward_cell(const lines *l, uint32_t place, uint32_t user) {
+    const syn__pic_plan *plan = l->cells->plan;
+    const syn__pic_unit *from = &plan->units[syn__pic_unit_of(plan, place)];
+    const syn__pic_unit *to = &plan->units[syn__pic_unit_of(plan, user)];
+    if (from->section != l->forward->plan_section) return UINT32_MAX;
+    if (plan->units[from->rep].count > 1 && strcmp(from->layer, to->layer) != 0) return UINT32_MAX;
+    return syn__pic_cell_of(l->cells, place);
+}
+
+/* Lines into a cell without tensors of its own: from the ops whose data it takes. */
+static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err) {
+    syn__pic_plan *plan = l->cells->plan;
+    for (uint32_t i = c->first; i <= c->last; i++) {
+        const syn_node *n, *d;
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        for (uint32_t k = 0; k < n->n_deps; k++) {
+            if (n->deps[k].dep_class != SYN_DEP_DATA) continue;
+            uint32_t place = syn__pic_place_of(plan, n->deps[k].node);
+            SYN_TRY(syn__pic_node(plan, place, &plan->other, &d, err));
+            while ((d->flags & SYN_NODE_VIRTUAL) != 0 && d->n_deps > 0) { /* a view */
+                place = syn__pic_place_of(plan, d->deps[0].node);
+                SYN_TRY(syn__pic_node(plan, place, &plan->other, &d, err));
+            }
+            const uint32_t from = forward_cell(l, place, i);
+            if (from != UINT32_MAX)
+                SYN_TRY(add_line(l, l->cells->cells[from].box, c->box, SYN__PIC_KEPT, err));
+        }
+    }
+    return SYN_OK;
+}
+
+/* Lines into the tensors beside a cell, from the ops that made them. */
+static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *err) {
+    syn__pic_plan *plan = l->cells->plan;
+    for (uint32_t i = 0; i < c->n_sides; i++) {
+        const syn__pic_pill *p = &l->cells->pills[c->first_side + i];
+        const syn_graph_tensor *t;
+        if (p->tensor == SYN_NO_TENSOR) continue;
+        SYN_TRY(syn__pic_tensor(plan, p->tensor, &t, err));
+        if (t->producer == SYN_NO_NODE) continue;
+        const uint32_t from = forward_cell(l, syn__pic_place_of(plan, t->producer), c->first);
+        if (from == UINT32_MAX) continue;
+        SYN_TRY(add_line(l, l->cells->cells[from].box, p->box, SYN__PIC_KEPT, err));
+    }
+    return SYN_OK;
+}
+
+/* The op that reads what the tp_enter at `place` passes on, within its unit; else SYN_NO_NODE. */
+static syn_status reader_of(const lines *l, const syn__pic_unit *u, uint32_t place, uint32_t *out,
+                            syn_error *err) {
+    syn__pic_plan *plan = l->cells->plan;
+    *out = SYN_NO_NODE;
+    for (uint32_t i = place + 1; i < u->end && *out == SYN_NO_NODE; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(plan, i, &plan->other, &n, err));
+        for (uint32_t k = 0; k < n->n_deps; k++)
+            if (syn__pic_place_of(plan, n->deps[k].node) == place) *out = i;
+    }
+    return SYN_OK;
+}
+
+/* An all-reduce of gradients belongs to the tp_enter of its scope: where forward gives each rank
+   the same, backward adds what each makes of it. A line from the op behind that one. */
+static syn_status line_of_pair(lines *l, const syn__pic_cell *c, syn_error *err) {
+    syn__pic_plan *plan = l->cells->plan;
+    const syn_node *n, *enter;
+    SYN_TRY(syn__pic_node(plan, c->first, &plan->cursor, &n, err));
+    if (c->first != c->last || n->comm != SYN_COMM_ALL_REDUCE) return SYN_OK;
+    const char *layer = plan->units[syn__pic_unit_of(plan, c->first)].layer;
+    for (size_t u = 0; u < plan->n_units; u++) {
+        const syn__pic_unit *unit = &plan->units[u];
+        if (unit->section != l->forward->plan_section || strcmp(unit->layer, layer) != 0) continue;
+        for (uint32_t i = unit->begin; i < unit->end; i++) {
+            uint32_t reader;
+            SYN_TRY(syn__pic_node(plan, i, &plan->other, &enter, err));
+            if (strcmp(enter->op, "tp_enter") != 0 || strcmp(enter->scope, n->scope) != 0) continue;
+            SYN_TRY(reader_of(l, unit, i, &reader, err));
+            const uint32_t from =
+                reader != SYN_NO_NODE ? forward_cell(l, reader, c->first) : UINT32_MAX;
+            if (from == UINT32_MAX) return SYN_OK;
+            return add_line(l, l->cells->cells[from].box, c->box, SYN__PIC_PAIR, err);
+        }
+    }
+    return SYN_OK;
+}
+
+/* Over the height of the box it comes to, in the order of where it comes from. */
+static double arrival(const lines *l, size_t i) {
+    const syn__pic_box *boxes = l->cells->drawing->boxes, *to = &boxes[l->list[i].to];
+    uint32_t n = 0, before = 0;
+    for (size_t k = 0; k < l->n; k++) {
+        if (l->list[k].to != l->list[i].to) continue;
+        n++;
+        before += boxes[l->list[k].from].y < boxes[l->list[i].from].y;
+    }
+    const double step = fmin(6, (to->h - 10) / n);
+    return to->y + (before - (n - 1) / 2.0) * step;
+}
+
+/* The height nearest to y at which nothing is in the way from x0 to x1, and to which nothing is in
+   the way up or down at x0; false without one nearby. */
+static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y) {
+    for (int k = 0; k < 160; k++) {
+        const double at = *y + (k % 2 == 0 ? k : -k - 1);
+        if (!syn__pic_free_way(d, x0 < x1 ? (syn__pic_point){x0, at} : (syn__pic_point){x1, at},
+                               fabs(x1 - x0), 0) ||
+            !syn__pic_free_way(d, (syn__pic_point){x0, fmin(at, *y)}, 0, fabs(at - *y)))
+            continue;
+        *y = at;
+        return true;
+    }
+    return false;
+}
+
+#define STUB 10.0 /* out of a box, and into one, before the line turns */
+
+/* Out of forward's column to x0, over to x1, into backward's, past what stands in the way. */
+static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error *err) {
+    syn__pic_drawing *d = l->cells->drawing;
+    const syn__pic_box *from = &d->boxes[l->list[i].from], *to = &d->boxes[l->list[i].to];
+    const syn__pic_point a = {from->x + from->w / 2, from->y};
+    const syn__pic_point tip = {to->x - to->w / 2, arrival(l, i)};
+    double leave = a.y, enter = tip.y;
+    if (!find_way(d, a.x + STUB, x0, &leave) || !find_way(d, tip.x - STUB, x1, &enter))
+        return SYN_OK;
+    const syn__pic_edge e = {.from = l->list[i].from,
+                             .to = l->list[i].to,
+                             .tip = tip,
+                             .arrow = true,
+                             .line = l->list[i].line,
+                             .tip_text = l->list[i].line == SYN__PIC_PAIR
+                                             ? "tp_enter, and the all_reduce of its gradient"
+                                             : "kept for backward"};
+    const syn__pic_point out[] = {{a.x + STUB, a.y}, {a.x + STUB, leave}, {x0, leave}};
+    const syn__pic_point in[] = {
+        {tip.x - STUB, enter}, {tip.x - STUB, tip.y}, {tip.x - SYN__PIC_ARROW, tip.y}};
+    SYN_TRY(syn__pic_begin_edge(d, &e, a, err));
+    SYN_TRY(syn__pic_corners_to(d, out, 3, err));
+    SYN_TRY(syn__pic_sway_to(d, (syn__pic_point){x1, enter}, err));
+    return syn__pic_corners_to(d, in, 3, err);
+}
+
+syn_status syn__pic_draw_kept(syn__pic_cells *cells, uint32_t part, syn_error *err) {
+    const syn__pic_part *backward = &cells->parts[part + 1];
+    lines l = {.cells = cells, .forward = &cells->parts[part]};
+    const double x0 = cells->drawing->clusters[l.forward->cluster].x1;
+    const double x1 = cells->drawing->clusters[backward->cluster].x0;
+    syn_status s = SYN_OK;
+    for (uint32_t i = backward->cell_begin; i < backward->cell_end && s == SYN_OK; i++) {
+        const syn__pic_cell *c = &cells->cells[i];
+        s = cells->detail == SYN__PIC_FULL && c->n_sides > 0 ? lines_of_pills(&l, c, err)
+                                                             : lines_of_deps(&l, c, err);
+        if (s == SYN_OK) s = line_of_pair(&l, c, err);
+    }
+    for (size_t i = 0; i < l.n && s == SYN_OK; i++) s = draw_line(&l, i, x0, x1, err);
+    syn_free(l.list);
+    return s;
+}

@@ -77,6 +77,7 @@ typedef struct syn__pic_times {
     syn__lanes lanes;
     syn__pic_slice *slices;
     size_t slices_cap;
+    size_t common; /* bytes at the begin of modules that all of them have: "Net_0" */
 
     syn__pic_window *windows; /* by begin */
     size_t n_windows, windows_cap;

@@ -12,6 +12,7 @@
 #define JOINED_PT  3.5 /* to at most this width */
 #define GAP_PT     0.8 /* over gaps up to this */
 #define LEAST_PT   0.35
+#define BRIDGE_PT  5.0 /* a layer or module goes on over gaps up to this */
 #define TEXT_PT    7.0
 #define MOST_LINES 400 /* between ranks */
 
@@ -226,6 +227,7 @@ static syn_status draw_frames(writer *w, size_t first, int level) {
         const syn__slice *s = &t->lanes.slices[i];
         const syn__pic_slice *p = &t->slices[i];
         if (s->tid != w->thread->tid || p->is_range || p->depth < 0) continue;
+        if (p->frames[level] == NULL && (double)(s->end - end) * t->ns_pt < BRIDGE_PT) continue;
         const int64_t left = t->windows[w->stretch->window].begin;
         if (open != NULL && same_frames(open, p, level) && (begin >= left || s->start < left)) {
             if (s->end > end) end = s->end;

@@ -61,18 +61,51 @@ static syn_status describe(syn__pic_times *t, size_t i, syn_error *err) {
         out->depth = (int16_t)(t->slices[outer].depth + 1);
     const syn__pic_slice *before = i > 0 ? out - 1 : NULL;
     const syn_attribute *module = attribute(node, "module", SYN_VALUE_TEXT);
-    if (t->lanes.foreign && module != NULL && module->text != NULL && s->host)
-        return cut_frames(t, module->text, '/', before, out, err);
+    if (t->lanes.foreign && module != NULL && module->text != NULL && s->host) {
+        const char *path = module->text + t->common;
+        return cut_frames(t, *path == '/' ? path + 1 : path, '/', before, out, err);
+    }
     if (t->lanes.foreign || s->lane != 0) return SYN_OK;
     if (node->phase != SYN_PHASE_PREFILL && node->phase != SYN_PHASE_DECODE)
         out->frames[0] = syn_phase_name(node->phase);
     return cut_frames(t, node->scope, '.', before, out, err);
 }
 
+static bool at_end(char c) {
+    return c == '\0' || c == '/';
+}
+
+/* Shortens the begin that all modules share, "Net_0", to what this one shares too. */
+static void share(const char *path, const char *first, size_t *common) {
+    size_t whole = 0;
+    for (size_t n = 0; n <= *common && (n == 0 || path[n - 1] == first[n - 1]); n++)
+        if (at_end(path[n]) && at_end(first[n])) whole = n;
+    *common = whole;
+}
+
+static syn_status find_common(syn__pic_times *t, syn_error *err) {
+    const char *first = NULL;
+    t->common = 0;
+    for (size_t i = 0; i < t->lanes.n_slices && t->lanes.foreign; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(&t->walk, t->lanes.slices[i].node, &node, err));
+        const syn_attribute *a = attribute(node, "module", SYN_VALUE_TEXT);
+        if (a == NULL || a->text == NULL) continue;
+        if (first == NULL) {
+            first = syn__arena_copy(&t->drawing->arena, a->text);
+            if (first == NULL) return SYN_FAIL_NOMEM(err, 1, "a picture");
+            t->common = strlen(first);
+        }
+        share(a->text, first, &t->common);
+    }
+    return SYN_OK;
+}
+
 syn_status syn__pic_times_load(syn__pic_times *t, uint32_t rank_index, syn_error *err) {
     syn__walk_select(&t->walk, rank_index);
     SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
     SYN_TRY(syn_grow(&t->slices, &t->slices_cap, t->lanes.n_slices + 1, sizeof *t->slices, err));
+    SYN_TRY(find_common(t, err));
     for (size_t i = 0; i < t->lanes.n_slices; i++) SYN_TRY(describe(t, i, err));
     return SYN_OK;
 }

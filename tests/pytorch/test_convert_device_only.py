@@ -116,6 +116,25 @@ def check_callers():
     check({n.attr["tid"] for n in r.nodes if "tid" in n.attr} == {1, 2}, "two threads")
 
 
+def check_modules():
+    """The module of an op: by time, of a backward op by its sequence number, else the caller's."""
+    def module(name, ts, dur):
+        return dict(op("nn.Module: " + name, ts, dur), cat="python_function")
+    back = "autograd::engine::evaluate_function: AddmmBackward0"
+    r = alone(document([module("Net_0", 100, 100), module("Linear_0", 110, 60),
+                        op("aten::linear", 120, 30, **{"Sequence number": 7}),
+                        op("aten::addmm", 125, 20), launch(130, 1), op("aten::relu", 172, 20),
+                        op("aten::view", 210, 5, **{"Sequence number": 7}),
+                        dict(op("forward", 90, 10), cat="python_function"),
+                        op(back, 220, 50, tid=6, **{"Sequence number": 7}),
+                        op("aten::mm", 230, 20, tid=6), kernel("gemm", 140, 9, 1)]))
+    found = {n.name: n.attr["module"] for n in r.nodes if "module" in n.attr}
+    linear = "Net_0/Linear_0"
+    check(found == {"aten::linear": linear, "aten::addmm": linear, "gemm": linear,
+                    "aten::relu": "Net_0", back: linear, "aten::mm": linear}, f"modules: {found}")
+    check("forward" not in {n.name for n in r.nodes}, "other Python functions are no ops")
+
+
 def check_old_records():
     """Kineto before PyTorch 2.2: record_param_comms tells nothing but shapes; others record
     waiting."""
@@ -301,6 +320,7 @@ def main():
         compare(p)
     check_costs()
     check_callers()
+    check_modules()
     check_old_records()
     check_gloo()
     check_gloo_ids()

@@ -50,7 +50,7 @@ static syn__pt_class class_of(syn__str cat) {
         {"gpu_memset", 10, SYN__PT_MEMSET},      {"cuda_sync", 9, SYN__PT_SYNC},
         {"Operator", 8, SYN__PT_CPU_OP},         {"Kernel", 6, SYN__PT_KERNEL},
         {"Runtime", 7, SYN__PT_RUNTIME},         {"Memcpy", 6, SYN__PT_MEMCPY},
-        {"Memset", 6, SYN__PT_MEMSET},
+        {"Memset", 6, SYN__PT_MEMSET},           {"python_function", 15, SYN__PT_MODULE},
     };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
         if (syn__pt_is(cat, classes[i].cat, classes[i].bytes))
@@ -232,6 +232,9 @@ static syn_status finish_event(reader *r, draft *d) {
 static syn_status add_event(reader *r, draft *d) {
     syn__pt_device *v = r->device;
     v->n_read++;
+    if (d->event.class_ == SYN__PT_MODULE &&
+        (!syn__pt_is_module(d->name) || d->event.external_id != -1))
+        d->event.class_ = SYN__PT_OTHER;
     if (d->event.class_ == SYN__PT_OTHER && d->event.external_id == -1) {
         v->n_class[SYN__PT_OTHER]++;
         return SYN_OK;

@@ -3,6 +3,8 @@
 #ifndef EXPORT_PT_DEVICE_H
 #define EXPORT_PT_DEVICE_H
 
+#include <string.h>
+
 #include "export/pytorch/read/pt_map.h"
 #include "export/pytorch_notes.h"
 #include "export/text/file_text.h"
@@ -22,6 +24,7 @@ typedef enum syn__pt_class {
     SYN__PT_MEMCPY,  /* gpu_memcpy */
     SYN__PT_MEMSET,  /* gpu_memset */
     SYN__PT_SYNC,    /* cuda_sync */
+    SYN__PT_MODULE,  /* python_function of an nn.Module */
     SYN__PT_CLASSES
 } syn__pt_class;
 
@@ -67,6 +70,12 @@ typedef struct syn__pt_device {
 syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 void syn__pt_device_free(syn__pt_device *device);
+/* "nn.Module: Linear_0": how with_stack names the call of a module. */
+#define SYN__PT_MODULE_NAME "nn.Module: "
+static inline bool syn__pt_is_module(syn__str name) {
+    const size_t n = sizeof SYN__PT_MODULE_NAME - 1;
+    return name.bytes > n && memcmp(name.text, SYN__PT_MODULE_NAME, n) == 0;
+}
 static inline syn__str syn__pt_device_name(const syn__pt_device *device, uint32_t name) {
     const syn__str s = {(const char *)syn_intern_get(&device->names, name),
                         syn_intern_entry_bytes(&device->names, name)};

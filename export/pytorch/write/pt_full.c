@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
+#include "export/pytorch/write/pt_modules.h"
 #include "export/pytorch/write/pt_write.h"
 #include "export/text/python_json.h"
 #include "syntorch/memory.h"
@@ -24,6 +25,7 @@ typedef struct writer {
     syn__buf io;   /* texts of inputs and outputs of io_host */
     syn__buf text; /* other texts of the node at hand */
     syn__buf lists;
+    syn__pt_modules modules;
     size_t io_at[7];
     uint32_t io_host;
     int64_t *carried_ns;   /* per lane: what rounding has left over */
@@ -252,9 +254,20 @@ static void close_message(syn__buf *out, size_t begin) {
     out->bytes += n;
 }
 
+/* Of an op that a module called: that and those around it, "Net_0/Block_1/Linear_0". */
+static void add_module(writer *w, uint32_t op) {
+    const size_t n = syn__pt_module_path(w->rank, &w->modules, op, NULL);
+    char *room = n > 0 ? syn__buf_room(&w->text, n) : NULL;
+    if (room == NULL) return;
+    (void)syn__pt_module_path(w->rank, &w->modules, op, room);
+    w->text.bytes += n;
+    add_text(w, "module", (syn__str){room, n});
+}
+
 static size_t text_room(const writer *w, const syn__pt_op *op) {
     const syn__pt_host *h = &w->rank->host;
-    size_t room = 64;
+    size_t room =
+        64 + syn__pt_module_path(w->rank, &w->modules, (uint32_t)(op - w->rank->ops), NULL);
     if (op->host != SYN__PT_NONE)
         room += syn_intern_entry_bytes(&h->names, h->nodes[op->host].name) +
                 syn_intern_entry_bytes(&h->names, h->nodes[op->host].op_schema);
@@ -283,6 +296,7 @@ static syn_status write_op(writer *w, uint32_t index) {
     node.duration_micros = duration_us(w, op);
     take_io(w, op->host, &node);
     if (op->host != SYN__PT_NONE) add_host_attributes(w, op);
+    add_module(w, index);
     add(w, "is_cpu_op", SYN__ET_BOOL, !syn__pt_is_device(op) && op->comm == SYN__PT_NONE);
     const bool on_host = !syn__pt_is_device(op);
     if ((on_host || node.duration_micros == 0) && op->start_ns > 0 && op->wall_ns >= 0)
@@ -342,6 +356,7 @@ static syn_status write_meta(writer *w, const char *version) {
 static syn_status write_all(writer *w, const char *version) {
     w->carried_ns = syn_calloc(w->rank->n_lanes + 1, sizeof *w->carried_ns);
     if (!w->carried_ns) return SYN_FAIL_NOMEM(w->err, w->rank->n_lanes * 8, "lanes");
+    SYN_TRY(syn__pt_modules_find(&w->modules, w->rank, w->err));
     SYN_TRY(write_meta(w, version));
     for (size_t i = 0; i < w->rank->n_ops; i++) SYN_TRY(write_op(w, w->rank->order[i]));
     return flush(w, true);
@@ -356,6 +371,7 @@ syn_status syn__pt_write_full(const syn__pt_rank *rank, const char *version, syn
     syn__buf_free(&w.io);
     syn__buf_free(&w.text);
     syn__buf_free(&w.lists);
+    syn__pt_modules_free(&w.modules);
     syn_free(w.carried_ns);
     syn_free(w.data);
     syn_free(w.same);

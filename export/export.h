@@ -15,6 +15,9 @@ typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } sy
 /* What pictures show. AUTO: of PyTorch's recordings the timeline, of others the graph. */
 typedef enum syn_view { SYN_VIEW_AUTO, SYN_VIEW_GRAPH, SYN_VIEW_TIMELINE } syn_view;
 
+/* The size of pictures: their own, a sheet of A4 upright or across, or a slide of 16:9. */
+typedef enum syn_page { SYN_PAGE_NONE, SYN_PAGE_A4, SYN_PAGE_SLIDE } syn_page;
+
 /* The ranks that are held once. */
 typedef struct syn_copied_ranks syn_copied_ranks;
 
@@ -30,6 +33,7 @@ typedef struct syn_export_options {
     syn_nx_key nx_key;   /* which edge key(s) node-link JSON gets */
     syn_copies copies;
     syn_view view;                        /* pictures; comm_graph is a view of its own */
+    syn_page page;                        /* pictures; less detail, if that alone can be read */
     const syn_graph *compare;             /* html: a second trace on the same page */
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;

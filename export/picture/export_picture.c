@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PNG_DPI    96.0    /* 10 pt text is 13 pixels high */
+#define PAGE_DPI   192.0   /* of a page, whose text is smaller */
 #define PNG_MAX_PX 32000.0 /* cairo's bitmaps end at 32767 */
 #define PNG_MAX_PT 14400.0 /* a longer side would need a scale at which text cannot be read */
 #define SVG_MAX_PT 1e7
@@ -43,6 +44,7 @@ static syn_status draw(syn__pic_drawing *d, const syn_graph *graph,
 }
 
 static double dpi_of(const syn__pic_drawing *d) {
+    if (d->page != SYN_PAGE_NONE) return PAGE_DPI;
     const double side = (d->width > d->height ? d->width : d->height) + PAD_PT;
     const double most = PNG_MAX_PX * 72 / side;
     return most < PNG_DPI ? most : PNG_DPI;
@@ -71,6 +73,7 @@ static syn_status write_picture(const syn_graph *graph, const syn_export_options
     syn__pic_drawing d = {0};
     const bool png = strcmp(format, "png") == 0;
     syn_status s = draw(&d, graph, options, png ? PNG_MAX_PT : SVG_MAX_PT, err);
+    if (options != NULL) d.page = options->page;
     if (s == SYN_OK)
         s = strcmp(format, "dot") == 0 ? syn__pic_write_dot(&d, sink, err)
                                        : render(&d, format, sink, err);

@@ -25,6 +25,10 @@ syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
 
 /* ---- Output ---- */
 
+/* How much smaller a drawing gets on a page, and the page's size in points, across if the drawing
+   is larger so; 1 without a page. */
+double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h);
+
 /* DOT text with all positions, for `neato -n2` (picture_dot.c); with cgraph where it is there. */
 syn_status syn__pic_write_dot(const syn__pic_drawing *d, syn_sink *sink,
                               syn_error *err) SYN_MUST_USE;

@@ -5,13 +5,16 @@
 #include "export/picture/picture.h"
 #include "export/picture/picture_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-#define FONT "DejaVu Sans,Helvetica,Arial,sans-serif"
+#define FONT       "DejaVu Sans,Helvetica,Arial,sans-serif"
+#define PAD_INCHES "0.28" /* around the picture */
+#define PAD_PT     20.16
 
 typedef struct walker {
     const syn__pic_drawing *d;
@@ -43,20 +46,43 @@ static double flip(const walker *w, double y) {
     return w->d->height - y;
 }
 
+double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h) {
+    static const double sizes[][2] = {{0, 0}, {595.28, 841.89}, {960, 540}};
+    const double need_w = d->width + 2 * PAD_PT, need_h = d->height + 2 * PAD_PT;
+    *w = sizes[page][0];
+    *h = sizes[page][1];
+    if (page == SYN_PAGE_NONE) return 1;
+    double scale = fmin(*w / need_w, *h / need_h);
+    const double across = fmin(*h / need_w, *w / need_h);
+    if (page == SYN_PAGE_A4 && across > scale) {
+        const double upright = *w;
+        scale = across;
+        *w = *h;
+        *h = upright;
+    }
+    return fmin(scale, 1);
+}
+
 static void walk_graph(walker *w) {
-    char bb[64];
+    char bb[64], viewport[96];
+    double page_w, page_h;
+    const double scale = syn__pic_page_scale(w->d, w->d->page, &page_w, &page_h);
     snprintf(bb, sizeof bb, "0,0,%.2f,%.2f", w->d->width, w->d->height);
+    snprintf(viewport, sizeof viewport, "%.2f,%.2f,%.4f,%.2f,%.2f", page_w, page_h, scale,
+             w->d->width / 2, w->d->height / 2);
     const syn__dot_attr graph[] = {
         {"bb", bb, false},
         {"bgcolor", "white", false},
         {"fontname", FONT, false},
         {"fontsize", "10", false},
         {"outputorder", "edgesfirst", false},
-        {"pad", "0.28", false},
+        {"pad", PAD_INCHES, false},
         {"rankdir", "TB", false},
         {"tooltip", escaped(w, w->d->title != NULL ? w->d->title : ""), false},
+        {"viewport", viewport, false}, /* last: only of a page */
     };
-    w->pen->graph(w->pen->self, graph, sizeof graph / sizeof *graph);
+    w->pen->graph(w->pen->self, graph,
+                  sizeof graph / sizeof *graph - (w->d->page == SYN_PAGE_NONE));
     const syn__dot_attr node[] = {{"fixedsize", "true", false},
                                   {"fontname", FONT, false},
                                   {"fontsize", "10", false},

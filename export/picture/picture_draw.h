@@ -3,6 +3,7 @@
 #ifndef EXPORT_PICTURE_DRAW_H
 #define EXPORT_PICTURE_DRAW_H
 
+#include "export/export.h"
 #include "export/text/arena.h"
 #include "syntorch/graph.h"
 
@@ -95,6 +96,7 @@ typedef struct syn__pic_drawing {
     size_t n_boxes, n_edges, n_clusters, n_points;
     size_t boxes_cap, edges_cap, clusters_cap, points_cap;
     double width, height;
+    syn_page page;
     const char *title; /* plain text */
 } syn__pic_drawing;
 

@@ -8,8 +8,9 @@
 
 #include "syntorch/memory.h"
 
-#define DOT " \xC2\xB7 "
-#define GAP 22.0 /* between columns */
+#define DOT        " \xC2\xB7 "
+#define GAP        22.0 /* between columns */
+#define PAGE_SCALE 0.4  /* on a page that makes text smaller, less is shown instead */
 #define STEP_PT \
     6000.0 /* a taller training step shows less of its ops, so that its bars can be seen */
 
@@ -187,6 +188,10 @@ static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
     if (s == SYN_OK && *fits) s = heading(d, plan, options, detail, fold, err);
     if (plan->order != NULL && detail < SYN__PIC_RUNS && max_side > STEP_PT) max_side = STEP_PT;
     if (d->width > max_side || d->height > max_side) *fits = false;
+    double w, h;
+    if (s == SYN_OK && detail < SYN__PIC_LAYERS &&
+        syn__pic_page_scale(d, options->page, &w, &h) < PAGE_SCALE)
+        *fits = false;
     syn__pic_cells_free(&cells);
     return s;
 }

@@ -404,12 +404,16 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
 }
 
 static int draw_samples(const char *folder) {
+    static const syn_export_options paper = {.page = SYN_PAGE_A4},
+                                    slide = {.page = SYN_PAGE_SLIDE, .comm_graph = true};
     static const gpt_shape big = {96, 96, 8, 32, 12288, 2048, 50304};
     return draw_file(gpt_graph(&page, false), &plain, folder, "trace.png") |
            draw_file(gpt_graph(&page, false), &plain, folder, "trace.svg") |
            draw_file(gpt_graph(&page, false), &plain, folder, "again.svg") |
            draw_file(gpt_graph(&page, false), &comm, folder, "comm.png") |
            draw_file(gpt_graph(&page, false), &comm, folder, "comm.svg") |
+           draw_file(gpt_graph(&page, false), &paper, folder, "a4.svg") |
+           draw_file(gpt_graph(&page, false), &slide, folder, "slide.png") |
            draw_file(gpt_graph(&big, false), &plain, folder, "big.svg") |
            draw_file(gpt_graph(&big, false), &comm, folder, "big_comm.svg") |
            draw_file(gpt_graph(&big, false), &unfolded, folder, "big_unfolded.png") |

@@ -90,6 +90,15 @@ def main():
         with open(at("trace.svg"), "rb") as a, open(at("again.svg"), "rb") as b:
             check(a.read() == b.read(), "the same graph gives the same bytes")
 
+        root = check_svg(at("a4.svg"))
+        check((root.get("width"), root.get("height")) == ("595pt", "842pt"), "A4")
+        check(any("To stay readable, tensors are not drawn" in t for t in texts(root)),
+              "a page shows what can be read on it")
+        inside = [float(n) for n in re.findall(
+            r"[\d.-]+", root.find(SVG + "g").get("transform").split("translate")[1])]
+        check(inside[0] > 0 and inside[1] > 0, "the picture is on the page")
+        check(png_size(at("slide.png")) == (2560, 1440), "a slide is 16:9")
+
         root = check_svg(at("trace.svg"))
         said = texts(root)
         for text in ("Tensor trace of rank 0 of 2", "×2 identical", "×15 steps", "prefill", "attn",

@@ -10,7 +10,7 @@
 static struct arguments {
     const char *input, *output, *format, *title, *compare;
     int64_t rank;
-    int nx_key, copies, view; /* syn_nx_key, syn_copies, syn_view */
+    int nx_key, copies, view, page; /* syn_nx_key, syn_copies, syn_view, syn_page */
     bool comm, no_fold, all_ranks, profile_memory, with_stack;
 } args = {.rank = -1};
 
@@ -37,6 +37,9 @@ static const cli_option options[] = {
     {"view", CLI_CHOICE, &args.view, "auto|graph|timeline",
      "pictures: what waits for what, or when it runs; auto: of PyTorch's recordings the timeline",
      0, 0},
+    {"page", CLI_CHOICE, &args.page, "none|a4|slide",
+     "pictures: as large as a sheet of paper or a slide, with less detail if it could not be read",
+     0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
      "pictures: draw repeated layers and steps one by one, as long as the picture stays readable",
      0, 0},
@@ -61,6 +64,7 @@ static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
     "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
     "syntorch export --input out/tensor_trace_graph.json --output time.svg --view timeline",
+    "syntorch export --input out/tensor_trace_graph.json --output page.svg --page a4",
     "syntorch export --input out/tensor_trace_graph.json --output page.html",
     "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
     "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
@@ -195,6 +199,9 @@ int command_export(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (args.compare && exporter != &syn_export_html)
         return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
+    if (args.page != SYN_PAGE_NONE && exporter != &syn_export_svg && exporter != &syn_export_png &&
+        exporter != &syn_export_dot)
+        return cli_fail(&program, CLI_USAGE, "--page is for pictures, not for %s", exporter->name);
     if (args.comm && args.view == SYN_VIEW_TIMELINE)
         return cli_fail(&program, CLI_USAGE,
                         "--comm draws a graph, --view timeline none: one of them");
@@ -208,7 +215,8 @@ int command_export(int argc, char **argv) {
                               .with_stack = args.with_stack,
                               .nx_key = (syn_nx_key)args.nx_key,
                               .copies = (syn_copies)args.copies,
-                              .view = (syn_view)args.view};
+                              .view = (syn_view)args.view,
+                              .page = (syn_page)args.page};
     syn_graph *graph = NULL, *other = NULL;
     syn_status s = import(&graph, args.input, &err);
     if (s == SYN_OK && args.compare) s = import(&other, args.compare, &err);

@@ -66,7 +66,10 @@ static syn_status infer(syn_error *err) {
 static syn_status infer_all(syn_error *err) {
     if (run.args->sweep.n > 0) return inference_sweep(&run, infer, err);
     SYN_TRY(infer(err));
-    return program.mute ? SYN_OK : tell(err);
+    if (program.mute) return SYN_OK;
+    SYN_TRY(tell(err));
+    inference_levers(&run, infer);
+    return SYN_OK;
 }
 
 static int read_options(int argc, char **argv) {

@@ -41,7 +41,12 @@ static syn_status train(syn_error *err) {
 }
 
 static syn_status train_all(syn_error *err) {
-    return run.args->sweep.n > 0 ? pretrain_sweep(&run, train, err) : train(err);
+    if (run.args->sweep.n > 0) return pretrain_sweep(&run, train, err);
+    const pretrain_args given = *run.args;
+    SYN_TRY(train(err));
+    *run.args = given; /* a run fills in what was not */
+    pretrain_levers(&run, train);
+    return SYN_OK;
 }
 
 static int read_options(int argc, char **argv) {

@@ -116,6 +116,10 @@ int inference_check_sweep(const inference *run, int argc, char **argv);
 syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err),
                            syn_error *err) SYN_MUST_USE;
 
+/* After all of a run on meta was told: runs others, each with one option changed, and prints which
+   make it faster. */
+void inference_levers(inference *run, syn_status (*once)(syn_error *err));
+
 /* Model, weights, tokenizer and prompts, and what follows from them. */
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
 void inference_free(inference *run);

@@ -1,9 +1,9 @@
-/* --sweep of the inference program. */
+/* --sweep of the inference program, and what would make its run faster. */
 #include <string.h>
 
 #include "syntorch/memory.h"
 #include "tools/inference/inference.h"
-#include "tools/sweep/sweep.h"
+#include "tools/sweep/levers.h"
 
 static sweep swept;
 static char *other_machines; /* all but the first, for --compare; NULL: there is one */
@@ -119,4 +119,30 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     sweep_free(&swept);
     syn_free(other_machines);
     return s;
+}
+
+/* ---- Levers ---- */
+
+void inference_levers(inference *run, syn_status (*once)(syn_error *err)) {
+    const inference_args given = *run->args;
+    sweeping w = {run, given, once};
+    inference_args *usual = &w.given;
+    levers l = {.n = 0};
+    const syn_hardware hw = run->hw;
+    if (run->launch.device != SYN_DEVICE_META || given.quiet || given.json || given.perplexity)
+        return;
+    usual->quiet = true;
+    usual->visualize_trace = usual->debug = false;
+    usual->compare = NULL;
+    usual->attention = run->fused_attention ? INFERENCE_FUSED : INFERENCE_UNFUSED;
+    if (run->dtype == SYN_F32) levers_add(&l, "dtype", "bf16");
+    if (!run->fused_attention) levers_add(&l, "attention", "fused");
+    levers_add_number(&l, "tp", 2 * given.tp);
+    if (given.tp % 2 == 0) levers_add_number(&l, "tp", given.tp / 2);
+    if (!given.prompts && !given.prompt_ids) levers_add_number(&l, "batch_size", 2 * run->batch);
+    levers_add_stacks(&l, &hw, given.hw_config);
+    *run->args = *usual;
+    levers_find(&l, run->launch.program, &hw, try_one, &w);
+    *inference_arguments() = given;
+    levers_print(&l, stdout);
 }

@@ -73,7 +73,7 @@ typedef struct pretrain {
     pretrain_log *log;               /* of rank 0 */
     pretrain_bar bar;                /* likewise */
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
-    struct pretrain_swept *swept;    /* of a sweep's runs: in place of files; NULL: none */
+    struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -94,7 +94,10 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv);
    of them. */
 syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
                           syn_error *err) SYN_MUST_USE;
-/* Of a sweep's run: what rank 0's rows, of one step, take. */
+/* After a run on meta: runs others, each with one option changed, and prints which make its step
+   faster. */
+void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
+/* Of a run of either: what rank 0's rows, of one step, take. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 
 /* Model, tokenizer, texts, and what follows from them. */

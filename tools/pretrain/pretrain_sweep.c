@@ -1,10 +1,10 @@
-/* --sweep of the pretraining program. */
+/* --sweep of the pretraining program, and what would make its step faster. */
 #include <string.h>
 
 #include "export/export.h"
 #include "syntorch/memory.h"
 #include "tools/pretrain/pretrain.h"
-#include "tools/sweep/sweep.h"
+#include "tools/sweep/levers.h"
 
 static sweep swept;
 
@@ -63,21 +63,24 @@ typedef struct pretrain_swept {
     pretrain *run;
     pretrain_args given;
     syn_status (*once)(syn_error *err);
-    sweep_times *times; /* of the combination that runs */
+    const sweep *of;
+    sweep_times *times; /* of the combination that runs, for each of its machines */
 } pretrain_swept;
 
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
-    for (int i = 0; i < swept.n_machines; i++) {
-        syn_hardware hw = swept.machines[i];
+    const sweep *s = run->swept->of;
+    for (int i = 0; i < s->n_machines; i++) {
+        syn_hardware hw = s->machines[i];
         sweep_times *t = &run->swept->times[i];
         syn_graph *graph;
-        syn_hardware_share(&hw, run->launch.ranks);
+        if (s->machine_axis < 0) hw = run->hw; /* as --hw says, which may vary otherwise */
+        else syn_hardware_share(&hw, run->launch.ranks);
         SYN_TRY(syn_trace_graph(&graph, &trace, 1, &hw, err));
-        const syn_status s = syn_predicted_duration(&t->ns, graph, err);
+        const syn_status status = syn_predicted_duration(&t->ns, graph, err);
         const limits l = pretrain_limits(&hw, graph);
         syn_graph_free(graph);
-        SYN_TRY(s);
+        SYN_TRY(status);
         limits_shares(&l, LIMITS_ALL, t->ns, t->shares, &t->utilisation);
         t->tokens = pretrain_step_tokens(run);
         t->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
@@ -89,7 +92,6 @@ syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err)
 
 /* A sweep_try. */
 static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_error *err) {
-    (void)s;
     pretrain_swept *w = user;
     pretrain *run = w->run;
     cli_program *program = run->launch.program;
@@ -101,6 +103,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     run->launch.alone = true;
     run->launch.device = SYN_DEVICE_META;
     run->launch.ranks = (int32_t)run->args->num_gpus;
+    w->of = s;
     w->times = times;
     const syn_status status = w->once(err);
     if (sweep_values(&swept, "max_seq_length") == 1)
@@ -120,4 +123,32 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, false, given.quiet, err);
     sweep_free(&swept);
     return s;
+}
+
+/* ---- Levers ---- */
+
+void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err)) {
+    const pretrain_args given = *run->args;
+    const syn_hardware hw = run->hw;
+    pretrain_swept w = {.run = run, .given = given, .once = once};
+    pretrain_args *usual = &w.given;
+    levers l = {.n = 0};
+    if (run->launch.device != SYN_DEVICE_META || given.quiet) return;
+    usual->quiet = usual->skip_eval = true;
+    usual->visualize_trace = false;
+    usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
+    usual->trace_active = usual->trace_repeat = 1;
+    if (given.dtype == 0) levers_add(&l, "dtype", "bf16");
+    if (given.recompute != SYN_RECOMPUTE_NONE) levers_add(&l, "activation_recompute", "none");
+    if (given.recompute == SYN_RECOMPUTE_FULL) levers_add(&l, "activation_recompute", "selective");
+    if (given.num_gpus % (2 * given.tp) == 0) levers_add_number(&l, "tp", 2 * given.tp);
+    if (given.tp % 2 == 0) levers_add_number(&l, "tp", given.tp / 2);
+    levers_add_number(&l, "num_gpus", 2 * given.num_gpus);
+    levers_add_number(&l, "batch_size", 2 * given.batch_size);
+    levers_add_number(&l, "gradient_accumulation_steps", 2 * given.accumulation);
+    levers_add_stacks(&l, &hw, given.hw_config);
+    *run->args = *usual;
+    levers_find(&l, run->launch.program, &hw, try_one, &w);
+    *pretrain_arguments() = given;
+    levers_print(&l, stdout);
 }

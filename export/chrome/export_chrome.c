@@ -5,23 +5,17 @@
    in a thread for each of theirs, nested as they called each other.
    What a device did for nodes lies in further threads, one a stream of it (chrome_work.h). A
    communication that waited is two slices, "wait" and, where that ends, its own, so that sums over
-   events count every ns once; arrows join sends with receives. Communications carry PyTorch
-   Kineto's names of arguments, so that tools made for its traces can read them. otherData.clock
-   says where the times come from (timeline.h). */
+   events count every ns once; arrows join sends with receives and the ranks of a collective
+   (chrome_flows.h). Two curves a rank: memory, bytes in flight (chrome_counters.h). Communications
+   carry PyTorch Kineto's names of arguments, so that tools made for its traces can read them.
+   otherData.clock says where the times come from (timeline.h). */
+#include "export/chrome/chrome_counters.h"
+#include "export/chrome/chrome_flows.h"
 #include "export/chrome/chrome_work.h"
 #include "export/walk/timeline_lanes.h"
-#include "syntorch/memory.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Where a message's arrow is fixed. */
-typedef struct flow {
-    uint32_t rank, node;
-    size_t message;
-    bool begins;
-} flow;
 
 typedef struct writer {
     syn__timeline timeline;
@@ -30,8 +24,7 @@ typedef struct writer {
     syn_sink *sink;
     syn_error *err;
     syn__lanes lanes;
-    flow *flows; /* sorted by rank and node */
-    size_t n_flows;
+    syn__chrome_flows flows;
     bool first;
 } writer;
 
@@ -220,32 +213,22 @@ static void begin_slice(writer *w, const syn__slice *s, const char *name, const 
     put_us(w, ",\"dur\":", 0, end - start);
 }
 
-/* Where an arrow ends: just inside the receive's slice. */
-static int64_t arrow_end(int64_t start, int64_t end) {
-    return end > start ? end - 1 : start;
-}
-
-static void put_flow(writer *w, const syn__slice *s, const flow *f, int64_t start) {
+static void put_flow(writer *w, const syn__slice *s, const syn__chrome_flow *f, int64_t start) {
+    const char *name = f->message ? "p2p" : "collective";
+    const char head[] = {'"', f->phase, '"', '\0'};
     begin_event(w);
-    put(w, f->begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"");
-    put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
+    put(w, "{\"ph\":");
+    put(w, head);
+    if (f->phase != 's') put(w, ",\"bp\":\"e\"");
+    put_text(w, ",\"name\":", name);
+    put_text(w, ",\"cat\":", name);
+    put_u64(w, ",\"id\":", f->id);
     put_i64(w, ",\"pid\":", w->walk.rank);
     put_u64(w, ",\"tid\":", s->tid);
-    put_us(w, ",\"ts\":", w->timeline.base_us, f->begins ? start : arrow_end(start, s->end));
+    const bool at_start = f->message && f->phase == 's';
+    put_us(w, ",\"ts\":", w->timeline.base_us,
+           at_start ? start : syn__chrome_arrow_end(start, s->end));
     put(w, "}");
-}
-
-static int compare_flows(const void *a, const void *b) {
-    const flow *x = a, *y = b;
-    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-/* The flow that is fixed to a node, or NULL. */
-static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node) {
-    const flow key = {.rank = rank_index, .node = node};
-    if (w->n_flows == 0) return NULL;
-    return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
 }
 
 /* The slice before a communication's own that shows how long it waited for other ranks: its length;
@@ -268,8 +251,8 @@ static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index)
     const int64_t wait = syn__walk_is_comm(node) ? put_wait(w, s, node, name) : 0;
     begin_slice(w, s, name, syn_category_name(node->category), s->start + wait, s->end);
     SYN_TRY(put_args(w, s, node));
-    const bool message = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
-    const flow *f = message ? find_flow(w, rank_index, s->node) : NULL;
+    const bool comm = syn__walk_is_comm(node);
+    const syn__chrome_flow *f = comm ? syn__chrome_flow_of(&w->flows, rank_index, s->node) : NULL;
     if (f != NULL) put_flow(w, s, f, s->start + wait);
     return SYN_OK;
 }
@@ -280,6 +263,7 @@ static syn_status put_rank(writer *w, uint32_t rank_index) {
     put_rank_metadata(w);
     for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
         SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
+    SYN_TRY(syn__chrome_put_counters(w->sink, &w->timeline, &w->walk, &w->lanes, w->err));
     return syn__chrome_put_work(w->sink, &w->timeline, &w->walk,
                                 syn__lanes_first_host(w->timeline.graph), w->err);
 }
@@ -327,31 +311,8 @@ static void put_other_data(writer *w, const syn_export_options *options) {
     put(w, "}}");
 }
 
-/* Both ends of each message, by rank and node, if both are shown and time runs from the one
-   to the other. */
-static syn_status make_flows(writer *w) {
-    const syn__timeline *t = &w->timeline;
-    if (t->n_messages == 0) return SYN_OK;
-    w->flows = syn_calloc(t->n_messages, 2 * sizeof *w->flows);
-    if (w->flows == NULL)
-        return SYN_FAIL_NOMEM(w->err, t->n_messages * 2 * sizeof *w->flows, "arrows");
-    for (size_t i = 0; i < t->n_messages; i++) {
-        const syn__timeline_message *m = &t->messages[i];
-        const syn__span *sent = syn__timeline_span(t, m->from_rank, m->from_node);
-        const syn__span *got = syn__timeline_span(t, m->to_rank, m->to_node);
-        if (sent->start_ns < 0 || got->start_ns < 0 ||
-            arrow_end(syn__whole_ns(got->start_ns), syn__whole_ns(got->end_ns)) <
-                syn__whole_ns(sent->start_ns))
-            continue;
-        w->flows[w->n_flows++] = (flow){m->from_rank, m->from_node, i, true};
-        w->flows[w->n_flows++] = (flow){m->to_rank, m->to_node, i, false};
-    }
-    qsort(w->flows, w->n_flows, sizeof *w->flows, compare_flows);
-    return SYN_OK;
-}
-
 static syn_status write_document(writer *w, const syn_export_options *options) {
-    SYN_TRY(make_flows(w));
+    SYN_TRY(syn__chrome_flows_make(&w->flows, &w->timeline, &w->walk, w->err));
     put(w, "{\"displayTimeUnit\":\"ms\"");
     put_distributed(w);
     put_other_data(w, options);
@@ -373,7 +334,7 @@ static syn_status write_chrome(const syn_graph *graph, const syn_export_options 
     syn__timeline_free(&w.timeline);
     syn__copies_free(&w.copies);
     syn__lanes_free(&w.lanes);
-    syn_free(w.flows);
+    syn__chrome_flows_free(&w.flows);
     return status;
 }
 

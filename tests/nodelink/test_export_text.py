@@ -210,6 +210,19 @@ def check_flows(trace, slices):
         assert e["ts"] <= ends[number]["ts"] and ends[number]["bp"] == "e"
 
 
+def check_curves(events):
+    """By hand, of tensors of 128 bytes: 3 are there; rank 0 makes its product at 0 and, waiting for
+    rank 1, the sum at 1; the one is read until 3.5, the other until it is sent."""
+    curves = {}
+    for e in events:
+        if e["ph"] == "C":
+            curves.setdefault((e["name"], e["pid"]), []).append((e["ts"], e["args"]["bytes"]))
+    assert curves["memory", 0] == [(0, 512), (1, 640), (3.5, 512), (3.7, 384)], curves
+    assert curves["memory", 1] == [(0, 384), (3, 512), (3.5, 384), (3.6, 512)], curves
+    assert curves["bytes in flight", 0] == [(3, 128), (3.5, 0), (3.6, 128), (3.7, 0)], curves
+    assert curves["bytes in flight", 1] == [(3, 128), (3.5, 0), (3.6, 128), (3.9, 0)], curves
+
+
 def check_chrome(folder):
     trace, slices = check_trace(folder + "/measured.trace.json")
     assert trace["otherData"]["clock"] == "measured"
@@ -218,6 +231,10 @@ def check_chrome(folder):
     assert {e["pid"]: (e["ts"], e["dur"]) for e in reduces} == {0: (3, 0.5), 1: (3, 0.5)}
     assert [(e["pid"], e["ts"], e["dur"], e["args"]) for e in slices
             if e["name"] == "wait"] == [(0, 1, 2, {"id": "r0.o7", "for": "all_reduce"})]
+    check_curves(trace["traceEvents"])
+    arrows = [(e["ph"], e["pid"], e["ts"]) for e in trace["traceEvents"]
+              if e["name"] == "collective"]
+    assert arrows == [("s", 0, 3.499), ("f", 1, 3.499)], arrows
     for e in reduces:
         args = e["args"]
         assert args["Group size"] == 2 and args["Seq"] == 3

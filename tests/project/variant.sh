@@ -134,7 +134,7 @@ thread)
     export OPENBLAS_NUM_THREADS=1
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
-    configure -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
     threads+='|worker|parallel|inference|score|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'

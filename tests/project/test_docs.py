@@ -49,6 +49,7 @@ NOT_RUN = {
     "./dev pretrain --model-name gpt2 --tokenizer": "needs SQuAD, GPT-2's vocabulary and days",
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
+    "import pandas\n": "needs pandas",
     "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
                       "examples/pytorch/",
 }

@@ -1,0 +1,132 @@
+"""examples/analyse.py against what the programs print, other writers' tables, and spans by hand."""
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from checks import BUILD, SOURCE, check, finish, run, skip
+
+try:
+    import networkx as nx
+except ImportError:
+    skip("no networkx")
+sys.path.insert(0, os.path.join(SOURCE, "examples"))
+import analyse  # noqa: E402
+
+UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def near(a, b, rel=6e-3):
+    """Three digits were printed."""
+    return abs(a - b) <= rel * max(abs(a), abs(b))
+
+
+def took(text, pattern):
+    value, unit = re.search(pattern + r" ([0-9.]+) (\S?s)\b", text).groups()
+    return float(value) * UNITS[unit]
+
+
+def program(name, folder, *args):
+    done = subprocess.run([os.path.join(BUILD, name), *args], cwd=folder, capture_output=True,
+                          timeout=300, check=True)
+    return done.stdout.decode()
+
+
+def exported(folder, source, target, *args):
+    done = run("export", "--input", source, "--output", target, *args, cwd=folder)
+    check(done.returncode == 0, f"{target}: {done.stderr}")
+    with open(os.path.join(folder, target), encoding="utf-8") as f:
+        return f.read()
+
+
+def check_inference(folder):
+    """A predicted run: the path is as long as the program says, ops are those of its table."""
+    said = program("inference", folder, "--device", "meta", "--tp", "2", "--visualize_trace",
+                   "--out_dir", "out")
+    g = analyse.load(os.path.join(folder, "out/tensor_trace_graph.json"))
+    path, total = analyse.critical_path(g)
+    want = took(said, "16 tokens in") + took(said, "15 tokens in")
+    check(near(total, want), f"the path takes {total}, the run {want}")
+    check(near(sum(analyse.ns(g.nodes[n]) for n in path), total), "of the ops on the path")
+    table = dict(re.findall(r"^  (\w+) +(\d+) +[0-9.]+ \S+ +[0-9.]+%", said, re.M))
+    rows = {op: calls for _, op, calls, *_ in analyse.top_ops(g)}
+    check(rows == {op: 2 * int(n) for op, n in table.items() if op != "total"},
+          f"{rows} calls on two ranks, {table} on one")
+    for rank, comm, alone in analyse.exposed(g):  # nothing hides it in a forward pass
+        check(near(comm, alone) and comm > 0, f"rank {rank}: {alone} of {comm} exposed")
+    layers = {layer: size for layer, _, kind, _, size, _ in analyse.layer_bytes(g)
+              if kind == "all_reduce"}
+    # two a layer of each token's 128 numbers, in 16 + 15 of them, on two ranks
+    check(layers[0] == layers[1] == 2 * 2 * 31 * 128 * 4, f"bytes: {layers}")
+    check(all(a == b for _, a, b in analyse.compare(g, g)), "a trace is like itself")
+
+
+def check_measured(folder):
+    program("inference", folder, "--tp", "2", "--visualize_trace", "--out_dir", "run", "--quiet")
+    g = analyse.load(os.path.join(folder, "run/tensor_trace_graph.json"))
+    stacks = exported(folder, "run/tensor_trace_graph.json", "run_stacks.txt")
+    n_ops, work = re.search(r"(\d+) ops, ([0-9.]+) us of work", stacks).groups()
+    rows = analyse.top_ops(g)
+    check(sum(r[2] for r in rows) == int(n_ops), f"{n_ops} ops")
+    check(near(sum(r[3] for r in rows), float(work) * 1e3, 1e-5), f"{work} us of work")
+
+
+def check_training(folder):
+    """A step whose gradients are summed beside the backward pass; a picture says how much is."""
+    said = program("pretrain", folder, "--device", "meta", "--model-name", "gpt2", "--num-gpus",
+                   "2", "--max-steps", "3", "--enable-tracing")
+    exported(folder, "outputs/trace.0.et", "step.json", "--all_ranks")
+    g = analyse.load(os.path.join(folder, "step.json"))
+    check(near(analyse.critical_path(g)[1], took(said, "predicted step:")), "a step")
+    picture = exported(folder, "step.json", "step.dot", "--view", "timeline")
+    comm, hidden = took(picture, "communicates"), took(picture, r"communicates [0-9.]+ \S+,")
+    for rank, a, b in analyse.exposed(g):
+        check(near(a, comm) and abs(a - b - hidden) < 6e-3 * comm and b < a / 2,
+              f"rank {rank}: {b} of {a} exposed, drawn {comm} and {hidden} beside computation")
+
+
+def check_recording(folder):
+    files = [os.path.join(SOURCE, "examples/pytorch", f"{k}.0.json") for k in ("host", "device")]
+    done = run("convert", "pytorch", "--host", files[0], "--device", files[1], "--output",
+               "t.0.et", cwd=folder)
+    check(done.returncode == 0, str(done.stderr))
+    exported(folder, "t.0.et", "t.json")
+    g = analyse.load(os.path.join(folder, "t.json"))
+    with open(files[1], encoding="utf-8") as f:
+        events = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "cpu_op"]
+    want = collections.Counter(e["name"] for e in events if e["name"].startswith("aten::"))
+    rows = {op: calls for where, op, calls, *_ in analyse.top_ops(g) if where == "host"}
+    check({op: n for op, n in rows.items() if op.startswith("aten::")} == want, f"{rows}")
+    bytes_all = [r[4] for r in analyse.layer_bytes(g)]
+    check(bytes_all == [4 * 9352], f"one all-reduce of 9,352 gradients: {bytes_all}")
+
+
+def check_spans():
+    g = nx.DiGraph(clock="measured", ranks=[0])
+    def add(name, kind, start, wall, **more):
+        g.add_node(name, type="op", op=name, rank=0, kind=kind, start_ns=start, wall_ns=wall,
+                   scope="", phase="forward", **more)
+    add("a", "compute", 0, 100)
+    add("b", "compute", 50, 100)
+    add("r", "collective", 100, 100, wait_ns=20)   # 120 to 200: 30 beside b
+    add("s", "collective", 190, 30)                # 190 to 220
+    check(analyse.exposed(g) == [(0, 100, 70)], f"{analyse.exposed(g)}")
+    other = g.copy()
+    other.nodes["b"]["wall_ns"] = 500
+    check(analyse.compare(g, other)[0] == ("forward b", 100, 500), "the largest difference first")
+
+
+def main():
+    check_spans()
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        check_inference(folder)
+        check_measured(folder)
+        check_training(folder)
+        check_recording(folder)
+    finish()
+
+
+main()

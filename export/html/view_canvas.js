@@ -1,31 +1,49 @@
 /* Strips of pixels, texts and shapes on a canvas. */
 
-/* Pixels of one row, added to out[base .. base + width). */
+/* Ops of one row, added to a strip of pixels: to each pixel's weight, which is the part of it that
+   ops fill, and to its colour times that. */
 function fillStrip(row, paint, pixel, strip, t0, perNs, faintWait) {
-    const {out, base, width, weight} = strip, {nodes, s, e, w} = row;
+    const {width, weight, sums} = strip, {nodes, s, e, w} = row;
+    const add = (p, colour, alpha, share) => {
+        weight[p] += share;
+        sums[4 * p] += (colour & 255) * share;
+        sums[4 * p + 1] += (colour >> 8 & 255) * share;
+        sums[4 * p + 2] += (colour >> 16 & 255) * share;
+        sums[4 * p + 3] += alpha * share;
+    };
     const t1 = t0 + width / perNs;
     for (let k = firstAbove(e, t0); k < nodes.length && s[k] < t1; k++) {
         const place = paint[nodes[k]], strength = place >= FAINT ? 1e-3 : 1;
         const x0 = Math.max(0, (s[k] - t0) * perNs), x1 = (e[k] - t0) * perNs;
         const p0 = Math.floor(x0), wide = x1 - x0;
         if (wide < 1.5) {
-            const share = Math.max(wide, 0.02) * strength;
-            if (share > weight[p0]) {
-                weight[p0] = share;
-                out[base + p0] = pixel[place] | (place >= FAINT ? 120 : 255) << 24;
-            }
+            if (p0 < width)
+                add(p0, pixel[place], place >= FAINT ? 120 : 255, Math.max(wide, 0.02) * strength);
             continue;
         }
         const p1 = Math.min(width, Math.round(x1) - (wide > 4 ? 1 : 0));
-        const colour = pixel[place] | 255 << 24, waits = w[k] > s[k];
+        const waits = w[k] > s[k];
         const pw = waits ? Math.min(p1, Math.round((w[k] - t0) * perNs)) : p0;
         for (let p = p0; p < p1; p++)
             if (strength >= weight[p]) {
-                weight[p] = strength;
-                out[base + p] =
-                    p < pw ? pixel[WAIT + (place & FAINT | faintWait)] | 255 << 24 : colour;
+                weight[p] = sums[4 * p] = sums[4 * p + 1] = sums[4 * p + 2] = sums[4 * p + 3] = 0;
+                add(p, pixel[p < pw ? WAIT + (place & FAINT | faintWait) : place], 255, strength);
             }
     }
+}
+
+/* Writes the pixels that ops fill, each in the mean of their colours, to out[base .. base + width),
+   and empties the strip. */
+function settleStrip(strip) {
+    const {out, base, width, weight, sums} = strip;
+    for (let p = 0; p < width; p++) {
+        if (weight[p] === 0) continue;
+        const k = 4 * p, part = 1 / weight[p];
+        out[base + p] = sums[k] * part + 0.5 | sums[k + 1] * part + 0.5 << 8 |
+            sums[k + 2] * part + 0.5 << 16 | sums[k + 3] * part + 0.5 << 24;
+    }
+    weight.fill(0);
+    sums.fill(0);
 }
 
 /* A time with as many digits as a step needs. */

@@ -1,6 +1,6 @@
 /* The timeline: time to the right, ranks below each other. What is narrower than a pixel is never
-   drawn by itself: a row is a strip of pixels, in each of which the longest op shows; ranks that
-   are alike share their strip. */
+   drawn by itself: a row is a strip of pixels, each in the mean colour of its ops by time; ranks
+   that are alike share their strip. */
 
 const GUTTER = 118, AXIS = 24;
 const BAND_H = 15, LANE_H = 24, HOST_H = 17, RANK_GAP = 9;
@@ -62,7 +62,7 @@ class TimePicture {
     constructor(view) {
         this.view = view;
         this.strips = document.createElement("canvas");
-        this.weight = new Float32Array(0);
+        this.weight = this.sums = new Float32Array(0);
     }
 
     /* Draws rows of `lines` between t0 and t1; what lies above `top` or below `bottom` is left
@@ -78,6 +78,7 @@ class TimePicture {
             this.strips.height = shown.length;
             this.image = this.strips.getContext("2d").createImageData(pixels, shown.length);
             this.weight = new Float32Array(pixels);
+            this.sums = new Float32Array(4 * pixels);
         }
         const out = new Uint32Array(this.image.data.buffer);
         out.fill(0);
@@ -89,13 +90,14 @@ class TimePicture {
             line.strip = of.get(paint);
             if (line.strip !== undefined) continue;
             of.set(paint, line.strip = n++);
-            const strip = {out, base: line.strip * pixels, width: pixels, weight: this.weight};
-            strip.weight.fill(0);
+            const strip = {out, base: line.strip * pixels, width: pixels, weight: this.weight,
+                sums: this.sums};
             for (const row of line.rows) {
-                if (row.callers) strip.weight.fill(0); /* what was called lies over its caller */
+                if (row.callers) settleStrip(strip); /* what was called lies over its caller */
                 fillStrip(row, paint, palette.pixel, strip, t0, perNs * density,
                     this.view.critical ? FAINT : 0);
             }
+            settleStrip(strip);
         }
         this.strips.getContext("2d").putImageData(this.image, 0, 0, 0, 0, pixels, n);
         g.imageSmoothingEnabled = false;

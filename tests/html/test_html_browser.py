@@ -286,6 +286,20 @@ def check_many_ranks(page, folder):
     check(before == 32 * 3, f"{before} found, not one a step and rank")
 
 
+def check_shares(page):
+    """Ops that share a pixel show in the mean of their colours, by time: 3/4 of 200, 1/4 of 40."""
+    mixed = page.do("""(() => {
+        const out = new Uint32Array(2);
+        const strip = {out, base: 0, width: 2, weight: new Float32Array(2),
+            sums: new Float32Array(8)};
+        const row = {nodes: [0, 1, 2], s: [0, 0.75, 1], e: [0.75, 1, 1.5], w: [0, 0.75, 1]};
+        fillStrip(row, [0, 1, 0], [200, 40], strip, 0, 1, 0);
+        settleStrip(strip);
+        return [...out].map((p) => [p & 255, p >>> 24]);
+    })()""")
+    check(mixed == [[160, 255], [200, 255]], f"pixels of two ops and of one: {mixed}")
+
+
 def check_without_script(folder, path):
     with Page() as page:
         page.open_without_script(path)
@@ -316,6 +330,7 @@ def main():
             check_two(page, folder, one, two)
             check_recording(page, folder)
             check_many_ranks(page, folder)
+            check_shares(page)
             # what it says of our own look at its pixels is no fault
             errors = [e for e in page.errors if "getImageData" not in e]
             check(not errors, f"console: {errors[:5]}")

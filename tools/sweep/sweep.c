@@ -82,7 +82,7 @@ static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times
     return try(user, s, times, why);
 }
 
-/* ---- The front ---- */
+/* ---- Order ---- */
 
 double sweep_time(const sweep *s, const sweep_row *row) {
     return s->training ? row->t.ns * 1e6 / row->t.tokens : row->t.ns;
@@ -104,23 +104,36 @@ static int by_time(const void *a, const void *b) {
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static syn_status mark_front(sweep *s, syn_error *err) {
+sweep_row **sweep_in_order(const sweep *s, size_t *n) {
     place *places = syn_calloc(s->n + 1, sizeof *places);
-    size_t n = 0;
-    int front = 0;
-    double least = INFINITY;
-    if (!places) return SYN_FAIL_NOMEM(err, s->n * sizeof *places, "--sweep");
-    for (size_t i = 0; i < s->n; i++) {
+    sweep_row **rows = syn_calloc(s->n + 1, sizeof *rows);
+    *n = 0;
+    for (size_t i = 0; places && i < s->n; i++) {
         sweep_row *row = &s->rows[i];
-        if (!row->refused) places[n++] = (place){sweep_time(s, row), sweep_cost(row), row};
+        if (!row->refused) places[(*n)++] = (place){sweep_time(s, row), sweep_cost(row), row};
     }
-    qsort(places, n, sizeof *places, by_time);
-    for (size_t i = 0; i < n; i++) {
-        if (!(places[i].cost < least)) continue;
-        least = places[i].cost;
-        places[i].row->front = ++front;
+    if (places) qsort(places, *n, sizeof *places, by_time);
+    for (size_t i = 0; places && rows && i < *n; i++) rows[i] = places[i].row;
+    if (!places) {
+        syn_free(rows);
+        rows = NULL;
     }
     syn_free(places);
+    return rows;
+}
+
+static syn_status mark_front(sweep *s, syn_error *err) {
+    size_t n;
+    int front = 0;
+    double least = INFINITY;
+    sweep_row **rows = sweep_in_order(s, &n);
+    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
+    for (size_t i = 0; i < n; i++) {
+        if (!(sweep_cost(rows[i]) < least)) continue;
+        least = sweep_cost(rows[i]);
+        rows[i]->front = ++front;
+    }
+    syn_free(rows);
     return SYN_OK;
 }
 
@@ -141,6 +154,7 @@ syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error
         status = add_rows(s, at, times, refused ? why.text : NULL, err);
     }
     progress_step(&bar, all, all);
+    sweep_name(s, "", "no run", "");
     syn_free(times);
     return status == SYN_OK ? mark_front(s, err) : status;
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "syntorch/memory.h"
 #include "tools/sweep/sweep.h"
 
 /* Of the page, and of the plot on it, in pixels. */
@@ -19,6 +20,7 @@ typedef struct axis {
 typedef struct plot {
     const sweep *s;
     axis x, y;
+    const sweep_row **front;
     int n_front;
     double columns[SWEEP_AXES]; /* of the list: where each axis's begins; 0: it has one value */
     double width;               /* of the page */
@@ -101,12 +103,6 @@ static void draw_axes(syn_sink *svg, const plot *p) {
                     TOP + HEIGHT / 2);
 }
 
-static const sweep_row *front_row(const sweep *s, int number) {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->rows[i].front == number) return &s->rows[i];
-    return NULL;
-}
-
 static void tip(syn_sink *svg, const plot *p, const sweep_row *row) {
     char label[512], time[32], text[700];
     snprintf(text, sizeof text, "%s: %s, %.3g GPU-s for 1000 tokens",
@@ -136,14 +132,14 @@ static void draw_front(syn_sink *svg, const plot *p) {
     double last_x = -100, last_y = -100;
     syn_sink_text(svg, "<path fill=\"none\" stroke=\"#c62828\" stroke-width=\"1.2\" d=\"");
     for (int k = 1; k <= p->n_front; k++) {
-        const sweep_row *row = front_row(p->s, k);
+        const sweep_row *row = p->front[k - 1];
         const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
         if (k == 1) syn_sink_printf(svg, "M%.1f %.1f", x, y);
         else syn_sink_printf(svg, "H%.1fV%.1f", x, y);
     }
     syn_sink_text(svg, "\"/>\n");
     for (int k = 1; k <= p->n_front; k++) {
-        const sweep_row *row = front_row(p->s, k);
+        const sweep_row *row = p->front[k - 1];
         const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
         if (hypot(x - last_x, y - last_y) < 15) continue; /* no room for its number */
         snprintf(number, sizeof number, "%d", k);
@@ -177,7 +173,7 @@ static void draw_list(syn_sink *svg, const plot *p) {
     for (int i = 0; i < p->s->n_axes; i++)
         if (p->columns[i] > 0) text_at(svg, p->columns[i], y, HEAD, p->s->axes[i].option->name);
     for (int k = 1; k <= p->n_front && k <= LISTED; k++) {
-        const sweep_row *row = front_row(p->s, k);
+        const sweep_row *row = p->front[k - 1];
         y += LINE;
         snprintf(text, sizeof text, "%d", k);
         text_at(svg, LIST + 14, y, right, text);
@@ -214,18 +210,35 @@ static void place_columns(plot *p) {
     p->width = fmax(LEAST_WIDTH, x);
 }
 
-syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
-    plot p = {.s = s, .x = {INFINITY, -INFINITY}, .y = {INFINITY, -INFINITY}};
-    syn_sink *svg;
+/* The axes, the front and the list's columns. */
+static syn_status lay_out(plot *p, syn_error *err) {
+    const sweep *s = p->s;
     for (size_t i = 0; i < s->n; i++) {
         const sweep_row *row = &s->rows[i];
         if (row->refused) continue;
-        widen(&p.x, sweep_time(s, row));
-        widen(&p.y, sweep_cost(row));
-        if (row->front > p.n_front) p.n_front = row->front;
+        widen(&p->x, sweep_time(s, row));
+        widen(&p->y, sweep_cost(row));
+        if (row->front > p->n_front) p->n_front = row->front;
     }
-    place_columns(&p);
-    SYN_TRY(syn_sink_open_file(&svg, path, err));
+    settle(&p->x);
+    settle(&p->y);
+    p->front = syn_calloc((size_t)p->n_front + 1, sizeof *p->front);
+    if (!p->front) return SYN_FAIL_NOMEM(err, (size_t)p->n_front * sizeof *p->front, "sweep.svg");
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].front) p->front[s->rows[i].front - 1] = &s->rows[i];
+    place_columns(p);
+    return SYN_OK;
+}
+
+syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
+    plot p = {.s = s, .x = {INFINITY, -INFINITY}, .y = {INFINITY, -INFINITY}};
+    syn_sink *svg;
+    syn_status status = lay_out(&p, err);
+    if (status == SYN_OK) status = syn_sink_open_file(&svg, path, err);
+    if (status != SYN_OK) {
+        syn_free(p.front);
+        return status;
+    }
     syn_sink_printf(svg,
                     "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" "
                     "viewBox=\"0 0 %.0f %d\" font-family=\"DejaVu Sans, sans-serif\" "
@@ -235,8 +248,6 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
     text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", s->title);
     text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
     if (p.n_front > 0) {
-        settle(&p.x);
-        settle(&p.y);
         draw_axes(svg, &p);
         draw_front(svg, &p);
         draw_points(svg, &p);
@@ -245,5 +256,6 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
         text_at(svg, LEFT, TOP + 20, "", "No combination is possible.");
     }
     syn_sink_text(svg, "</svg>\n");
+    syn_free(p.front);
     return syn_sink_close(svg, true, err);
 }

@@ -1,6 +1,5 @@
 /* What a sweep prints and writes. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
@@ -74,32 +73,6 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     else fprintf(out, " %4s\n", "?");
 }
 
-/* One that sorts as the table does: faster first, then cheaper, then in the order of the words. */
-typedef struct entry {
-    double time, cost;
-    const sweep_row *row;
-} entry;
-
-static int by_time(const void *a, const void *b) {
-    const entry *x = a, *y = b;
-    if (x->time != y->time) return x->time < y->time ? -1 : 1;
-    if (x->cost != y->cost) return x->cost < y->cost ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
-}
-
-/* Rows that are not refused; returns how many, or -1: there is no memory. */
-static int sorted(const sweep *s, entry **out) {
-    int n = 0;
-    *out = syn_calloc(s->n + 1, sizeof **out);
-    if (!*out) return -1;
-    for (size_t i = 0; i < s->n; i++) {
-        const sweep_row *row = &s->rows[i];
-        if (!row->refused) (*out)[n++] = (entry){sweep_time(s, row), sweep_cost(row), row};
-    }
-    qsort(*out, (size_t)n, sizeof **out, by_time);
-    return n;
-}
-
 /* Of each machine how many do not fit, and the smallest of them. */
 static void print_too_large(const sweep *s, FILE *out) {
     char name[CLI_SHOWN_BYTES], a[32], b[32];
@@ -120,44 +93,53 @@ static void print_too_large(const sweep *s, FILE *out) {
     }
 }
 
-/* Each reason once, with how many combinations it is of and the first of them. */
+/* Each of the first reasons once, with how many combinations it is of and the first of them. */
 static void print_refused(const sweep *s, FILE *out) {
-    int shown = 0;
+    const sweep_row *first[REASONS];
+    size_t same[REASONS], n = 0, others = 0;
     char label[512], reason[CLI_SHOWN_BYTES];
     for (size_t i = 0; i < s->n; i++) {
-        const char *why = s->rows[i].refused;
-        size_t first = 0, same = 0;
-        if (!why || s->rows[i].too_large) continue;
-        while (!s->rows[first].refused || strcmp(s->rows[first].refused, why) != 0) first++;
-        if (first < i) continue;
-        for (size_t k = i; k < s->n; k++)
-            same += s->rows[k].refused && strcmp(s->rows[k].refused, why) == 0;
-        if (shown++ >= REASONS) continue;
-        fprintf(out, "  %s", sweep_label(s, &s->rows[i], label, sizeof label));
-        if (same > 1) fprintf(out, " and %zu more", same - 1);
-        fprintf(out, ": %s\n", cli_shown(why, reason, sizeof reason));
+        const sweep_row *row = &s->rows[i];
+        size_t k = 0;
+        if (!row->refused || row->too_large) continue;
+        while (k < n && strcmp(first[k]->refused, row->refused) != 0) k++;
+        if (k == REASONS) {
+            others++;
+            continue;
+        }
+        if (k == n) {
+            first[n] = row;
+            same[n++] = 0;
+        }
+        same[k]++;
     }
-    if (shown > REASONS) fprintf(out, "  and %d more reasons\n", shown - REASONS);
+    for (size_t k = 0; k < n; k++) {
+        fprintf(out, "  %s", sweep_label(s, first[k], label, sizeof label));
+        if (same[k] > 1) fprintf(out, " and %zu more", same[k] - 1);
+        fprintf(out, ": %s\n", cli_shown(first[k]->refused, reason, sizeof reason));
+    }
+    if (others > 0) fprintf(out, "  and %zu more, for other reasons\n", others);
 }
 
-static void print(const sweep *s, FILE *out) {
-    entry *rows;
-    const int n = sorted(s, &rows);
+static syn_status print(const sweep *s, FILE *out, syn_error *err) {
+    size_t n;
+    sweep_row **rows = sweep_in_order(s, &n);
     const bool all = n <= TABLE_ROWS;
     char title[CLI_SHOWN_BYTES];
-    if (n < 0) return;
-    fprintf(out, "%s: %zu combinations, %d possible\n", cli_shown(s->title, title, sizeof title),
-            s->n, n);
+    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
+    fprintf(out, "%s: %zu combination%s, %zu possible\n",
+            cli_shown(s->title, title, sizeof title), s->n, cli_plural(s->n), n);
     if (s->subtitle[0] != '\0') fprintf(out, "%s\n", s->subtitle);
     fprintf(out, "numbered: none is both faster and cheaper%s\n\n",
             all ? "" : "; only those are listed here");
     if (n > 0) print_head(s, out);
-    for (int i = 0; i < n; i++)
-        if (all || rows[i].row->front) print_row(s, rows[i].row, out);
-    if ((size_t)n < s->n) fprintf(out, "\nnot possible:\n");
+    for (size_t i = 0; i < n; i++)
+        if (all || rows[i]->front) print_row(s, rows[i], out);
+    if (n < s->n) fprintf(out, "\nnot possible:\n");
     print_too_large(s, out);
     print_refused(s, out);
     syn_free(rows);
+    return SYN_OK;
 }
 
 /* ---- Files ---- */
@@ -300,7 +282,7 @@ syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
         return syn_sink_close(out, true, err);
     }
     if (quiet) return SYN_OK;
-    print(s, stdout);
+    SYN_TRY(print(s, stdout, err));
     cli_shown(folder, shown, sizeof shown);
     printf("\nwritten: %s/sweep.csv, %s/sweep.svg\n", shown, shown);
     return SYN_OK;

@@ -1,6 +1,7 @@
 /* The picture exporters: DOT, SVG and PNG of the graph, the communication or the time
    view. */
 #include "export/picture/picture.h"
+#include "export/picture/picture_modules.h"
 #include "export/walk/graph_walk.h"
 
 #include <string.h>
@@ -31,14 +32,32 @@ static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err
     return s;
 }
 
+/* A recording by its modules, which are drawn like any graph. */
+static syn_status draw_modules(syn__pic_drawing *d, const syn_graph *graph,
+                               const syn_export_options *options, double max_side, syn_error *err) {
+    syn__pic_drawing names = {0};
+    syn_export_options how = *options;
+    syn_graph *modules = NULL;
+    uint32_t first = 0, end = 0;
+    SYN_TRY(syn__walk_ranks(graph, options, &first, &end, err));
+    syn_status s = syn__pic_modules(&modules, graph, first, &names, err);
+    how.known_copies = NULL;
+    if (s == SYN_OK) s = syn__pic_trace_view(d, modules, &how, max_side, err);
+    syn_graph_free(modules);
+    syn__pic_drawing_free(&names);
+    return s;
+}
+
 static syn_status draw(syn__pic_drawing *d, const syn_graph *graph,
                        const syn_export_options *options, double max_side, syn_error *err) {
     static const syn_export_options defaults;
     if (options == NULL) options = &defaults;
-    bool timeline = options->view == SYN_VIEW_TIMELINE;
-    if (options->view == SYN_VIEW_AUTO && !options->comm_graph)
-        SYN_TRY(is_recording(&timeline, graph, err));
-    if (timeline) return syn__pic_time_view(d, graph, options, err);
+    bool recording = false;
+    if (!options->comm_graph) SYN_TRY(is_recording(&recording, graph, err));
+    if (options->view == SYN_VIEW_TIMELINE || (recording && options->view == SYN_VIEW_AUTO))
+        return syn__pic_time_view(d, graph, options, err);
+    if (recording && !options->no_fold && graph->n_ranks > 0)
+        return draw_modules(d, graph, options, max_side, err);
     if (options->comm_graph) return syn__pic_comm_view(d, graph, options, max_side, err);
     return syn__pic_trace_view(d, graph, options, max_side, err);
 }

@@ -167,7 +167,7 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
 
 /* The legend of what occurs among the first boxes and edges. */
 static syn_status add_legend(legend *l, syn_error *err) {
-    bool looks[SYN__PIC_LOOKS] = {false}, lines[SYN__PIC_LINES] = {false};
+    bool looks[SYN__PIC_LOOKS] = {false}, lines[SYN__PIC_GRID + 1] = {false};
     for (size_t i = 0; i < l->d->n_boxes; i++) looks[l->d->boxes[i].look] = true;
     for (size_t i = 0; i < l->d->n_edges; i++) lines[l->d->edges[i].line] = true;
     for (int i = 0; i < SYN__PIC_PLAIN; i++)

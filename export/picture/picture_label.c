@@ -60,11 +60,12 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
     if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
 }
 
-/* Measured or else "~" and predicted; nothing if neither is known. */
-static void put_time(syn__pic_text *t, const syn__pic_cost *c) {
+/* Measured or else "~" and predicted; nothing if neither is known. Behind other facts, which begin
+   at `facts`, or first. */
+static void put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
-    syn__pic_put(t, DOT);
+    if (t->n > facts) syn__pic_put(t, DOT);
     if (c->busy != SYN_NO_TIME) syn__pic_put_measured(t, c);
     else syn__pic_put(t, "~%s", syn__pic_time(c->predicted, buf));
 }
@@ -173,6 +174,7 @@ static syn_status put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t no
 static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
                       const syn__pic_cost *c) {
     const syn_graph *graph = plan->graph;
+    const size_t begin = t->n;
     if (n->kind == SYN_NODE_COLLECTIVE) {
         put_group(t, graph, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
@@ -182,14 +184,14 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (c->flops_hi > 0) {
         syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
-    } else {
+    } else if (c->bytes_hi > 0 || c->busy == SYN_NO_TIME) {
         syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
         syn__pic_put(t, " moved");
     }
     if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
         c->wait > 0) /* each rank waits for another time */
         syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
-    put_time(t, c);
+    put_time(t, begin, c);
 }
 
 syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
@@ -199,7 +201,7 @@ syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     put_group(out, plan->graph, n->group);
-    put_time(out, &c);
+    put_time(out, 0, &c);
     return SYN_OK;
 }
 
@@ -301,7 +303,7 @@ static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const
         syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     }
-    put_time(t, c);
+    put_time(t, 0, c);
 }
 
 /* Names broken into rows of a table, at most `lines`; gives their number and lengthens *w. */

@@ -285,6 +285,17 @@ static syn_status make(syn__pic_times *t, const syn_export_options *options, syn
     return heading(t, options, err);
 }
 
+void syn__pic_times_free(syn__pic_times *t) {
+    syn__walk_free(&t->walk);
+    syn__timeline_free(&t->timeline);
+    syn__copies_free(&t->copies);
+    syn__lanes_free(&t->lanes);
+    syn_free(t->slices);
+    syn_free(t->windows);
+    syn_free(t->stretches);
+    syn_free(t->joints);
+}
+
 syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, syn_error *err) {
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
@@ -294,14 +305,7 @@ syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
     t->drawing = d;
     syn__walk_init(&t->walk, graph);
     const syn_status s = make(t, options, err);
-    syn__walk_free(&t->walk);
-    syn__timeline_free(&t->timeline);
-    syn__copies_free(&t->copies);
-    syn__lanes_free(&t->lanes);
-    syn_free(t->slices);
-    syn_free(t->windows);
-    syn_free(t->stretches);
-    syn_free(t->joints);
+    syn__pic_times_free(t);
     syn_free(t);
     return s;
 }

@@ -40,8 +40,7 @@ static double x_of(const writer *w, int64_t at) {
     return s->x + (double)(at - s->begin) * w->t->ns_pt;
 }
 
-/* "void at::native::gemm<4, float>(int)" is "gemm", "## forward ##" is "forward". */
-static void short_name(const char *name, char *out, size_t bytes) {
+void syn__pic_short_name(const char *name, char *out, size_t bytes) {
     if (strncmp(name, "void ", 5) == 0) name += 5;
     size_t n = strcspn(name, "<(");
     if (n == 0) n = strlen(name);
@@ -139,7 +138,7 @@ static syn_status draw_slice(writer *w, size_t i, double x0, double x1) {
     char name[96], id[48], a[SYN__PIC_NUMBER];
     uint32_t box;
     SYN_TRY(syn__walk_node(&w->t->walk, s->node, &node, w->err));
-    short_name(node->label[0] != '\0' ? node->label : node->op, name, sizeof name);
+    syn__pic_short_name(node->label[0] != '\0' ? node->label : node->op, name, sizeof name);
     if (p->is_comm) snprintf(name, sizeof name, "%s", syn_comm_kind_name(node->comm));
     syn__pic_clear(&tip);
     syn__pic_put_clean(&tip, node->scope);

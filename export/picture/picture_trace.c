@@ -150,9 +150,9 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
     else syn__pic_put(&title, "Tensor trace");
     SYN_TRY(syn__pic_facts(&d->arena, graph, &h.lines[0], err));
     syn__pic_clear(&totals);
-    syn__pic_put(&totals, "%s ops" DOT "%s", syn__pic_count(t->ops, a),
-                 syn__pic_flops(t->flops, b));
-    syn__pic_put(&totals, DOT "%s memory traffic", syn__pic_bytes(t->bytes, a));
+    syn__pic_put(&totals, "%s ops", syn__pic_count(t->ops, a));
+    if (t->flops > 0) syn__pic_put(&totals, DOT "%s", syn__pic_flops(t->flops, b));
+    if (t->bytes > 0) syn__pic_put(&totals, DOT "%s memory traffic", syn__pic_bytes(t->bytes, a));
     if (t->comms > 0)
         syn__pic_put(&totals, DOT "%s communications, %s", syn__pic_count(t->comms, a),
                      syn__pic_bytes(t->comm_bytes, b));

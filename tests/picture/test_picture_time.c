@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "export/picture/picture_modules.h"
 #include "syntorch/memory.h"
 
 static const syn_export_options timeline = {.view = SYN_VIEW_TIMELINE};
@@ -165,6 +166,105 @@ static void test_recording(void) {
     drop(&x);
 }
 
+/* ---- By modules ---- */
+
+/* One call, and of `launches` what it launched: device work. dep: an earlier node, or -1. */
+typedef struct call {
+    const char *name, *module; /* module NULL: device work, or a communication */
+    double start_us, own_us;
+    int launched_by, after; /* nodes; -1: none */
+    bool reduces;
+} call;
+
+static syn_status add_call(syn_graph *g, uint64_t id, const call *c, syn_error *err) {
+    syn_dep deps[2];
+    syn_node n = plain_node(id, c->name);
+    const syn_attribute host[] = {{"tid", SYN_VALUE_I64, 1, 0, NULL},
+                                  {"inclusive_dur", SYN_VALUE_I64, (int64_t)c->own_us, 0, NULL},
+                                  {"scope", SYN_VALUE_I64, 0, 0, NULL},
+                                  {"module", SYN_VALUE_TEXT, 0, 0, c->module}};
+    n.start_ns = 1e3 * c->start_us;
+    n.wall_ns = 1e3 * c->own_us;
+    n.attributes = host;
+    n.n_attributes = c->module != NULL ? 4 : 0;
+    if (c->launched_by >= 0) deps[n.n_deps++] = (syn_dep){(uint32_t)c->launched_by, SYN_DEP_LAUNCH};
+    if (c->after >= 0) deps[n.n_deps++] = (syn_dep){(uint32_t)c->after, SYN_DEP_DATA};
+    n.deps = deps;
+    n.stream = c->module != NULL ? 0 : c->reduces ? 8 : 7;
+    if (c->launched_by >= 0) n.category = SYN_CATEGORY_MATMUL;
+    if (c->reduces) {
+        n.kind = SYN_NODE_COLLECTIVE;
+        n.comm = SYN_COMM_ALL_REDUCE;
+        n.group = 1;
+    }
+    return syn_graph_add_node(g, 0, &n, err);
+}
+
+static const call calls[] = {{"aten::linear", "Net_0/Linear_0", 10, 5, -1, -1, false},
+                             {"aten::addmm", "Net_0/Linear_0", 16, 3, -1, 0, false},
+                             {"gemm", NULL, 20, 8, 1, -1, false},
+                             {"aten::linear", "Net_0/Linear_1", 30, 10, -1, 1, false},
+                             {"gemm", NULL, 40, 16, 3, 2, false},
+                             {"nccl", NULL, 58, 20, -1, 4, true},
+                             {"aten::relu", "Net_0/ReLU_0", 45, 5, -1, 3, false},
+                             {"relu", NULL, 60, 4, 6, 4, false}};
+
+/* Calls of a module are one node with the time of what they launched; what computes beside a
+   communication does not wait for it. */
+static void test_modules(void) {
+    static const struct {
+        const char *label;
+        double us;
+        int deps[2]; /* nodes; -1: no more */
+    } want[] = {{"Linear", 8, {-1, -1}},
+                {"Linear", 16, {0, -1}},
+                {"all_reduce", 20, {1, -1}},
+                {"ReLU", 4, {1, -1}}};
+    const int32_t ranks[2] = {0, 1};
+    const syn_graph_group group = {1, "default_pg", ranks, 2};
+    const syn_attribute source = {"source", SYN_VALUE_TEXT, 0, 0, "pytorch"};
+    static const syn_export_options graph_view = {.view = SYN_VIEW_GRAPH};
+    syn_graph *g = NULL, *modules = NULL;
+    syn__pic_drawing names = {0};
+    syn_cursor cursor = {0};
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 1, 2, &err), err);
+    NEED_OK(syn_graph_add_group(g, &group, &err), err);
+    NEED_OK(syn_graph_set_meta(g, &source, &err), err);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        NEED_OK(add_call(g, i + 1, &calls[i], &err), err);
+    NEED_OK(syn__pic_modules(&modules, g, 0, &names, &err), err);
+    CHECK_INT(modules->ranks[0].n_nodes, 4);
+    for (uint32_t i = 0; i < 4 && i < modules->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(modules, 0, i, &cursor);
+        CHECK_STR(n->label, want[i].label);
+        CHECK(fabs(n->wall_ns - 1e3 * want[i].us) < 1);
+        CHECK_INT(n->n_deps, want[i].deps[0] >= 0);
+        if (n->n_deps > 0) CHECK_INT(n->deps[0].node, want[i].deps[0]);
+        CHECK((n->kind == SYN_NODE_COLLECTIVE) == (i == 2));
+        CHECK((n->category == SYN_CATEGORY_MATMUL) == (i != 2));
+    }
+    syn_cursor_free(&cursor);
+    syn_graph_free(modules);
+    char *dot = export_text(&syn_export_dot, g, &graph_view);
+    CHECK_HAS(dot, "all_reduce");
+    CHECK_HAS(dot, "Linear");
+    CHECK_HAS(dot, "the device's");
+    CHECK(strstr(dot, "addmm") == NULL || strstr(dot, "Linear") < strstr(dot, "addmm"));
+    free(dot);
+    for (uint64_t n = 0;; n++) {
+        err = (syn_error){0};
+        syn_memory_fail_after(n);
+        const syn_status s = syn__pic_modules(&modules, g, 0, &names, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (s == SYN_OK) break;
+        CHECK(s == SYN_E_NOMEM && modules == NULL && n < 3000);
+    }
+    syn_graph_free(modules);
+    syn__pic_drawing_free(&names);
+    syn_graph_free(g);
+}
+
 /* Recordings are shown as timelines unless the graph is wanted. */
 static void test_views(void) {
     static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
@@ -216,5 +316,6 @@ static void test_odd(void) {
 static const test_case cases[] = {
     {"ranks", test_ranks},         {"steps_of_a_model", test_steps_of_a_model},
     {"recording", test_recording}, {"views", test_views},
-    {"no_memory", test_no_memory}, {"odd", test_odd}};
+    {"no_memory", test_no_memory}, {"odd", test_odd},
+    {"modules", test_modules}};
 TEST_MAIN(cases)

@@ -73,8 +73,8 @@ syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error
    thousand tokens. */
 double sweep_time(const sweep *s, const sweep_row *row);
 double sweep_cost(const sweep_row *row);
-/* Rows that are not refused, fastest first, of equal ones the cheapest; *n of them. The caller frees
-   the list with syn_free. NULL: there is no memory. */
+/* Rows that are not refused, fastest first, of equal ones the cheapest; *n of them. The caller
+   frees the list with syn_free. NULL: there is no memory. */
 sweep_row **sweep_in_order(const sweep *s, size_t *n);
 /* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
 const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);

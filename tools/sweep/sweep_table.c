@@ -127,8 +127,8 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     const bool all = n <= TABLE_ROWS;
     char title[CLI_SHOWN_BYTES];
     if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
-    fprintf(out, "%s: %zu combination%s, %zu possible\n",
-            cli_shown(s->title, title, sizeof title), s->n, cli_plural(s->n), n);
+    fprintf(out, "%s: %zu combination%s, %zu possible\n", cli_shown(s->title, title, sizeof title),
+            s->n, cli_plural(s->n), n);
     if (s->subtitle[0] != '\0') fprintf(out, "%s\n", s->subtitle);
     fprintf(out, "numbered: none is both faster and cheaper%s\n\n",
             all ? "" : "; only those are listed here");

@@ -1,0 +1,263 @@
+#include "export/picture/picture_boxes.h"
+#include "export/picture/picture_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+#define MOST_BOXES 160 /* else levels of names are left out */
+#define LEVELS     8
+
+/* ---- Names ---- */
+
+/* The ranges around slice i, from outside to inside; of a thread that has none those of the thread
+   that waits for it. */
+static void put_ranges(const syn__boxes *m, uint32_t i, char *path) {
+    const syn__pic_times *t = m->times;
+    uint32_t chain[LEVELS], n = 0, at = m->range_of[i];
+    const int64_t start = t->lanes.slices[i].start;
+    for (uint32_t k = 0; at == UINT32_MAX && k < m->n_ranges; k++) {
+        const uint32_t r = m->ranges[m->n_ranges - 1 - k];
+        if (t->lanes.slices[r].start <= start && start < t->lanes.slices[r].end) at = r;
+    }
+    for (; at != UINT32_MAX && n < LEVELS; at = m->range_of[at]) chain[n++] = at;
+    while (n-- > 0) {
+        syn_cursor cursor = {0};
+        const syn_node *node =
+            syn_graph_node(m->graph, m->rank_index, t->lanes.slices[chain[n]].node, &cursor);
+        char name[96];
+        syn__pic_short_name(node != NULL ? node->op : "", name, sizeof name);
+        for (char *c = name; *c != '\0'; c++)
+            if (*c == '/') *c = '|';
+        const size_t used = strlen(path);
+        snprintf(path + used, SYN__BOX_PATH_BYTES - used, "%s%s", used > 0 ? "/" : "", name);
+        syn_cursor_free(&cursor);
+    }
+}
+
+static bool is_autograd(const char *name) {
+    return strncmp(name, "autograd::", 10) == 0;
+}
+
+/* What a host op is called in; of one that is called in nothing its own name. */
+static syn_status path_of(syn__boxes *m, uint32_t i, char path[SYN__BOX_PATH_BYTES],
+                          bool *backward) {
+    const syn__pic_times *t = m->times;
+    const syn__slice *s = &t->lanes.slices[m->top_of[i]];
+    const syn_node *node;
+    path[0] = '\0';
+    put_ranges(m, m->top_of[i], path);
+    SYN_TRY(syn__walk_node(&m->times->walk, s->node, &node, m->err));
+    *backward = is_autograd(node->op) || strncmp(path, "backward", 8) == 0;
+    if (path[0] == '\0' && *backward) snprintf(path, SYN__BOX_PATH_BYTES, "backward");
+    const uint32_t named = m->named_by[m->top_of[i]];
+    if (named != UINT32_MAX)
+        SYN_TRY(syn__walk_node(&m->times->walk, t->lanes.slices[named].node, &node, m->err));
+    for (uint32_t k = 0; k < node->n_attributes && named != UINT32_MAX; k++) {
+        const syn_attribute *a = &node->attributes[k];
+        if (strcmp(a->name, "module") != 0 || a->type != SYN_VALUE_TEXT || a->text == NULL)
+            continue;
+        const char *module = a->text + t->common + (a->text[t->common] == '/');
+        if (module[0] != '\0')
+            snprintf(path, SYN__BOX_PATH_BYTES, "%s%s", *backward ? "backward/" : "", module);
+    }
+    if (path[0] == '\0') syn__pic_short_name(node->op, path, SYN__BOX_PATH_BYTES);
+    char *end = path;
+    for (int k = 0; k < m->levels && end != NULL; k++) end = strchr(end + (k > 0), '/');
+    if (end != NULL) *end = '\0';
+    return SYN_OK;
+}
+
+/* ---- Boxes ---- */
+
+static syn_status new_box(syn__boxes *m, uint32_t thread, uint32_t node, const char *path,
+                          bool backward, uint32_t *out) {
+    SYN_TRY(syn_grow(&m->at, &m->cap, m->n + 1, sizeof *m->at, m->err));
+    syn__box *b = &m->at[m->n];
+    *b = (syn__box){.thread = thread, .node = node, .backward = backward, .last_top = UINT32_MAX};
+    snprintf(b->path, sizeof b->path, "%s", path);
+    b->optimizer = strstr(path, "Optimizer.step") != NULL;
+    *out = (uint32_t)m->n++;
+    return SYN_OK;
+}
+
+/* The last box that the node waits for; 0 if none. */
+static uint32_t latest(const syn__boxes *m, const syn_node *node) {
+    uint32_t most = 0;
+    for (uint32_t k = 0; k < node->n_deps; k++) {
+        const uint32_t b = m->box_of[node->deps[k].node];
+        if (b != SYN__BOX_NONE && b > most) most = b;
+    }
+    return most;
+}
+
+static uint32_t open_box(const syn__boxes *m, uint32_t thread) {
+    for (size_t b = m->n; b-- > 0;)
+        if (m->at[b].thread == thread) return (uint32_t)b;
+    return SYN__BOX_NONE;
+}
+
+static void add_name(syn__box *b, const char *name) {
+    char text[48];
+    syn__pic_short_name(name, text, sizeof text);
+    for (int k = 0; k < SYN__BOX_NAMES; k++) {
+        if (b->counts[k] == 0) snprintf(b->names[k], sizeof b->names[k], "%s", text);
+        if (strcmp(b->names[k], text) != 0) continue;
+        b->counts[k]++;
+        return;
+    }
+    b->n_other++;
+}
+
+/* In the backward pass ops of no module of their own go with those before them. */
+static bool stays(const char *open, const char *path, bool backward) {
+    const size_t n = strlen(path);
+    return strcmp(open, path) == 0 || (backward && strncmp(open, path, n) == 0 && open[n] == '/');
+}
+
+static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
+    const syn__slice *s = &m->times->lanes.slices[i];
+    char path[SYN__BOX_PATH_BYTES];
+    bool backward = false;
+    const syn_node wanted = *node; /* path_of looks at others */
+    const uint32_t after = latest(m, node);
+    SYN_TRY(path_of(m, i, path, &backward));
+    uint32_t at = open_box(m, s->lane);
+    if (at == SYN__BOX_NONE || at < after || m->at[at].closed ||
+        !stays(m->at[at].path, path, backward))
+        SYN_TRY(new_box(m, s->lane, s->node, path, backward, &at));
+    syn__box *b = &m->at[at];
+    m->box_of[s->node] = at;
+    b->host_ns += wanted.wall_ns > 0 ? wanted.wall_ns : 0;
+    SYN_TRY(
+        syn__walk_node(&m->times->walk, m->times->lanes.slices[m->top_of[i]].node, &node, m->err));
+    if (b->last_top != m->top_of[i]) {
+        add_name(b, node->op);
+        b->n_ops++;
+    }
+    b->last_top = m->top_of[i];
+    SYN_TRY(syn__walk_node(&m->times->walk, s->node, &node, m->err));
+    b->ns[node->category] += node->wall_ns > 0 ? node->wall_ns : 0;
+    return SYN_OK;
+}
+
+/* To the box of what launched it, or to a later one of that thread if it waits for more. */
+static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
+    uint32_t at = SYN__BOX_NONE;
+    for (uint32_t k = 0; k < node->n_deps; k++)
+        if (node->deps[k].dep_class == SYN_DEP_LAUNCH) at = m->box_of[node->deps[k].node];
+    if (at == SYN__BOX_NONE) return SYN_OK; /* launched before the step */
+    const uint32_t after = latest(m, node);
+    if (at < after) {
+        const uint32_t open = open_box(m, m->at[at].thread);
+        const syn__box from = m->at[at];
+        if (open != SYN__BOX_NONE && open >= after && strcmp(m->at[open].path, from.path) == 0)
+            at = open;
+        else
+            SYN_TRY(new_box(m, from.thread, m->times->lanes.slices[i].node, from.path,
+                            from.backward, &at));
+    }
+    m->box_of[m->times->lanes.slices[i].node] = at;
+    syn__box *b = &m->at[at];
+    b->device_ns += node->wall_ns;
+    b->ns[node->category] += 1e6 * node->wall_ns; /* the device tells what a box is */
+    b->flops += node->flops;
+    b->n_kernels++;
+    return SYN_OK;
+}
+
+static syn_status make_boxes(syn__boxes *m) {
+    const uint32_t n = m->graph->ranks[m->rank_index].n_nodes;
+    m->n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_node *node;
+        const uint32_t s = m->slice_of[i];
+        m->box_of[i] = SYN__BOX_NONE;
+        if (s == UINT32_MAX || m->n > MOST_BOXES) continue;
+        SYN_TRY(syn__walk_node(&m->times->walk, i, &node, m->err));
+        if (m->times->slices[s].is_comm) {
+            const uint32_t after = latest(m, node);
+            const bool backward = m->n > 0 && m->at[after].backward;
+            if (m->n > 0) m->at[after].closed = true;
+            SYN_TRY(new_box(m, SYN__BOX_NONE, i, syn_comm_kind_name(node->comm), backward,
+                            &m->box_of[i]));
+        } else if (m->times->lanes.slices[s].host) {
+            SYN_TRY(add_host(m, s, node));
+        } else {
+            SYN_TRY(add_device(m, s, node));
+        }
+    }
+    return SYN_OK;
+}
+
+/* ---- All ---- */
+
+/* The step of which most are alike. */
+static uint32_t choose_window(const syn__pic_times *t) {
+    uint32_t best = t->drawn[0], most = 0;
+    for (uint32_t k = 0; k < t->n_drawn; k++) {
+        uint32_t n = 0;
+        for (size_t i = 0; i < t->n_windows; i++) n += t->windows[i].like == t->drawn[k];
+        if (n > most) most = n, best = t->drawn[k];
+    }
+    return best;
+}
+
+static syn_status index_slices(syn__boxes *m) {
+    const syn__pic_times *t = m->times;
+    const syn__pic_window *w = &t->windows[m->window];
+    const uint32_t n = m->graph->ranks[m->rank_index].n_nodes;
+    const size_t n_slices = t->lanes.n_slices;
+    m->slice_of = syn_calloc((size_t)n + 1, sizeof *m->slice_of);
+    m->box_of = syn_calloc((size_t)n + 1, sizeof *m->box_of);
+    m->top_of = syn_calloc(n_slices + 1, sizeof *m->top_of);
+    m->range_of = syn_calloc(n_slices + 1, sizeof *m->range_of);
+    m->named_by = syn_calloc(n_slices + 1, sizeof *m->named_by);
+    if (!m->named_by || !m->slice_of || !m->box_of || !m->top_of || !m->range_of)
+        return SYN_FAIL_NOMEM(m->err, n * sizeof *m->box_of, "a picture");
+    for (uint32_t i = 0; i < n; i++) m->slice_of[i] = UINT32_MAX;
+    for (uint32_t i = 0; i < n_slices; i++) {
+        const syn__slice *s = &t->lanes.slices[i];
+        const syn__pic_slice *p = &t->slices[i];
+        const uint32_t outer = s->host ? t->lanes.outer[i] : UINT32_MAX;
+        const bool in_range = outer != UINT32_MAX && t->slices[outer].depth >= 0;
+        m->range_of[i] = !in_range                   ? UINT32_MAX
+                         : t->slices[outer].is_range ? outer
+                                                     : m->range_of[outer];
+        m->top_of[i] = in_range && !t->slices[outer].is_range ? m->top_of[outer] : i;
+        m->named_by[i] = UINT32_MAX;
+        if (p->frames[0] != NULL && m->named_by[m->top_of[i]] == UINT32_MAX)
+            m->named_by[m->top_of[i]] = i;
+        if (s->start < w->begin || s->start >= w->end || p->depth < 0) continue;
+        if (p->is_range && m->n_ranges < SYN__BOX_RANGES) m->ranges[m->n_ranges++] = i;
+        if (!p->is_range) m->slice_of[s->node] = i;
+    }
+    return SYN_OK;
+}
+
+syn_status syn__boxes_make(syn__boxes *m) {
+    syn__pic_times *t = m->times;
+    SYN_TRY(syn__timeline_make(&t->timeline, m->graph, NULL, NULL, m->err));
+    t->blocks[0].rank_index = m->rank_index;
+    t->n_blocks = 1;
+    SYN_TRY(syn__pic_times_windows(t, true, m->err));
+    SYN_TRY(syn__pic_times_load(t, m->rank_index, m->err));
+    SYN_TRY(syn__pic_times_rows(t, &t->blocks[0], m->err));
+    m->window = choose_window(t);
+    SYN_TRY(index_slices(m));
+    m->n = MOST_BOXES + 1;
+    for (m->levels = LEVELS; m->levels > 0 && m->n > MOST_BOXES; m->levels--)
+        SYN_TRY(make_boxes(m));
+    m->cut = m->n > MOST_BOXES;
+    return SYN_OK;
+}
+
+void syn__boxes_free(syn__boxes *m) {
+    syn_free(m->slice_of);
+    syn_free(m->box_of);
+    syn_free(m->top_of);
+    syn_free(m->range_of);
+    syn_free(m->named_by);
+    syn_free(m->at);
+}

@@ -1,0 +1,248 @@
+/* A recording of PyTorch's as a graph of what its program named: of one step a node for each
+   stretch of a thread within the same ranges and modules, with the device work that it launched,
+   and one for each communication. Nodes wait for earlier ones only: a stretch ends where something
+   in it waits for what came after its begin. The graph view draws it as it draws any graph. */
+#include "export/picture/picture_modules.h"
+#include "export/picture/picture_boxes.h"
+#include "export/picture/picture_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+/* ---- Nodes ---- */
+
+/* Digits at the end of "Block_3"; 0: it has no number. */
+static size_t digits_of(const char *token, size_t n) {
+    size_t digits = 0;
+    while (digits < n && token[n - 1 - digits] >= '0' && token[n - 1 - digits] <= '9') digits++;
+    return digits > 0 && digits + 1 < n && token[n - 1 - digits] == '_' ? digits : 0;
+}
+
+/* Whether there is another "Block_N" where this one, the path's first n bytes, is. */
+static bool is_one_of_many(const syn__boxes *m, const char *path, size_t n, size_t digits) {
+    for (size_t i = 0; i < m->n && digits > 0; i++) {
+        const char *other = m->at[i].path;
+        if (strncmp(other, path, n - digits) == 0 && strncmp(other, path, n) != 0 &&
+            other[n - digits] >= '0' && other[n - digits] <= '9')
+            return true;
+    }
+    return false;
+}
+
+/* Without its number, which counts modules of a class in the whole model, so that equal layers
+   would differ. */
+static void put_token(syn__pic_text *t, const char *token, size_t n, bool scope) {
+    const size_t digits = digits_of(token, n);
+    char text[SYN__BOX_PATH_BYTES];
+    snprintf(text, sizeof text, "%.*s", (int)(digits > 0 ? n - digits - 1 : n), token);
+    for (char *c = text; *c != '\0' && scope; c++)
+        if (*c == '.') *c = ' '; /* it stands between levels */
+    syn__pic_put_clean(t, text);
+}
+
+/* Whether other boxes are within this one's module. */
+static bool is_outer(const syn__boxes *m, const syn__box *b) {
+    const size_t n = strlen(b->path);
+    for (size_t i = 0; i < m->n; i++)
+        if (strncmp(m->at[i].path, b->path, n) == 0 && m->at[i].path[n] == '/') return true;
+    return false;
+}
+
+/* What a module does beside those in it stands among them, under the op's name. */
+static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__pic_text *scope,
+                       syn__pic_text *label) {
+    bool layer = false;
+    const char *path = b->path, *last = outer ? path + strlen(path) : strrchr(path, '/');
+    syn__pic_clear(scope);
+    syn__pic_clear(label);
+    for (const char *at = path; last != NULL && at < last;) {
+        const size_t n = strcspn(at, "/");
+        if (scope->n > 0) syn__pic_put(scope, ".");
+        const size_t digits = digits_of(at, n), end = (size_t)(at - path) + n;
+        put_token(scope, at, n, true);
+        if (!layer && is_one_of_many(m, path, end, digits)) {
+            syn__pic_put(scope, ".%.*s", (int)digits, at + n - digits);
+            layer = true;
+        }
+        at += n + (at[n] == '/');
+    }
+    if (outer) syn__pic_put_clean(label, b->names[0]);
+    else
+        put_token(label, last != NULL ? last + 1 : path, strlen(last != NULL ? last + 1 : path),
+                  false);
+}
+
+static void put_names(const syn__box *b, syn__pic_text *t) {
+    syn__pic_clear(t);
+    for (int k = 0; k < SYN__BOX_NAMES && b->counts[k] > 0; k++) {
+        if (k > 0) syn__pic_put(t, ", ");
+        if (b->counts[k] > 1) syn__pic_put(t, "%u ", b->counts[k]);
+        syn__pic_put_clean(t, b->names[k]);
+    }
+    if (b->n_other > 0) syn__pic_put(t, ", %u more", b->n_other);
+}
+
+/* What most of its time is for; what computes comes before what moves and calls others, which takes
+   long on a host. */
+static syn_category category_of(const syn__box *b) {
+    static const bool serves[SYN_CATEGORY_COUNT] = {[SYN_CATEGORY_OTHER] = true,
+                                                    [SYN_CATEGORY_VIEW] = true,
+                                                    [SYN_CATEGORY_DATA_MOVEMENT] = true,
+                                                    [SYN_CATEGORY_COMMUNICATION] = true};
+    int most = SYN_CATEGORY_OTHER;
+    double all = 0;
+    for (int k = 0; k < SYN_CATEGORY_COUNT; k++) {
+        all += b->ns[k];
+        if (k != SYN_CATEGORY_COMMUNICATION && b->ns[k] > b->ns[most]) most = k;
+    }
+    for (int k = 0; k < SYN_CATEGORY_COUNT; k++)
+        if (!serves[k] && b->ns[k] > 0.1 * all && (serves[most] || b->ns[k] > b->ns[most]))
+            most = k;
+    return (syn_category)most;
+}
+
+static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, const syn_dep *deps,
+                           uint32_t n_deps) {
+    const syn__box *b = &m->at[index];
+    syn__pic_text scope, label, names;
+    char host[96], device[96], a[SYN__PIC_NUMBER];
+    const syn_node *first;
+    split_path(m, b, is_outer(m, b), &scope, &label);
+    put_names(b, &names);
+    SYN_TRY(syn__walk_node(&m->times->walk, b->node, &first, m->err));
+    syn_node n = {SYN_NODE_UNKNOWN,  .id = index + 1,  .op = names.s,
+                  .label = label.s,  .scope = scope.s, .category = category_of(b),
+                  .flops = b->flops, .deps = deps,     .n_deps = n_deps};
+    n.phase = b->backward    ? SYN_PHASE_BACKWARD
+              : b->optimizer ? SYN_PHASE_OPTIMIZER
+                             : SYN_PHASE_FORWARD;
+    snprintf(host, sizeof host, "%u ops, %s", b->n_ops, syn__pic_time(b->host_ns, a));
+    snprintf(device, sizeof device, "%u pieces of work, %s", b->n_kernels,
+             syn__pic_time(b->device_ns, a));
+    const syn_attribute attributes[] = {{"host", SYN_VALUE_TEXT, 0, 0, host},
+                                        {"device", SYN_VALUE_TEXT, 0, 0, device}};
+    n.attributes = attributes;
+    n.n_attributes = b->n_kernels > 0 ? 2 : 1;
+    n.wall_ns = m->times->device ? (b->n_kernels > 0 ? b->device_ns : SYN_NO_TIME) : b->host_ns;
+    if (b->thread == SYN__BOX_NONE) {
+        n.kind = first->kind;
+        n.op = n.label = b->path;
+        n.scope = "";
+        n.category = SYN_CATEGORY_COMMUNICATION;
+        n.comm = first->comm;
+        n.group = first->group;
+        n.comm_bytes = first->comm_bytes;
+        n.comm_index = first->comm_index;
+        n.peer = first->peer;
+        n.tag = first->tag;
+        n.stream = 1;
+        n.wall_ns = first->wall_ns;
+        n.n_attributes = 0;
+    }
+    return syn_graph_add_node(out, 0, &n, m->err);
+}
+
+/* Marks what each box waits for directly. */
+static syn_status mark_waits(syn__boxes *m, bool **waits) {
+    const uint32_t n = m->graph->ranks[m->rank_index].n_nodes;
+    *waits = syn_calloc(m->n * m->n + 1, sizeof **waits);
+    if (*waits == NULL) return SYN_FAIL_NOMEM(m->err, m->n * m->n, "a picture");
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_node *node;
+        if (m->box_of[i] == SYN__BOX_NONE) continue;
+        SYN_TRY(syn__walk_node(&m->times->walk, i, &node, m->err));
+        for (uint32_t k = 0; k < node->n_deps; k++) {
+            const uint32_t from = m->box_of[node->deps[k].node];
+            if (from != SYN__BOX_NONE && from < m->box_of[i])
+                (*waits)[m->box_of[i] * m->n + from] = true;
+        }
+    }
+    return SYN_OK;
+}
+
+static syn_status add_nodes(syn__boxes *m, bool *waits, syn_graph *out) {
+    const size_t n = m->n;
+    syn_dep *deps = syn_calloc(n + 1, sizeof *deps);
+    syn_status s = deps != NULL ? SYN_OK : SYN_FAIL_NOMEM(m->err, n * sizeof *deps, "a picture");
+    for (size_t i = 0; i < n && s == SYN_OK; i++) {
+        bool *row = &waits[i * n];
+        uint32_t n_deps = 0;
+        for (size_t from = i; from-- > 0;) { /* nearest first: it implies what it waits for */
+            if (!row[from]) continue;
+            bool implied = false;
+            for (size_t k = from + 1; k < i && !implied; k++)
+                implied = row[k] && waits[k * n + from];
+            if (!implied) deps[n_deps++] = (syn_dep){(uint32_t)from, SYN_DEP_DATA};
+            for (size_t k = 0; k < from; k++) row[k] |= waits[from * n + k];
+        }
+        for (uint32_t k = 0; k < n_deps / 2; k++) {
+            const syn_dep d = deps[k];
+            deps[k] = deps[n_deps - 1 - k];
+            deps[n_deps - 1 - k] = d;
+        }
+        s = add_node(m, out, (uint32_t)i, deps, n_deps);
+    }
+    syn_free(deps);
+    return s;
+}
+
+static syn_status add_facts(const syn__boxes *m, syn_graph *out) {
+    for (uint32_t g = 0; g < m->graph->n_groups; g++)
+        SYN_TRY(syn_graph_add_group(out, &m->graph->groups[g], m->err));
+    const syn__pic_times *t = m->times;
+    const syn__pic_window *w = &t->windows[m->window];
+    char step[96];
+    uint32_t n = 0;
+    for (size_t i = 0; i < t->n_windows; i++) n += t->windows[i].like == m->window;
+    const char *name = w->name[0] != '\0' ? w->name : "run";
+    if (n > 1) snprintf(step, sizeof step, "%s, one of %u alike", name, n);
+    else snprintf(step, sizeof step, "%s", name);
+    const syn_attribute facts[] = {
+        {"recorded", SYN_VALUE_TEXT, 0, 0, step},
+        {"times", SYN_VALUE_TEXT, 0, 0, t->device ? "the device's" : "the host's"},
+        {"shown", SYN_VALUE_TEXT, 0, 0, "the beginning: the step is too long for a picture"}};
+    for (size_t i = 0; i < (m->cut ? 3 : 2); i++)
+        SYN_TRY(syn_graph_set_meta(out, &facts[i], m->err));
+    return SYN_OK;
+}
+
+/* ---- All ---- */
+
+static syn_status build(syn__boxes *m, syn_graph **out) {
+    const syn_graph_rank *rank = &m->graph->ranks[m->rank_index];
+    bool *waits = NULL;
+    SYN_TRY(syn__boxes_make(m));
+    SYN_TRY(syn_graph_new(out, &rank->rank, 1, m->graph->world_size, m->err));
+    SYN_TRY(add_facts(m, *out));
+    syn_status s = mark_waits(m, &waits);
+    if (s == SYN_OK) s = add_nodes(m, waits, *out);
+    syn_free(waits);
+    return s;
+}
+
+syn_status syn__pic_modules(syn_graph **out, const syn_graph *graph, uint32_t rank_index,
+                            syn__pic_drawing *names, syn_error *err) {
+    *out = NULL;
+    syn__boxes *m = syn_calloc(1, sizeof *m);
+    syn__pic_times *t = syn_calloc(1, sizeof *t);
+    syn_status s = SYN_OK;
+    if (m == NULL || t == NULL) s = SYN_FAIL_NOMEM(err, sizeof *m + sizeof *t, "a picture");
+    if (s == SYN_OK) {
+        *m = (syn__boxes){.graph = graph, .times = t, .rank_index = rank_index, .err = err};
+        t->graph = graph;
+        t->drawing = names;
+        syn__walk_init(&t->walk, graph);
+        s = build(m, out);
+        syn__boxes_free(m);
+        syn__pic_times_free(t);
+    }
+    syn_free(m);
+    syn_free(t);
+    if (s != SYN_OK) {
+        syn_graph_free(*out);
+        *out = NULL;
+    }
+    return s;
+}

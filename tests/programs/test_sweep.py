@@ -219,6 +219,8 @@ for name, args, sentence in (
         ("pretrain", ["--sweep", "learning_rate=1,2"], "--sweep cannot vary 'learning_rate'")):
     said = start(name, *args, code=2)
     check(sentence in said and said.count("\n") == 1, f"{name} {args}: {said}")
+said = start("inference", "--sweep", "tp=1,2", "--out_dir", "/dev/null/x", code=1)
+check("/dev/null" in said and said.count("\n") == 1, said)
 out = start("inference", "--sweep", "tp=0,1 model=gpt2,gpt5", "--num_output_tokens", "2")
 check("--tp must be between 1 and 65536, not 0" in out and "gpt5" in out and
       "2 models" in out and "4 combinations, 1 possible" in out, out)

@@ -113,7 +113,8 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     const inference_args given = *run->args;
     sweeping w = {run, given, once};
     w.given.quiet = run->args->quiet = true;
-    syn_status s = sweep_run(&swept, try_one, &w, given.quiet, err);
+    syn_status s = sweep_check_folder(given.out_dir, err);
+    if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *inference_arguments() = given;
     if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);
     sweep_free(&swept);

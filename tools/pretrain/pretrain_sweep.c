@@ -118,7 +118,8 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     const pretrain_args given = *run->args;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     w.given.quiet = run->args->quiet = true;
-    syn_status s = sweep_run(&swept, try_one, &w, given.quiet, err);
+    syn_status s = sweep_check_folder(given.trace_output_dir, err);
+    if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *run->args = given;
     if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, false, given.quiet, err);
     sweep_free(&swept);

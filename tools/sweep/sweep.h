@@ -84,7 +84,9 @@ int sweep_values(const sweep *s, const char *option);
 /* The title, of the first combination that was possible, and what all have in common; `option` says
    which model. */
 void sweep_name(sweep *s, const char *option, const char *model, const char *all);
-/* Writes sweep.csv and sweep.svg to the folder, which is made; prints the table, or the rows as a
+/* Makes the folder and tries whether files can be written there. */
+syn_status sweep_check_folder(const char *folder, syn_error *err) SYN_MUST_USE;
+/* Writes sweep.csv and sweep.svg to the folder; prints the table, or the rows as a
    JSON array. */
 syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
                       syn_error *err) SYN_MUST_USE;

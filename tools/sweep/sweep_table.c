@@ -114,7 +114,7 @@ static void print_refused(const sweep *s, FILE *out) {
         same[k]++;
     }
     for (size_t k = 0; k < n; k++) {
-        fprintf(out, "  %s", sweep_label(s, first[k], label, sizeof label));
+        fprintf(out, "  %s", *sweep_label(s, first[k], label, sizeof label) ? label : "all");
         if (same[k] > 1) fprintf(out, " and %zu more", same[k] - 1);
         fprintf(out, ": %s\n", cli_shown(first[k]->refused, reason, sizeof reason));
     }
@@ -260,10 +260,18 @@ static void put_json(const sweep *s, syn_sink *out) {
     syn_sink_text(out, s->n ? "]\n" : "[]\n");
 }
 
-static syn_status write_files(const sweep *s, const char *folder, syn_error *err) {
+syn_status sweep_check_folder(const char *folder, syn_error *err) {
     char path[4300];
     syn_sink *out;
     SYN_TRY(syn_make_folder(folder, err));
+    snprintf(path, sizeof path, "%s/sweep.csv", folder);
+    SYN_TRY(syn_sink_open_file(&out, path, err));
+    return syn_sink_close(out, false, err);
+}
+
+static syn_status write_files(const sweep *s, const char *folder, syn_error *err) {
+    char path[4300];
+    syn_sink *out;
     snprintf(path, sizeof path, "%s/sweep.csv", folder);
     SYN_TRY(syn_sink_open_file(&out, path, err));
     put_csv(s, out);

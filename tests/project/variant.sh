@@ -7,7 +7,7 @@
 #   thread   ThreadSanitizer; the tests with threads
 #   minimal  a shared library with no optional library at all; the installation and the tests that
 #            are C programs, but models in full size and what no library has a part in
-#   clang    all warnings of clang are errors; replays the fuzz corpora under its
+#   clang    all warnings of clang are errors, in every file; replays the fuzz corpora under its
 #            UndefinedBehaviorSanitizer
 #   cuda     the tests of CUDA on the emulated device, address sanitizers in its kernels, too; takes
 #            long, so the suite leaves it to those who change kernels
@@ -18,7 +18,8 @@ variant=$1
 folder=$SYN_BUILD/variant-$variant
 jobs=${SYN_JOBS:-2}
 under=()
-doubles='^test_gradients$' # has the library compiled once more
+doubles='^test_gradients$'    # has the library compiled once more
+shared=-DBUILD_SHARED_LIBS=ON # hundreds of programs are linked in no time
 
 skip() {
     echo "skipped: $*"
@@ -110,6 +111,17 @@ check() {
         "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@")
 }
 
+# warnings: those of the files that are not built, all of which are reported.
+warnings() {
+    python3 - "$folder" <<'END' | quietly xargs -0 -P "$jobs" -n 1 bash -c
+import json, os, re, sys
+folder = sys.argv[1]
+for file in json.load(open(f"{folder}/compile_commands.json")):
+    if not os.path.exists(os.path.join(folder, re.search(r" -o (\S+)", file["command"])[1])):
+        print(f"cd {folder} && {file['command']} -fsyntax-only", end="\0")
+END
+}
+
 case $variant in
 address | cuda)
     export ASAN_OPTIONS=allocator_may_return_null=1:strict_string_checks=1
@@ -118,7 +130,7 @@ address | cuda)
     probe -fsanitize=address
     ;;&
 address)
-    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined $shared
     check -L program -E "_full|$doubles"
     check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
@@ -134,7 +146,7 @@ thread)
     export OPENBLAS_NUM_THREADS=1
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
-    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF $shared
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
     threads+='|worker|parallel|inference|score|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'
@@ -146,7 +158,7 @@ thread)
     done
     ;;
 minimal)
-    configure -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
+    configure -DCMAKE_C_FLAGS_DEBUG='-O1' $shared -DSYN_WERROR=ON \
         -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
         -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
     check -L program -E "_full|_comm|alloc|ops_table|$doubles"
@@ -157,9 +169,10 @@ clang)
     command -v clang >/dev/null || skip "no clang"
     # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
     configure -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
-        -DSYN_SANITIZE=undefined
-    build all
+        -DSYN_SANITIZE=undefined -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
     check -R '^replay_'
+    build test_et_schema # includes what its build makes
+    warnings
     ;;
 *)
     echo "variant.sh takes address, thread, minimal, clang or cuda, not '$variant'"

@@ -159,5 +159,11 @@ double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
                                   const syn_graph_group *group, int32_t self_rank,
                                   double parts[SYN_LIMIT_COUNT]);
 
+/* The graph as it would run on *hw, which is copied: nodes have predicted times, and no others. On
+   success `graph` belongs to *out. SYN_E_UNSUPPORTED if nodes say neither what they compute and
+   move nor of which shapes: .et files, recordings of other programs. */
+syn_status syn_graph_predict(syn_graph **out, syn_graph *graph, const syn_hardware *hw,
+                             syn_error *err) SYN_MUST_USE;
+
 SYN_API_END
 #endif

@@ -248,3 +248,10 @@ double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
     double parts[SYN_LIMIT_COUNT];
     return syn_hardware_predict_parts(hw, node, group, self_rank, parts);
 }
+
+void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
+                        syn_node *node) {
+    const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
+    const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
+    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+}

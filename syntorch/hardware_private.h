@@ -24,6 +24,10 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at);
 double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
                                syn_limit *limit);
 
+/* Sets node->predicted_ns of a node of the graph's rank with that index. */
+void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
+                        syn_node *node);
+
 #ifdef __cplusplus
 }
 #endif

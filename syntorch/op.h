@@ -118,6 +118,8 @@ static inline int syn_opdef_versions(const syn_opdef *def, const syn_attr *attr)
 /* Indexed by syn_op; defined in ops/. */
 extern const syn_opdef syn_op_table[SYN_OP_COUNT];
 
+/* The flags of the op's row; 0 if the table has no op of that name. */
+uint32_t syn_op_flags(const char *name);
 /* The category of an op by its name, in a file say: its row's, else by a keyword within it
    (ops.def: SYN_FOREIGN), else OTHER. */
 syn_category syn_op_category(const char *name);

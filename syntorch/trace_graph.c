@@ -1,11 +1,12 @@
 /* A trace seen as a syn_graph: rows are turned into nodes on access, nothing is copied but what a
    cursor holds. Built once per view: the dependencies that inputs do not show (overwritten storage)
    and the numbers of communications. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "syntorch/extents.h"
+#include "syntorch/hardware_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/trace.h"
 #include "syntorch/trace_private.h"
@@ -267,24 +268,12 @@ static void fill_times(const struct view *v, uint32_t id, syn_node *node) {
     node->wait_ns = (double)t->wait_ns;
 }
 
-/* What is written over is added to, not multiplied. */
 static void fill_work(const syn_call *call, syn_node *node) {
     const int written = syn_opdef_versions(call->def, call->attr);
-    const syn_spec *data = written < call->n_in ? &call->in[written].spec
-                           : call->n_in         ? &call->in[0].spec
-                           : call->n_out        ? &call->out[0].spec
-                                                : NULL;
-    node->dtype = data ? (syn_dtype)data->dtype : SYN_F32;
-    node->extents = syn__call_extents(call, node->flops);
-}
-
-static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
-                            syn_node *node) {
-    if (!sh->hw) return;
-    const double ns = syn_hardware_predict_ns(
-        sh->hw, node, node->group ? syn_graph_group_by_id(graph, node->group) : NULL,
-        graph->ranks[rank].rank);
-    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+    const syn_spec *in[2] = {call->n_in > 0 ? &call->in[0].spec : NULL,
+                             call->n_in > 1 ? &call->in[1].spec : NULL};
+    syn__fill_work(node, in, written < call->n_in ? &call->in[written].spec : NULL,
+                   call->n_out > 0 ? &call->out[0].spec : NULL);
 }
 
 static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t index,
@@ -328,7 +317,7 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);
-    fill_prediction(graph, sh, rank, &cur->node);
+    if (sh->hw) syn__hardware_fill(sh->hw, graph, rank, &cur->node);
     return &cur->node;
 }
 

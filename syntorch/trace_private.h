@@ -4,9 +4,6 @@
 
 #include "syntorch/trace.h"
 
-/* Of products and fused attention; all 0 of other calls. `flops`: of the call. */
-syn_extents syn__call_extents(const syn_call *call, uint64_t flops);
-
 /* Index + 1 of a shard in trace->shards, where it is added if it is new. */
 syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *number,
                              syn_error *err) SYN_MUST_USE;

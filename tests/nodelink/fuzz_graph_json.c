@@ -1,6 +1,7 @@
 /* Fuzz target of the node-link reader. What it takes must come out of the writer and in again as
-   the same text, and the other text writers must cope with it. */
+   the same text, and the other text writers and predictions must cope with it. */
 #include "export/export.h"
+#include "syntorch/hardware.h"
 #include "syntorch/sink.h"
 
 #include <stdlib.h>
@@ -33,6 +34,20 @@ static void check_again(const syn_graph *graph, syn_copies copies) {
     syn_graph_free(again);
 }
 
+/* Frees the graph, too. */
+static void predict(syn_graph *graph) {
+    syn_error err = {0};
+    syn_hardware hw;
+    syn_graph *predicted;
+    if (syn_hardware_load(&hw, "h100+serving", NULL, &err) != SYN_OK) abort();
+    if (syn_graph_predict(&predicted, graph, &hw, &err) != SYN_OK) {
+        syn_graph_free(graph);
+        return;
+    }
+    (void)syn_sink_close(write_text(&syn_export_chrome, predicted, SYN_COPIES_ONCE), false, NULL);
+    syn_graph_free(predicted);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     syn_error err = {0};
     syn_graph *graph = NULL;
@@ -44,6 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_again(graph, SYN_COPIES_ONCE);
     (void)syn_sink_close(write_text(&syn_export_graphml, graph, SYN_COPIES_AUTO), false, NULL);
     (void)syn_sink_close(write_text(&syn_export_chrome, graph, SYN_COPIES_ONCE), false, NULL);
-    syn_graph_free(graph);
+    predict(graph);
     return 0;
 }

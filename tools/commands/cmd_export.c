@@ -5,10 +5,11 @@
 #include "export/export.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
+#include "tools/commands/export_predict.h"
 #include "tools/inputs.h"
 
 static struct arguments {
-    const char *input, *output, *format, *title, *compare;
+    const char *input, *output, *format, *title, *compare, *hw;
     int64_t rank;
     int nx_key, copies, view, page; /* syn_nx_key, syn_copies, syn_view, syn_page */
     bool comm, no_fold, all_ranks, profile_memory, with_stack;
@@ -47,6 +48,10 @@ static const cli_option options[] = {
      "pictures: the title; default: made from the trace's facts", 0, 0},
     {"compare", CLI_TEXT, &args.compare, "FILE",
      "html: a second trace on the same page, to compare with the first", 0, 0},
+    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
+     "times predicted for this machine, instead of those in the file, which has shapes "
+     "(tensor_trace_graph.json); docs/hardware.md has the names",
+     0, 0},
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
      "kineto: an event for each storage that comes or goes", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
@@ -66,6 +71,7 @@ static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output time.svg --view timeline",
     "syntorch export --input out/tensor_trace_graph.json --output page.svg --page a4",
     "syntorch export --input out/tensor_trace_graph.json --output page.html",
+    "syntorch export --input out/tensor_trace_graph.json --hw h100 --output h100.svg",
     "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
     "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
     NULL};
@@ -78,11 +84,12 @@ static const cli_program program = {"syntorch export",
                                     "would have recorded.",
                                     options, examples, false};
 
-static syn_status import(syn_graph **graph, const char *path, syn_error *err) {
+static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, syn_error *err) {
     const size_t n = strlen(path);
     if (args.all_ranks && n > 3 && strcmp(path + n - 3, ".et") == 0)
-        return syn_import_et(graph, path, true, err);
-    return syn_import_any(graph, path, err);
+        SYN_TRY(syn_import_et(graph, path, true, err));
+    else SYN_TRY(syn_import_any(graph, path, err));
+    return args.hw ? export_predict(graph, args.hw, hw, err) : SYN_OK;
 }
 
 /* The prefix of the set that a path names, with or without ".et" or ".0.et"; false: too long. */
@@ -218,8 +225,9 @@ int command_export(int argc, char **argv) {
                               .view = (syn_view)args.view,
                               .page = (syn_page)args.page};
     syn_graph *graph = NULL, *other = NULL;
-    syn_status s = import(&graph, args.input, &err);
-    if (s == SYN_OK && args.compare) s = import(&other, args.compare, &err);
+    syn_hardware hw;
+    syn_status s = import(&graph, args.input, &hw, &err);
+    if (s == SYN_OK && args.compare) s = import(&other, args.compare, &hw, &err);
     how.compare = other;
     if (s == SYN_OK && how.rank) {
         uint32_t r = 0;
@@ -228,6 +236,8 @@ int command_export(int argc, char **argv) {
             s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
+    if (s == SYN_OK && args.hw)
+        s = export_tell(graph, &hw, strcmp(args.output, "-") == 0 ? stderr : stdout, &err);
     syn_graph_free(graph);
     syn_graph_free(other);
     return cli_done(&program, s, &err);

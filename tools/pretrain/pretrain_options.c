@@ -103,7 +103,9 @@ const cli_option pretrain_options[] = {
     {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "where the traces go", 0, 0},
     {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on", 0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
-     "pictures of the traced step as well: NAME_graph and NAME_comm, .svg and .png", 0, 0},
+     "the traced step as pictures, too (NAME_graph and NAME_comm, .svg and .png), as a page for a "
+     "browser (NAME.html) and as a graph (NAME_graph.json)",
+     0, 0},
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
      "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,

@@ -1,5 +1,6 @@
 /* Which steps the pretraining program traces, and their files. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "export/export.h"
 #include "syntorch/memory.h"
@@ -53,6 +54,7 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
         {.name = "tp", .i64 = args->tp},
         {.name = "dp", .i64 = args->num_gpus / args->tp},
         {.name = "batch", .i64 = args->batch_size},
+        {.name = "accumulation", .i64 = args->accumulation},
         {.name = "tokens", .i64 = args->max_seq_length},
         {.name = "step", .i64 = step},
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
@@ -61,9 +63,11 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
          .type = SYN_VALUE_TEXT,
          .text = run->launch.hw ? run->hw.stack.name : NULL},
     };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (strcmp(list[i].name, "accumulation") == 0 && list[i].i64 == 1) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
+    }
     return SYN_OK;
 }
 
@@ -144,20 +148,30 @@ static syn_status tell_prediction(pretrain *run, const struct pretrain_window *w
     return SYN_OK;
 }
 
-/* Pictures of the first rank, and of how ranks communicate. A run goes on without them. */
-static syn_status draw_pictures(pretrain *run, const struct pretrain_window *window,
-                                const char *prefix, const syn_graph *all, syn_error *err) {
-    static const char *const names[] = {"graph.svg", "graph.png", "comm.svg", "comm.png"};
+static const struct {
+    const char *ending;
+    bool comm_graph, picture;
+} views[] = {
+    {"_graph.json", false, false}, {".html", false, false},   {"_graph.svg", false, true},
+    {"_graph.png", false, true},   {"_comm.svg", true, true}, {"_comm.png", true, true},
+};
+
+/* The graph as JSON, a page, and pictures of the first rank and of how ranks communicate: a run
+   goes on without pictures. */
+static syn_status draw(pretrain *run, const struct pretrain_window *window, const char *prefix,
+                       const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
-    syn_status s = SYN_OK;
-    for (size_t i = 0; i < (all->n_ranks > 1 ? 4 : 2) && s == SYN_OK; i++) {
-        const syn_export_options how = {.version = SYN_VERSION, .comm_graph = i >= 2};
+    for (size_t i = 0; i < sizeof views / sizeof views[0] && why.code == SYN_OK; i++) {
+        const syn_export_options how = {.version = "syntorch " SYN_VERSION,
+                                        .comm_graph = views[i].comm_graph};
         char path[PREFIX_BYTES + 24];
-        snprintf(path, sizeof path, "%s_%s", prefix, names[i]);
-        s = syn_export_file(all, NULL, &how, path, &why);
+        snprintf(path, sizeof path, "%s%s", prefix, views[i].ending);
+        if (views[i].comm_graph && all->n_ranks < 2) continue;
+        if (!views[i].picture) SYN_TRY(syn_export_file(all, NULL, &how, path, err));
+        else if (syn_export_file(all, NULL, &how, path, &why) == SYN_E_NOMEM)
+            return SYN_FAIL(err, SYN_E_NOMEM, "%s", why.text);
     }
-    if (s == SYN_OK) return SYN_OK;
-    if (s == SYN_E_NOMEM) return SYN_FAIL(err, s, "%s", why.text);
+    if (why.code == SYN_OK) return SYN_OK;
     pretrain_bar_clear(run);
     fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not drawn: %s\n",
             run->launch.program->name, window->step, why.text);
@@ -166,14 +180,14 @@ static syn_status draw_pictures(pretrain *run, const struct pretrain_window *win
 
 static syn_status write_files(pretrain *run, const struct pretrain_window *window,
                               const syn_graph *all, syn_error *err) {
-    const syn_export_options how = {.version = SYN_VERSION,
+    const syn_export_options how = {.version = "syntorch " SYN_VERSION,
                                     .profile_memory = run->args->profile_memory,
                                     .with_stack = run->args->with_stack};
     char prefix[PREFIX_BYTES];
     prefix_of(run->args, window->step, prefix);
     SYN_TRY(syn_export_et_set(all, &how, prefix, err));
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
-    if (run->args->visualize_trace) SYN_TRY(draw_pictures(run, window, prefix, all, err));
+    if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
     tell(run, window, prefix, all->n_ranks);
     return tell_prediction(run, window, all, err);
 }

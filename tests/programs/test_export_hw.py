@@ -1,0 +1,118 @@
+"""`syntorch export --hw`: a recorded run as it would be on a machine is what a run on meta for that
+machine leaves, byte by byte, and is summed up in the same words."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, SOURCE, check, finish  # noqa: E402
+
+MACHINE = os.path.join(SOURCE, "examples", "configs", "hw_a100.json")
+os.chdir(tempfile.mkdtemp())
+os.symlink(os.path.join(SOURCE, "examples"), "examples")
+
+
+def start(name, *args):
+    # pretrain goes on without graphviz, which takes long to draw
+    env = dict(os.environ, PATH="") if name == "pretrain" else None
+    return subprocess.run([os.path.join(BUILD, name), *args], check=False, capture_output=True,
+                          text=True, timeout=600, env=env)
+
+
+def output(name, *args):
+    done = start(name, *args)
+    check(done.returncode == 0, f"{name} {args}: {done.stderr}")
+    return done.stdout
+
+
+def export(graph, machine, target="out.json", *more):
+    return output("syntorch", "export", "--input", graph, "--hw", machine, "--output", target,
+                  *more)
+
+
+def same(path, other, what):
+    with open(path, "rb") as a, open(other, "rb") as b:
+        check(a.read() == b.read(), f"{what}: not as recorded on meta")
+
+
+def lines(text, *starts):
+    return [line for line in text.split("\n") if line.startswith(starts)]
+
+
+def inference():
+    """Every predicted line is there, with the same figures."""
+    few = ("--num_output_tokens", "3")
+    for args in (("--tp", "2", "--attention", "fused", *few),
+                 ("--attention", "unfused", "--dtype", "bf16", "--batch_size", "3", *few),
+                 ("--model_config", "examples/configs/llama-tiny.json", "--tp", "2", *few),
+                 ("--model_config", "examples/configs/bert-tiny.json", "--tp", "2")):
+        said = output("inference", "--device", "meta", "--hw", "h100", "--visualize_trace",
+                      "--out_dir", "meta", *args)
+        output("inference", "--visualize_trace", "--out_dir", "cpu", *args)
+        told = export("cpu/tensor_trace_graph.json", "h100")
+        same("out.json", "meta/tensor_trace_graph.json", args)
+        check(lines(told, "times are") == ["times are predictions for h100+serving"], told)
+        starts = ("predicted decode", "limits of", "its limits", "their error")
+        said = [re.sub(r": +\d+ tokens in", ":  ", line) for line in lines(said, *starts)]
+        told = lines(told, *starts)
+        check([re.sub(" +", " ", line) for line in said if "their" not in line] ==
+              [re.sub(" +", " ", line) for line in told if "their" not in line],
+              f"{args}: {said}, not {told}")
+        check(len(told) >= 2 and "h100+serving" in told[-1], f"{args}: {told}")
+
+
+def training():
+    options = ["--model-config", "examples/configs/gpt3-tiny.json", "--max-seq-length", "32",
+               "--max-steps", "3", "--skip-eval", "--num-gpus", "4", "--tp", "2", "--dtype", "bf16",
+               "--activation-recompute", "full", "--gradient-accumulation-steps", "2",
+               "--enable-tracing", "--trace-active-steps", "2", "--visualize-trace"]
+    said = output("pretrain", *options, "--device", "meta", "--hw", "a100-80g",
+                  "--trace-output-dir", "meta")
+    output("pretrain", *options, "--trace-output-dir", "cpu")
+    told = export("cpu/trace_graph.json", "a100-80g")
+    same("out.json", "meta/trace_graph.json", "training")
+    said = lines(said, "predicted step", "its limits", "its error")
+    check(len(said) == 3 and said[0].endswith(" on a100-80g+megatron"), said)
+    check(told.split("\n")[1:4] == [said[0].replace(" on a100-80g+megatron", ""), said[1],
+                                    said[2].replace("its error", "their error")],
+          f"{said}, not {told}")
+
+
+def formats():
+    """All formats have the machine's times, and a file says which it is."""
+    output("inference", "--visualize_trace", "--out_dir", "run")
+    output("inference", "--visualize_trace", "--out_dir", "wanted", "--device", "meta", "--hw",
+           MACHINE)
+    graph = "run/tensor_trace_graph.json"
+    for name, target in (("timeline.json", "chrome"), ("tensor_trace_chakra.json", "chakra"),
+                         ("trace.0.et", "et"), ("trace.html", "html"),
+                         ("tensor_trace_graph.svg", "svg")):
+        export(graph, MACHINE, "out." + target, "--format", target)
+        if os.path.exists("wanted/" + name):  # pictures need graphviz
+            same("out." + target, "wanted/" + name, target)
+    done = start("syntorch", "export", "--input", graph, "--hw", "b200", "--output", "-",
+                 "--format", "json")
+    check(done.stdout.startswith("{") and "times are predictions for b200+serving" in done.stderr,
+          f"standard output: {done.stderr}")
+    export(graph, "b200", "two.html", "--compare", "wanted/tensor_trace_graph.json")
+
+
+def refused():
+    for source, machine, words in (
+            ("run/trace.0.et", "h100", "has the shapes of its tensors"),
+            ("run/tensor_trace_graph.json", "h1000", "the hardware presets are"),
+            ("run/tensor_trace_graph.json", "cpu+serving", "cpu")):
+        done = start("syntorch", "export", "--input", source, "--hw", machine, "--output",
+                     "no.json")
+        check(done.returncode != 0 and words in done.stderr and not os.path.exists("no.json"),
+              f"{source}, {machine}: {done.stderr}")
+
+
+inference()
+training()
+formats()
+refused()
+finish()

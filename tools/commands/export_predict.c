@@ -1,0 +1,137 @@
+#include "tools/commands/export_predict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/export.h"
+#include "tools/cli.h"
+#include "tools/limits.h"
+#include "tools/residuals.h"
+
+static const unsigned training =
+    1u << SYN_PHASE_BACKWARD | 1u << SYN_PHASE_RECOMPUTE | 1u << SYN_PHASE_OPTIMIZER;
+
+/* Of rank 0's nodes, by phase. */
+struct sums {
+    limits limits;
+    double ns[SYN_PHASE_COUNT];
+    unsigned phases;           /* bits of those that are there */
+    uint32_t steps, last_step; /* different ones; the last of decoding */
+};
+
+static syn_status sum(const syn_graph *graph, const syn_hardware *hw, struct sums *s,
+                      syn_error *err) {
+    syn_cursor cursor = {0};
+    int64_t step = -1;
+    *s = (struct sums){.steps = 0};
+    for (uint32_t i = 0; graph->n_ranks > 0 && i < graph->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(graph, 0, i, &cursor);
+        if (!n) {
+            *err = cursor.error;
+            syn_cursor_free(&cursor);
+            return err->code;
+        }
+        if (hw) limits_add(&s->limits, hw, graph, 0, n);
+        if (n->predicted_ns > 0) s->ns[n->phase] += n->predicted_ns;
+        s->phases |= 1u << n->phase;
+        s->steps += (int64_t)n->step > step;
+        if ((int64_t)n->step > step) step = n->step;
+        if (n->phase == SYN_PHASE_DECODE) s->last_step = n->step;
+    }
+    syn_cursor_free(&cursor);
+    return SYN_OK;
+}
+
+syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw, syn_error *err) {
+    struct sums s;
+    syn_graph *predicted;
+    SYN_TRY(sum(*graph, NULL, &s, err));
+    SYN_TRY(syn_hardware_load(hw, name, s.phases & training ? "megatron" : "serving", err));
+    syn_hardware_share(hw, (*graph)->world_size);
+    SYN_TRY(syn_graph_predict(&predicted, *graph, hw, err));
+    *graph = predicted;
+    return SYN_OK;
+}
+
+/* A number among the run's facts, `other` if it is not there: .et files have them as texts. */
+static int64_t fact(const syn_graph *graph, const char *name, int64_t other) {
+    const syn_attribute *a = syn_graph_meta(graph, name);
+    if (!a) return other;
+    return a->type == SYN_VALUE_TEXT ? strtoll(a->text, NULL, 10) : a->i64;
+}
+
+static void tell_rate(double tokens, double ns, FILE *out) {
+    char rate[64];
+    if (tokens > 0 && ns > 0)
+        fprintf(out, ", %s tokens/s", cli_count_text(tokens * 1e9 / ns, rate, sizeof rate));
+    fputc('\n', out);
+}
+
+static void tell_error(const syn_graph *graph, const syn_hardware *hw, const struct sums *s,
+                       FILE *out) {
+    char text[256];
+    const syn_attribute *dtype = syn_graph_meta(graph, "dtype");
+    const bool trains = (s->phases & training) != 0;
+    const run_shape shape = {.training = trains,
+                             .wide = !dtype || dtype->type != SYN_VALUE_TEXT ||
+                                     strstr(dtype->text, "f32") != NULL,
+                             .layers = fact(graph, "layers", 0),
+                             .hidden = fact(graph, "hidden", 0),
+                             .tp = fact(graph, "tp", 1),
+                             .dp = fact(graph, "dp", 1),
+                             .batch = fact(graph, "batch", 1),
+                             .tokens = fact(graph, trains ? "tokens" : "prompt_tokens", 0),
+                             .new_tokens = fact(graph, "new_tokens", 0)};
+    const run_error e = residuals_near(hw, &shape);
+    fprintf(out, "their error: %s\n", residuals_text(&e, hw, text, sizeof text));
+}
+
+/* Prefill and decode are sums over rank 0's ops, which run one after another. */
+static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
+    const double prefill = s->ns[SYN_PHASE_PREFILL], decode = s->ns[SYN_PHASE_DECODE];
+    const double made = (double)fact(graph, "batch", 0) * s->last_step;
+    char text[256];
+    if (prefill > 0)
+        fprintf(out, "predicted prefill: %s\n", cli_time_text(prefill, text, sizeof text));
+    if (decode > 0) {
+        fprintf(out, "predicted decode:  %s", cli_time_text(decode, text, sizeof text));
+        tell_rate(made, decode, out);
+    }
+    if (prefill > 0)
+        fprintf(out, "limits of prefill: %s\n",
+                limits_text(&s->limits, 1u << SYN_PHASE_PREFILL, prefill, text, sizeof text));
+    if (decode > 0)
+        fprintf(out, "limits of decode:  %s\n",
+                limits_text(&s->limits, 1u << SYN_PHASE_DECODE, decode, text, sizeof text));
+}
+
+/* A training step, or whatever else it is: the ranks together. */
+static syn_status tell_steps(const syn_graph *graph, const struct sums *s, FILE *out,
+                             syn_error *err) {
+    const bool trains = (s->phases & training) != 0;
+    const double steps = trains && s->steps > 0 ? s->steps : 1;
+    char text[256];
+    double ns, tokens = 0;
+    SYN_TRY(syn_predicted_duration(&ns, graph, err));
+    if (trains)
+        tokens = (double)fact(graph, "batch", 0) * (double)fact(graph, "accumulation", 1) *
+                 (double)fact(graph, "tokens", 0) * (double)fact(graph, "dp", 1);
+    fprintf(out, "predicted%s: %s", trains ? " step" : "",
+            cli_time_text(ns / steps, text, sizeof text));
+    tell_rate(tokens, ns / steps, out);
+    fprintf(out, "its limits: %s\n", limits_text(&s->limits, LIMITS_ALL, ns, text, sizeof text));
+    return SYN_OK;
+}
+
+syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out, syn_error *err) {
+    char title[160], name[CLI_SHOWN_BYTES];
+    struct sums s;
+    SYN_TRY(sum(graph, hw, &s, err));
+    fprintf(out, "times are predictions for %s\n",
+            cli_shown(syn_hardware_title(hw, title, sizeof title), name, sizeof name));
+    if (s.phases & (1u << SYN_PHASE_PREFILL | 1u << SYN_PHASE_DECODE))
+        tell_generation(graph, &s, out);
+    else SYN_TRY(tell_steps(graph, &s, out, err));
+    tell_error(graph, hw, &s, out);
+    return SYN_OK;
+}

@@ -64,11 +64,14 @@ syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn__column but, syn_error *err) {
+syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn_error *err) {
     uint32_t *numbers;
     SYN_TRY(add_rank(c, &numbers, err));
     memcpy(numbers, c->whose + like * SYN__COLUMN_COUNT, SYN__COLUMN_COUNT * sizeof *numbers);
-    return hold(c, but, &numbers[but], err);
+    for (int i = 0; i < SYN__COLUMN_COUNT; i++)
+        if (c->open[i].bytes > 0 || c->open[i].failed)
+            SYN_TRY(hold(c, (syn__column)i, &numbers[i], err));
+    return SYN_OK;
 }
 
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) {

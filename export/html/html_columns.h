@@ -23,7 +23,7 @@ extern "C" {
    which it then becomes; it starts at 0 and goes on from node to node. deps: how many, and of each
    the distance back << SYN_DEP_COUNT | a bit for each class. Of a tensor: name (0:
    "scope/label:position" of what makes it, else a text plus one), spec (a text), bytes, flags,
-   base. */
+   base, part (0: the whole, else a place in the rank's own "parts", texts, plus one). */
 #define SYN__COLUMN_LIST(X)           \
     X(ID, "id")                       \
     X(KIND, "kind")                   \
@@ -57,7 +57,8 @@ extern "C" {
     X(TENSOR_SPEC, "tensor_spec")     \
     X(TENSOR_BYTES, "tensor_bytes")   \
     X(TENSOR_FLAGS, "tensor_flags")   \
-    X(TENSOR_BASE, "tensor_base")
+    X(TENSOR_BASE, "tensor_base")     \
+    X(TENSOR_PART, "tensor_part")
 
 typedef enum syn__column {
 #define SYN_X(id, name) SYN__COLUMN_##id,
@@ -83,9 +84,8 @@ void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
 void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
 /* The rank is whole. One of nothing but zeros is held as no bytes. */
 syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
-/* The rank has the columns of the one that ended as number `like`, but for one. */
-syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn__column but,
-                                 syn_error *err) SYN_MUST_USE;
+/* The rank has the columns of the one that ended as number `like`, but for those that were put. */
+syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn_error *err) SYN_MUST_USE;
 /* Appends how many columns there are, each after its length, and which are whose. */
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__columns_free(syn__columns *c);

@@ -186,7 +186,19 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
         syn_sink_json_string(t->ranks, name);
         syn_sink_text(t->ranks, thread->host ? ",1]" : ",0]");
     }
+    syn_sink_char(t->ranks, ']');
+}
+
+/* Ends what the header says of the rank. */
+static void put_parts(syn__html_trace *t) {
+    syn_sink_text(t->ranks, ",\"parts\":[");
+    for (uint32_t i = 0; i < t->parts.n_entries; i++) {
+        if (i > 0) syn_sink_char(t->ranks, ',');
+        syn_sink_json_text(t->ranks, syn_intern_get(&t->parts, i),
+                           syn_intern_entry_bytes(&t->parts, i));
+    }
     syn_sink_text(t->ranks, "]}");
+    syn_intern_free(&t->parts);
 }
 
 /* Puts a time, rounded where times are; returns it as it will be read. */
@@ -318,6 +330,19 @@ static syn_status put_node(syn__html_trace *t, const syn_node *node, uint32_t in
     return sum_node(t, node, index, p, err);
 }
 
+/* "columns 0-63 of 128" */
+static syn_status put_part(syn__html_trace *t, const syn_graph_tensor *tensor, syn_error *err) {
+    char text[SYN_SHARD_TEXT];
+    uint32_t number;
+    if (*syn_shard_text(&tensor->spec, &tensor->shard, text, sizeof text) == '\0') {
+        syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_PART, 0);
+        return SYN_OK;
+    }
+    SYN_TRY(syn_intern_put(&t->parts, text, strlen(text), &number, err));
+    syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_PART, (uint64_t)number + 1);
+    return SYN_OK;
+}
+
 static syn_status put_tensors(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
     char text[SYN_SPEC_TEXT];
     for (uint32_t i = 0; i < t->graph->ranks[rank_index].n_tensors; i++) {
@@ -335,6 +360,7 @@ static syn_status put_tensors(syn__html_trace *t, uint32_t rank_index, syn_error
         syn__columns_put(&t->columns, SYN__COLUMN_TENSOR_FLAGS, tensor->flags);
         syn__columns_put_signed(&t->columns, SYN__COLUMN_TENSOR_BASE,
                                 (int64_t)i - (int64_t)tensor->base);
+        SYN_TRY(put_part(t, tensor, err));
     }
     return SYN_OK;
 }
@@ -372,20 +398,28 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     syn_free(deps.at);
     if (status == SYN_OK) status = put_tensors(t, rank_index, err);
     if (status == SYN_OK) status = syn__columns_end_rank(&t->columns, err);
+    if (status == SYN_OK) put_parts(t);
     return status;
 }
 
 /* The one it equals is rank number `like` of the page. */
 static syn_status put_copy(syn__html_trace *t, uint32_t rank_index, uint32_t like, syn_error *err) {
+    const syn_graph_rank *rank = &t->graph->ranks[rank_index];
     syn__walk_select(&t->walk, rank_index);
     put_rank_sizes(t, rank_index);
-    syn_sink_printf(t->ranks, ",\"like\":%u}", (unsigned)like);
-    for (uint32_t i = 0; i < t->graph->ranks[rank_index].n_nodes; i++) {
+    syn_sink_printf(t->ranks, ",\"like\":%u", (unsigned)like);
+    for (uint32_t i = 0; i < rank->n_nodes; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&t->walk, i, &node, err));
         SYN_TRY(put_attributes(t, node, err));
     }
-    return syn__columns_end_copy(&t->columns, like, SYN__COLUMN_ATTRIBUTES, err);
+    for (uint32_t i = 0; i < rank->n_tensors; i++) {
+        const syn_graph_tensor *tensor;
+        SYN_TRY(syn__walk_tensor(&t->walk, i, &tensor, err));
+        SYN_TRY(put_part(t, tensor, err));
+    }
+    put_parts(t);
+    return syn__columns_end_copy(&t->columns, like, err);
 }
 
 static syn_status put_ranks(syn__html_trace *t, const syn_export_options *options, syn_error *err) {
@@ -433,6 +467,7 @@ void syn__html_trace_free(syn__html_trace *t) {
     syn__lanes_free(&t->lanes);
     syn__columns_free(&t->columns);
     syn_intern_free(&t->texts);
+    syn_intern_free(&t->parts);
     (void)syn_sink_close(t->ranks, false, NULL);
     syn__html_sums_free(&t->by_op);
     syn__html_sums_free(&t->by_layer);

@@ -25,13 +25,14 @@ typedef struct syn__html_sums {
 
 typedef struct syn__html_trace {
     const syn_graph *graph;
-    syn_copied_ranks copies; /* of these only options of ops are read */
+    syn_copied_ranks copies; /* of these only options of ops and parts of tensors are read */
     syn__timeline timeline;
     syn__walk walk;
     syn__lanes lanes;
     syn__columns columns;
     syn_intern texts;
-    syn_sink *ranks; /* JSON: what the header says of each */
+    syn_intern parts; /* texts of the rank at hand alone, so that ranks share their columns */
+    syn_sink *ranks;  /* JSON: what the header says of each */
     syn__html_sums by_op, by_layer;
     uint64_t n_ops;
     double end_ns;

@@ -36,7 +36,7 @@ const COLUMN_ARRAYS = {
     attributes: Uint32Array, lane: Uint16Array, gap_size: Uint8Array, duration_size: Uint8Array,
     wait_size: Uint8Array, comm: Uint8Array, group: Uint32Array,
     number: Uint32Array, peer: Uint32Array, tensor_name: Uint32Array, tensor_spec: Uint32Array,
-    tensor_flags: Uint8Array,
+    tensor_flags: Uint8Array, tensor_part: Uint32Array,
 };
 const SIGNED_COLUMNS = new Set(["id", "gap", "tag", "tensor_base"]);
 const VIRTUAL = 1; /* a bit of flags */
@@ -241,6 +241,12 @@ class Trace {
         let place = 0;
         while (uses.tensors[uses.split[i] + place] !== t) place++;
         return this.text(r, i, "scope") + "/" + this.text(r, i, "label") + ":" + place;
+    }
+
+    /* "columns 0-63 of 128", "" of a whole. */
+    tensorPart(r, t) {
+        const place = this.column(r, "tensor_part")[t];
+        return place > 0 ? this.ranks[r].parts[place - 1] : "";
     }
 
     id(r, i) {

@@ -14,71 +14,101 @@ function drawEdges(picture, g) {
 }
 
 function edgeShows(picture, edge) {
-    const top = edge.a.y + HEAD, end = edge.b.y + edge.b.h + HEAD;
+    const top = Math.min(edge.a.y, edge.b.y) + HEAD;
+    const end = Math.max(edge.a.y + edge.a.h, edge.b.y + edge.b.h) + HEAD;
     return end > picture.seen.y0 && top < picture.seen.y1 &&
         edge.box.x + edge.box.w + picture.part.left > picture.seen.x0 &&
         edge.box.x + picture.part.left < picture.seen.x1;
 }
 
+/* Where an arrow leaves an item and where it comes in: below and above, or where arrows go up the
+   other way around. */
+function outOf(edge, item) {
+    return edge.box.up ? item.y : item.y + item.h;
+}
+function into(edge, item) {
+    return edge.box.up ? item.y + item.h : item.y;
+}
+
 /* Straight to what is near; else dashed, on the side of what stands between, or along the
-   margins of the boxes that it leaves and enters. */
+   margins of the boxes that it leaves and enters. Dotted from forward to backward. */
 function drawEdge(picture, g, edge, colour, width) {
-    const {a, b} = edge, x0 = a.x + a.w / 2, y0 = a.y + a.h, x1 = b.x + b.w / 2, y1 = b.y;
-    const near = y1 > y0 && y1 - y0 < 5.5 * GAP_Y;
+    const {a, b} = edge, x0 = a.x + a.w / 2, y0 = outOf(edge, a);
+    const x1 = b.x + b.w / 2, y1 = into(edge, b), sign = edge.box.up ? -1 : 1;
+    const across = edge.from !== edge.to && edge.from.row === edge.to.row;
+    const near = !across && sign * (y1 - y0) > 0 && sign * (y1 - y0) < 5.5 * GAP_Y;
     g.strokeStyle = g.fillStyle = colour;
     g.lineWidth = width;
     g.beginPath();
     if (near) {
         const half = (y1 - y0) / 2;
         g.moveTo(x0, y0);
-        g.bezierCurveTo(x0, y0 + half, x1, y1 - half, x1, y1 - 4);
+        g.bezierCurveTo(x0, y0 + half, x1, y1 - half, x1, y1 - sign * 4);
         g.stroke();
-        arrow(g, x1, y1, 0);
+        arrow(g, x1, y1, sign > 0 ? 0 : Math.PI);
     } else {
-        g.setLineDash([6, 4]);
-        if (a === edge.from && b === edge.to) besideRows(g, edge);
-        else alongMargins(g, edge);
+        g.setLineDash(across ? [2, 4] : [6, 4]);
+        if (across) acrossGap(g, edge);
+        else if (a === edge.from && b === edge.to) besideRows(g, edge, sign);
+        else alongMargins(g, edge, sign);
         g.setLineDash([]);
     }
     if (near && picture.view.z > 0.55 && a.what.i === undefined && edge.tensors.size > 0)
         drawEdgeText(picture, g, edge, (x0 + x1) / 2, (y0 + y1) / 2);
 }
 
-function arrow(g, x, y, right) {
+/* A head at (x, y), turned from pointing down. */
+function arrow(g, x, y, angle) {
+    const c = Math.cos(angle), s = Math.sin(angle);
+    const at = (dx, dy) => [x + c * dx - s * dy, y + s * dx + c * dy];
     g.beginPath();
-    g.moveTo(x - (right ? 7 : 4), y - (right ? 4 : 7));
-    g.lineTo(x + (right ? -7 : 4), y + (right ? 4 : -7));
+    g.moveTo(...at(-4, -7));
+    g.lineTo(...at(4, -7));
     g.lineTo(x, y);
     g.fill();
 }
 
-function besideRows(g, edge) {
-    const {a, b} = edge, side = sideOf(edge), turn = 16, x1 = b.x + 14;
-    g.moveTo(a.x + a.w / 2, a.y + a.h);
-    g.bezierCurveTo(a.x + a.w / 2, a.y + a.h + turn, side, a.y + a.h + 2, side,
-        a.y + a.h + turn + 8);
-    g.lineTo(side, b.y - turn - 8);
-    g.bezierCurveTo(side, b.y - 4, x1, b.y - turn, x1, b.y - 4);
+const RIGHT = -Math.PI / 2;
+
+/* What backward needs of forward, from side to side. */
+function acrossGap(g, {a, b}) {
+    const x0 = a.x + a.w, y0 = a.y + a.h / 2, x1 = b.x, y1 = b.y + b.h / 2;
+    const half = (x1 - x0) / 2;
+    g.moveTo(x0, y0);
+    g.bezierCurveTo(x0 + half, y0, x1 - half, y1, x1 - 4, y1);
     g.stroke();
     g.setLineDash([]);
-    arrow(g, x1, b.y, 0);
+    arrow(g, x1, y1, RIGHT);
 }
 
-function alongMargins(g, edge) {
+function besideRows(g, edge, sign) {
+    const {a, b} = edge, side = sideOf(edge), bend = 16 * sign, x1 = b.x + 14;
+    const y0 = outOf(edge, a), y1 = into(edge, b);
+    g.moveTo(a.x + a.w / 2, y0);
+    g.bezierCurveTo(a.x + a.w / 2, y0 + bend, side, y0 + 2 * sign, side, y0 + bend + 8 * sign);
+    g.lineTo(side, y1 - bend - 8 * sign);
+    g.bezierCurveTo(side, y1 - 4 * sign, x1, y1 - bend, x1, y1 - 4 * sign);
+    g.stroke();
+    g.setLineDash([]);
+    arrow(g, x1, y1, sign > 0 ? 0 : Math.PI);
+}
+
+function alongMargins(g, edge, sign) {
     const {a, b, from, to} = edge, out = from.x + (a === from ? a.w / 2 : 9);
-    const into = b === to ? b.x + 14 : to.x + 9, y0 = a.y + a.h / 2, y1 = b.y + b.h / 2;
-    const bottom = from.y + from.h + 6;
-    g.moveTo(a === from ? out : a.x, a === from ? bottom - 6 : y0);
-    if (a !== from) g.quadraticCurveTo(out, y0, out, y0 + 12);
+    const into1 = b === to ? b.x + 14 : to.x + 9, y0 = a.y + a.h / 2, y1 = b.y + b.h / 2;
+    const end = outOf(edge, from), begin = into(edge, to), bottom = end + 6 * sign;
+    g.moveTo(a === from ? out : a.x, a === from ? end : y0);
+    if (a !== from) g.quadraticCurveTo(out, y0, out, y0 + 12 * sign);
     g.lineTo(out, bottom);
-    g.bezierCurveTo(out, bottom + 14, into, to.y - 20, into, to.y);
+    g.bezierCurveTo(out, bottom + 14 * sign, into1, begin - 20 * sign, into1, begin);
     if (b !== to) {
-        g.lineTo(into, y1 - 12);
-        g.quadraticCurveTo(into, y1, b.x - 4, y1);
+        g.lineTo(into1, y1 - 12 * sign);
+        g.quadraticCurveTo(into1, y1, b.x - 4, y1);
     }
     g.stroke();
     g.setLineDash([]);
-    arrow(g, b === to ? into : b.x, b === to ? b.y : y1, b === to ? 0 : 1);
+    arrow(g, b === to ? into1 : b.x, b === to ? begin : y1,
+        b !== to ? RIGHT : sign > 0 ? 0 : Math.PI);
 }
 
 function drawEdgeText(picture, g, edge, x, y) {

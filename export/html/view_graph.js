@@ -27,7 +27,8 @@ class GraphPicture {
         this.h = 0;
         for (const part of this.parts) {
             const {trace, r} = part;
-            Object.assign(part, layoutRank(this.view, trace, r), {left: x});
+            Object.assign(part, layoutRank(this.view, trace, r, this.parts.length === 1),
+                {left: x});
             x += part.w + COLUMN_GAP;
             this.h = Math.max(this.h, part.h + HEAD);
         }

@@ -3,14 +3,15 @@
 
 const OP_H = 38, BOX_H = 52, GAP_X = 22, GAP_Y = 26, PAD = 14, TITLE = 22, ACROSS = 5;
 
-/* Items and edges of one rank, placed from (0, 0): {root, edges, w, h}. */
-function layoutRank(view, trace, r) {
+/* Items and edges of one rank, placed from (0, 0): {root, edges, w, h}; `alone` where no other rank
+   stands beside it. */
+function layoutRank(view, trace, r, alone) {
     const of = new Array(trace.ranks[r].nodes);
     const root = visible(view, treeOf(trace, r, view.views), 0, of, null);
     number(root, {n: 0}, 0);
     const edges = itemEdges(view, trace, r, root, of);
     for (const edge of edges) lift(edge);
-    measure(trace, r, root);
+    measure(trace, r, root, alone);
     place(root, PAD, 4);
     return {root, edges, of, w: root.w + 2 * PAD, h: root.h + PAD};
 }
@@ -26,9 +27,10 @@ function number(item, count, depth) {
 }
 
 /* Edges between visible items, one for each pair: bytes, how many tensors, shape of the only
-   one. */
+   one. That an op overwrites what another reads is none: the panel says it. */
 function itemEdges(view, trace, r, root, of) {
     const uses = trace.uses(r), deps = trace.deps(r), known = new Map(), made = new Map();
+    const overwrites = 1 << trace.head.classes.indexOf("inplace");
     const bytes = trace.column(r, "tensor_bytes"), specs = trace.column(r, "tensor_spec");
     /* what stands behind a tensor that views show: the visible maker, or null */
     const maker = (t) => {
@@ -56,7 +58,8 @@ function itemEdges(view, trace, r, root, of) {
             if (!made.has(t)) made.set(t, maker(t));
             add(made.get(t), b, t);
         }
-        for (let k = deps.first[i]; k < deps.first[i + 1]; k++) add(of[deps.nodes[k]], b, -1);
+        for (let k = deps.first[i]; k < deps.first[i + 1]; k++)
+            if (deps.classes[k] !== overwrites) add(of[deps.nodes[k]], b, -1);
     }
     return [...known.values()];
 }
@@ -105,7 +108,7 @@ function itemTexts(trace, r, item) {
     return [label, [label === op ? "" : op, shape].filter((s) => s !== "").join("  ")];
 }
 
-function measure(trace, r, item) {
+function measure(trace, r, item, beside) {
     item.texts = itemTexts(trace, r, item);
     const title = Math.max(item.texts[0].length * 7.6 + (item.what.copies ? 74 : 0),
         item.texts[1].length * 6.1);
@@ -115,10 +118,10 @@ function measure(trace, r, item) {
         return;
     }
     for (const kid of item.kids) measure(trace, r, kid);
-    const rows = rowsWithin(item), top = item.parent ? TITLE + 10 : 0;
-    let y = top, left = 0, right = 0;
+    const found = rowsWithin(item), rows = beside ? putBeside(item, found) : found;
+    let y = item.parent ? TITLE + 10 : 0, left = 0, right = 0;
     for (const row of rows) {
-        arrange(item, row);
+        arrange(row);
         for (const kid of row) {
             kid.dy = y;
             left = Math.min(left, kid.cx - kid.w / 2);
@@ -156,16 +159,20 @@ function rowsWithin(item) {
 }
 
 /* Centres of a row's items: near those of what they need, without overlap. */
-function arrange(item, row) {
+function arrange(row) {
+    if (row.beside) {
+        alignBeside(row, row.map((kid) => kid === row[row.length - 1]));
+        markUp(row[row.length - 1]);
+    }
     for (const kid of row) {
         const above = kid.above.filter((k) => k.cx !== undefined);
         kid.want = above.length > 0 ? above.reduce((sum, k) => sum + k.cx, 0) / above.length : 0;
     }
-    row.sort((a, b) => a.want - b.want || a.place - b.place);
+    if (!row.beside) row.sort((a, b) => a.want - b.want || a.place - b.place);
     let x = 0, off = 0;
     for (const kid of row) {
         kid.cx = x + kid.w / 2;
-        x += kid.w + GAP_X;
+        x += kid.w + (row.beside ? BESIDE_GAP : GAP_X);
         off += kid.want - kid.cx;
     }
     for (const kid of row) kid.cx += off / row.length;

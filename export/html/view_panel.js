@@ -126,8 +126,9 @@ const TENSOR_ROLES = ["parameter", "input", "kept between steps", "view",
 function tensorText(trace, r, t) {
     const flags = trace.column(r, "tensor_flags")[t];
     const roles = TENSOR_ROLES.filter((_, bit) => flags >> bit & 1);
-    return [trace.texts[trace.column(r, "tensor_spec")[t]],
-        amount(trace.column(r, "tensor_bytes")[t], "B"), ...roles].join(" \u00b7 ");
+    return [trace.texts[trace.column(r, "tensor_spec")[t]], trace.tensorPart(r, t),
+        amount(trace.column(r, "tensor_bytes")[t], "B"), ...roles].filter((s) => s !== "")
+        .join(" \u00b7 ");
 }
 
 /* One line for each tensor that it reads or makes, with the ops at the other end. */

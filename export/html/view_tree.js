@@ -21,7 +21,8 @@ function treeOf(trace, r, views) {
 }
 
 /* Communication of another scope, as that of gradients beside a backward pass, interrupts nothing:
-   it is put together at the end of the box around both. */
+   it is put together at the end of the box around both. What backward computes again stands before
+   it. */
 function addScopes(trace, r, root, views) {
     const open = [root], flags = trace.column(r, "flags"), paths = pathsOf(trace, r);
     const comm = trace.column(r, "comm"), aside = new Map();
@@ -36,7 +37,8 @@ function addScopes(trace, r, root, views) {
         if (comm[i] > 0 && depth > 0 && depth < path.length && box.kids.length > 0) {
             const at = box.path + "//" + path.slice(depth).join("/");
             if (!aside.has(at))
-                aside.set(at, {name: path.slice(depth).join("."), path: at, kids: [], parent: box});
+                aside.set(at, {name: path.slice(depth).join("."), path: at, kids: [], parent: box,
+                    aside: true});
             box = aside.get(at);
         } else {
             if (depth < path.length) open.length = depth + 1;
@@ -45,6 +47,12 @@ function addScopes(trace, r, root, views) {
         box.kids.push({i, parent: box});
     }
     for (const box of aside.values()) box.parent.kids.push(box);
+    root.kids.forEach((box, k) => {
+        const name = box.name.replace(/^recompute/, "backward");
+        const back = root.kids.findIndex((kid) => kid.name === name);
+        if (box.name.startsWith("recompute") && back < k)
+            root.kids.splice(back, 0, ...root.kids.splice(k, 1));
+    });
 }
 
 /* A box for each thread; in it ops within the ops that called them, device work within what

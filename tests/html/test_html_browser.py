@@ -2,13 +2,14 @@
 select, fold and compare, write no error to the console and ask nobody for anything."""
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Page, chromium  # noqa: E402
-from checks import SOURCE, check, finish, run, skip  # noqa: E402
+from checks import BUILD, SOURCE, check, finish, run, skip  # noqa: E402
 from test_html_page import HOSTILE, export, hostile, inference  # noqa: E402
 
 COLOURS = """(() => {
@@ -145,18 +146,78 @@ def check_graph(page):
     page.click(x, y)
     page.frame()
     check(closed and page.do(f"{item}.kids !== null"), "a click opens no box")
-    overlap = page.do("""(() => { let n = 0; const go = (k) => { const kids = k.kids || [];
-        for (const a of kids) for (const b of kids) if (a.order < b.order && a.x < b.x + b.w &&
-            b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h) n++;
-        kids.forEach(go); }; view.setLevel(3); view.picture.layoutAll();
-        view.picture.parts.forEach((p) => go(p.root)); return n; })()""")
-    check(overlap == 0, f"{overlap} boxes overlap")
-    outside = page.do("""(() => { let n = 0; const go = (k) => { for (const a of k.kids || []) {
-        if (k.parent && (a.x < k.x || a.y < k.y || a.x + a.w > k.x + k.w + 0.01 ||
-            a.y + a.h > k.y + k.h + 0.01)) n++; go(a); } };
-        view.picture.parts.forEach((p) => go(p.root)); return n; })()""")
-    check(outside == 0, f"{outside} boxes stick out of theirs")
+    check_boxes(page, 3)
     page.key("g")
+
+
+def check_boxes(page, level):
+    """None overlaps its neighbours or sticks out of its own."""
+    overlap, outside = page.do("""(() => { let overlap = 0, outside = 0;
+        const go = (k) => { const kids = k.kids || [];
+            for (const a of kids) {
+                for (const b of kids) if (a.order < b.order && a.x < b.x + b.w &&
+                    b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h) overlap++;
+                if (k.parent && (a.x < k.x || a.y < k.y || a.x + a.w > k.x + k.w + 0.01 ||
+                    a.y + a.h > k.y + k.h + 0.01)) outside++;
+                go(a);
+            } };
+        view.setLevel(%d); view.picture.layoutAll();
+        view.picture.parts.forEach((p) => go(p.root)); return [overlap, outside]; })()""" % level)
+    check(overlap == 0, f"{overlap} boxes overlap at level {level}")
+    check(outside == 0, f"{outside} boxes stick out of theirs at level {level}")
+
+
+def check_beside(page, folder):
+    """Of one rank of a training step backward stands beside forward, layer by layer, and goes up;
+    so does what is computed again. Gradients of several batches stand below."""
+    def step(name, *options):
+        out = os.path.join(folder, name)
+        done = subprocess.run(
+            [os.path.join(BUILD, "pretrain"), "--device", "meta", "--enable-tracing",
+             "--visualize-trace", "--max-steps", "2", "--max-seq-length", "32", "--quiet",
+             "--save-dir", os.path.join(out, "save"), "--trace-output-dir", out, *options],
+            cwd=SOURCE, capture_output=True, check=False, timeout=300)
+        check(done.returncode == 0, f"pretrain: {done.stderr.decode()}")
+        page.open(os.path.join(out, "trace.html"), "#mode=graph&ranks=0")
+
+    # of each column: its name, left, right, top, and of each layer the middle
+    columns = """(() => { view.setLevel(%d); view.picture.layoutAll();
+        const {root} = view.picture.parts[0], out = [];
+        for (const kid of root.kids.filter((k) => /^(forward|recompute|backward)/.test(k.texts[0])))
+            out.push([kid.texts[0].split(" ")[0], kid.x, kid.x + kid.w, kid.y,
+                (kid.kids || []).map((k) => [layerKey(k), k.y + k.h / 2])]);
+        return out; })()"""
+    for name, options, parts in (
+            ("plain", (), "forward backward"),
+            ("ranks", ("--num-gpus", "2", "--tp", "2"), "forward backward"),
+            ("again", ("--activation-recompute", "full"), "forward recompute backward"),
+            ("bert", ("--model-name", "bert-base-uncased", "--num-gpus", "2"), "forward backward")):
+        step(name, *options)
+        for level in (1, 2, 3):
+            check_boxes(page, level)
+            found = page.do(columns % level)
+            check(" ".join(f[0] for f in found) == parts, f"{name}: {[f[0] for f in found]}")
+            for left, right in zip(found, found[1:]):
+                check(left[2] < right[1] and left[3] == right[3], f"{name}: {left[:4]} {right[:4]}")
+                mine, other = dict(map(tuple, left[4])), dict(map(tuple, right[4]))
+                shared = [key for key in mine if key and key in other]
+                check(len(shared) > 0, f"{name}: no layer is in both of {left[0]}, {right[0]}")
+                for key in shared:
+                    check(abs(mine[key] - other[key]) < 0.01, f"{name}: {key} is not beside itself")
+        up, across, wrong = page.do("""(() => { let up = 0, across = 0, wrong = 0;
+            for (const e of view.picture.parts[0].edges) {
+                const a = e.from, b = e.to;
+                if (e.box.up) { up++; if (a.y < b.y + b.h && a.row !== b.row) wrong++; }
+                else if (a.row === b.row) { across++; if (b.x < a.x + a.w) wrong++; }
+                else if (b.y < a.y + a.h) wrong++;
+            }
+            return [up, across, wrong]; })()""")
+        check(up > 20 and across > 10 and wrong == 0,
+              f"{name}: {up} and {across} arrows, {wrong} of them wrong")
+    step("several", "--gradient-accumulation-steps", "2")
+    check_boxes(page, 2)
+    found = page.do(columns % 2)
+    check(len(found) == 2 and found[0][3] < found[1][3], f"two batches: {found}")
 
 
 def check_address(page, path):
@@ -329,6 +390,7 @@ def main():
             check_hostile(page, folder, two)
             check_two(page, folder, one, two)
             check_recording(page, folder)
+            check_beside(page, folder)
             check_many_ranks(page, folder)
             check_shares(page)
             # what it says of our own look at its pixels is no fault

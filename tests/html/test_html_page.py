@@ -72,6 +72,8 @@ def check_tensors(head, rank, tensors):
         flags = [k in roles for k in ("param", "input", "state", "view")]
         check([bool(rank.tensor_flags[i] >> k & 1) for k in range(4)] == flags,
               f"{tensor['id']}: flags {rank.tensor_flags[i]}")
+        part = rank.about["parts"][rank.tensor_part[i] - 1] if rank.tensor_part[i] else None
+        check(part == tensor.get("part"), f"{tensor['id']}: {part}, not {tensor.get('part')}")
 
 
 def check_edges(rank, graph):
@@ -264,6 +266,7 @@ def main():
         page, head, ops = check_same(folder, meta, "--copies", "once")
         check([r.get("like") for r in head["ranks"]] == [None, 0, 0, 0], "ranks are not held once")
         check_table(page, ops)
+        check(any("of" in part for part in head["ranks"][3]["parts"]), "no parts of tensors")
         check_hostile(folder, two)
         check_two(folder, two, one)
         check_copies_are_cheap(folder)

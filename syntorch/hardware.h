@@ -42,7 +42,8 @@ typedef struct syn_stack {
     double vector_efficiency;     /* of the bandwidth in all but products; 0: memory_efficiency */
     double collective_ns;         /* a collective of two ranks lasts at least this long, */
     double collective_rank_ns;    /* and so much longer for each further rank */
-    double collective_kernel_ns;  /* besides the library's time */
+    double collective_kernel_ns;  /* besides the library's time, */
+    double collective_hop_ns;     /* and so much longer for each doubling of the nodes */
     syn_hw_ops kernels, overhead; /* kernels: 1 if not listed; overhead: ns */
     struct syn_hw_phase {
         double launch, device; /* factors of what the host and the device take; 0: 1 */
@@ -54,7 +55,7 @@ typedef enum syn_protocol_id {
     SYN_PROTOCOL_LL,
     SYN_PROTOCOL_LL128,
     SYN_PROTOCOL_SIMPLE,
-    SYN_PROTOCOL_SWITCH, /* all-reduces of at least three ranks of a node */
+    SYN_PROTOCOL_SWITCH, /* all-reduces with at least three ranks of a node */
     SYN_PROTOCOL_COUNT
 } syn_protocol_id;
 

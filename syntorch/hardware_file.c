@@ -122,6 +122,7 @@ static const syn__setting stack_rows[] = {
     F64("collective_us", 0, STACK(collective_ns), 0, 1e6, 1e3),
     F64("collective_rank_us", 0, STACK(collective_rank_ns), 0, 1e6, 1e3),
     F64("collective_kernel_us", 0, STACK(collective_kernel_ns), 0, 1e6, 1e3),
+    F64("collective_hop_us", 0, STACK(collective_hop_ns), 0, 1e6, 1e3),
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     GROUP("phases", 0, STACK(phases), phases_table),

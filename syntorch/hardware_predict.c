@@ -171,19 +171,26 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
     return ns;
 }
 
+/* The switches of each node sum up what its ranks have, a tree of nodes exchanges these sums, twice
+   but for the root's, while the next part is summed. */
+static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                        const struct places *at) {
+    const double share = hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks;
+    const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
+    const double across = 2 * (at->nodes - 1) / at->nodes * t->whole / share;
+    return p->base_ns + 2 * (at->node_ranks - 1) * p->step_ns + 2 * log2(at->nodes) * p->hop_ns +
+           max2(within, at->nodes > 1 ? across : 0);
+}
+
 /* The library takes the fastest of its protocols. */
 static double library_ns(const syn_hardware *hw, const struct transfer *t,
                          const struct places *at) {
     double best = INFINITY;
     for (int i = 0; i < SYN_PROTOCOL_COUNT; i++) {
         const syn_protocol *p = &hw->collectives.protocols[i];
-        struct transfer moved = *t;
         if (p->link_efficiency <= 0) continue;
-        if (i == SYN_PROTOCOL_SWITCH) {
-            if (t->passes < 2 || at->nodes > 1 || at->ranks < 3) continue;
-            moved.wire = t->whole;
-        }
-        best = min2(best, protocol_ns(hw, p, &moved, at));
+        if (i != SYN_PROTOCOL_SWITCH) best = min2(best, protocol_ns(hw, p, t, at));
+        else if (t->passes == 2 && at->node_ranks > 2) best = min2(best, switch_ns(hw, p, t, at));
     }
     return best;
 }
@@ -196,7 +203,8 @@ static double transfer_ns(const syn_hardware *hw, const syn_node *node, const in
         return ring_ns(at.nodes > 1 ? &hw->inter : &hw->intra, t, at.ranks);
     const double host = or_else(stack->phases[node->phase].launch, 1);
     const double least = stack->collective_ns + stack->collective_rank_ns * (at.ranks - 2);
-    return max2(library_ns(hw, t, &at) + stack->collective_kernel_ns, least * host);
+    const double besides = stack->collective_kernel_ns + stack->collective_hop_ns * log2(at.nodes);
+    return max2(library_ns(hw, t, &at) + besides, least * host);
 }
 
 static double collective_ns(const syn_hardware *hw, const syn_node *node,

@@ -13,29 +13,29 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Collective library ---- */
 
-#define NCCL_RINGS(step_us, ll_gb_per_s)                                                      \
+#define NCCL_RINGS(step_us, hop_us, ll_gb_per_s)                                              \
     [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),                                                  \
                          .step_ns = US(step_us),                                              \
-                         .hop_ns = US(12),                                                    \
+                         .hop_ns = US(hop_us),                                                \
                          .link_efficiency = 1,                                                \
                          .bytes_per_ns = GB_PER_S(ll_gb_per_s)},                              \
-    [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7), .hop_ns = US(20), .link_efficiency = 0.528}, \
+    [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7), .hop_ns = US(10), .link_efficiency = 0.528}, \
     [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(35),                                               \
                              .step_ns = US(4.25),                                             \
-                             .hop_ns = US(20),                                                \
+                             .hop_ns = US(7),                                                 \
                              .link_efficiency = 1,                                            \
                              .copy_efficiency = 0.254}
 
-#define NCCL                                                 \
-    {                                                        \
-        .name = "nccl", .protocols = { NCCL_RINGS(1.6, 15) } \
+#define NCCL                                                      \
+    {                                                             \
+        .name = "nccl", .protocols = { NCCL_RINGS(1.6, 3.7, 15) } \
     }
-#define NCCL_WITH_SWITCH                                                                           \
-    {                                                                                              \
-        .name = "nccl", .protocols = {                                                             \
-            NCCL_RINGS(1.3, 10),                                                                   \
-            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(40), .step_ns = US(0), .link_efficiency = 0.56} \
-        }                                                                                          \
+#define NCCL_WITH_SWITCH                                                                          \
+    {                                                                                             \
+        .name = "nccl", .protocols = {                                                            \
+            NCCL_RINGS(1.3, 6.5, 10),                                                             \
+            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(40), .hop_ns = US(7), .link_efficiency = 0.56} \
+        }                                                                                         \
     }
 
 /* ---- Stacks ---- */
@@ -86,6 +86,7 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .memory_efficiency = 0.828,
         .vector_efficiency = 0.408,
         .collective_kernel_ns = US(8.2),
+        .collective_hop_ns = US(16.6),
         .kernels = {{{"kv_append", 0}, {"contiguous", 0.5}, {"add", 0}, {"attention", 18.4}}, 4},
     },
 };

@@ -1,5 +1,5 @@
-"""./dev bench viewer: a page of half a million measured ops of 128 ranks in headless Chromium, beside
-its limits: bytes of the file, time to the first picture, time of a frame while the timeline is
+"""./dev bench viewer: a page of half a million measured ops of 128 ranks in Chromium, beside its
+limits: bytes of the file, time to the first picture, time of a frame while the timeline is
 moved, time of a search. Medians; without Chromium the file's size alone. exit 1 when one is missed.
 """
 import json

@@ -25,6 +25,7 @@ static const fit_constant scalars[] = {
     {"collective_us", STACK(collective_ns), 0.5, 300, 1e3},
     {"collective_rank_us", STACK(collective_rank_ns), 0.5, 300, 1e3},
     {"collective_kernel_us", STACK(collective_kernel_ns), 0.1, 100, 1e3},
+    {"collective_hop_us", STACK(collective_hop_ns), 0.1, 200, 1e3},
 };
 
 #define PROTOCOL(id, member) offsetof(syn_hardware, collectives.protocols[SYN_PROTOCOL_##id].member)

@@ -29,11 +29,11 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     syn_mesh mesh;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
     SYN_TRY(syn_ctx_new(ctx, run.launch.device, comm, err));
-    syn_ctx_keep_work(*ctx, run.launch.want_graph);
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
     syn_ctx_set_hashing(*ctx, run.launch.want_hashes);
     syn_model *model;
     SYN_TRY(inference_load_model(&run, *ctx, mesh.group[SYN_AXIS_TP], &model, err));
+    syn_ctx_keep_work(*ctx, run.launch.want_graph); /* not of the weights' way there */
     const syn_status s = inference_run_model(&run, *ctx, model, err);
     syn_model_free(model);
     return s == SYN_OK && run.args->save_weights ? checkpoint_save(&run, *ctx, comm, err) : s;

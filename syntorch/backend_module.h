@@ -16,7 +16,8 @@ typedef struct syn_module_host {
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
-                     const char *const *names); /* syn_ctx_add_work */
+                     const char *const *names);                               /* syn_ctx_add_work */
+    void (*add_between)(struct syn_ctx *ctx, const syn_piece_between *piece); /* ..._add_between */
     /* Op and scope of the node of that number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
     syn_comm *(*comm)(const struct syn_ctx *ctx); /* syn_ctx_comm; NULL: a world of one rank */

@@ -110,6 +110,19 @@ void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces
     (void)s; /* out of memory, which is the context's failure */
 }
 
+void syn_ctx_add_between(syn_ctx *ctx, const syn_piece_between *piece) {
+    const syn_trace *t = ctx->trace;
+    syn_piece_between own = *piece;
+    if (own.after && !syn_trace_node_row(t, own.after)) {
+        if (own.piece.call_ns < ctx->forgot_ns) return; /* went with that node */
+        own.after = t->n_nodes > 1 ? syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes - 1) : 0;
+    }
+    own.piece.call_ns -= ctx->start_ns;
+    own.piece.start_ns -= ctx->start_ns;
+    const syn_status s = syn_work_add_between(&ctx->trace->work, &own, &ctx->error);
+    (void)s; /* out of memory, which is the context's failure */
+}
+
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx) {
     return ctx->trace;
 }

@@ -73,6 +73,8 @@ void syn_ctx_keep_work(syn_ctx *ctx, bool keep);
    node that was forgotten meanwhile nothing is stored. For backends. */
 void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
                       const char *const *names);
+/* The same of a copy, a fill or a wait that no node asked for. */
+void syn_ctx_add_between(syn_ctx *ctx, const syn_piece_between *piece);
 
 /* First failure of any builder; SYN_OK if none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);

@@ -78,6 +78,7 @@ struct syn_ctx {
     int n_scopes;
     syn_phase phase;
     uint64_t start_ns;
+    uint64_t forgot_ns;    /* when rows were last dropped; 0: never */
     bool unhashed;         /* rows are forgotten without hashing */
     bool overlap;          /* exchanges are started, and waited for later */
     syn__pending *pending; /* those under way, in the order in which they were started */

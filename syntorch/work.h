@@ -1,7 +1,8 @@
-/* What a device did for the nodes of a rank: annotations of a timeline, beside the rows of a trace
-   and never in its hash. The host called a node's kernel, which asked the device for pieces of
-   work: kernels, copies, fills. Kept only where somebody wants it (syn_ctx_keep_work); the core
-   knows no device, backends tell. Times in ns since the run's start, as those of nodes. */
+/* What a device did for a rank: annotations of a timeline, beside the rows of a trace and never in
+   its hash. The host called a node's kernel, which asked the device for pieces of work: kernels,
+   copies, fills. Between nodes it asked for copies of inputs and results, and waited. Kept only
+   where somebody wants it (syn_ctx_keep_work); the core knows no device, backends tell. Times in ns
+   since the run's start, as those of nodes. */
 #ifndef SYNTORCH_WORK_H
 #define SYNTORCH_WORK_H
 
@@ -15,6 +16,7 @@ typedef enum syn_piece_kind {
     SYN_PIECE_COPY_OUT, /* to the host */
     SYN_PIECE_COPY,     /* within the device */
     SYN_PIECE_FILL,
+    SYN_PIECE_WAIT, /* between nodes: the host waits for a stream, meanwhile */
     SYN_PIECE_KIND_COUNT
 } syn_piece_kind;
 
@@ -22,7 +24,7 @@ typedef enum syn_piece_kind {
 typedef struct syn_piece {
     uint32_t kind;
     uint32_t name;                  /* of a kernel: syn_work_name */
-    uint32_t device, stream;        /* the device's numbers */
+    uint32_t device, stream;        /* the device's numbers; streams from 1 on */
     uint32_t grid[3], block[3];     /* of a kernel; 0: not known, as of a library's */
     uint64_t bytes;                 /* a kernel's dynamic shared memory for a block; else moved */
     uint64_t call_ns, call_wall_ns; /* the host's call that asked for it */
@@ -37,9 +39,17 @@ typedef struct syn_node_work {
     uint64_t call_ns, call_wall_ns; /* the host's call of the node */
 } syn_node_work;
 
+/* What no node asked for. */
+typedef struct syn_piece_between {
+    uint32_t after; /* number of the newest node then; 0: none */
+    syn_piece piece;
+} syn_piece_between;
+
 typedef struct syn_work {
     syn_node_work *nodes; /* ascending by number */
     size_t n_nodes, nodes_cap;
+    syn_piece_between *between; /* in the order in which they were asked for */
+    size_t n_between, between_cap;
     syn_piece *pieces;
     size_t n_pieces, pieces_cap;
     syn_intern names;
@@ -53,9 +63,11 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece);
 /* Adds a node with its pieces; `first` is set here. A node that is there stays as it is. */
 syn_status syn_work_add(syn_work *work, const syn_node_work *node, const syn_piece *pieces,
                         syn_error *err) SYN_MUST_USE;
+syn_status syn_work_add_between(syn_work *work, const syn_piece_between *piece,
+                                syn_error *err) SYN_MUST_USE;
 /* NULL: nothing is known of the node. work: NULL is allowed. */
 const syn_node_work *syn_work_of(const syn_work *work, uint64_t node);
-/* Drops all nodes from that number on. */
+/* Drops all nodes from that number on, and what came after one of them. */
 void syn_work_drop(syn_work *work, uint32_t node);
 size_t syn_work_memory_bytes(const syn_work *work);
 

@@ -4,8 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const names[SYN_PIECE_KIND_COUNT] = {NULL, "copy in", "copy out", "copy",
-                                                        "fill"}; /* kernels have their own */
+static const struct {
+    const char *name, *category;
+} kinds[SYN_PIECE_KIND_COUNT] = {[SYN_PIECE_KERNEL] = {NULL, "kernel"}, /* a name of its own */
+                                 [SYN_PIECE_COPY_IN] = {"copy in", "copy"},
+                                 [SYN_PIECE_COPY_OUT] = {"copy out", "copy"},
+                                 [SYN_PIECE_COPY] = {"copy", "copy"},
+                                 [SYN_PIECE_FILL] = {"fill", "copy"},
+                                 [SYN_PIECE_WAIT] = {"wait for the device", "wait"}};
 
 typedef struct writer {
     syn_sink *sink;
@@ -17,8 +23,13 @@ typedef struct writer {
 
 typedef struct placed {
     const syn_piece *piece;
-    const syn_node_work *node;
+    const syn_node_work *node; /* NULL: none asked for it */
 } placed;
+
+/* The host's are in a thread before those of streams. */
+static uint32_t lane(const syn_piece *p) {
+    return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
+}
 
 static void put_i64(writer *w, const char *key, int64_t value) {
     syn_sink_text(w->sink, key);
@@ -34,7 +45,7 @@ static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
 
 static int compare(const void *a, const void *b) {
     const syn_piece *x = ((const placed *)a)->piece, *y = ((const placed *)b)->piece;
-    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
+    if (lane(x) != lane(y)) return lane(x) < lane(y) ? -1 : 1;
     if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
     return x < y ? -1 : x > y;
 }
@@ -49,7 +60,8 @@ static void begin_metadata(writer *w, const char *name, uint32_t stream) {
 
 static void put_thread(writer *w, uint32_t stream) {
     begin_metadata(w, "thread_name", stream);
-    put_i64(w, "\"name\":\"kernels, stream ", stream);
+    if (stream > 0) put_i64(w, "\"name\":\"kernels, stream ", stream);
+    else syn_sink_text(w->sink, "\"name\":\"host");
     syn_sink_text(w->sink, "\"}}");
     begin_metadata(w, "thread_sort_index", stream);
     put_i64(w, "\"sort_index\":", (int64_t)w->first_tid + stream);
@@ -67,22 +79,27 @@ static void put_slice(writer *w, const placed *at, int64_t start, int64_t end) {
     const syn_piece *p = at->piece;
     const bool kernel = p->kind == SYN_PIECE_KERNEL;
     syn_sink_text(w->sink, ",\n{\"ph\":\"X\",\"name\":");
-    syn_sink_json_string(w->sink, kernel ? syn_work_name(w->work, p) : names[p->kind]);
-    syn_sink_text(w->sink, kernel ? ",\"cat\":\"kernel\"" : ",\"cat\":\"copy\"");
+    syn_sink_json_string(w->sink, kernel ? syn_work_name(w->work, p) : kinds[p->kind].name);
+    syn_sink_text(w->sink, ",\"cat\":");
+    syn_sink_json_string(w->sink, kinds[p->kind].category);
     put_i64(w, ",\"pid\":", w->walk->rank);
-    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + p->stream);
+    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + lane(p));
     put_us(w, ",\"ts\":", w->timeline->base_us, start);
     put_us(w, ",\"dur\":", 0, end - start);
-    syn_sink_text(w->sink, ",\"args\":{\"id\":\"");
-    syn__walk_put_ref(w->sink, w->walk->rank, 'o', at->node->node);
-    put_i64(w, "\",\"device\":", p->device);
+    syn_sink_text(w->sink, ",\"args\":{");
+    if (at->node) {
+        syn_sink_text(w->sink, "\"id\":\"");
+        syn__walk_put_ref(w->sink, w->walk->rank, 'o', at->node->node);
+        syn_sink_text(w->sink, "\",");
+    }
+    put_i64(w, "\"device\":", p->device);
     put_i64(w, ",\"stream\":", p->stream);
     if (kernel && p->grid[0] > 0) {
         put_sizes(w, ",\"grid\":[", p->grid);
         put_sizes(w, ",\"block\":[", p->block);
         put_i64(w, ",\"shared memory\":", (int64_t)p->bytes);
     }
-    if (!kernel) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
+    if (!kernel && p->kind != SYN_PIECE_WAIT) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
     syn_sink_text(w->sink, "}}");
 }
 
@@ -97,8 +114,8 @@ static void put_all(writer *w, const placed *pieces, size_t n) {
     int64_t free_at = 0;
     for (size_t i = 0; i < n; i++) {
         const syn_piece *p = pieces[i].piece;
-        if (i == 0 || p->stream != pieces[i - 1].piece->stream) {
-            put_thread(w, p->stream);
+        if (i == 0 || lane(p) != lane(pieces[i - 1].piece)) {
+            put_thread(w, lane(p));
             free_at = 0;
         }
         int64_t start = whole_ns(w, p->start_ns), end = whole_ns(w, p->start_ns + p->wall_ns);
@@ -113,13 +130,16 @@ syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, s
                                 uint32_t first_tid, syn_error *err) {
     const syn_work *work = walk->graph->ranks[walk->rank_index].work;
     writer w = {sink, timeline, walk, work, first_tid};
+    const size_t most = work ? work->n_pieces + work->n_between : 0;
     size_t n = 0;
-    if (!work || work->n_pieces == 0 || timeline->clock != SYN__CLOCK_MEASURED) return SYN_OK;
-    placed *pieces = syn_calloc(work->n_pieces, sizeof *pieces);
-    if (!pieces) return SYN_FAIL_NOMEM(err, work->n_pieces * sizeof *pieces, "a timeline");
+    if (most == 0 || timeline->clock != SYN__CLOCK_MEASURED) return SYN_OK;
+    placed *pieces = syn_calloc(most, sizeof *pieces);
+    if (!pieces) return SYN_FAIL_NOMEM(err, most * sizeof *pieces, "a timeline");
     for (size_t i = 0; i < work->n_nodes; i++)
         for (uint32_t k = 0; k < work->nodes[i].n_pieces && n < work->n_pieces; k++)
             pieces[n++] = (placed){&work->pieces[work->nodes[i].first + k], &work->nodes[i]};
+    for (size_t i = 0; i < work->n_between; i++)
+        pieces[n++] = (placed){&work->between[i].piece, NULL};
     qsort(pieces, n, sizeof *pieces, compare);
     put_all(&w, pieces, n);
     syn_free(pieces);

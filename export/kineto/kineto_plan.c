@@ -16,7 +16,7 @@ typedef struct planner {
     syn__walk *walk;
     syn__kineto_order order;
     syn__kineto_forwards forwards;
-    size_t next_comm;
+    size_t next_comm, next_between;
     int64_t now[SYN__KINETO_THREADS];             /* until when each thread is busy */
     uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
     uint32_t step_number, sequence;
@@ -73,6 +73,49 @@ static call_span host_call(planner *p, const syn_node_work *work) {
     return s;
 }
 
+/* The next piece that no node asked for, if the host asked for it before `until`; else NULL. */
+static const syn_piece *piece_before(const planner *p, size_t i, int64_t until) {
+    const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
+    if (!all || i >= all->n_between) return NULL;
+    const syn_piece *piece = &all->between[i].piece;
+    return host_ns(p, piece->call_ns) < until ? piece : NULL;
+}
+
+/* Of those the next n. */
+static syn_status add_between(planner *p, size_t n, uint32_t around) {
+    syn__kineto_plan *plan = p->plan;
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    SYN_TRY(syn_grow(&plan->between, &plan->between_cap, plan->n_between + n, sizeof *plan->between,
+                     p->err));
+    for (; n > 0; n--) {
+        const syn_piece *piece = piece_before(p, p->next_between++, INT64_MAX);
+        syn__kineto_between *b = &plan->between[plan->n_between++];
+        const int64_t done = host_ns(p, piece->start_ns + piece->wall_ns);
+        *b = (syn__kineto_between){host_ns(p, piece->call_ns),
+                                   host_ns(p, piece->call_ns + piece->call_wall_ns), piece, around};
+        if (b->start < *now) b->start = *now;
+        if (b->end < b->start + 2) b->end = b->start + 2;
+        if (done > p->device_end) p->device_end = done;
+        *now = b->end;
+    }
+    return SYN_OK;
+}
+
+static size_t count_before(const planner *p, int64_t until) {
+    size_t n = 0;
+    while (piece_before(p, p->next_between + n, until)) n++;
+    return n;
+}
+
+/* Those up to the last wait, which a step ends with. */
+static size_t count_waited_for(const planner *p, int64_t until) {
+    const syn_piece *piece;
+    size_t n = 0;
+    for (size_t i = 0; (piece = piece_before(p, p->next_between + i, until)) != NULL; i++)
+        if (piece->kind == SYN_PIECE_WAIT) n = i + 1;
+    return n;
+}
+
 /* ---- Events around others ---- */
 
 /* Opens an event at a time; what is within begins 1 ns later, so that times say what is within. */
@@ -126,12 +169,21 @@ static syn_status close_step(planner *p, int64_t until) {
     return SYN_OK;
 }
 
-/* until: when what the step begins with is called. */
+/* until: when what the step begins with is called, or the copy that goes before. */
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
-    if (p->step != SYN__KINETO_NONE && node->step == p->step_number) return SYN_OK;
-    SYN_TRY(close_step(p, until));
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    if (p->step != SYN__KINETO_NONE && node->step == p->step_number)
+        return add_between(p, count_before(p, until), innermost(p));
+    const size_t n_before = count_waited_for(p, until);
+    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* of no step */
+    else SYN_TRY(add_between(p, n_before, innermost(p)));
+    const syn_piece *first = piece_before(p, p->next_between, until);
+    const int64_t begin = first != NULL ? host_ns(p, first->call_ns) : until;
+    if (p->step == SYN__KINETO_NONE && begin > *now) *now = begin;
+    SYN_TRY(close_step(p, begin));
     p->step_number = node->step;
-    return open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step);
+    SYN_TRY(open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step));
+    return add_between(p, count_before(p, until), p->step);
 }
 
 static syn_status open_backward(planner *p, bool first) {
@@ -212,6 +264,7 @@ static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node 
                              const syn_node_work *work) {
     static const syn__kineto_kind kinds[] = {SYN__KINETO_FUNCTIONAL, SYN__KINETO_API,
                                              SYN__KINETO_RECORD, SYN__KINETO_LIBRARY};
+    SYN_TRY(add_between(p, count_before(p, host_ns(p, work->call_ns)), innermost(p)));
     call_span s = host_call(p, work);
     uint32_t around = innermost(p);
     comm->end = p->now[SYN__KINETO_MAIN] = s.end;
@@ -229,10 +282,8 @@ static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
     SYN_TRY(syn__walk_node(p->walk, comm->node, &node, p->err));
     const syn__kineto_thread thread = syn__kineto_thread_of(node);
     const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, comm->node);
-    if (p->step == SYN__KINETO_NONE) { /* before all else */
-        if (s->start_ns > 0) p->now[SYN__KINETO_MAIN] = whole_ns(s->start_ns);
-        SYN_TRY(open_step(p, comm->node, node, p->now[SYN__KINETO_MAIN]));
-    }
+    if (p->step == SYN__KINETO_NONE) /* before all else */
+        SYN_TRY(open_step(p, comm->node, node, start_of(p, comm->node, node)));
     close_backward(p);
     const syn_node_work *work = work_of(p, node);
     if (work && work->n_pieces > 0) return add_launch(p, comm, node, work);
@@ -291,7 +342,6 @@ static syn_status add_op(planner *p, uint32_t index) {
     const syn_node_work *work = work_of(p, node);
     const bool timed = s->start_ns >= 0;
     const int64_t want = timed || work ? start_of(p, index, node) : *now;
-    if (p->step == SYN__KINETO_NONE && want > *now) *now = want;
     SYN_TRY(open_step(p, index, node, want));
     SYN_TRY(open_modules(p, node));
     SYN_TRY(add_waits(p, index, node));
@@ -331,6 +381,10 @@ static syn_status add_all(planner *p) {
 
 static syn_status finish(planner *p) {
     syn__kineto_plan *plan = p->plan;
+    if (p->step != SYN__KINETO_NONE) {
+        close_inner(p);
+        SYN_TRY(add_between(p, count_before(p, INT64_MAX), p->step));
+    }
     SYN_TRY(close_step(p, INT64_MAX));
     plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
     for (int t = 0; t < SYN__KINETO_THREADS; t++) {
@@ -363,6 +417,7 @@ syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *tim
 
 void syn__kineto_plan_free(syn__kineto_plan *plan) {
     syn_free(plan->events);
+    syn_free(plan->between);
     syn__kineto_modules_free(&plan->modules);
     *plan = (syn__kineto_plan){0};
 }

@@ -18,7 +18,8 @@
    Where it is known what a device did for a node (syntorch/work.h), its op lasts as long as the
    host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
    communication is launched where its row is, by nccl:all_reduce within record_param_comms, and
-   what waits for it waits on the device.
+   what waits for it waits on the device. Copies and waits between the ops of a step are
+   calls without an op.
 
    Ops of a backward pass lie in "autograd::engine::evaluate_function: XBackward0" and "XBackward0",
    which have the sequence number of the forward op that they belong to; those of an optimizer in
@@ -71,9 +72,18 @@ typedef struct syn__kineto_event {
     bool backward; /* ran in a backward pass */
 } syn__kineto_event;
 
+/* What no op asked a device for: a call in the main thread, of no op. */
+typedef struct syn__kineto_between {
+    int64_t start, end;
+    const syn_piece *piece;
+    uint32_t around; /* the event */
+} syn__kineto_between;
+
 typedef struct syn__kineto_plan {
     syn__kineto_event *events;
     size_t n_events, events_cap;
+    syn__kineto_between *between; /* in their order */
+    size_t n_between, between_cap;
     bool threads[SYN__KINETO_THREADS]; /* which there are */
     int64_t begin, end;                /* of all */
     syn__kineto_modules modules;       /* none unless they are asked for */

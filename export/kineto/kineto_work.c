@@ -1,8 +1,8 @@
 /* What a device did (syntorch/work.h) as PyTorch's profiler shows it: within an op the runtime's
    calls, in streams of the device what these launched, and an arrow (ac2g) from the one to the
-   other. A communication waits for what the compute stream was asked for before, and what needs its
-   result waits for it: cudaEventRecord, cudaStreamWaitEvent, and "Stream Wait Event", which says
-   whose event it was. */
+   other. Calls between ops lie in what is around them. A communication waits for what the compute
+   stream was asked for before, and what needs its result waits for it: cudaEventRecord,
+   cudaStreamWaitEvent, and "Stream Wait Event", which says whose event it was. */
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
 
@@ -21,7 +21,8 @@ typedef struct writer {
     size_t n_streams, streams_cap;
     int64_t correlation; /* of the last call */
     int64_t *records;    /* per node: of the call that recorded the end of a communication */
-    uint32_t compute;    /* stream */
+    size_t next_between;
+    uint32_t compute; /* stream */
     int64_t n_waits;
 } writer;
 
@@ -34,7 +35,8 @@ static const struct {
     [SYN_PIECE_COPY_IN] = {"gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", "cudaMemcpyAsync", 41},
     [SYN_PIECE_COPY_OUT] = {"gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", "cudaMemcpyAsync", 41},
     [SYN_PIECE_COPY] = {"gpu_memcpy", "Memcpy DtoD (Device -> Device)", "cudaMemcpyAsync", 41},
-    [SYN_PIECE_FILL] = {"gpu_memset", "Memset (Device)", "cudaMemsetAsync", 51}};
+    [SYN_PIECE_FILL] = {"gpu_memset", "Memset (Device)", "cudaMemsetAsync", 51},
+    [SYN_PIECE_WAIT] = {"cuda_sync", "Stream Sync", "cudaStreamSynchronize", 131}};
 enum { WAIT_CBID = 147, RECORD_CBID = 135 }; /* cudaStreamWaitEvent, cudaEventRecord */
 
 static void put(writer *w, const char *text) {
@@ -89,6 +91,39 @@ static void put_arrow(writer *w, bool ends, int64_t pid, int64_t tid, int64_t ns
     put_place(w, pid, tid, ns);
     put(w, ",\"cat\":\"ac2g\",\"name\":\"ac2g\"");
     put(w, ends ? ",\"bp\":\"e\"}" : "}");
+}
+
+static syn_status stream_of(writer *w, const syn_piece *p, stream **out) {
+    for (size_t i = 0; i < w->n_streams; i++) {
+        *out = &w->streams[i];
+        if (w->streams[i].number == p->stream) return SYN_OK;
+    }
+    SYN_TRY(
+        syn_grow(&w->streams, &w->streams_cap, w->n_streams + 1, sizeof *w->streams, w->r->err));
+    *out = &w->streams[w->n_streams++];
+    **out = (stream){.number = p->stream};
+    return SYN_OK;
+}
+
+/* The host waits for a stream, in which that is seen when its work is over. */
+static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
+    const int kind = SYN_PIECE_WAIT;
+    stream *s;
+    SYN_TRY(stream_of(w, b->piece, &s));
+    if (s->end < b->start) s->end = b->start;
+    const int64_t over = s->end, end = b->end > over ? b->end : over;
+    s->end = end;
+    put_call(w, b->around, kinds[kind].call, kinds[kind].cbid, b->start, b->end);
+    put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[kind].category);
+    put_text(w, ",\"name\":", kinds[kind].name);
+    put_place(w, b->piece->device, b->piece->stream, over);
+    put_us(w, ",\"dur\":", 0, end - over);
+    put_i64(w, ",\"args\":{\"External id\":", (int64_t)b->around + 1);
+    put_i64(w, ",\"correlation\":", w->correlation);
+    put_i64(w, ",\"stream\":", b->piece->stream);
+    put_i64(w, ",\"device\":", b->piece->device);
+    put(w, ",\"context\":1}}");
+    return SYN_OK;
 }
 
 /* A stream waits for the event that was recorded in another. */
@@ -165,20 +200,37 @@ static syn_status put_piece(writer *w, uint32_t event, const syn_node *node, con
     return SYN_OK;
 }
 
-static syn_status stream_of(writer *w, const syn_piece *p, stream **out) {
-    for (size_t i = 0; i < w->n_streams; i++) {
-        *out = &w->streams[i];
-        if (w->streams[i].number == p->stream) return SYN_OK;
-    }
-    SYN_TRY(
-        syn_grow(&w->streams, &w->streams_cap, w->n_streams + 1, sizeof *w->streams, w->r->err));
-    *out = &w->streams[w->n_streams++];
-    **out = (stream){.number = p->stream};
+/* A call and its piece, which begins neither before the call nor before the piece before it has
+   ended, however the clocks of host and device differ. node: NULL: no op's. */
+static syn_status put_both(writer *w, uint32_t event, const syn_node *node, const syn_piece *p,
+                           int64_t start, int64_t end) {
+    stream *s;
+    SYN_TRY(stream_of(w, p, &s));
+    put_call(w, event, kinds[p->kind].call, kinds[p->kind].cbid, start, end);
+    put_arrow(w, false, syn__kineto_pid(w->r), w->r->plan.events[event].thread + 1, start);
+    int64_t begin = whole_ns(w, p->start_ns), done = whole_ns(w, p->start_ns + p->wall_ns);
+    if (begin < start) begin = start;
+    if (begin < s->end) begin = s->end;
+    if (done < begin) done = begin;
+    s->end = done;
+    SYN_TRY(put_piece(w, event, node, p, begin, done));
+    put_arrow(w, true, p->device, p->stream, begin);
     return SYN_OK;
 }
 
-/* Calls lie in the op one after the other; a piece begins neither before its call nor before the
-   piece before it has ended, however the clocks of host and device differ. */
+/* What no op asked for before that time. */
+static syn_status put_between(writer *w, int64_t until) {
+    const syn__kineto_plan *plan = &w->r->plan;
+    for (; w->next_between < plan->n_between; w->next_between++) {
+        const syn__kineto_between *b = &plan->between[w->next_between];
+        if (b->start >= until) return SYN_OK;
+        if (b->piece->kind == SYN_PIECE_WAIT) SYN_TRY(put_host_wait(w, b));
+        else SYN_TRY(put_both(w, b->around, NULL, b->piece, b->start, b->end));
+    }
+    return SYN_OK;
+}
+
+/* Calls lie in the op one after the other. */
 static syn_status put_pieces(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
@@ -196,23 +248,13 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     for (uint32_t i = 0; i < work->n_pieces; i++) {
         const syn_piece *p = &all->pieces[work->first + i];
         const int64_t last = e->end - 2 * (int64_t)(work->n_pieces - i);
-        stream *s;
-        SYN_TRY(stream_of(w, p, &s));
         int64_t start = whole_ns(w, p->call_ns), end = whole_ns(w, p->call_ns + p->call_wall_ns);
         if (start < from) start = from;
         if (start > last) start = last;
         if (end > last + 1) end = last + 1;
         if (end <= start) end = start + 1;
         from = end;
-        put_call(w, event, kinds[p->kind].call, kinds[p->kind].cbid, start, end);
-        put_arrow(w, false, syn__kineto_pid(w->r), e->thread + 1, start);
-        int64_t begin = whole_ns(w, p->start_ns), done = whole_ns(w, p->start_ns + p->wall_ns);
-        if (begin < start) begin = start;
-        if (begin < s->end) begin = s->end;
-        if (done < begin) done = begin;
-        s->end = done;
-        SYN_TRY(put_piece(w, event, node, p, begin, done));
-        put_arrow(w, true, p->device, p->stream, begin);
+        SYN_TRY(put_both(w, event, node, p, start, end));
     }
     if (comm) {
         put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from);
@@ -284,9 +326,11 @@ syn_status syn__kineto_write_work(syn__kineto_recording *r, syn_sink *sink) {
     status = find_compute(&w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) {
         const syn__kineto_event *e = &r->plan.events[i];
-        if (e->device && e->kind == SYN__KINETO_WAIT) status = put_awaited(&w, i);
-        else if (e->device) status = put_pieces(&w, i);
+        status = put_between(&w, e->start);
+        if (status != SYN_OK || !e->device) continue;
+        status = e->kind == SYN__KINETO_WAIT ? put_awaited(&w, i) : put_pieces(&w, i);
     }
+    if (status == SYN_OK) status = put_between(&w, INT64_MAX);
     if (status == SYN_OK) put_names(&w);
     syn_free(w.streams);
     syn_free(w.records);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
 static syn__cuda *cuda_of(void *device) {
@@ -135,20 +136,30 @@ static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t 
                                syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_before_other(d, err));
-    return syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
+    syn__cuda_between_begin(d);
+    const syn_status s = syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
+    syn__cuda_between_end(d, SYN_PIECE_COPY_IN, bytes);
+    return s;
 }
 
 static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t bytes,
                                 syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_before_other(d, err));
-    return syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
+    syn__cuda_between_begin(d);
+    const syn_status s = syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
+    syn__cuda_between_end(d, SYN_PIECE_COPY_OUT, bytes);
+    return s;
 }
 
 static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_before_other(d, err));
-    if (bytes > 0) SYN_CUDA(cudaMemsetAsync(to, byte, bytes, d->at.stream), "a fill", err);
+    if (bytes == 0) return SYN_OK;
+    syn__cuda_between_begin(d);
+    const cudaError_t code = cudaMemsetAsync(to, byte, bytes, d->at.stream);
+    syn__cuda_between_end(d, SYN_PIECE_FILL, bytes);
+    SYN_CUDA(code, "a fill", err);
     return SYN_OK;
 }
 
@@ -213,6 +224,7 @@ static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
 
 /* For all that was asked for; times are known then. */
 static cudaError_t wait_for_stream(syn__cuda *d) {
+    const uint64_t from_ns = syn__clock_ns();
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
     if (code == cudaSuccess && d->exchanges &&
         syn__cuda_exchanges_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
@@ -220,6 +232,7 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
     if (d->exchanges) syn__cuda_exchanges_times(d->exchanges);
     syn__cuda_times_finish(d, code == cudaSuccess);
+    syn__cuda_waited(d, from_ns);
     return code;
 }
 

@@ -65,7 +65,7 @@ void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
 /* Around a wait for the stream; the second gives all times to the context, if `given`. */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
 void syn__cuda_times_finish(syn__cuda *d, bool given);
-/* The number of a new mark, within a node. Nanoseconds between two. */
+/* The number of a new mark. Nanoseconds between two. */
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);
 uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to);
 
@@ -85,8 +85,16 @@ typedef struct syn__cuda_call {
     syn_node_work work;
     uint32_t span;
 } syn__cuda_call;
+/* What no node asked for, between two marks as well. */
+typedef struct syn__cuda_between {
+    syn_piece_between it;
+    uint32_t begins, ends;
+} syn__cuda_between;
 typedef struct syn__cuda_work {
     bool keep;
+    syn__cuda_between *between; /* since the last sync */
+    size_t n_between, between_cap;
+    bool open;             /* the one behind them has begun */
     syn__cuda_call *calls; /* since the last sync */
     size_t n_calls, calls_cap, next;
     syn__cuda_piece *pieces;
@@ -103,6 +111,11 @@ void syn__cuda_work_end(syn__cuda *d);
 /* Launches within a node whose work is noted, and notes that; false: nobody notes, nothing is
    launched. */
 bool syn__cuda_work_launch(const syn__launch *launch);
+/* Around a copy or a fill that no node asked for. Nothing unless work is kept. */
+void syn__cuda_between_begin(syn__cuda *d);
+void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
+/* The host waited from then on until now; to the context at once. */
+void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
 /* Gives the call of span number i, whose first mark was at begin_ns, to the context. */
 void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns);
 /* After a sync nothing of it is left; close: for good. */

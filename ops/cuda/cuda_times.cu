@@ -86,22 +86,50 @@ static void give(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns
     syn__cuda_host->set_time(ctx, span->node, begin_ns, wall_ns, 0);
 }
 
+/* Time at a mark, which is told from mark to mark, as each is near the one before. */
+typedef struct cursor {
+    cudaEvent_t last;
+    uint64_t now_ns;
+    uint32_t at;
+} cursor;
+
+static uint64_t when(const syn__cuda_times *t, cursor *c, uint32_t mark) {
+    for (; c->at <= mark; c->at++) {
+        c->now_ns += between_ns(c->last, t->mark[c->at]);
+        c->last = t->mark[c->at];
+    }
+    return c->now_ns;
+}
+
+static void give_spans(syn__cuda *d) {
+    const syn__cuda_times *t = &d->times;
+    cursor c = {t->anchors[0], t->anchor_ns, 0};
+    for (uint32_t i = 0; i < t->n_spans && t->spans[i].ends < t->n_events; i++) {
+        const syn__cuda_span *span = &t->spans[i];
+        const uint64_t begin_ns = when(t, &c, span->begins);
+        give(span, begin_ns, syn__cuda_times_between(t, span->begins, span->ends), d->ctx,
+             d->graphs);
+        syn__cuda_work_give(d, i, begin_ns);
+    }
+}
+
+static void give_between(syn__cuda *d) {
+    const syn__cuda_times *t = &d->times;
+    cursor c = {t->anchors[0], t->anchor_ns, 0};
+    for (size_t i = 0; i < d->work.n_between && d->work.between[i].ends < t->n_events; i++) {
+        syn__cuda_between *b = &d->work.between[i];
+        b->it.piece.start_ns = when(t, &c, b->begins);
+        b->it.piece.wall_ns = syn__cuda_times_between(t, b->begins, b->ends);
+        syn__cuda_host->add_between(d->ctx, &b->it);
+    }
+}
+
 void syn__cuda_times_finish(syn__cuda *d, bool given) {
     syn__cuda_times *t = &d->times;
     const uint64_t synced_ns = syn__clock_ns();
-    /* From mark to mark, as each is near the one before. */
-    cudaEvent_t last = t->anchors[0];
-    uint64_t now_ns = t->anchor_ns;
-    uint32_t at = 0;
-    for (uint32_t i = 0; given && i < t->n_spans && t->spans[i].ends < t->n_events; i++) {
-        const syn__cuda_span *span = &t->spans[i];
-        for (; at <= span->begins; at++) {
-            now_ns += between_ns(last, t->mark[at]);
-            last = t->mark[at];
-        }
-        const uint64_t wall_ns = between_ns(t->mark[span->begins], t->mark[span->ends]);
-        give(span, now_ns, wall_ns, d->ctx, d->graphs);
-        syn__cuda_work_give(d, i, now_ns);
+    if (given) {
+        give_spans(d);
+        give_between(d);
     }
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
@@ -111,7 +139,7 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
     t->anchor_ns =
         passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;
-    last = t->anchors[0];
+    const cudaEvent_t last = t->anchors[0];
     t->anchors[0] = t->anchors[1];
     t->anchors[1] = last;
 }

@@ -128,6 +128,54 @@ void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes) 
     p->piece.bytes = bytes;
 }
 
+/* ---- between nodes ---- */
+
+/* Where marks are out the next node waits for the device, and what is between is not noted. */
+static syn__cuda_between *next_between(syn__cuda *d) {
+    syn__cuda_work *w = &d->work;
+    if (!w->keep || d->times.n_marks + 3 > SYN__CUDA_MARKS ||
+        syn_grow(&w->between, &w->between_cap, w->n_between + 1, sizeof *w->between, NULL))
+        return NULL;
+    return &w->between[w->n_between];
+}
+
+void syn__cuda_between_begin(syn__cuda *d) {
+    syn__cuda_between *b = next_between(d);
+    d->work.open = b != NULL;
+    if (!b) return;
+    memset(b, 0, sizeof *b);
+    b->begins = d->times.idle ? d->times.n_marks - 1
+                              : syn__cuda_times_mark(&d->times, d->at.stream);
+    b->it.after = d->at.node;
+    b->it.piece.device = (uint32_t)d->device;
+    b->it.piece.stream = SYN__CUDA_COMPUTE_STREAM;
+    b->it.piece.call_ns = syn__clock_ns();
+    d->times.idle = false;
+}
+
+void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes) {
+    if (!d->work.open) return;
+    syn__cuda_between *b = &d->work.between[d->work.n_between++];
+    d->work.open = false;
+    b->it.piece.kind = kind;
+    b->it.piece.bytes = bytes;
+    b->it.piece.call_wall_ns = syn__clock_ns() - b->it.piece.call_ns;
+    b->ends = syn__cuda_times_mark(&d->times, d->at.stream);
+}
+
+void syn__cuda_waited(syn__cuda *d, uint64_t from_ns) {
+    syn_piece_between b;
+    if (!d->work.keep) return;
+    memset(&b, 0, sizeof b);
+    b.after = d->at.node;
+    b.piece.kind = SYN_PIECE_WAIT;
+    b.piece.device = (uint32_t)d->device;
+    b.piece.stream = SYN__CUDA_COMPUTE_STREAM;
+    b.piece.call_ns = b.piece.start_ns = from_ns;
+    b.piece.call_wall_ns = b.piece.wall_ns = syn__clock_ns() - from_ns;
+    syn__cuda_host->add_between(d->ctx, &b);
+}
+
 /* ---- after a sync ---- */
 
 void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns) {
@@ -151,11 +199,12 @@ void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns) {
 
 void syn__cuda_work_clear(syn__cuda_work *w) {
     for (size_t i = 0; i < w->n_pieces; i++) syn_free(w->pieces[i].name);
-    w->n_calls = w->n_pieces = w->next = 0;
+    w->n_calls = w->n_pieces = w->n_between = w->next = 0;
 }
 
 void syn__cuda_work_close(syn__cuda_work *w) {
     syn__cuda_work_clear(w);
+    syn_free(w->between);
     syn_free(w->calls);
     syn_free(w->pieces);
     syn_free(w->given);

@@ -71,6 +71,7 @@ static syn_status steps(const job *j, syn_model *m, const syn_mesh *mesh,
         SYN_TRY(syn_optimizer_step(optimizer, 0.001, err));
         if (mesh->group[SYN_AXIS_DP] != NULL)
             syn_all_reduce(ctx, loss, SYN_REDUCE_SUM, mesh->group[SYN_AXIS_DP]);
+        if (syn_ctx_has_data(ctx)) SYN_TRY(syn_tensor_read(ctx, loss, &(float){0}, sizeof(float)));
         syn_release(ctx, mark, NULL, 0);
         syn_next_step(ctx);
     }
@@ -145,6 +146,28 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
     m->now_ns += CALL_NS + 500;
 }
 
+/* At the end of a step the host reads a result, for which it waits; then it has the next texts. */
+static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
+    syn_piece_between b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
+    for (int i = 0; i < 3; i++, m->now_ns += 500) {
+        b.piece.call_ns = b.piece.start_ns = m->now_ns;
+        b.piece.call_wall_ns = 400;
+        if (i == 2) b.piece.kind = SYN_PIECE_COPY_IN, b.piece.bytes = 128;
+        if (m->free_ns[COMPUTE] > b.piece.start_ns) b.piece.start_ns = m->free_ns[COMPUTE];
+        b.piece.wall_ns = 300;
+        if (i == 1) {
+            b.piece.kind = SYN_PIECE_WAIT;
+            b.piece.start_ns = b.piece.call_ns;
+            m->now_ns = b.piece.start_ns + 100;
+            if (m->free_ns[COMPUTE] > m->now_ns) m->now_ns = m->free_ns[COMPUTE];
+            b.piece.wall_ns = b.piece.call_wall_ns = m->now_ns - b.piece.start_ns;
+        } else {
+            m->free_ns[COMPUTE] = b.piece.start_ns + b.piece.wall_ns;
+        }
+        syn_ctx_add_between(ctx, &b);
+    }
+}
+
 static void invent_work(syn_ctx *ctx) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_cursor cursor = {0};
@@ -153,8 +176,12 @@ static void invent_work(syn_ctx *ctx) {
     NEED_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
     const uint32_t n = graph->ranks[0].n_nodes;
     made_up m = {.end_ns = calloc(n, sizeof *m.end_ns), .now_ns = syn__clock_ns()};
+    uint32_t step = UINT32_MAX, newest = 0;
     for (uint32_t i = 0; i < n; i++) {
         const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
+        if (node->step != step) invent_between(&m, ctx, newest);
+        step = node->step;
+        newest = (uint32_t)node->id;
         if (node->flags & SYN_NODE_VIRTUAL) { /* passes on what it waits for */
             for (uint32_t d = 0; d < node->n_deps; d++)
                 if (m.end_ns[node->deps[d].node] > m.end_ns[i])
@@ -163,6 +190,7 @@ static void invent_work(syn_ctx *ctx) {
             invent_node(&m, ctx, i, node);
         }
     }
+    invent_between(&m, ctx, newest);
     free(m.end_ns);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

@@ -134,15 +134,15 @@ def check_links(what, kineto, host):
 def check_device(what, kineto):
     """Each piece of the device's work has its call, within the op that it names, and one arrow from
     the one to the other; begins after the call, after what its stream did before, and ends within
-    its step."""
+    its step. What no op asked for is its step's."""
     events = kineto["traceEvents"]
     by_id = {e["args"]["External id"]: e for e in events if "Record function id" in
              e.get("args", {})}
     calls, arrows = {}, collections.defaultdict(list)
     for e in events:
         if e.get("cat") == "cuda_runtime":
-            op = by_id[e["args"]["External id"]]
             check(e["args"]["correlation"] not in calls, f"{what}: {e} is there twice")
+            op = by_id[e["args"]["External id"]]
             check(op["tid"] == e["tid"] and op["ts"] <= e["ts"] and end_ns(e) <= end_ns(op),
                   f"{what}: {e['name']} leaves {op['name']}")
             calls[e["args"]["correlation"]] = e
@@ -154,12 +154,14 @@ def check_device(what, kineto):
     for e in work:
         a = e["args"]
         call = calls[a["correlation"]]
-        op = by_id[a["External id"]]
         check(call["args"]["External id"] == a["External id"], f"{what}: the call of {e}")
         check((e["pid"], e["tid"]) == (a["device"], a["stream"]), f"{what}: the place of {e}")
         check(call["ts"] <= e["ts"], f"{what}: {e['name']} begins before its call")
         check(streams.get(e["tid"], 0) <= round(1000 * e["ts"]), f"{what}: {e['name']} overlaps")
         streams[e["tid"]] = end_ns(e)
+        op = by_id[a["External id"]]
+        if op in steps: # of no op
+            op = call
         inside = [s for s in steps if s["ts"] <= op["ts"] and end_ns(op) <= end_ns(s)]
         check(len(inside) == 1 and (inside[0] is not steps[-1] or end_ns(e) <= end_ns(inside[0])),
               f"{what}: {e['name']} is in no step")
@@ -172,16 +174,40 @@ def check_device(what, kineto):
     check(not arrows, f"{what}: arrows without work {list(arrows)[:5]}")
     waits = [e for e in calls.values() if e["args"]["correlation"] not in
              {w["args"]["correlation"] for w in work}]
-    check(all(e["name"] in ("cudaStreamWaitEvent", "cudaEventRecord") for e in waits),
-          f"{what}: calls without work")
+    check(all(e["name"] in ("cudaStreamWaitEvent", "cudaEventRecord", "cudaStreamSynchronize")
+              for e in waits), f"{what}: calls without work")
+    if work:
+        check_between(what, steps, calls, work)
     for e in events:
-        if e.get("cat") == "cuda_sync":
+        if e.get("cat") == "cuda_sync" and e["name"] == "Stream Sync":
+            call = calls[e["args"]["correlation"]]
+            check(call["name"] == "cudaStreamSynchronize" and call["ts"] <= e["ts"],
+                  f"{what}: {e} by {call}")
+            late = [w for w in work if w["tid"] == e["tid"] and w["args"]["correlation"] <
+                    e["args"]["correlation"] and end_ns(w) > round(1000 * e["ts"])]
+            check(not late, f"{what}: {e} is seen before {late[:1]} is over")
+        elif e.get("cat") == "cuda_sync":
             record = calls[e["args"]["wait_on_cuda_event_record_corr_id"]]
             check(record["name"] == "cudaEventRecord" and record["ts"] <= e["ts"] and
                   calls[e["args"]["correlation"]]["name"] == "cudaStreamWaitEvent",
                   f"{what}: {e} waits for {record}")
             check_wait(what, e, work)
     return work
+
+
+def check_between(what, steps, calls, work):
+    """Each step gets texts and reads its loss, for which it waits: copies in come before all its
+    kernels, a copy out and a wait behind them."""
+    for s in steps:
+        inside = [e for e in sorted(calls.values(), key=lambda e: e["args"]["correlation"])
+                  if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
+        names = [e["name"] for e in inside]
+        kind = {e["args"]["correlation"]: e["name"] for e in work}
+        copies = [kind[e["args"]["correlation"]] for e in inside if e["name"] == "cudaMemcpyAsync"]
+        check("Memcpy HtoD (Pinned -> Device)" in copies, f"{what}: {s['name']} gets nothing")
+        check("Memcpy DtoH (Device -> Pinned)" in copies, f"{what}: {s['name']} reads nothing")
+        last = max(i for i, name in enumerate(names) if name == "cudaLaunchKernel")
+        check("cudaStreamSynchronize" in names[last:], f"{what}: {s['name']} does not wait")
 
 
 def check_wait(what, wait, work):

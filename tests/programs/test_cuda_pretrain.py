@@ -1,5 +1,6 @@
 """Pretraining on CUDA beside the CPU: losses of 20 steps, alone, on 2 x 2 ranks and in bf16; what a
 killed run goes on from; the same rows. Everything runs on the emulated device."""
+import collections
 import filecmp
 import glob
 import json
@@ -65,6 +66,33 @@ def traces_are_alike(runs):
         found.append({os.path.basename(f): counted(f)
                       for f in glob.glob(os.path.join(out, "*.et"))})
     check(len(found[0]) == 2 and found[0] == found[1], f"{found}")
+    for path in glob.glob(os.path.join(out, "*_kineto.json")):
+        with open(path, encoding="utf-8") as f:
+            events = json.load(f)["traceEvents"]
+        between = collections.Counter(
+            e["name"] for e in events if e.get("args", {}).get("External id") == 1
+            and e["cat"] in ("gpu_memcpy", "cuda_sync"))
+        check(between["Memcpy HtoD (Pinned -> Device)"] > 0 and between["Stream Sync"] > 0,
+              f"{path}: a step gets texts, and is waited for: {between}")
+
+
+def timeline_has_waits():
+    """Copies and waits between ops are in threads of their own, none overlapping another."""
+    out = tempfile.mkdtemp(prefix="syntorch-")
+    subprocess.run([os.path.join(BUILD, "inference"), "--device", "cuda", "--num_output_tokens", "4",
+                    "--visualize_trace", "--out_dir", out], check=True, capture_output=True)
+    with open(os.path.join(out, "timeline.json"), encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    shutil.rmtree(out)
+    threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for name, thread in (("wait for the device", "host"), ("copy in", "kernels, stream 7"),
+                         ("copy out", "kernels, stream 7")):
+        mine = sorted((e for e in events if e["name"] == name), key=lambda e: e["ts"])
+        check(mine and {threads[e["tid"]] for e in mine} == {thread}, f"{name}: {mine[:2]}")
+        check(all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(mine, mine[1:])), name)
+        check(not any("id" in e["args"] for e in mine), f"{name}: {mine[:2]}")
+    tokens = [e for e in events if e["name"] == "copy out" and e["args"]["bytes"] == 4]
+    check(len(tokens) == 4, f"{len(tokens)} tokens were read, 4 made")
 
 
 def main():
@@ -80,6 +108,7 @@ def main():
         compare(runs, "gpt", 6, 2e-2, "--dtype", "bf16")
         goes_on(runs)
         traces_are_alike(runs)
+        timeline_has_waits()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     finish()

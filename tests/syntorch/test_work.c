@@ -31,6 +31,18 @@ static bool has(const syn_work *work, uint32_t n) {
     return same;
 }
 
+/* A piece that came after node n, whose bytes are that number. */
+static void add_between(syn_work *work, uint32_t n) {
+    const syn_piece_between between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
+    syn_error err = {0};
+    CHECK_OK(syn_work_add_between(work, &between, &err), err);
+}
+
+static bool has_between(const syn_work *work, size_t i, uint32_t n) {
+    return i < work->n_between && work->between[i].after == n &&
+           work->between[i].piece.kind == SYN_PIECE_COPY_OUT && work->between[i].piece.bytes == n;
+}
+
 /* In any order; what is there stays; what is dropped goes, and can come again. */
 static void found_by_number(void) {
     static const uint32_t order[] = {2, 4, 5, 11, 8, 7, 14, 1};
@@ -51,8 +63,14 @@ static void found_by_number(void) {
                   "%u", (unsigned)order[i]);
     add(&work, 8);
     CHECK(has(&work, 8) && has(&work, 7));
+    for (uint32_t i = 0; i < 12; i += 4) add_between(&work, i);
+    syn_work_drop(&work, 8);
+    CHECK(work.n_between == 2 && has_between(&work, 0, 0) && has_between(&work, 1, 4));
+    add_between(&work, 9);
+    syn_work_drop(&work, 9); /* of no node */
+    CHECK(work.n_between == 2);
     syn_work_drop(&work, 0);
-    CHECK(work.n_nodes == 0 && work.n_pieces == 0);
+    CHECK(work.n_nodes == 0 && work.n_pieces == 0 && work.n_between == 0);
     syn_work_free(&work);
 }
 
@@ -62,11 +80,15 @@ static void as_bytes(void) {
     syn_error err = {0};
     char *data = NULL;
     size_t bytes = 0;
-    for (uint32_t n = 1; n < 40; n++) add(&work, n);
+    for (uint32_t n = 1; n < 40; n++) {
+        add(&work, n);
+        add_between(&work, n);
+    }
     CHECK_OK(syn_work_pack(&work, &data, &bytes, &err), err);
     CHECK(bytes % 8 == 0);
     NEED_OK(syn_work_unpack(&back, data, bytes, &err), err);
-    for (uint32_t n = 1; n < 40; n++) CHECK_MSG(has(&back, n), "%u", (unsigned)n);
+    for (uint32_t n = 1; n < 40; n++)
+        CHECK_MSG(has(&back, n) && has_between(&back, n - 1, n), "%u", (unsigned)n);
     CHECK(back.n_nodes == work.n_nodes && back.n_pieces == work.n_pieces);
     syn_work_free(&back);
     for (size_t cut = 0; cut < bytes; cut += 8)
@@ -110,9 +132,22 @@ static void of_a_context(void) {
           piece->start_ns == first->call_ns + 9 && piece->wall_ns == 3);
     CHECK_STR(syn_work_name(work, piece), "kernel");
     CHECK_STR(syn_work_name(work, &work->pieces[syn_work_of(work, 2)->first]), "");
+    for (uint32_t n = 0; n < 3; n++) {
+        const syn_piece_between between = {n, {.call_ns = now + n, .start_ns = now + 9}};
+        syn_ctx_add_between(ctx, &between);
+    }
+    CHECK(work->n_between == 3 && work->between[2].piece.call_ns == first->call_ns + 2 &&
+          work->between[2].piece.start_ns == first->call_ns + 9);
     CHECK(syn_trace_hash(syn_ctx_trace(ctx)) == hash);
     syn_forget(ctx, mark, NULL, 0);
-    CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2));
+    CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_between == 2);
+    /* Told late of what came after node 2: before that was forgotten, and since. */
+    for (int since = 0; since < 2; since++) {
+        const syn_piece_between late = {2, {.call_ns = since ? syn__clock_ns() : now}};
+        syn_ctx_add_between(ctx, &late);
+        CHECK_INT((int)work->n_between, 2 + since);
+    }
+    CHECK_INT(work->between[2].after, 1);
     CHECK_INT(syn_ctx_status(ctx), SYN_OK);
     syn_ctx_free(ctx);
 }

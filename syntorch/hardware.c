@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "syntorch/hardware_presets.h"
+#include "syntorch/hardware_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/settings.h"
 #include "syntorch/sink.h"
@@ -66,6 +67,7 @@ static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error 
                         "the stack %s is one of GPUs: %s has no \"multiprocessors\"", stack->name,
                         hw->name);
     hw->stack = *stack;
+    memset(&hw->errors, 0, sizeof hw->errors); /* of a file's own stack */
     return SYN_OK;
 }
 
@@ -99,6 +101,7 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
         SYN_TRY(load_file(&found, path, err));
     }
     if (named != NULL) SYN_TRY(put_stack(&found, named, err));
+    if (preset != NULL) syn__hardware_known_errors(&found);
     *hw = found;
     return SYN_OK;
 }

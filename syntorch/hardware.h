@@ -44,6 +44,7 @@ typedef struct syn_stack {
     double collective_rank_ns;    /* and so much longer for each further rank */
     double collective_kernel_ns;  /* besides the library's time, */
     double collective_hop_ns;     /* and so much longer for each doubling of the nodes */
+    bool collectives_block;       /* those of one tensor: what comes then waits for them */
     syn_hw_ops kernels, overhead; /* kernels: 1 if not listed; overhead: ns */
     struct syn_hw_phase {
         double launch, device; /* factors of what the host and the device take; 0: 1 */
@@ -108,6 +109,37 @@ typedef struct syn_hw_kernels {
     } widths[2];
 } syn_hw_kernels;
 
+/* A run that was measured, and how far off it is predicted when the constants are fitted to other
+   runs. */
+typedef struct syn_hw_row {
+    bool training;
+    int32_t layers, hidden, tp, dp, batch, tokens, new_tokens; /* batch: texts of a rank at a time;
+                                                                  new_tokens 0: none, or training */
+    double error;                                              /* predicted / measured - 1 */
+} syn_hw_row;
+
+/* What rows were left out together for `apart`: those of one model, degree of tensor parallelism,
+   batch size, or length of texts. */
+typedef enum syn_hw_split {
+    SYN_HW_MODEL,
+    SYN_HW_TP,
+    SYN_HW_BATCH,
+    SYN_HW_LENGTH,
+    SYN_HW_SPLITS
+} syn_hw_split;
+
+/* How far predictions with these constants are off. */
+#define SYN_HW_ROWS 320
+typedef struct syn_hw_errors {
+    char constants[64]; /* of a file that is read: which constants the rows belong to */
+    syn_hw_row rows[SYN_HW_ROWS];
+    int32_t n;    /* 0: nothing was measured */
+    bool changed; /* the file has rows, but of other constants: they are dropped */
+    struct syn_hw_apart {
+        double error[SYN_HW_SPLITS]; /* root mean square; 0: not known */
+    } apart[2];                      /* inference, training */
+} syn_hw_errors;
+
 typedef struct syn_hardware {
     char name[64];
     double peak_flops_per_ns[SYN_DTYPE_COUNT]; /* matrix products; 1 flop/ns = 1 GFLOP/s; 0: the
@@ -120,6 +152,7 @@ typedef struct syn_hardware {
     syn_stack stack;
     syn_hw_kernels alone, shared; /* with one rank, and with the most that were measured */
     int32_t sharing;              /* ranks that share them: syn_hardware_share; 0: one */
+    syn_hw_errors errors;
 } syn_hardware;
 
 /* `name`: MACHINE or MACHINE+STACK. MACHINE is a preset (a100-80g, h100, h200, b200, v100-32g, cpu)
@@ -133,7 +166,8 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
 /* From now on times are those of one of so many ranks that share a machine's cores: where its
    kernels were measured; other machines give each rank its own device. */
 void syn_hardware_share(syn_hardware *hw, int32_t ranks);
-/* A file that syn_hardware_parse reads as *hw; failures are the sink's. */
+/* A file that syn_hardware_parse reads as *hw; failures are the sink's. Its errors are those of its
+   constants: when one of them is changed in the file, the errors are not taken. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink);
 /* "a100-80g+serving", into `out`, which is returned. */
 const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes);

@@ -1,4 +1,5 @@
 /* The format of hardware files. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,6 +124,7 @@ static const syn__setting stack_rows[] = {
     F64("collective_rank_us", 0, STACK(collective_rank_ns), 0, 1e6, 1e3),
     F64("collective_kernel_us", 0, STACK(collective_kernel_ns), 0, 1e6, 1e3),
     F64("collective_hop_us", 0, STACK(collective_hop_ns), 0, 1e6, 1e3),
+    {.key = "collectives_block", .type = SYN__SETTING_BOOL, .offset = STACK(collectives_block)},
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     GROUP("phases", 0, STACK(phases), phases_table),
@@ -162,6 +164,7 @@ static const syn__setting file_rows[] = {
     GROUP("collectives", 0, AT(collectives), collective_table),
     GROUP("stack", REQUIRED, AT(stack), stack_table),
     GROUP("kernels", 0, 0, measured_table),
+    GROUP("errors", 0, AT(errors), syn__hardware_errors_table),
 };
 static const syn__setting_table file_table = ROWS(file_rows);
 
@@ -229,6 +232,7 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
     if (syn__settings_read(&s, &file_table, &read) == SYN_OK) check_alphas(&s, &read);
     SYN_TRY(syn__settings_end(&s, err));
     if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* one node: never farther apart */
+    SYN_TRY(syn__hardware_check_errors(&read, err));
     *hw = read;
     return SYN_OK;
 }
@@ -255,6 +259,7 @@ static int32_t custom_entries(const syn__setting *row, const char *member) {
     const void *at = member;
     return row->read == syn__hardware_read_curve   ? ((const syn_hw_curve *)at)->n
            : row->read == syn__hardware_read_rates ? ((const syn_hw_rates *)at)->n
+           : row->read == syn__hardware_read_rows  ? syn__hardware_rows(at)
                                                    : ((const syn_hw_ops *)at)->n;
 }
 
@@ -269,6 +274,8 @@ static bool is_left_out(const syn__setting *row, const char *member) {
     case SYN__SETTING_I32:
         memcpy(&integer, member, sizeof integer);
         return (row->flags & REQUIRED) == 0 && integer == 0;
+    case SYN__SETTING_BOOL:
+        return *member == 0;
     case SYN__SETTING_CUSTOM:
         return custom_entries(row, member) == 0;
     default:
@@ -290,6 +297,9 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
     case SYN__SETTING_I32:
         memcpy(&integer, member, sizeof integer);
         syn_sink_i64(out, integer);
+        return;
+    case SYN__SETTING_BOOL:
+        syn_sink_text(out, *member ? "true" : "false");
         return;
     case SYN__SETTING_NAME:
         syn_sink_json_string(out, member);
@@ -333,7 +343,48 @@ static void write_table(const syn__setting_table *table, const char *source, int
     syn_sink_printf(out, "\n%*s}", 2 * depth - 2, "");
 }
 
-void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
+static void write(const syn_hardware *hw, syn_sink *sink) {
     write_table(&file_table, (const char *)hw, 1, sink);
     syn_sink_char(sink, '\n');
+}
+
+/* FNV-1a of the file without errors. */
+syn_status syn__hardware_constants(const syn_hardware *hw, char out[64], syn_error *err) {
+    syn_hardware bare = *hw;
+    syn_sink *sink;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    size_t bytes = 0;
+    memset(&bare.errors, 0, sizeof bare.errors);
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    write(&bare, sink);
+    const char *text = syn_sink_data(sink, &bytes);
+    for (size_t i = 0; text != NULL && i < bytes; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+    snprintf(out, 64, "%016" PRIx64, hash);
+    return syn_sink_close(sink, true, err);
+}
+
+/* As a reader finds them, whose numbers may differ in their last bits. */
+static syn_status seal(syn_hardware *hw, syn_error *err) {
+    syn_hardware read = *hw;
+    syn_sink *sink;
+    size_t bytes = 0;
+    memset(&read.errors, 0, sizeof read.errors);
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    write(&read, sink);
+    const char *text = syn_sink_data(sink, &bytes);
+    syn_status s =
+        text != NULL ? syn_hardware_parse(&read, hw->name, text, bytes, err) : SYN_E_NOMEM;
+    const syn_status closed = syn_sink_close(sink, true, err);
+    if (closed != SYN_OK) s = closed;
+    return s == SYN_OK ? syn__hardware_constants(&read, hw->errors.constants, err) : s;
+}
+
+/* Where a seal finds no memory, there are no errors. */
+void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
+    syn_hardware sealed = *hw;
+    syn_error err = {0};
+    if (hw->errors.n > 0 && seal(&sealed, &err) != SYN_OK)
+        memset(&sealed.errors, 0, sizeof sealed.errors);
+    write(&sealed, sink);
 }

@@ -5,7 +5,7 @@
 #include "syntorch/hardware_private.h"
 
 #define TILE       128.0 /* rows and columns of a product that a multiprocessor takes at a time */
-#define TILE_LEAST 16.0  /* rows, at least: the tensor cores' */
+#define TILE_LEAST 16.0  /* rows, at least, of 16 bits: the tensor cores' */
 
 static double max2(double a, double b) {
     return a > b ? a : b;
@@ -33,9 +33,9 @@ static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) 
     return otherwise;
 }
 
-/* Rows of a tile: products of few rows have lower ones. */
-static double tile_rows(double rows) {
-    double tile = TILE_LEAST;
+/* Rows of a tile: products of few rows have lower ones, in f32 down to one. */
+static double tile_rows(double rows, syn_dtype dtype) {
+    double tile = dtype == SYN_F32 ? 1 : TILE_LEAST;
     while (tile < rows && tile < TILE) tile *= 2;
     return tile;
 }
@@ -50,7 +50,7 @@ static double product_ns(const syn_hardware *hw, const syn_node *node, double ra
     const bool known = e->rows > 0 && e->columns > 0 && e->inner > 0;
     const double rows = known ? (double)e->rows : cube, columns = known ? (double)e->columns : cube,
                  inner = known ? (double)e->inner : cube, batch = known ? (double)e->batch : 1;
-    const double tile = tile_rows(rows);
+    const double tile = tile_rows(rows, node->dtype);
     const double waves = batch * ceil(rows / tile) * ceil(columns / TILE) / parts;
     return (waves + hw->stack.matmul_tail) * 2 * tile * TILE * inner * parts / rate;
 }
@@ -261,5 +261,8 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
+    /* Lists are the buckets of data parallelism. */
+    if (hw->stack.collectives_block && node->kind == SYN_NODE_COLLECTIVE && node->n_inputs <= 1)
+        node->flags |= SYN_NODE_BLOCKS;
     node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
 }

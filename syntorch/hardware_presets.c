@@ -63,6 +63,7 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .memory_efficiency = 0.85,
         .collective_ns = US(26.5),
         .collective_rank_ns = US(23.7),
+        .collectives_block = true,
         .kernels = {{{"add", 0.34},
                      {"dropout", 0.34},
                      {"accumulate", 0.3},

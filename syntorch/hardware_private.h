@@ -17,6 +17,18 @@ syn_status syn__hardware_read_rates(syn__settings *s, void *member);
 void syn__hardware_write_curve(syn_sink *out, const void *member);
 void syn__hardware_write_rates(syn_sink *out, const void *member);
 
+/* The group "errors" of hardware files; its rows, of a syn_hw_errors, and how many they are. */
+extern const syn__setting_table syn__hardware_errors_table;
+syn_status syn__hardware_read_rows(syn__settings *s, void *member);
+int32_t syn__hardware_rows(const void *member);
+/* Which constants hw has, as text. */
+syn_status syn__hardware_constants(const syn_hardware *hw, char out[64],
+                                   syn_error *err) SYN_MUST_USE;
+/* Drops errors of other constants than hw has. */
+syn_status syn__hardware_check_errors(syn_hardware *hw, syn_error *err) SYN_MUST_USE;
+/* Rows of what was measured for a preset of that name and its stack; none if nothing was. */
+void syn__hardware_known_errors(syn_hardware *hw);
+
 /* The curve's rate at a size; 0: it has no points. */
 double syn__hardware_rate(const syn_hw_curve *curve, double at);
 /* The time of a compute node where kernels were measured (hw->alone.ranks > 0); *work: which part

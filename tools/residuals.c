@@ -8,19 +8,10 @@ enum { DIMENSIONS = 7, NEAREST = 8 };
 
 static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",        "dp",
                                               "batch",  "tokens",      "new tokens"};
-
-static const struct residual {
-    const char *stack;
-    int training;
-    double at[DIMENSIONS], error;
-} residuals[] = {
-#define X(stack, training, layers, hidden, tp, dp, batch, tokens, new_tokens, error) \
-    {stack, training, {layers, hidden, tp, dp, batch, tokens, new_tokens}, error},
-#include "tools/residuals.def"
-#undef X
-};
-
-#define MEASURED_ON "a100-80g"
+/* What was left out together to know how far off other ones are; SYN_HW_SPLITS: nothing was. */
+static const syn_hw_split splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
+                                                SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
+                                                SYN_HW_LENGTH};
 
 static double ratio(double a, double b) {
     return log2((a + 1) / (b + 1));
@@ -44,6 +35,21 @@ static void add(near_rows *near, double distance, double error) {
     near->error[at] = error;
 }
 
+static void name(run_error *e, const char *what) {
+    const size_t used = strlen(e->beyond);
+    snprintf(e->beyond + used, sizeof e->beyond - used, "%s%s", used > 0 ? ", " : "", what);
+}
+
+/* What lies beyond all rows, and the error of such rows. */
+static void look_beyond(run_error *e, const double *at, const double *least, const double *most,
+                        const struct syn_hw_apart *apart) {
+    for (int d = 0; d < DIMENSIONS; d++) {
+        if (at[d] >= least[d] && at[d] <= most[d]) continue;
+        name(e, names[d]);
+        if (splits[d] < SYN_HW_SPLITS) e->error = fmax(e->error, apart->error[splits[d]]);
+    }
+}
+
 run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
     const double at[DIMENSIONS] = {
         (double)shape->layers, (double)shape->hidden, (double)shape->tp,        (double)shape->dp,
@@ -52,33 +58,38 @@ run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
     near_rows near = {.n = 0};
     run_error e = {0};
     for (int d = 0; d < DIMENSIONS; d++) least[d] = INFINITY;
-    for (size_t i = 0; i < sizeof residuals / sizeof *residuals; i++) {
-        const struct residual *r = &residuals[i];
-        if (strcmp(hw->name, MEASURED_ON) != 0 || strcmp(hw->stack.name, r->stack) != 0 ||
-            shape->training != (r->training != 0) || shape->wide)
-            continue;
+    for (int32_t i = 0; i < hw->errors.n && !shape->wide; i++) {
+        const syn_hw_row *r = &hw->errors.rows[i];
+        const double of[DIMENSIONS] = {r->layers, r->hidden, r->tp,        r->dp,
+                                       r->batch,  r->tokens, r->new_tokens};
         double distance = 0;
+        if (r->training != shape->training) continue;
         for (int d = 0; d < DIMENSIONS; d++) {
-            distance += ratio(at[d], r->at[d]) * ratio(at[d], r->at[d]);
-            least[d] = fmin(least[d], r->at[d]);
-            most[d] = fmax(most[d], r->at[d]);
+            distance += ratio(at[d], of[d]) * ratio(at[d], of[d]);
+            least[d] = fmin(least[d], of[d]);
+            most[d] = fmax(most[d], of[d]);
         }
         add(&near, distance, r->error);
         e.n_rows++;
     }
+    if (e.n_rows == 0) return e;
     for (int i = 0; i < near.n; i++) e.error += near.error[i] * near.error[i] / near.n;
     e.error = sqrt(e.error);
-    for (int d = 0; d < DIMENSIONS && e.n_rows > 0 && !e.beyond; d++)
-        if (at[d] < least[d] || at[d] > most[d]) e.beyond = names[d];
+    look_beyond(&e, at, least, most, &hw->errors.apart[shape->training]);
+    for (size_t i = 0; i < sizeof shape->unlike / sizeof shape->unlike[0] && shape->unlike[i]; i++)
+        name(&e, shape->unlike[i]);
     return e;
 }
 
 const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes) {
-    if (e->n_rows == 0)
+    if (e->n_rows > 0)
+        snprintf(buf, bytes, "+-%.0f %% on the nearest of %d measured runs%s%s", 100 * e->error,
+                 e->n_rows, e->beyond[0] ? "; extrapolated, by " : "", e->beyond);
+    else if (hw->errors.changed)
+        snprintf(buf, bytes, "unknown: constants of %s+%s were changed since they were fitted",
+                 hw->name, hw->stack.name);
+    else
         snprintf(buf, bytes, "unknown: no such run of %s+%s was measured", hw->name,
                  hw->stack.name);
-    else
-        snprintf(buf, bytes, "+-%.0f %% on the nearest of %d measured runs%s%s", 100 * e->error,
-                 e->n_rows, e->beyond ? "; extrapolated, by " : "", e->beyond ? e->beyond : "");
     return buf;
 }

@@ -8,16 +8,21 @@
 typedef struct run_shape {
     bool training, wide; /* wide: f32, of which nothing was measured */
     int64_t layers, hidden, tp, dp, batch, tokens, new_tokens;
+    const char
+        *unlike[4]; /* what else no measured run had: "separate attention ops"; NULL: no more */
 } run_shape;
 
 typedef struct run_error {
-    int n_rows;         /* measured runs on this machine with this stack; 0: none, and no error */
-    double error;       /* root mean square of the nearest ones' errors, a fraction */
-    const char *beyond; /* what of the shape no measured run has so small or large; NULL: nothing */
+    int n_rows;       /* measured runs of these constants; 0: none, and no error */
+    double error;     /* root mean square of the nearest ones' errors, a fraction; at least that of
+                         rows left out by what lies beyond the measured ones */
+    char beyond[120]; /* what no measured run has so small, so large or at all, with commas; "":
+                         nothing */
 } run_error;
 
+/* Errors are those of rows that the constants were not fitted to. */
 run_error residuals_near(const syn_hardware *hw, const run_shape *shape);
-/* "+-4 % on the nearest of 135 measured runs", or that there are none; returns buf. */
+/* "+-4 % on the nearest of 135 measured runs", or why there are none; returns buf. */
 const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes);
 
 #endif

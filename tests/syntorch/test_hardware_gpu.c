@@ -51,6 +51,9 @@ static void products_come_in_tiles(void) {
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
     n.dtype = SYN_F32;
     CHECK_NEAR(toy_ns(&n), 25 * tile + 1000, 1e-6);
+    n.extents = (syn_extents){1, 1, 1280, 1000}; /* without tensor cores a row is one */
+    CHECK_NEAR(toy_ns(&n), 15 * tile / 128 + 1000, 1e-6);
+    n.extents = (syn_extents){2, 128, 1280, 1000};
     n.bytes_read = 8000000000; /* 80 GB/s */
     CHECK_NEAR(toy_ns(&n), 1e8 + 1000, 1e-6);
     /* Of unknown extents: a cube of 1280. */

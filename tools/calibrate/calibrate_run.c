@@ -1,6 +1,8 @@
 #include "tools/calibrate/calibrate.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "comm/comm.h"
 #include "syntorch/memory.h"
@@ -18,8 +20,9 @@ typedef struct findings {
     fit_errors before, after;
     fit_free constants;
     syn_hardware start, fitted;
-    double left_out[FIT_SPLITS];
-    int parts[FIT_SPLITS]; /* fewer than 2: nothing could be left out */
+    double *predicted[FIT_SPLITS];                   /* ns, of each row by a fit to others */
+    double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* means of absolute and squared errors */
+    int parts[FIT_SPLITS];                           /* fewer than 2: nothing could be left out */
 } findings;
 
 static void print_errors(const char *what, const fit_errors *e, const measured *m) {
@@ -30,15 +33,30 @@ static void print_errors(const char *what, const fit_errors *e, const measured *
            (long long)row->line, row->model, (long long)row->tp, (long long)row->batch);
 }
 
+static bool has_several_stacks(const measured *m) {
+    for (size_t i = 1; i < m->n; i++)
+        if (strcmp(m->rows[i].stack, m->rows[0].stack) != 0) return true;
+    return false;
+}
+
 static void print_findings(const findings *f) {
     if (f->rows->n_skipped > 0)
         printf("%zu rows with pipelines are left out\n", f->rows->n_skipped);
     print_errors(f->title, &f->before, f->rows);
+    if (has_several_stacks(f->rows))
+        printf("rows of several stacks: --rows_stack takes one of them\n");
     if (args.check) return;
-    for (int i = 0; i < f->constants.n; i++)
-        printf("  %-28s %12.6g -> %.6g\n", f->constants.at[i].name,
-               fit_value(&f->constants.at[i], &f->start),
-               fit_value(&f->constants.at[i], &f->fitted));
+    for (int i = 0; i < f->constants.n; i++) {
+        const fit_constant *c = &f->constants.at[i];
+        const int bound = fit_at_bounds(&f->fitted, c);
+        printf("  %-28s %12.6g -> %.6g%s\n", c->name, fit_value(c, &f->start),
+               fit_value(c, &f->fitted),
+               bound < 0   ? ", its least"
+               : bound > 0 ? ", its most"
+                           : "");
+    }
+    if (f->rows->n < 3 * (size_t)f->constants.n)
+        printf("%zu rows say little about %d constants: --fix some\n", f->rows->n, f->constants.n);
     print_errors("fitted, in sample:", &f->after, f->rows);
     for (int i = 0; i < FIT_SPLITS; i++)
         if (f->parts[i] > 1)
@@ -82,6 +100,14 @@ static syn_status print_json(const findings *f, syn_error *err) {
             syn_sink_double(out, f->left_out[i]);
             before = ", ";
         }
+        syn_sink_text(out, "}, \"left_out_rms\": {");
+        before = "";
+        for (int i = 0; i < FIT_SPLITS; i++) {
+            if (f->parts[i] < 2) continue;
+            syn_sink_printf(out, "%s\"%s\": ", before, fit_split_names[i]);
+            syn_sink_double(out, sqrt(f->square[i]));
+            before = ", ";
+        }
         syn_sink_char(out, '}');
     }
     syn_sink_text(out, "}\n");
@@ -95,15 +121,57 @@ static bool all_reduces_alone(const measured *m) {
     return true;
 }
 
+static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error *err) {
+    const size_t n = f->rows->n;
+    double *predicted = f->predicted[split] = syn_calloc(n, sizeof *predicted);
+    if (predicted == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *predicted, "rows");
+    SYN_TRY(fit_leave_out(predicted, &f->parts[split], split, &f->start, &f->constants, f->rows,
+                          rounds, err));
+    for (size_t i = 0; i < n; i++) {
+        const double off = predicted[i] / f->rows->rows[i].ns - 1;
+        f->left_out[split] += fabs(off) / (double)n;
+        f->square[split] += off * off / (double)n;
+    }
+    return SYN_OK;
+}
+
+/* The fitted constants take along how far off they are. More rows than there is room for: each of a
+   few. */
+static void keep_errors(findings *f) {
+    static const syn_hw_split splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
+                                                    [FIT_TP] = SYN_HW_TP,
+                                                    [FIT_BATCH] = SYN_HW_BATCH,
+                                                    [FIT_LENGTH] = SYN_HW_LENGTH};
+    syn_hw_errors *e = &f->fitted.errors;
+    const size_t n = f->rows->n, step = (n + SYN_HW_ROWS - 1) / SYN_HW_ROWS;
+    memset(e, 0, sizeof *e);
+    if (f->parts[FIT_TENTH] < 2 || f->rows->rows[0].kind == MEASURED_ALL_REDUCE) return;
+    const bool training = f->rows->rows[0].kind == MEASURED_TRAINING;
+    for (size_t i = 0; i < n; i += step) {
+        const measured_row *r = &f->rows->rows[i];
+        e->rows[e->n++] = (syn_hw_row){r->kind == MEASURED_TRAINING,
+                                       (int32_t)r->layers,
+                                       (int32_t)r->hidden,
+                                       (int32_t)r->tp,
+                                       (int32_t)r->dp,
+                                       (int32_t)r->batch,
+                                       (int32_t)r->tokens,
+                                       (int32_t)r->new_tokens,
+                                       f->predicted[FIT_TENTH][i] / r->ns - 1};
+    }
+    for (int s = FIT_MODEL; s < FIT_SPLITS; s++)
+        if (f->parts[s] > 1) e->apart[training].error[splits[s]] = sqrt(f->square[s]);
+}
+
 static syn_status fit(findings *f, syn_error *err) {
     const int rounds = (int)args.rounds;
     SYN_TRY(fit_choose(&f->constants, &f->start, all_reduces_alone(f->rows), args.fix.at,
                        args.fix.n, err));
-    SYN_TRY(fit_rows(&f->fitted, &f->constants, f->all, f->rows->n, rounds, err));
+    SYN_TRY(fit_rows(&f->fitted, &f->constants, f->all, f->rows->n, true, rounds, err));
     f->after = fit_measure(f->all, f->rows->n, &f->fitted);
     for (fit_split split = 0; split < FIT_SPLITS; split++)
-        SYN_TRY(fit_validate(&f->left_out[split], &f->parts[split], split, &f->fitted,
-                             &f->constants, f->rows, rounds, err));
+        SYN_TRY(leave_out(f, split, rounds, err));
+    keep_errors(f);
     return SYN_OK;
 }
 
@@ -112,15 +180,17 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
     if (args.predictions == NULL) return SYN_OK;
     SYN_TRY(syn_sink_open_file(&out, args.predictions, err));
     syn_sink_text(out, "line,model,layers,hidden,tp,dp,batch,tokens,new_tokens,bytes,"
-                       "measured_ms,predicted_ms\n");
+                       "measured_ms,predicted_ms,left_out_ms\n");
     for (size_t i = 0; i < f->rows->n; i++) {
         const measured_row *row = f->all[i];
-        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%.9g,%.9g\n",
+        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%.9g,%.9g,",
                         (long long)row->line, row->model, (long long)row->layers,
                         (long long)row->hidden, (long long)row->tp, (long long)row->dp,
                         (long long)row->batch, (long long)row->tokens, (long long)row->new_tokens,
                         (unsigned long long)row->bytes, row->ns / 1e6,
                         measured_predict_ns(row, &f->fitted) / 1e6);
+        if (f->parts[FIT_TENTH] > 1) syn_sink_printf(out, "%.9g", f->predicted[FIT_TENTH][i] / 1e6);
+        syn_sink_char(out, '\n');
     }
     return syn_sink_close(out, true, err);
 }
@@ -189,6 +259,7 @@ int calibrate_program(int argc, char **argv) {
     measured m = {0};
     findings f = {.rows = &m};
     const syn_status s = run(&f, &m, &err);
+    for (int i = 0; i < FIT_SPLITS; i++) syn_free(f.predicted[i]);
     syn_free(f.all);
     measured_free(&m);
     return cli_done(&calibrate_cli, s, &err);

@@ -12,37 +12,37 @@
 #define STACK(member) offsetof(syn_hardware, stack.member)
 
 static const fit_constant scalars[] = {
-    {"launch_us", STACK(launch_ns), 0.1, 300, 1e3},
-    {"kernel_us", STACK(kernel_ns), 0.1, 100, 1e3},
-    {"matmul_efficiency", STACK(matmul_efficiency), 0.3, 0.97, 1},
-    {"matmul_tail", STACK(matmul_tail), 0.02, 3, 1},
-    {"matmul_half_gflop", STACK(matmul_half_flops), 1e-5, 100, 1e9},
-    {"attention_efficiency", STACK(attention_efficiency), 0.05, 0.97, 1},
-    {"score_passes", STACK(score_passes), 0.1, 60, 1},
-    {"score_kernels", STACK(score_kernels), 0.1, 50, 1},
-    {"memory_efficiency", STACK(memory_efficiency), 0.3, 1, 1},
-    {"vector_efficiency", STACK(vector_efficiency), 0.05, 1, 1},
-    {"collective_us", STACK(collective_ns), 0.5, 300, 1e3},
-    {"collective_rank_us", STACK(collective_rank_ns), 0.5, 300, 1e3},
-    {"collective_kernel_us", STACK(collective_kernel_ns), 0.1, 100, 1e3},
-    {"collective_hop_us", STACK(collective_hop_ns), 0.1, 200, 1e3},
+    {"launch_us", STACK(launch_ns), 0.1, 300, 30, 1e3},
+    {"kernel_us", STACK(kernel_ns), 0.1, 100, 5, 1e3},
+    {"matmul_efficiency", STACK(matmul_efficiency), 0.3, 0.97, 0.7, 1},
+    {"matmul_tail", STACK(matmul_tail), 0.02, 3, 0.5, 1},
+    {"matmul_half_gflop", STACK(matmul_half_flops), 1e-5, 100, 1, 1e9},
+    {"attention_efficiency", STACK(attention_efficiency), 0.05, 0.97, 0.6, 1},
+    {"score_passes", STACK(score_passes), 0.1, 60, 5, 1},
+    {"score_kernels", STACK(score_kernels), 0.1, 50, 2, 1},
+    {"memory_efficiency", STACK(memory_efficiency), 0.3, 1, 0.8, 1},
+    {"vector_efficiency", STACK(vector_efficiency), 0.05, 1, 0.6, 1},
+    {"collective_us", STACK(collective_ns), 0.5, 300, 20, 1e3},
+    {"collective_rank_us", STACK(collective_rank_ns), 0.5, 300, 5, 1e3},
+    {"collective_kernel_us", STACK(collective_kernel_ns), 0.1, 100, 5, 1e3},
+    {"collective_hop_us", STACK(collective_hop_ns), 0.1, 200, 5, 1e3},
 };
 
 #define PROTOCOL(id, member) offsetof(syn_hardware, collectives.protocols[SYN_PROTOCOL_##id].member)
 
 /* Of the library, which all stacks of a machine share: fitted to all-reduces alone. */
 static const fit_constant protocols[] = {
-    {"ll.base_us", PROTOCOL(LL, base_ns), 1, 100, 1e3},
-    {"ll.step_us", PROTOCOL(LL, step_ns), 0.1, 20, 1e3},
-    {"ll.gb_per_s", PROTOCOL(LL, bytes_per_ns), 1, 500, 1},
-    {"ll128.base_us", PROTOCOL(LL128, base_ns), 1, 100, 1e3},
-    {"ll128.step_us", PROTOCOL(LL128, step_ns), 0.1, 20, 1e3},
-    {"ll128.link_efficiency", PROTOCOL(LL128, link_efficiency), 0.1, 1, 1},
-    {"simple.base_us", PROTOCOL(SIMPLE, base_ns), 1, 200, 1e3},
-    {"simple.step_us", PROTOCOL(SIMPLE, step_ns), 0.1, 50, 1e3},
-    {"simple.copy_efficiency", PROTOCOL(SIMPLE, copy_efficiency), 0.01, 1, 1},
-    {"switch.base_us", PROTOCOL(SWITCH, base_ns), 1, 200, 1e3},
-    {"switch.link_efficiency", PROTOCOL(SWITCH, link_efficiency), 0.1, 1, 1},
+    {"ll.base_us", PROTOCOL(LL, base_ns), 1, 100, 5, 1e3},
+    {"ll.step_us", PROTOCOL(LL, step_ns), 0.1, 20, 1, 1e3},
+    {"ll.gb_per_s", PROTOCOL(LL, bytes_per_ns), 1, 500, 20, 1},
+    {"ll128.base_us", PROTOCOL(LL128, base_ns), 1, 100, 15, 1e3},
+    {"ll128.step_us", PROTOCOL(LL128, step_ns), 0.1, 20, 1, 1e3},
+    {"ll128.link_efficiency", PROTOCOL(LL128, link_efficiency), 0.1, 1, 0.7, 1},
+    {"simple.base_us", PROTOCOL(SIMPLE, base_ns), 1, 200, 30, 1e3},
+    {"simple.step_us", PROTOCOL(SIMPLE, step_ns), 0.1, 50, 3, 1e3},
+    {"simple.copy_efficiency", PROTOCOL(SIMPLE, copy_efficiency), 0.01, 1, 0.3, 1},
+    {"switch.base_us", PROTOCOL(SWITCH, base_ns), 1, 200, 30, 1e3},
+    {"switch.link_efficiency", PROTOCOL(SWITCH, link_efficiency), 0.1, 1, 0.7, 1},
 };
 
 static double *place(const fit_constant *c, syn_hardware *hw) {
@@ -55,16 +55,35 @@ double fit_value(const fit_constant *c, const syn_hardware *hw) {
     return value / c->scale;
 }
 
+/* Where fits begin, which end in different valleys: the usual constants, and those with all, with
+   the shares of a peak, or with all others half way to their most. */
+enum { STARTS = 4 };
+
+static void set_start(syn_hardware *hw, const fit_free *constants, int start) {
+    for (int i = 0; i < constants->n; i++) {
+        const fit_constant *c = &constants->at[i];
+        const bool share = c->most <= 1,
+                   more = start == 1 || (start == 2 && share) || (start == 3 && !share);
+        *place(c, hw) = (more ? sqrt(c->usual * c->most) : c->usual) * c->scale;
+    }
+}
+
+int fit_at_bounds(const syn_hardware *hw, const fit_constant *c) {
+    const double value = fit_value(c, hw);
+    return value <= c->least * (1 + 1e-9) ? -1 : value >= c->most * (1 - 1e-9);
+}
+
 static void add(fit_free *out, const fit_constant *c, const syn_hardware *hw) {
     if (out->n < FIT_CONSTANTS && fit_value(c, hw) > 0) out->at[out->n++] = *c;
 }
 
 static void add_ops(fit_free *out, const syn_hardware *hw, const char *what, const syn_hw_ops *ops,
-                    double most, double scale) {
+                    double most, double usual, double scale) {
     for (int32_t i = 0; i < ops->n; i++) {
         fit_constant c = {.offset = (size_t)((const char *)&ops->at[i].value - (const char *)hw),
                           .least = most * 1e-4,
                           .most = most,
+                          .usual = usual,
                           .scale = scale};
         snprintf(c.name, sizeof c.name, "%s.%s", what, ops->at[i].op);
         add(out, &c, hw);
@@ -77,6 +96,7 @@ static void add_phases(fit_free *out, const syn_hardware *hw) {
         fit_constant launch = {.offset = at + offsetof(struct syn_hw_phase, launch),
                                .least = 0.05,
                                .most = 10,
+                               .usual = 1,
                                .scale = 1},
                      device = launch;
         device.offset = at + offsetof(struct syn_hw_phase, device);
@@ -96,8 +116,8 @@ syn_status fit_choose(fit_free *out, const syn_hardware *hw, bool library, const
                       int n_fixed, syn_error *err) {
     out->n = 0;
     for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) add(out, &scalars[i], hw);
-    add_ops(out, hw, "kernels", &hw->stack.kernels, 50, 1);
-    add_ops(out, hw, "overhead_us", &hw->stack.overhead, 1e5, 1e3);
+    add_ops(out, hw, "kernels", &hw->stack.kernels, 50, 1, 1);
+    add_ops(out, hw, "overhead_us", &hw->stack.overhead, 1e5, 1e3, 1e3);
     add_phases(out, hw);
     for (size_t i = 0; library && i < sizeof protocols / sizeof protocols[0]; i++)
         add(out, &protocols[i], hw);
@@ -240,15 +260,30 @@ static bool improve(const problem *p, double *loss, double *damping) {
     return false;
 }
 
+static double fit_from(const problem *p, int rounds) {
+    double damping = 1e-2, loss = losses(p, p->off);
+    while (rounds-- > 0 && p->n > 0 && p->free->n > 0)
+        if (!improve(p, &loss, &damping)) break;
+    return loss;
+}
+
 syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_row *const *rows,
-                    size_t n, int rounds, syn_error *err) {
+                    size_t n, bool given, int rounds, syn_error *err) {
     const size_t numbers = n * ((size_t)constants->n + 2);
-    double *room = syn_calloc(numbers + 1, sizeof *room), damping = 1e-2;
+    double *room = syn_calloc(numbers + 1, sizeof *room);
     if (room == NULL) return SYN_FAIL_NOMEM(err, numbers * sizeof *room, "a fit");
-    const problem p = {hw, constants, rows, n, room, room + n, room + 2 * n};
-    double loss = losses(&p, p.off);
-    while (rounds-- > 0 && n > 0 && constants->n > 0)
-        if (!improve(&p, &loss, &damping)) break;
+    syn_hardware best = *hw, other;
+    problem p = {&best, constants, rows, n, room, room + n, room + 2 * n};
+    double least = given ? fit_from(&p, rounds) : INFINITY;
+    p.hw = &other;
+    for (int start = 0; start < STARTS; start++) {
+        other = *hw;
+        set_start(&other, constants, start);
+        const double loss = fit_from(&p, rounds);
+        if (loss < least) best = other;
+        least = fmin(least, loss);
+    }
+    *hw = best;
     syn_free(room);
     return SYN_OK;
 }
@@ -304,14 +339,13 @@ static bool is_first(const measured *all, size_t index, fit_split split, const c
     return true;
 }
 
-syn_status fit_validate(double *mean, int *n_parts, fit_split split, const syn_hardware *start,
-                        const fit_free *constants, const measured *all, int rounds,
-                        syn_error *err) {
+syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
+                         const syn_hardware *start, const fit_free *constants, const measured *all,
+                         int rounds, syn_error *err) {
     const measured_row **room = syn_calloc(2 * all->n + 1, sizeof *room);
     if (room == NULL) return SYN_FAIL_NOMEM(err, 2 * all->n * sizeof *room, "rows");
     halves h = {room, room + all->n, 0, 0};
     syn_status s = SYN_OK;
-    *mean = 0;
     *n_parts = 0;
     for (size_t i = 0; i < all->n && s == SYN_OK; i++) {
         char part[80];
@@ -320,8 +354,9 @@ syn_status fit_validate(double *mean, int *n_parts, fit_split split, const syn_h
         syn_hardware hw = *start;
         divide(all, split, part, &h);
         if (h.n_kept > 0) ++*n_parts;
-        s = fit_rows(&hw, constants, h.kept, h.n_kept, rounds, err);
-        *mean += fit_measure(h.out, h.n_out, &hw).mean * (double)h.n_out / (double)all->n;
+        s = fit_rows(&hw, constants, h.kept, h.n_kept, false, rounds, err);
+        for (size_t k = 0; k < h.n_out; k++)
+            predicted_ns[h.out[k] - all->rows] = measured_predict_ns(h.out[k], &hw);
     }
     syn_free(room);
     return s;

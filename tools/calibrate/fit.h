@@ -10,7 +10,8 @@
 typedef struct fit_constant {
     char name[64];
     size_t offset;             /* in syn_hardware; of several with one value: the first */
-    double least, most, scale; /* in the file's unit; scale: to the struct's */
+    double least, most, usual; /* in the file's unit; usual: of a stack of which nothing is known */
+    double scale;              /* from that unit to the struct's */
 } fit_constant;
 
 enum { FIT_CONSTANTS = 32 };
@@ -26,6 +27,8 @@ typedef struct fit_free {
 syn_status fit_choose(fit_free *out, const syn_hardware *hw, bool library, const char *const *fixed,
                       int n_fixed, syn_error *err) SYN_MUST_USE;
 double fit_value(const fit_constant *c, const syn_hardware *hw); /* in the file's unit */
+/* -1 or 1: the constant is at its lower or upper bound; else 0. */
+int fit_at_bounds(const syn_hardware *hw, const fit_constant *c);
 
 /* Errors of predictions, predicted / measured - 1. */
 typedef struct fit_errors {
@@ -34,9 +37,10 @@ typedef struct fit_errors {
 } fit_errors;
 fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hardware *hw);
 
-/* Changes *hw for the rows; at most `rounds` of them. */
+/* Changes *hw for the rows, from a few fixed starts and, if `given`, from what it is, whichever
+   ends best; at most `rounds` each. */
 syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_row *const *rows,
-                    size_t n, int rounds, syn_error *err) SYN_MUST_USE;
+                    size_t n, bool given, int rounds, syn_error *err) SYN_MUST_USE;
 
 /* What rows are left out together. */
 typedef enum fit_split {
@@ -48,10 +52,11 @@ typedef enum fit_split {
     FIT_SPLITS
 } fit_split;
 extern const char *const fit_split_names[FIT_SPLITS];
-/* Mean absolute error on rows left out in turn, fitted to the others from *start; n_parts: how many
-   there were. */
-syn_status fit_validate(double *mean, int *n_parts, fit_split split, const syn_hardware *start,
-                        const fit_free *constants, const measured *all, int rounds,
-                        syn_error *err) SYN_MUST_USE;
+/* What each row is predicted to take by constants that were fitted to the rows of other parts, and
+   began knowing none of them; n_parts: how many there were. What is not fitted is that of *start.
+ */
+syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
+                         const syn_hardware *start, const fit_free *constants, const measured *all,
+                         int rounds, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -43,6 +43,8 @@ typedef struct reading {
 static syn_status number(const reading *r, const char *name, double most, double *out) {
     const char *text = field(&r->names, &r->at, name);
     char *end = NULL;
+    if (field(&r->names, &r->names, name) == NULL)
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:1: there is no column \"%s\"", r->path, name);
     *out = text != NULL ? strtod(text, &end) : 0;
     if (text == NULL || end == text || *end != '\0' || !(*out > 0) || *out > most)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
@@ -124,7 +126,7 @@ static syn_status read_all_reduce(const reading *r, measured_row *row) {
 
 static syn_status read_row(reading *r, measured *m, const char *stack) {
     int64_t stages = 1;
-    measured_row row = {.line = r->line, .tp = 1, .dp = 1, .passes = 1};
+    measured_row row = {.path = r->path, .line = r->line, .tp = 1, .dp = 1, .passes = 1};
     const char *own = field(&r->names, &r->at, "stack");
     if (stack != NULL && own != NULL && strcmp(own, stack) != 0) return SYN_OK;
     if (is_given(r, "pp")) SYN_TRY(integer(r, "pp", &stages));
@@ -134,7 +136,12 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
     }
     if (field(&r->names, &r->names, "latency_ms") != NULL) SYN_TRY(read_inference(r, &row));
     else if (field(&r->names, &r->names, "iter_ms") != NULL) SYN_TRY(read_training(r, &row));
-    else SYN_TRY(read_all_reduce(r, &row));
+    else if (field(&r->names, &r->names, "ip_ns") != NULL) SYN_TRY(read_all_reduce(r, &row));
+    else
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%s:1: there is no column of times: \"latency_ms\" of inference, "
+                        "\"iter_ms\" of training, \"ip_ns\" of all-reduces",
+                        r->path);
     if (row.tp * row.dp > MEASURED_RANKS)
         return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks; at most %d can be", r->path,
                         (long long)r->line, (long long)(row.tp * row.dp), MEASURED_RANKS);
@@ -146,6 +153,7 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
 static syn_status read_lines(measured *m, char *text, const char *path, const char *stack,
                              syn_error *err) {
     reading r = {.path = path, .err = err};
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3; /* as spreadsheets mark UTF-8 */
     for (char *line = text, *next; line != NULL; line = next) {
         next = strchr(line, '\n');
         if (next != NULL) *next++ = '\0';

@@ -25,7 +25,8 @@ typedef struct measured_row {
     measured_kind kind;
     char model[64], stack[32]; /* "": none was given */
     int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
-    uint64_t bytes; /* of an all-reduce */
+    uint64_t bytes;   /* of an all-reduce */
+    const char *path; /* the caller's */
     int64_t line;
     double ns;
     tally_row *ops;

@@ -197,8 +197,10 @@ static syn_status record(measured_row *row, syn_comm *comm, syn_error *err) {
 syn_status measured_record(measured_row *row, syn_error *err) {
     syn_comm *comm;
     if (row->kind == MEASURED_ALL_REDUCE) return count_all_reduce(row, err);
+    syn_error why = {0};
     SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
-    const syn_status s = record(row, comm, err);
+    const syn_status s = record(row, comm, &why);
     syn_comm_close(comm);
-    return s;
+    if (s == SYN_OK) return SYN_OK;
+    return SYN_FAIL(err, s, "%s:%lld: %s", row->path, (long long)row->line, why.text);
 }

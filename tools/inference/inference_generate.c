@@ -263,7 +263,7 @@ static struct speed speed_of(const inference *run, const report *r) {
 
 static run_shape shape_of(const inference *run) {
     const syn_generation *g = &work_of(run)->done;
-    return (run_shape){.wide = run->dtype == SYN_F32,
+    run_shape shape = {.wide = run->dtype == SYN_F32,
                        .layers = run->config.n_layer,
                        .hidden = run->config.n_embd,
                        .tp = run->args->tp,
@@ -271,6 +271,10 @@ static run_shape shape_of(const inference *run) {
                        .batch = g->batch,
                        .tokens = g->prompt_tokens,
                        .new_tokens = g->made};
+    int n = 0;
+    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model that is no GPT";
+    if (!run->fused_attention) shape.unlike[n++] = "separate attention ops";
+    return shape;
 }
 
 static void print(const inference *run, const report *r) {
@@ -353,7 +357,8 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     if (e.n_rows == 0) return;
     syn_sink_text(out, ", \"predicted_error\": ");
     syn_sink_double(out, e.error);
-    syn_sink_printf(out, ", \"extrapolated\": %s", e.beyond ? "true" : "false");
+    syn_sink_text(out, ", \"extrapolated\": ");
+    syn_sink_json_string(out, e.beyond);
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {

@@ -79,7 +79,7 @@ static void collect(const inference *run, const report *r, const syn_hardware *h
     limits_shares(&r->limits, LIMITS_ALL, out->ns, out->shares, &out->utilisation);
     if (!run->task->shape) return;
     const run_shape shape = run->task->shape(run);
-    out->error = residuals_near(hw, &shape).error;
+    out->error = residuals_near(hw, &shape);
 }
 
 /* What all have in common. */

@@ -85,7 +85,7 @@ syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err)
         t->tokens = pretrain_step_tokens(run);
         t->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
         t->ranks = run->launch.ranks;
-        t->error = pretrain_error(run, &hw).error;
+        t->error = pretrain_error(run, &hw);
     }
     return SYN_OK;
 }

@@ -114,17 +114,19 @@ double pretrain_step_tokens(const pretrain *run) {
 
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
     const pretrain_args *args = run->args;
-    const run_shape shape = {.training = true,
-                             .wide = args->dtype == 0,
-                             .layers = run->config.n_layer,
-                             .hidden = run->config.n_embd,
-                             .tp = args->tp,
-                             .dp = args->num_gpus / args->tp,
-                             .batch = args->batch_size,
-                             .tokens = args->max_seq_length};
-    run_error e = residuals_near(hw, &shape);
-    if (args->recompute != SYN_RECOMPUTE_FULL && !e.beyond) e.beyond = "activations that are kept";
-    return e;
+    run_shape shape = {.training = true,
+                       .wide = args->dtype == 0,
+                       .layers = run->config.n_layer,
+                       .hidden = run->config.n_embd,
+                       .tp = args->tp,
+                       .dp = args->num_gpus / args->tp,
+                       .batch = args->batch_size,
+                       .tokens = args->max_seq_length};
+    int n = 0;
+    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model that is no GPT";
+    if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "activations that are kept";
+    if (args->dropout == 0) shape.unlike[n++] = "no dropout";
+    return residuals_near(hw, &shape);
 }
 
 /* What a step of the window would take, all ranks together. */

@@ -6,6 +6,7 @@
 #include "syntorch/hardware.h"
 #include "syntorch/sink.h"
 #include "tools/cli.h"
+#include "tools/residuals.h"
 
 enum { SWEEP_AXES = 12 };
 
@@ -23,7 +24,7 @@ typedef struct sweep_times {
     double rank_bytes;            /* most that a rank has at a time */
     int64_t ranks;
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
-    double error;                                /* expected, a fraction; 0: unknown */
+    run_error error;                             /* to be expected */
 } sweep_times;
 
 typedef struct sweep_row {

@@ -69,8 +69,17 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
             sweep_cost(row), cli_bytes_text(t->rank_bytes, b, sizeof b));
     fprintf(out, " %3.0f%% %-13s %3.0f%%", 100 * t->shares[most], limits_name(most),
             100 * t->utilisation);
-    if (t->error > 0) fprintf(out, " %3.0f%%\n", 100 * t->error);
+    if (t->error.n_rows > 0)
+        fprintf(out, " %3.0f%%%s\n", 100 * t->error.error, t->error.beyond[0] ? "*" : "");
     else fprintf(out, " %4s\n", "?");
+}
+
+/* What the stars mean: the longest of the lists, in which most others are. */
+static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
+    const char *most = "";
+    for (size_t i = 0; i < n; i++)
+        if (strlen(rows[i]->t.error.beyond) > strlen(most)) most = rows[i]->t.error.beyond;
+    if (*most) fprintf(out, "\n* extrapolated, by %s; sweep.csv says which by what\n", most);
 }
 
 /* Of each machine how many do not fit, and the smallest of them. */
@@ -135,6 +144,7 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     if (n > 0) print_head(s, out);
     for (size_t i = 0; i < n; i++)
         if (all || rows[i]->front) print_row(s, rows[i], out);
+    print_beyond(rows, n, out);
     if (n < s->n) fprintf(out, "\nnot possible:\n");
     print_too_large(s, out);
     print_refused(s, out);
@@ -192,7 +202,7 @@ static void figures_of(const sweep_row *row, double out[FIGURES]) {
                                      t->shares[SYN_LIMIT_LAUNCH],
                                      t->shares[SYN_LIMIT_COMMUNICATION],
                                      t->utilisation,
-                                     t->error > 0 ? t->error : NAN,
+                                     t->error.n_rows > 0 ? t->error.error : NAN,
                                      row->front ? (double)row->front : NAN};
     for (int i = 0; i < FIGURES; i++) out[i] = timed ? figures[i] : NAN;
 }
@@ -209,7 +219,7 @@ static void put_csv(const sweep *s, syn_sink *out) {
         syn_sink_printf(out, "%s%s", i ? "," : "", s->axes[i].option->name);
     syn_sink_text(out, ",machine,stack");
     for (int i = 0; i < FIGURES; i++) syn_sink_printf(out, ",%s", figure_names[i]);
-    syn_sink_text(out, ",refused\n");
+    syn_sink_text(out, ",extrapolated,refused\n");
     for (size_t r = 0; r < s->n; r++) {
         const sweep_row *row = &s->rows[r];
         const syn_hardware *hw = &s->machines[row->machine];
@@ -225,6 +235,8 @@ static void put_csv(const sweep *s, syn_sink *out) {
             syn_sink_char(out, ',');
             if (!isnan(figures[i])) put_figure(out, figures[i]);
         }
+        syn_sink_char(out, ',');
+        put_csv_text(out, row->t.error.beyond);
         syn_sink_char(out, ',');
         if (row->refused) put_csv_text(out, row->refused);
         syn_sink_char(out, '\n');
@@ -252,6 +264,8 @@ static void put_json(const sweep *s, syn_sink *out) {
             if (isnan(figures[i])) syn_sink_text(out, "null");
             else put_figure(out, figures[i]);
         }
+        syn_sink_text(out, ", \"extrapolated\": ");
+        syn_sink_json_string(out, row->t.error.beyond);
         syn_sink_text(out, ", \"refused\": ");
         if (row->refused) syn_sink_json_string(out, row->refused);
         else syn_sink_text(out, "null");

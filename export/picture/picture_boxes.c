@@ -8,6 +8,8 @@
 
 #define MOST_BOXES 160 /* else levels of names are left out */
 #define LEVELS     8
+/* What the device did tells what a box is, however long the host took. */
+#define DEVICE_TELLS 1e6
 
 /* ---- Names ---- */
 
@@ -36,21 +38,16 @@ static void put_ranges(const syn__boxes *m, uint32_t i, char *path) {
     }
 }
 
-static bool is_autograd(const char *name) {
-    return strncmp(name, "autograd::", 10) == 0;
-}
-
 /* What a host op is called in; of one that is called in nothing its own name. */
-static syn_status path_of(syn__boxes *m, uint32_t i, char path[SYN__BOX_PATH_BYTES],
-                          bool *backward) {
+static syn_status path_of(syn__boxes *m, uint32_t i, bool backward,
+                          char path[SYN__BOX_PATH_BYTES]) {
     const syn__pic_times *t = m->times;
     const syn__slice *s = &t->lanes.slices[m->top_of[i]];
     const syn_node *node;
     path[0] = '\0';
     put_ranges(m, m->top_of[i], path);
     SYN_TRY(syn__walk_node(&m->times->walk, s->node, &node, m->err));
-    *backward = is_autograd(node->op) || strncmp(path, "backward", 8) == 0;
-    if (path[0] == '\0' && *backward) snprintf(path, SYN__BOX_PATH_BYTES, "backward");
+    if (path[0] == '\0' && backward) snprintf(path, SYN__BOX_PATH_BYTES, "backward");
     const uint32_t named = m->named_by[m->top_of[i]];
     if (named != UINT32_MAX)
         SYN_TRY(syn__walk_node(&m->times->walk, t->lanes.slices[named].node, &node, m->err));
@@ -60,7 +57,7 @@ static syn_status path_of(syn__boxes *m, uint32_t i, char path[SYN__BOX_PATH_BYT
             continue;
         const char *module = a->text + t->common + (a->text[t->common] == '/');
         if (module[0] != '\0')
-            snprintf(path, SYN__BOX_PATH_BYTES, "%s%s", *backward ? "backward/" : "", module);
+            snprintf(path, SYN__BOX_PATH_BYTES, "%s%s", backward ? "backward/" : "", module);
     }
     if (path[0] == '\0') syn__pic_short_name(node->op, path, SYN__BOX_PATH_BYTES);
     char *end = path;
@@ -72,12 +69,11 @@ static syn_status path_of(syn__boxes *m, uint32_t i, char path[SYN__BOX_PATH_BYT
 /* ---- Boxes ---- */
 
 static syn_status new_box(syn__boxes *m, uint32_t thread, uint32_t node, const char *path,
-                          bool backward, uint32_t *out) {
+                          uint32_t section, uint32_t *out) {
     SYN_TRY(syn_grow(&m->at, &m->cap, m->n + 1, sizeof *m->at, m->err));
     syn__box *b = &m->at[m->n];
-    *b = (syn__box){.thread = thread, .node = node, .backward = backward, .last_top = UINT32_MAX};
+    *b = (syn__box){.thread = thread, .node = node, .section = section, .last_top = UINT32_MAX};
     snprintf(b->path, sizeof b->path, "%s", path);
-    b->optimizer = strstr(path, "Optimizer.step") != NULL;
     *out = (uint32_t)m->n++;
     return SYN_OK;
 }
@@ -92,22 +88,42 @@ static uint32_t latest(const syn__boxes *m, const syn_node *node) {
     return most;
 }
 
+/* The call that launched the node, and has a box; SYN_NO_NODE if none. */
+static uint32_t launcher(const syn__boxes *m, const syn_node *node) {
+    uint32_t by = SYN_NO_NODE;
+    for (uint32_t k = 0; k < node->n_deps; k++)
+        if (node->deps[k].dep_class == SYN_DEP_LAUNCH) by = node->deps[k].node;
+    return by != SYN_NO_NODE && m->box_of[by] != SYN__BOX_NONE ? by : SYN_NO_NODE;
+}
+
 static uint32_t open_box(const syn__boxes *m, uint32_t thread) {
     for (size_t b = m->n; b-- > 0;)
         if (m->at[b].thread == thread) return (uint32_t)b;
     return SYN__BOX_NONE;
 }
 
-static void add_name(syn__box *b, const char *name) {
-    char text[48];
-    syn__pic_short_name(name, text, sizeof text);
+/* "AddmmBackward0" is the backward pass of "Addmm". */
+static void short_op(const char *op, uint32_t section, char *out, size_t bytes) {
+    syn__pic_short_name(op, out, bytes);
+    char *end = out + strlen(out);
+    while (end > out && end[-1] >= '0' && end[-1] <= '9') end--;
+    if (section % SYN__BOX_PARTS == SYN__BOX_BACKWARD && end - out > 8 &&
+        strncmp(end - 8, "Backward", 8) == 0)
+        end[-8] = '\0';
+}
+
+/* Counts a call, or the time of one that is counted. */
+static void add_op(syn__box *b, const char *op, uint32_t calls, double ns) {
+    char name[sizeof b->ops[0].name];
+    short_op(op, b->section, name, sizeof name);
     for (int k = 0; k < SYN__BOX_NAMES; k++) {
-        if (b->counts[k] == 0) snprintf(b->names[k], sizeof b->names[k], "%s", text);
-        if (strcmp(b->names[k], text) != 0) continue;
-        b->counts[k]++;
+        if (b->ops[k].count == 0) snprintf(b->ops[k].name, sizeof b->ops[k].name, "%s", name);
+        if (strcmp(b->ops[k].name, name) != 0) continue;
+        b->ops[k].count += calls > 0 || b->ops[k].count > 0 ? calls : 1;
+        b->ops[k].ns += ns;
         return;
     }
-    b->n_other++;
+    b->n_other += calls;
 }
 
 /* In the backward pass ops of no module of their own go with those before them. */
@@ -119,23 +135,23 @@ static bool stays(const char *open, const char *path, bool backward) {
 static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     const syn__slice *s = &m->times->lanes.slices[i];
     char path[SYN__BOX_PATH_BYTES];
-    bool backward = false;
+    const uint32_t section = m->section_of[m->top_of[i]];
+    const bool backward = section % SYN__BOX_PARTS == SYN__BOX_BACKWARD;
     const syn_node wanted = *node; /* path_of looks at others */
     const uint32_t after = latest(m, node);
-    SYN_TRY(path_of(m, i, path, &backward));
+    SYN_TRY(path_of(m, i, backward, path));
     uint32_t at = open_box(m, s->lane);
-    if (at == SYN__BOX_NONE || at < after || m->at[at].closed ||
+    if (at == SYN__BOX_NONE || at < after || m->at[at].closed || m->at[at].section != section ||
         !stays(m->at[at].path, path, backward))
-        SYN_TRY(new_box(m, s->lane, s->node, path, backward, &at));
+        SYN_TRY(new_box(m, s->lane, s->node, path, section, &at));
     syn__box *b = &m->at[at];
     m->box_of[s->node] = at;
     b->host_ns += wanted.wall_ns > 0 ? wanted.wall_ns : 0;
     SYN_TRY(
         syn__walk_node(&m->times->walk, m->times->lanes.slices[m->top_of[i]].node, &node, m->err));
-    if (b->last_top != m->top_of[i]) {
-        add_name(b, node->op);
-        b->n_ops++;
-    }
+    const uint32_t calls = b->last_top != m->top_of[i];
+    add_op(b, node->op, calls, wanted.wall_ns > 0 ? wanted.wall_ns : 0);
+    b->n_ops += calls;
     b->last_top = m->top_of[i];
     SYN_TRY(syn__walk_node(&m->times->walk, s->node, &node, m->err));
     b->ns[node->category] += node->wall_ns > 0 ? node->wall_ns : 0;
@@ -144,26 +160,30 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
 
 /* To the box of what launched it, or to a later one of that thread if it waits for more. */
 static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
-    uint32_t at = SYN__BOX_NONE;
-    for (uint32_t k = 0; k < node->n_deps; k++)
-        if (node->deps[k].dep_class == SYN_DEP_LAUNCH) at = m->box_of[node->deps[k].node];
-    if (at == SYN__BOX_NONE) return SYN_OK; /* launched before the step */
-    const uint32_t after = latest(m, node);
+    const uint32_t by = launcher(m, node), after = latest(m, node);
+    if (by == SYN_NO_NODE) return SYN_OK; /* launched before the step */
+    const uint32_t top = m->top_of[m->slice_of[by]];
+    const syn_node work = *node;
+    uint32_t at = m->box_of[by];
     if (at < after) {
         const uint32_t open = open_box(m, m->at[at].thread);
         const syn__box from = m->at[at];
         if (open != SYN__BOX_NONE && open >= after && strcmp(m->at[open].path, from.path) == 0)
             at = open;
         else
-            SYN_TRY(new_box(m, from.thread, m->times->lanes.slices[i].node, from.path,
-                            from.backward, &at));
+            SYN_TRY(new_box(m, from.thread, m->times->lanes.slices[i].node, from.path, from.section,
+                            &at));
     }
     m->box_of[m->times->lanes.slices[i].node] = at;
     syn__box *b = &m->at[at];
-    b->device_ns += node->wall_ns;
-    b->ns[node->category] += 1e6 * node->wall_ns; /* the device tells what a box is */
-    b->flops += node->flops;
+    b->device_ns += work.wall_ns;
+    b->ns[work.category] += DEVICE_TELLS * work.wall_ns;
+    b->flops += work.flops;
     b->n_kernels++;
+    SYN_TRY(syn__walk_node(&m->times->walk, m->times->lanes.slices[top].node, &node, m->err));
+    const bool counted = b->n_ops > 0 || b->last_top == top;
+    add_op(b, node->op, counted ? 0 : 1, DEVICE_TELLS * work.wall_ns);
+    b->last_top = counted ? b->last_top : top;
     return SYN_OK;
 }
 
@@ -177,10 +197,11 @@ static syn_status make_boxes(syn__boxes *m) {
         if (s == UINT32_MAX || m->n > MOST_BOXES) continue;
         SYN_TRY(syn__walk_node(&m->times->walk, i, &node, m->err));
         if (m->times->slices[s].is_comm) {
-            const uint32_t after = latest(m, node);
-            const bool backward = m->n > 0 && m->at[after].backward;
+            const uint32_t after = latest(m, node), by = launcher(m, node);
+            const uint32_t like = by != SYN_NO_NODE ? m->box_of[by] : after;
+            const uint32_t section = m->n > 0 ? m->at[like].section : 0;
             if (m->n > 0) m->at[after].closed = true;
-            SYN_TRY(new_box(m, SYN__BOX_NONE, i, syn_comm_kind_name(node->comm), backward,
+            SYN_TRY(new_box(m, SYN__BOX_NONE, i, syn_comm_kind_name(node->comm), section,
                             &m->box_of[i]));
         } else if (m->times->lanes.slices[s].host) {
             SYN_TRY(add_host(m, s, node));
@@ -214,7 +235,8 @@ static syn_status index_slices(syn__boxes *m) {
     m->top_of = syn_calloc(n_slices + 1, sizeof *m->top_of);
     m->range_of = syn_calloc(n_slices + 1, sizeof *m->range_of);
     m->named_by = syn_calloc(n_slices + 1, sizeof *m->named_by);
-    if (!m->named_by || !m->slice_of || !m->box_of || !m->top_of || !m->range_of)
+    m->section_of = syn_calloc(n_slices + 1, sizeof *m->section_of);
+    if (!m->section_of || !m->named_by || !m->slice_of || !m->box_of || !m->top_of || !m->range_of)
         return SYN_FAIL_NOMEM(m->err, n * sizeof *m->box_of, "a picture");
     for (uint32_t i = 0; i < n; i++) m->slice_of[i] = UINT32_MAX;
     for (uint32_t i = 0; i < n_slices; i++) {
@@ -246,6 +268,7 @@ syn_status syn__boxes_make(syn__boxes *m) {
     SYN_TRY(syn__pic_times_rows(t, &t->blocks[0], m->err));
     m->window = choose_window(t);
     SYN_TRY(index_slices(m));
+    SYN_TRY(syn__boxes_sections(m));
     m->n = MOST_BOXES + 1;
     for (m->levels = LEVELS; m->levels > 0 && m->n > MOST_BOXES; m->levels--)
         SYN_TRY(make_boxes(m));
@@ -258,6 +281,7 @@ void syn__boxes_free(syn__boxes *m) {
     syn_free(m->box_of);
     syn_free(m->top_of);
     syn_free(m->range_of);
+    syn_free(m->section_of);
     syn_free(m->named_by);
     syn_free(m->at);
 }

@@ -247,10 +247,11 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_clear(&facts);
     SYN_TRY(put_payload(&facts, plan, node, n, err));
     put_facts(&facts, plan, n, &c);
-    char name[128], remark[64] = "";
+    char name[128], remark[192] = "";
     syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
+    const size_t used = strlen(name) < 26 ? strlen(name) : 26; /* what a name leaves */
     if (strcmp(n->label, n->op) != 0 && n->label[0] != '\0')
-        syn__pic_shorten(n->op, 18, remark, sizeof remark);
+        syn__pic_shorten(n->op, 18 + 26 - used, remark, sizeof remark);
     if (n->reduce >= 0 && syn__walk_is_comm(n)) {
         const size_t k = strlen(remark);
         snprintf(remark + k, sizeof remark - k, "%s%s", k > 0 ? " " : "",

@@ -11,6 +11,8 @@
 
 #include "syntorch/memory.h"
 
+#define MOST_NAMES 4 /* of ops, behind a box's name */
+
 /* ---- Nodes ---- */
 
 /* Digits at the end of "Block_3"; 0: it has no number. */
@@ -68,20 +70,31 @@ static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__
         }
         at += n + (at[n] == '/');
     }
-    if (outer) syn__pic_put_clean(label, b->names[0]);
+    if (outer) syn__pic_put_clean(label, b->ops[0].name);
     else
         put_token(label, last != NULL ? last + 1 : path, strlen(last != NULL ? last + 1 : path),
                   false);
 }
 
+/* "27 CudnnBatchNorm, 26 Convolution, 3 more": those that take the most time. */
 static void put_names(const syn__box *b, syn__pic_text *t) {
+    bool told[SYN__BOX_NAMES] = {false};
+    uint32_t left = b->n_other;
+    for (int k = 0; k < SYN__BOX_NAMES; k++) left += b->ops[k].count;
     syn__pic_clear(t);
-    for (int k = 0; k < SYN__BOX_NAMES && b->counts[k] > 0; k++) {
-        if (k > 0) syn__pic_put(t, ", ");
-        if (b->counts[k] > 1) syn__pic_put(t, "%u ", b->counts[k]);
-        syn__pic_put_clean(t, b->names[k]);
+    for (int n = 0; n < MOST_NAMES && left > 0; n++) {
+        int most = -1;
+        for (int k = 0; k < SYN__BOX_NAMES; k++)
+            if (b->ops[k].count > 0 && !told[k] && (most < 0 || b->ops[k].ns > b->ops[most].ns))
+                most = k;
+        if (most < 0) break;
+        told[most] = true;
+        left -= b->ops[most].count;
+        if (n > 0) syn__pic_put(t, ", ");
+        if (b->ops[most].count > 1) syn__pic_put(t, "%u ", b->ops[most].count);
+        syn__pic_put_clean(t, b->ops[most].name);
     }
-    if (b->n_other > 0) syn__pic_put(t, ", %u more", b->n_other);
+    if (left > 0) syn__pic_put(t, ", %u more", left);
 }
 
 /* What most of its time is for; what computes comes before what moves and calls others, which takes
@@ -103,8 +116,12 @@ static syn_category category_of(const syn__box *b) {
     return (syn_category)most;
 }
 
-static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, const syn_dep *deps,
-                           uint32_t n_deps) {
+static const syn_phase phases[SYN__BOX_PARTS] = {[SYN__BOX_FORWARD] = SYN_PHASE_FORWARD,
+                                                 [SYN__BOX_BACKWARD] = SYN_PHASE_BACKWARD,
+                                                 [SYN__BOX_REST] = SYN_PHASE_OPTIMIZER};
+
+static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, uint64_t id,
+                           const syn_dep *deps, uint32_t n_deps) {
     const syn__box *b = &m->at[index];
     syn__pic_text scope, label, names;
     char host[96], device[96], a[SYN__PIC_NUMBER];
@@ -112,12 +129,10 @@ static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, const 
     split_path(m, b, is_outer(m, b), &scope, &label);
     put_names(b, &names);
     SYN_TRY(syn__walk_node(&m->times->walk, b->node, &first, m->err));
-    syn_node n = {SYN_NODE_UNKNOWN,  .id = index + 1,  .op = names.s,
+    syn_node n = {SYN_NODE_UNKNOWN,  .id = id,         .op = names.s,
                   .label = label.s,  .scope = scope.s, .category = category_of(b),
                   .flops = b->flops, .deps = deps,     .n_deps = n_deps};
-    n.phase = b->backward    ? SYN_PHASE_BACKWARD
-              : b->optimizer ? SYN_PHASE_OPTIMIZER
-                             : SYN_PHASE_FORWARD;
+    n.phase = phases[b->section % SYN__BOX_PARTS];
     snprintf(host, sizeof host, "%u ops, %s", b->n_ops, syn__pic_time(b->host_ns, a));
     snprintf(device, sizeof device, "%u pieces of work, %s", b->n_kernels,
              syn__pic_time(b->device_ns, a));
@@ -162,29 +177,56 @@ static syn_status mark_waits(syn__boxes *m, bool **waits) {
     return SYN_OK;
 }
 
+/* Boxes by section, none before what it waits for; place: per box, where it comes. */
+static void order_boxes(syn__boxes *m, const bool *waits, uint32_t *order, uint32_t *place) {
+    uint32_t n = 0, last = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        syn__box *b = &m->at[i];
+        for (size_t from = 0; from < i; from++)
+            if (waits[i * m->n + from] && m->at[from].section > b->section)
+                b->section = m->at[from].section;
+        if (b->section > last) last = b->section;
+    }
+    for (uint32_t section = 0; section <= last; section++)
+        for (uint32_t i = 0; i < m->n; i++) {
+            if (m->at[i].section != section) continue;
+            order[n] = i;
+            place[i] = n++;
+        }
+}
+
+/* What box i waits for that none of these waits for, nearest first; completes its row. */
+static uint32_t find_deps(const syn__boxes *m, bool *waits, uint32_t i, const uint32_t *place,
+                          syn_dep *deps) {
+    const size_t n = m->n;
+    bool *row = &waits[i * n];
+    uint32_t n_deps = 0;
+    for (size_t from = i; from-- > 0;) {
+        if (!row[from]) continue;
+        bool implied = false;
+        for (size_t k = from + 1; k < i && !implied; k++) implied = row[k] && waits[k * n + from];
+        if (!implied) deps[n_deps++] = (syn_dep){place[from], SYN_DEP_DATA};
+        for (size_t k = 0; k < from; k++) row[k] |= waits[from * n + k];
+    }
+    return n_deps;
+}
+
 static syn_status add_nodes(syn__boxes *m, bool *waits, syn_graph *out) {
     const size_t n = m->n;
-    syn_dep *deps = syn_calloc(n + 1, sizeof *deps);
-    syn_status s = deps != NULL ? SYN_OK : SYN_FAIL_NOMEM(m->err, n * sizeof *deps, "a picture");
-    for (size_t i = 0; i < n && s == SYN_OK; i++) {
-        bool *row = &waits[i * n];
-        uint32_t n_deps = 0;
-        for (size_t from = i; from-- > 0;) { /* nearest first: it implies what it waits for */
-            if (!row[from]) continue;
-            bool implied = false;
-            for (size_t k = from + 1; k < i && !implied; k++)
-                implied = row[k] && waits[k * n + from];
-            if (!implied) deps[n_deps++] = (syn_dep){(uint32_t)from, SYN_DEP_DATA};
-            for (size_t k = 0; k < from; k++) row[k] |= waits[from * n + k];
-        }
-        for (uint32_t k = 0; k < n_deps / 2; k++) {
-            const syn_dep d = deps[k];
-            deps[k] = deps[n_deps - 1 - k];
-            deps[n_deps - 1 - k] = d;
-        }
-        s = add_node(m, out, (uint32_t)i, deps, n_deps);
+    syn_dep *deps = syn_calloc(n * n + 1, sizeof *deps);
+    uint32_t *numbers = syn_calloc(3 * n + 1, sizeof *numbers);
+    syn_status s = deps != NULL && numbers != NULL
+                       ? SYN_OK
+                       : SYN_FAIL_NOMEM(m->err, n * n * sizeof *deps, "a picture");
+    if (s == SYN_OK) {
+        uint32_t *order = numbers, *place = numbers + n, *n_deps = numbers + 2 * n;
+        order_boxes(m, waits, order, place);
+        for (uint32_t i = 0; i < n; i++) n_deps[i] = find_deps(m, waits, i, place, &deps[i * n]);
+        for (uint32_t i = 0; i < n && s == SYN_OK; i++)
+            s = add_node(m, out, order[i], i + 1, &deps[order[i] * n], n_deps[order[i]]);
     }
     syn_free(deps);
+    syn_free(numbers);
     return s;
 }
 

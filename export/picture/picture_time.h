@@ -111,7 +111,8 @@ syn_status syn__pic_times_join(syn__pic_times *t, syn_error *err) SYN_MUST_USE;
 
 /* Frees what is in it, not the drawing. */
 void syn__pic_times_free(syn__pic_times *t);
-/* "void at::native::gemm<4, float>(int)" is "gemm", "## forward ##" is "forward". */
+/* "void at::native::gemm<4, float>(int)" is "gemm", "## forward ##" is "forward",
+   "Optimizer.step#SGD.step" is "SGD.step". */
 void syn__pic_short_name(const char *name, char *out, size_t bytes);
 
 #define SYN__PIC_ROW_H 11.0 /* of a bar */

@@ -40,8 +40,13 @@ static double x_of(const writer *w, int64_t at) {
     return s->x + (double)(at - s->begin) * w->t->ns_pt;
 }
 
+/* What all of a kind begin or end with is left out. */
 void syn__pic_short_name(const char *name, char *out, size_t bytes) {
+    static const char optimizer[] = "Optimizer.", forward[] = ".forward";
+    const char *own =
+        strncmp(name, optimizer, sizeof optimizer - 1) == 0 ? strchr(name, '#') : NULL;
     if (strncmp(name, "void ", 5) == 0) name += 5;
+    if (own != NULL) name = own + 1;
     size_t n = strcspn(name, "<(");
     if (n == 0) n = strlen(name);
     for (size_t i = 0; i + 2 < n; i++)
@@ -52,6 +57,8 @@ void syn__pic_short_name(const char *name, char *out, size_t bytes) {
         }
     while (n > 1 && (*name == '#' || *name == ' ')) name++, n--;
     while (n > 1 && (name[n - 1] == '#' || name[n - 1] == ' ')) n--;
+    const size_t end = sizeof forward - 1;
+    if (n > end && memcmp(name + n - end, forward, end) == 0) n -= end;
     snprintf(out, bytes, "%.*s", (int)(n < bytes ? n : bytes - 1), name);
 }
 

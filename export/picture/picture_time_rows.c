@@ -17,6 +17,13 @@ static const syn_attribute *attribute(const syn_node *node, const char *name, sy
     return NULL;
 }
 
+/* "nccl:all_reduce" tells only what the op does that it is in. */
+static bool names_range(const syn_node *node) {
+    const syn_attribute *scope = attribute(node, "scope", SYN_VALUE_I64);
+    return scope != NULL && scope->i64 == USER_RANGE && strncmp(node->op, "nccl:", 5) != 0 &&
+           strncmp(node->op, "gloo:", 5) != 0;
+}
+
 static uint8_t look_of(const syn_node *node, bool is_comm, bool is_range) {
     if (is_range) return SYN__PIC_TIME_RANGE;
     if (is_comm) return SYN__PIC_TIME + SYN_CATEGORY_COMMUNICATION;
@@ -52,8 +59,7 @@ static syn_status describe(syn__pic_times *t, size_t i, syn_error *err) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&t->walk, s->node, &node, err));
     *out = (syn__pic_slice){.is_comm = syn__walk_is_comm(node)};
-    const syn_attribute *scope = attribute(node, "scope", SYN_VALUE_I64);
-    out->is_range = s->host && !out->is_comm && scope != NULL && scope->i64 == USER_RANGE;
+    out->is_range = s->host && !out->is_comm && names_range(node);
     out->look = look_of(node, out->is_comm, out->is_range);
     const uint32_t outer = s->host ? t->lanes.outer[i] : UINT32_MAX;
     if (out->is_range && strncmp(node->op, "ProfilerStep#", 13) == 0) out->depth = -1;

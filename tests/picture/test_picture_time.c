@@ -265,6 +265,112 @@ static void test_modules(void) {
     syn_graph_free(g);
 }
 
+/* One host call of a training step on CPUs; scope 7: a range. seq: autograd's number, -1 none. */
+typedef struct host_call {
+    const char *name;
+    int64_t tid, start_us, long_us, scope, seq;
+} host_call;
+
+static syn_graph *host_recording(const host_call *at, size_t n) {
+    static const int32_t ranks[2] = {0, 1};
+    const syn_graph_group group = {1, "default_pg", ranks, 2};
+    const syn_attribute source = {"source", SYN_VALUE_TEXT, 0, 0, "pytorch"};
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 1, 2, &err), err);
+    NEED_OK(syn_graph_add_group(g, &group, &err), err);
+    NEED_OK(syn_graph_set_meta(g, &source, &err), err);
+    for (size_t i = 0; i < n; i++) {
+        syn_node node = plain_node(i + 1, at[i].name);
+        const syn_dep before = {(uint32_t)i - 1, SYN_DEP_DATA};
+        const syn_attribute host[] = {{"tid", SYN_VALUE_I64, at[i].tid, 0, NULL},
+                                      {"inclusive_dur", SYN_VALUE_I64, at[i].long_us, 0, NULL},
+                                      {"scope", SYN_VALUE_I64, at[i].scope, 0, NULL},
+                                      {"seq_id", SYN_VALUE_I64, at[i].seq, 0, NULL}};
+        node.start_ns = 1e3 * (double)at[i].start_us;
+        node.wall_ns = 1e3 * (double)at[i].long_us;
+        node.attributes = host;
+        node.n_attributes = 4;
+        if (i > 0) node.deps = &before, node.n_deps = 1;
+        if (strncmp(at[i].name, "gloo:", 5) == 0) {
+            node.kind = SYN_NODE_COLLECTIVE;
+            node.comm = SYN_COMM_ALL_REDUCE;
+            node.group = 1;
+        }
+        NEED_OK(syn_graph_add_node(g, 0, &node, &err), err);
+    }
+    return g;
+}
+
+/* "forward ones, forward linear, ..." of the recording's boxes. */
+static void check_phases(const host_call *calls_made, size_t n, const char *want) {
+    char text[1024] = "";
+    syn_graph *g = host_recording(calls_made, n), *modules = NULL;
+    syn__pic_drawing names = {0};
+    syn_cursor cursor = {0};
+    syn_error err = {0};
+    NEED_OK(syn__pic_modules(&modules, g, 0, &names, &err), err);
+    for (uint32_t i = 0; i < modules->ranks[0].n_nodes; i++) {
+        const syn_node *node = syn_graph_node(modules, 0, i, &cursor);
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s %s", i > 0 ? ", " : "",
+                 syn_phase_name(node->phase), node->label);
+    }
+    CHECK_STR(text, want);
+    syn_cursor_free(&cursor);
+    syn_graph_free(modules);
+    syn__pic_drawing_free(&names);
+    syn_graph_free(g);
+}
+
+#define EVALUATE "autograd::engine::evaluate_function: "
+
+/* DDP copies the sums back after autograd's last call, on the calling thread; the loss is read
+   after the optimizer. */
+static void test_phases(void) {
+    static const host_call step[] = {
+        {"Optimizer.zero_grad#SGD.zero_grad", 1, 0, 5, 7, -1},
+        {"aten::ones", 1, 10, 5, 0, -1},
+        {"DistributedDataParallel.forward", 1, 20, 10, 7, -1},
+        {"aten::linear", 1, 21, 5, 0, 15},
+        {"aten::ones_like", 1, 40, 5, 0, -1},
+        {EVALUATE "AddmmBackward0", 1, 50, 5, 0, -1},
+        {EVALUATE "torch::autograd::AccumulateGrad", 1, 60, 20, 0, -1},
+        {"gloo:all_reduce", 1, 61, 10, 0, -1},
+        {"aten::as_strided", 1, 100, 5, 0, -1},
+        {"torch.distributed.ddp.reducer::copy_bucket_to_grad", 1, 110, 5, 0, -1},
+        {"aten::clip", 1, 116, 2, 0, -1},
+        {"Optimizer.step#SGD.step", 1, 120, 10, 7, -1},
+        {"aten::add_", 1, 121, 5, 0, -1},
+        {"aten::item", 1, 140, 5, 0, 16}};
+    check_phases(step, sizeof step / sizeof *step,
+                 "forward ones, forward DistributedDataParallel, forward ones_like, "
+                 "backward backward, backward all_reduce, backward backward, optimizer clip, "
+                 "optimizer SGD.step, optimizer item");
+    static const syn_export_options graph_view = {.view = SYN_VIEW_GRAPH};
+    syn_graph *g = host_recording(step, sizeof step / sizeof *step);
+    char *dot = export_text(&syn_export_dot, g, &graph_view);
+    CHECK_HAS(dot, "AccumulateGrad, Addmm"); /* by time, without what all names have */
+    CHECK(strstr(dot, "AddmmBackward") == NULL);
+    free(dot);
+    syn_graph_free(g);
+}
+
+/* Gradients of two batches are added: two passes; autograd has a thread of its own, where all is
+   backward. */
+static void test_two_passes(void) {
+    static const host_call step[] = {{"aten::linear", 1, 0, 5, 0, 1},
+                                     {EVALUATE "AddmmBackward0", 2, 10, 5, 0, -1},
+                                     {"c10d::allreduce_", 2, 16, 3, 0, 7},
+                                     {EVALUATE "TBackward0", 2, 20, 5, 0, -1},
+                                     {"aten::rand", 1, 30, 5, 0, -1},
+                                     {"aten::linear", 1, 40, 5, 0, 2},
+                                     {EVALUATE "AddmmBackward0", 2, 50, 5, 0, -1}};
+    check_phases(step, sizeof step / sizeof *step,
+                 "forward linear, backward backward, forward rand, forward linear, "
+                 "backward backward");
+}
+
 /* Recordings are shown as timelines unless the graph is wanted. */
 static void test_views(void) {
     static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
@@ -314,8 +420,9 @@ static void test_odd(void) {
 }
 
 static const test_case cases[] = {
-    {"ranks", test_ranks},         {"steps_of_a_model", test_steps_of_a_model},
-    {"recording", test_recording}, {"views", test_views},
-    {"no_memory", test_no_memory}, {"odd", test_odd},
-    {"modules", test_modules}};
+    {"ranks", test_ranks},          {"steps_of_a_model", test_steps_of_a_model},
+    {"recording", test_recording},  {"views", test_views},
+    {"no_memory", test_no_memory},  {"odd", test_odd},
+    {"modules", test_modules},      {"phases", test_phases},
+    {"two_passes", test_two_passes}};
 TEST_MAIN(cases)

@@ -46,13 +46,63 @@ uint32_t syn__lanes_first_host(const syn_graph *graph) {
     return graph->n_groups + 3 + LAST_STREAM;
 }
 
-static uint32_t lane_of(const syn_graph *graph, const syn_node *node) {
+/* Groups of a mesh come by kind, then by number, so that all ranks have them in one order; others
+   behind them, as the graph has them. */
+typedef struct group_place {
+    uint32_t kind, number, index;
+} group_place;
+
+static group_place place_of(const syn_graph *graph, uint32_t index) {
+    static const char *const kinds[] = {"tp", "pp", "dp"};
+    const uint32_t n = sizeof kinds / sizeof *kinds;
+    const char *name = graph->groups[index].name;
+    for (uint32_t k = 0; k < n && name != NULL; k++) {
+        char *end;
+        if (strncmp(name, kinds[k], 2) != 0 || name[2] < '0' || name[2] > '9') continue;
+        const unsigned long number = strtoul(name + 2, &end, 10);
+        if (*end == '\0') return (group_place){k, cut((int64_t)number, UINT32_MAX), index};
+    }
+    return (group_place){n, 0, index};
+}
+
+#define COMPARE(x, y) \
+    if ((x) != (y)) return (x) < (y) ? -1 : 1
+
+static int compare_places(const void *a, const void *b) {
+    const group_place *x = a, *y = b;
+    COMPARE(x->kind, y->kind);
+    COMPARE(x->number, y->number);
+    COMPARE(x->index, y->index);
+    return 0;
+}
+
+static syn_status order_groups(syn__lanes *l, const syn_graph *graph, syn_error *err) {
+    const uint32_t n = graph->n_groups;
+    if (l->lanes != NULL) return SYN_OK;
+    group_place *places = syn_calloc((size_t)n + 1, sizeof *places);
+    l->groups = syn_calloc((size_t)n + 1, sizeof *l->groups);
+    l->lanes = syn_calloc((size_t)n + 1, sizeof *l->lanes);
+    if (places == NULL || l->groups == NULL || l->lanes == NULL) {
+        syn_free(places);
+        return SYN_FAIL_NOMEM(err, n * sizeof *places, "a timeline");
+    }
+    for (uint32_t g = 0; g < n; g++) places[g] = place_of(graph, g);
+    qsort(places, n, sizeof *places, compare_places);
+    for (uint32_t i = 0; i < n; i++) {
+        l->groups[i] = places[i].index;
+        l->lanes[places[i].index] = i;
+    }
+    syn_free(places);
+    return SYN_OK;
+}
+
+static uint32_t lane_of(const syn__lanes *l, const syn_graph *graph, const syn_node *node) {
     const uint32_t n_groups = graph->n_groups;
     if (node->kind == SYN_NODE_SEND) return n_groups + 1;
     if (node->kind == SYN_NODE_RECV) return n_groups + 2;
     if (node->kind == SYN_NODE_COLLECTIVE) {
         const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
-        if (group != NULL) return 1 + (uint32_t)(group - graph->groups);
+        if (group != NULL) return 1 + l->lanes[group - graph->groups];
     }
     return node->stream <= 0 ? 0 : n_groups + 2 + cut(node->stream, LAST_STREAM);
 }
@@ -63,7 +113,7 @@ void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane
     const char *name = t->lane == 0       ? (l->foreign ? "stream 0" : "compute")
                        : t->lane == n + 1 ? "send"
                                           : "recv";
-    if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
+    if (t->lane >= 1 && t->lane <= n) name = graph->groups[l->groups[t->lane - 1]].name;
     if (t->host)
         snprintf(text, bytes, "thread %u", (unsigned)(t->lane - syn__lanes_first_host(graph)));
     else if (t->lane > n + 2) snprintf(text, bytes, "stream %u", (unsigned)(t->lane - n - 2));
@@ -71,9 +121,6 @@ void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane
 }
 
 /* ---- Slices ---- */
-
-#define COMPARE(x, y) \
-    if ((x) != (y)) return (x) < (y) ? -1 : 1
 
 static int compare_slices(const void *a, const void *b) {
     const syn__slice *x = a, *y = b;
@@ -102,7 +149,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
                           .end = syn__whole_ns(span->end_ns),
                           .wait = syn__whole_ns(span->wait_ns),
                           .node = i,
-                          .lane = lane_of(graph, node)};
+                          .lane = lane_of(l, graph, node)};
         if (timeline->clock == SYN__CLOCK_MEASURED && is_host_op(node, &op)) {
             s->host = true;
             s->lane = syn__lanes_first_host(graph) + cut(op.tid, LAST_THREAD);
@@ -196,6 +243,7 @@ static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice 
 
 syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__walk *walk,
                            uint32_t rank_index, syn_error *err) {
+    SYN_TRY(order_groups(l, timeline->graph, err));
     SYN_TRY(collect_slices(l, timeline, walk, rank_index, err));
     SYN_TRY(syn_grow(&l->outer, &l->outer_cap, l->n_slices, sizeof *l->outer, err));
     l->n_extra = 0;
@@ -210,6 +258,8 @@ syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__wa
 }
 
 void syn__lanes_free(syn__lanes *l) {
+    syn_free(l->groups);
+    syn_free(l->lanes);
     syn_free(l->slices);
     syn_free(l->threads);
     syn_free(l->heap);

@@ -32,7 +32,9 @@ typedef struct syn__lanes {
     size_t n_threads, threads_cap;
     uint32_t *outer; /* per slice of a host thread: the slice around it; UINT32_MAX none */
     /* private */
-    uint32_t *heap; /* threads of one lane, the one that is free first on top */
+    uint32_t *groups; /* those of the graph in the order of their lanes: by kind and number */
+    uint32_t *lanes;  /* per group of the graph: its place there */
+    uint32_t *heap;   /* threads of one lane, the one that is free first on top */
     size_t n_heap, heap_cap;
     size_t outer_cap;
     uint32_t n_extra;

@@ -107,6 +107,37 @@ static void chrome_messages(void) {
     syn_graph_free(graph);
 }
 
+/* Rank 0 has dp0 before tp0, rank 1 the other way round: both are shown tp first. */
+static void chrome_group_order(void) {
+    static const int32_t ranks[4] = {0, 1, 2, 3}, members[4][2] = {{0, 2}, {0, 1}, {1, 3}, {2, 3}};
+    static const char *const names[4] = {"dp0", "tp0", "dp1", "tp1"};
+    static const uint32_t used[2][2] = {{1, 2}, {3, 2}}; /* ids */
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(syn_graph_new(&graph, ranks, 2, 4, &err), err);
+    for (uint32_t g = 0; g < 4; g++) {
+        const syn_graph_group group = {g + 1, names[g], members[g], 2};
+        CHECK_OK(syn_graph_add_group(graph, &group, &err), err);
+    }
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t i = 0; i < 2; i++) {
+            syn_node n = plain_node(i + 1, "reduce");
+            n.kind = SYN_NODE_COLLECTIVE;
+            n.group = used[r][i];
+            n.start_ns = i * 1000.0;
+            n.wall_ns = 100;
+            CHECK_OK(syn_graph_add_node(graph, r, &n, &err), err);
+        }
+    char *text = export_text(&syn_export_chrome, graph, NULL);
+    const char *tp = strstr(text, "\"tp0\"}"), *dp = strstr(text, "\"dp0\"}");
+    CHECK(tp != NULL && dp != NULL && tp < dp);
+    const char *other = tp != NULL ? strstr(tp + 1, "\"tp0\"}") : NULL;
+    const char *dp1 = strstr(text, "\"dp1\"}");
+    CHECK(other != NULL && dp1 != NULL && other < dp1);
+    free(text);
+    syn_graph_free(graph);
+}
+
 static void out_of_memory(void) {
     syn_graph *measured = full_graph();
     syn_graph *predicted = simulated_graph(true, false);
@@ -134,12 +165,9 @@ static void files_for_other_readers(void) {
 }
 
 static const test_case cases[] = {
-    {"chrome_measured", chrome_measured},
-    {"chrome_predicted", chrome_predicted},
-    {"chrome_order", chrome_order},
-    {"chrome_mismatch", chrome_mismatch},
-    {"chrome_messages", chrome_messages},
-    {"out_of_memory", out_of_memory},
-    {"files_for_other_readers", files_for_other_readers},
+    {"chrome_measured", chrome_measured}, {"chrome_predicted", chrome_predicted},
+    {"chrome_order", chrome_order},       {"chrome_mismatch", chrome_mismatch},
+    {"chrome_messages", chrome_messages}, {"chrome_group_order", chrome_group_order},
+    {"out_of_memory", out_of_memory},     {"files_for_other_readers", files_for_other_readers},
 };
 TEST_MAIN(cases)

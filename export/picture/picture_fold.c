@@ -5,6 +5,7 @@
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -404,12 +405,16 @@ void syn__pic_unit_title(const syn__pic_plan *plan, uint32_t unit, syn__pic_text
 void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase phase,
                          syn__pic_text *out) {
     const syn__pic_step *s = &plan->steps[step];
-    const uint32_t last = plan->steps[step + s->count - 1].number;
+    const uint32_t end = plan->steps[plan->n_steps - 1].number;
+    const int64_t first = syn__walk_step_number(plan->graph, s->number, end);
+    const int64_t last =
+        syn__walk_step_number(plan->graph, plan->steps[step + s->count - 1].number, end);
     /* PyTorch's recordings have no phases. */
     const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
-    else if (s->count > 1) syn__pic_put(out, "%s, steps %u \xE2\x80\xA6 %u", name, s->number, last);
+    else if (s->count > 1)
+        syn__pic_put(out, "%s, steps %" PRId64 " \xE2\x80\xA6 %" PRId64, name, first, last);
     else if (plan->n_steps > 1 || phase == SYN_PHASE_DECODE)
-        syn__pic_put(out, "%s, step %u", name, s->number);
+        syn__pic_put(out, "%s, step %" PRId64, name, first);
     else syn__pic_put(out, "%s", name);
 }

@@ -12,12 +12,12 @@
 
 #define DOT      " \xC2\xB7 "
 #define TIMES    "\xC3\x97"
-#define LEFT     128.0  /* names of rows */
-#define WIDTH    1000.0 /* of the time axis */
-#define HEIGHT   640.0  /* wished, without the heading */
-#define SHELVES  4
-#define AXIS_H   26.0 /* names of steps, and times */
-#define RANK_H   15.0 /* what stands above a rank's rows */
+#define DOTS     "\xE2\x8B\xAF" /* an ellipsis in the middle of the line */
+#define LEFT     128.0          /* names of rows */
+#define WIDTH    1000.0         /* of the time axis */
+#define HEIGHT   640.0          /* wished, without the heading */
+#define AXIS_H   26.0           /* names of steps, and times */
+#define RANK_H   15.0           /* what stands above a rank's rows */
 #define PITCH    (SYN__PIC_ROW_H + 1.5)
 #define RANK_GAP 9.0
 #define GAP      14.0 /* between steps, and between shelves */
@@ -38,29 +38,59 @@ static double shelf_height(const syn__pic_times *t) {
 /* As many shelves as the page has room for, and the steps one after the other on them. */
 static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     const double fits = (HEIGHT + GAP) / (shelf_height(t) + GAP);
-    const uint32_t shelves = fits < 2 ? 1 : fits > SHELVES ? SHELVES : (uint32_t)fits;
-    double all_ns = 0, at = 0;
-    for (uint32_t i = 0; i < t->n_drawn; i++)
-        all_ns += (double)(t->windows[t->drawn[i]].end - t->windows[t->drawn[i]].begin);
-    t->ns_pt = (shelves * WIDTH - GAP * (t->n_drawn - 1)) / (all_ns > 0 ? all_ns : 1);
+    const uint32_t shelves = fits < 2                  ? 1
+                             : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
+                                                       : (uint32_t)fits;
+    const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0; /* to next shelves */
+    double at = 0;
+    syn__pic_times_scale(t, shelves * WIDTH - GAP * (t->n_drawn - 1) - moved);
     for (uint32_t i = 0; i < t->n_drawn; i++) {
         const syn__pic_window *w = &t->windows[t->drawn[i]];
         for (int64_t from = w->begin; from < w->end;) {
             const double shelf = fmin(floor((at + 1e-6) / WIDTH), shelves - 1);
             double room = (shelf + 1) * WIDTH - at;
             if (shelf + 1 >= shelves) room = 2 * WIDTH; /* what rounding left over */
-            int64_t to = from + (int64_t)ceil(room / t->ns_pt);
-            if (to > w->end) to = w->end;
+            const int64_t to = syn__pic_time_after(t, from, w->end, room);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,
                              sizeof *t->stretches, err));
             t->stretches[t->n_stretches++] = (syn__pic_stretch){t->drawn[i], (uint32_t)shelf, from,
                                                                 to, LEFT + at - shelf * WIDTH};
-            at = to < w->end ? (shelf + 1) * WIDTH : at + (double)(to - from) * t->ns_pt;
+            at = to < w->end ? (shelf + 1) * WIDTH : at + syn__pic_points(t, from, to);
             from = to;
         }
         at += GAP;
         *out = t->n_stretches > 0 ? t->stretches[t->n_stretches - 1].shelf + 1 : 1;
     }
+    return SYN_OK;
+}
+
+/* Whether the loaded rank, block b, does nothing on a shelf. */
+static void find_idle(syn__pic_times *t, uint32_t b) {
+    for (uint32_t s = 0; s < SYN__PIC_SHELVES; s++) t->idle[s][b] = true;
+    for (size_t i = 0; i < t->lanes.n_slices; i++)
+        for (size_t k = 0; k < t->n_stretches && t->slices[i].depth >= 0; k++) {
+            const syn__pic_stretch *s = &t->stretches[k];
+            if (t->lanes.slices[i].start < s->end && t->lanes.slices[i].end > s->begin)
+                t->idle[s->shelf][b] = false;
+        }
+}
+
+/* Where the blocks stand: those that do nothing on a shelf have a title alone. */
+static syn_status stack(syn__pic_times *t, uint32_t shelves, syn_error *err) {
+    double y = 0;
+    for (uint32_t b = 0; b < t->n_blocks; b++) {
+        SYN_TRY(syn__pic_times_load(t, t->blocks[b].rank_index, err));
+        find_idle(t, b);
+    }
+    for (uint32_t s = 0; s < shelves; s++, y += GAP) {
+        y += AXIS_H;
+        for (uint32_t b = 0; b < t->n_blocks; b++) {
+            t->tops[s][b] = y;
+            y += t->idle[s][b] ? RANK_H + RANK_GAP : block_height(&t->blocks[b]);
+        }
+        t->tops[s][t->n_blocks] = y;
+    }
+    t->drawing->height = y - GAP;
     return SYN_OK;
 }
 
@@ -112,12 +142,18 @@ static void put_step(syn__pic_text *text, const syn__pic_times *t, uint32_t wind
                      syn__pic_time((double)most, b));
 }
 
+static const syn__pic_cut *cut_at(const syn__pic_times *t, int64_t at) {
+    for (uint32_t k = 0; k < t->n_cuts; k++)
+        if (t->cuts[k].begin <= at && at < t->cuts[k].end) return &t->cuts[k];
+    return NULL;
+}
+
 /* The name of a step is cut at the end of its stretch, where the next one's begins. */
 static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double y, double bottom,
                             syn_error *err) {
     syn__pic_drawing *d = t->drawing;
     const syn__pic_window *w = &t->windows[s->window];
-    const double width = (double)(s->end - s->begin) * t->ns_pt, step = tick_ns(t);
+    const double width = syn__pic_points(t, s->begin, s->end), step = tick_ns(t);
     syn__pic_text title;
     char cut[200], tick[48];
     put_step(&title, t, s->window);
@@ -126,14 +162,62 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
     while (n > 3 && syn__pic_width(syn__pic_shorten(title.s, n, cut, sizeof cut), 9, true) > width)
         n--;
     if (n > 3) SYN_TRY(syn__pic_add_text(d, cut, s->x, y, 9, true, NULL, err));
+    double end = s->x - 1; /* of what stands on the axis */
     for (double at = ceil((double)(s->begin - w->begin) / step) * step;
          at <= (double)(s->end - w->begin); at += step) {
-        const double x = s->x + (at - (double)(s->begin - w->begin)) * t->ns_pt;
+        const int64_t ns = w->begin + (int64_t)at;
+        const syn__pic_cut *in = cut_at(t, ns);
+        if (in != NULL) {
+            at = floor((double)(in->end - w->begin) / step) * step;
+            continue;
+        }
+        const double x = s->x + syn__pic_points(t, s->begin, ns);
         put_tick(tick, sizeof tick, at, step);
-        const bool room = x + syn__pic_width(tick, TEXT_PT, false) + 6 < s->x + width;
+        const double text_w = syn__pic_width(tick, TEXT_PT, false) + 6;
+        const bool room = x > end && x + text_w < s->x + width &&
+                          cut_at(t, syn__pic_time_after(t, ns, s->end, text_w)) == NULL;
         SYN_TRY(syn__pic_add_text(d, room || at == 0 ? tick : " ", x + 1.5, y + 14, TEXT_PT, false,
                                   NULL, err));
+        if (room) end = x + text_w;
         SYN_TRY(grid_line(d, x, y + 14, bottom, err));
+    }
+    return SYN_OK;
+}
+
+/* A band behind the rows of a rank. */
+static syn_status shade(syn__pic_times *t, const syn__pic_stretch *s, const syn__pic_cut *cut,
+                        double y, double bottom, syn_error *err) {
+    int32_t cluster;
+    const double x = s->x + syn__pic_points(t, s->begin, cut->begin);
+    const syn__pic_cluster c = {.label = "",
+                                .tip = "cut short: nothing begins or ends here",
+                                .x0 = x + 1,
+                                .x1 = x + SYN__PIC_CUT_PT - 1,
+                                .y0 = y,
+                                .y1 = bottom,
+                                .parent = -1,
+                                .level = 1};
+    return syn__pic_add_cluster(t->drawing, &c, &cluster, err);
+}
+
+/* "⋯ 7.5 ms ⋯" over each cut of the stretch. */
+static syn_status draw_cuts(syn__pic_times *t, const syn__pic_stretch *s, syn_error *err) {
+    const double y = t->tops[s->shelf][0] - AXIS_H;
+    char time[SYN__PIC_NUMBER], text[64];
+    for (uint32_t k = 0; k < t->n_cuts; k++) {
+        const syn__pic_cut *c = &t->cuts[k];
+        if (c->begin < s->begin || c->end > s->end) continue;
+        snprintf(text, sizeof text, DOTS "%s" DOTS,
+                 syn__pic_time((double)(c->end - c->begin), time));
+        const double x = s->x + syn__pic_points(t, s->begin, c->begin);
+        const double w = syn__pic_width(text, TEXT_PT, false);
+        SYN_TRY(syn__pic_add_text(t->drawing, text, x + (SYN__PIC_CUT_PT - w) / 2, y + 14, TEXT_PT,
+                                  false, NULL, err));
+        for (uint32_t b = 0; b < t->n_blocks; b++) {
+            const double top = t->tops[s->shelf][b] + RANK_H;
+            if (!t->idle[s->shelf][b])
+                SYN_TRY(shade(t, s, c, top, top + t->blocks[b].n_rows * PITCH, err));
+        }
     }
     return SYN_OK;
 }
@@ -142,9 +226,13 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
 
 static void put_busy(syn__pic_text *text, const syn__pic_times *t, const syn__pic_busy *b) {
     char a[SYN__PIC_NUMBER];
-    const char *between = "";
+    const char *between = DOT;
+    if (t->n_drawn < t->n_windows) {
+        syn__pic_put(text, DOT "in what is drawn: ");
+        between = "";
+    }
     if (b->host > 0) {
-        syn__pic_put(text, "host %s in ops", syn__pic_time((double)b->host, a));
+        syn__pic_put(text, "%shost %s in ops", between, syn__pic_time((double)b->host, a));
         between = DOT;
     }
     if (b->device > 0) {
@@ -156,7 +244,11 @@ static void put_busy(syn__pic_text *text, const syn__pic_times *t, const syn__pi
         syn__pic_put(text, "%scommunicates %s", between, syn__pic_time((double)b->comm, a));
         syn__pic_put(text, ", %s of it beside computation",
                      b->hidden > 0 ? syn__pic_time((double)b->hidden, a) : "none");
+        between = DOT;
     }
+    if (b->wait > 0)
+        syn__pic_put(text, "%swaits %s for other ranks", between,
+                     syn__pic_time((double)b->wait, a));
 }
 
 static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double y, syn_error *err) {
@@ -178,34 +270,49 @@ static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double 
     return SYN_OK;
 }
 
-static syn_status draw_frame(syn__pic_times *t, const syn__pic_block *b, double y, syn_error *err) {
+/* Gives the newest text the frame's colour as its ground, so that no line strikes it through. */
+static syn_status put_on_ground(syn__pic_drawing *d, syn_error *err) {
+    static const char table[] = "<table ";
+    syn__pic_box *box = &d->boxes[d->n_boxes - 1];
+    syn__pic_text label;
+    syn__pic_clear(&label);
+    syn__pic_put(&label, "%sbgcolor=\"#fafbfc\" %s", table, box->label + sizeof table - 1);
+    box->label = syn__arena_copy(&d->arena, label.s);
+    return box->label != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, label.n, "a title");
+}
+
+static syn_status draw_frame(syn__pic_times *t, uint32_t block, uint32_t shelf, syn_error *err) {
+    const syn__pic_block *b = &t->blocks[block];
+    const double y = t->tops[shelf][block], bottom = t->tops[shelf][block + 1];
     syn__pic_text title;
     int32_t cluster;
     const syn__pic_cluster c = {.label = "",
                                 .tip = "",
                                 .x1 = LEFT + WIDTH + 8,
                                 .y0 = y,
-                                .y1 = y + block_height(b) - RANK_GAP + 2,
+                                .y1 = bottom - RANK_GAP + 2,
                                 .parent = -1};
     SYN_TRY(syn__pic_add_cluster(t->drawing, &c, &cluster, err));
     syn__pic_clear(&title);
-    syn__pic_put(&title, "rank %d" DOT, t->graph->ranks[b->rank_index].rank);
-    put_busy(&title, t, &b->busy);
+    syn__pic_put(&title, "rank %d", t->graph->ranks[b->rank_index].rank);
+    if (t->idle[shelf][block]) syn__pic_put(&title, DOT "nothing here");
+    else put_busy(&title, t, &b->busy);
     if (b->n_left_out > 0) syn__pic_put(&title, DOT "%u rows are not drawn", b->n_left_out);
-    return syn__pic_add_text(t->drawing, title.s, 8, y + 2, 8.5, true, NULL, err);
+    SYN_TRY(syn__pic_add_text(t->drawing, title.s, 8, y + 2, 8.5, true, NULL, err));
+    return put_on_ground(t->drawing, err);
 }
 
-static syn_status draw_block(syn__pic_times *t, const syn__pic_block *b, double top,
-                             uint32_t shelves, syn_error *err) {
-    const double height = shelf_height(t) + GAP;
+static syn_status draw_block(syn__pic_times *t, uint32_t block, uint32_t shelves, syn_error *err) {
+    const syn__pic_block *b = &t->blocks[block];
     SYN_TRY(syn__pic_times_load(t, b->rank_index, err));
     for (uint32_t s = 0; s < shelves; s++) {
-        SYN_TRY(draw_frame(t, b, top + s * height, err));
-        SYN_TRY(draw_names(t, b, top + s * height + RANK_H, err));
+        SYN_TRY(draw_frame(t, block, s, err));
+        if (!t->idle[s][block]) SYN_TRY(draw_names(t, b, t->tops[s][block] + RANK_H, err));
     }
     for (size_t i = 0; i < t->n_stretches; i++) {
-        const double y = top + t->stretches[i].shelf * height + RANK_H;
-        for (uint32_t r = 0; r < b->n_rows; r++)
+        const uint32_t s = t->stretches[i].shelf;
+        const double y = t->tops[s][block] + RANK_H;
+        for (uint32_t r = 0; r < b->n_rows && !t->idle[s][block]; r++)
             SYN_TRY(syn__pic_times_bars(t, b, r, &t->stretches[i], y + r * PITCH, err));
     }
     return SYN_OK;
@@ -214,19 +321,17 @@ static syn_status draw_block(syn__pic_times *t, const syn__pic_block *b, double 
 static syn_status draw_page(syn__pic_times *t, syn_error *err) {
     uint32_t shelves = 1;
     SYN_TRY(place(t, &shelves, err));
-    const double height = shelf_height(t) + GAP;
+    SYN_TRY(stack(t, shelves, err));
     for (size_t i = 0; i < t->n_stretches; i++) {
-        const double y = t->stretches[i].shelf * height;
-        SYN_TRY(draw_axis(t, &t->stretches[i], y, y + height - GAP - RANK_GAP, err));
+        const double *tops = t->tops[t->stretches[i].shelf];
+        SYN_TRY(
+            draw_axis(t, &t->stretches[i], tops[0] - AXIS_H, tops[t->n_blocks] - RANK_GAP, err));
     }
-    double top = AXIS_H;
-    for (uint32_t b = 0; b < t->n_blocks; b++) {
-        SYN_TRY(draw_block(t, &t->blocks[b], top, shelves, err));
-        top += block_height(&t->blocks[b]);
-    }
+    for (uint32_t b = 0; b < t->n_blocks; b++) SYN_TRY(draw_block(t, b, shelves, err));
+    for (size_t i = 0; i < t->n_stretches; i++) /* after the frames, which would lie over them */
+        SYN_TRY(draw_cuts(t, &t->stretches[i], err));
     SYN_TRY(syn__pic_times_join(t, err));
     t->drawing->width = LEFT + WIDTH + 8;
-    t->drawing->height = shelves * height - GAP;
     return SYN_OK;
 }
 
@@ -248,6 +353,7 @@ static const char *clock_says(syn__clock clock) {
 static syn_status heading(syn__pic_times *t, const syn_export_options *options, syn_error *err) {
     syn__pic_drawing *d = t->drawing;
     syn__pic_text title, notes;
+    char time[SYN__PIC_NUMBER];
     syn__pic_heading h = {0};
     syn__pic_clear(&title);
     if (options->title != NULL) syn__pic_put_clean(&title, options->title);
@@ -259,7 +365,14 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
     syn__pic_clear(&notes);
     syn__pic_put(&notes, "%s", clock_says(t->timeline.clock));
     if (t->n_drawn + t->n_unlike < t->n_windows)
-        syn__pic_put(&notes, DOT "steps of the same ops are drawn once, marked " TIMES "N");
+        syn__pic_put(
+            &notes,
+            DOT "steps of the same ops are drawn once, marked " TIMES "N" DOT
+                "all %u steps take %s",
+            (unsigned)t->n_windows,
+            syn__pic_time((double)(t->windows[t->n_windows - 1].end - t->windows[0].begin), time));
+    if (t->n_cuts > 0)
+        syn__pic_put(&notes, DOT "where nothing begins or ends, time is cut short: " DOTS);
     if (t->n_unlike > 0) syn__pic_put(&notes, DOT "%u other steps are not drawn", t->n_unlike);
     if (t->copies.n > 0) syn__pic_put(&notes, DOT "ranks that do the same are drawn once");
     syn__pic_put(&notes, DOT "ops too narrow to be seen are drawn together");
@@ -281,6 +394,7 @@ static syn_status make(syn__pic_times *t, const syn_export_options *options, syn
         SYN_TRY(syn__pic_times_load(t, t->blocks[b].rank_index, err));
         SYN_TRY(syn__pic_times_rows(t, &t->blocks[b], err));
     }
+    SYN_TRY(syn__pic_times_cuts(t, err));
     SYN_TRY(draw_page(t, err));
     return heading(t, options, err);
 }

@@ -1,5 +1,6 @@
 /* The time view in the making, in steps of a file each: windows (which parts of the run are drawn,
-   which are like others), rows (what stands beside what), bars. Times are ns of the timeline. */
+   which are like others), scale, rows (what stands beside what), bars. Times are ns of the
+   timeline. */
 #ifndef EXPORT_PICTURE_TIME_H
 #define EXPORT_PICTURE_TIME_H
 
@@ -15,6 +16,9 @@ extern "C" {
 #define SYN__PIC_RANKS   8  /* drawn at most */
 #define SYN__PIC_WINDOWS 6  /* drawn at most */
 #define SYN__PIC_ROWS    28 /* of a rank */
+#define SYN__PIC_SHELVES 4
+#define SYN__PIC_CUTS    6 /* at most */
+#define SYN__PIC_CUT_PT  44.0
 
 /* A step of the run. */
 typedef struct syn__pic_window {
@@ -44,12 +48,13 @@ typedef struct syn__pic_row {
 /* ns in the windows that are drawn; host and device are never added. */
 typedef struct syn__pic_busy {
     int64_t host, device, comm, hidden; /* hidden: comm beside what computes */
+    int64_t wait;                       /* of communications for other ranks, not in comm */
 } syn__pic_busy;
 
 typedef struct syn__pic_block {
     uint32_t rank_index;
     syn__pic_row rows[SYN__PIC_ROWS];
-    int64_t row_busy[SYN__PIC_ROWS]; /* of the row's thread */
+    int64_t row_busy[SYN__PIC_ROWS]; /* of the row's thread, without waiting */
     uint32_t n_rows, n_left_out;
     syn__pic_busy busy;
 } syn__pic_block;
@@ -61,9 +66,14 @@ typedef struct syn__pic_stretch {
     double x; /* of begin */
 } syn__pic_stretch;
 
+/* A long stretch in which nothing begins or ends: it is SYN__PIC_CUT_PT wide. */
+typedef struct syn__pic_cut {
+    int64_t begin, end;
+} syn__pic_cut;
+
 /* A communication that is wide enough for lines to other ranks. */
 typedef struct syn__pic_joint {
-    uint32_t box, rank_index, node, group, number;
+    uint32_t box, rank_index, node, group, number, shelf;
     double x, top, bottom; /* x: where it ends */
 } syn__pic_joint;
 
@@ -89,7 +99,11 @@ typedef struct syn__pic_times {
     uint32_t n_blocks;
     syn__pic_stretch *stretches; /* by shelf and x */
     size_t n_stretches, stretches_cap;
-    double ns_pt; /* points a ns */
+    bool idle[SYN__PIC_SHELVES][SYN__PIC_RANKS];       /* nothing of this block is there */
+    double tops[SYN__PIC_SHELVES][SYN__PIC_RANKS + 1]; /* of the blocks, and below the last */
+    double ns_pt;                                      /* points a ns, but for cuts */
+    syn__pic_cut cuts[SYN__PIC_CUTS];                  /* by begin */
+    uint32_t n_cuts;
     syn__pic_joint *joints;
     size_t n_joints, joints_cap;
 } syn__pic_times;
@@ -99,6 +113,14 @@ syn_status syn__pic_times_load(syn__pic_times *t, uint32_t rank_index, syn_error
 /* Finds windows and chooses those that are drawn (picture_time_windows.c). fold: of like ones
    the first. */
 syn_status syn__pic_times_windows(syn__pic_times *t, bool fold, syn_error *err) SYN_MUST_USE;
+/* Finds the cuts of the windows that are drawn, and sets ns_pt so that these are so wide
+   (picture_time_scale.c). */
+syn_status syn__pic_times_cuts(syn__pic_times *t, syn_error *err) SYN_MUST_USE;
+void syn__pic_times_scale(syn__pic_times *t, double points);
+/* How wide [begin, end) of a window is drawn; up to when, at most to `end`, it is not wider than
+   `points`. */
+double syn__pic_points(const syn__pic_times *t, int64_t begin, int64_t end);
+int64_t syn__pic_time_after(const syn__pic_times *t, int64_t begin, int64_t end, double points);
 /* The rows of the loaded rank. */
 syn_status syn__pic_times_rows(syn__pic_times *t, syn__pic_block *block,
                                syn_error *err) SYN_MUST_USE;

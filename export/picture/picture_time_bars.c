@@ -37,7 +37,7 @@ static double x_of(const writer *w, int64_t at) {
     const syn__pic_stretch *s = w->stretch;
     if (at < s->begin) at = s->begin;
     if (at > s->end) at = s->end;
-    return s->x + (double)(at - s->begin) * w->t->ns_pt;
+    return s->x + syn__pic_points(w->t, s->begin, at);
 }
 
 /* What all of a kind begin or end with is left out. */
@@ -131,6 +131,7 @@ static syn_status note_joint(writer *w, const syn__slice *s, const syn_node *nod
                          s->node,
                          node->group,
                          node->kind == SYN_NODE_COLLECTIVE ? node->comm_index : UINT32_MAX,
+                         w->stretch->shelf,
                          x,
                          w->y,
                          w->y + SYN__PIC_ROW_H};
@@ -233,7 +234,7 @@ static syn_status draw_frames(writer *w, size_t first, int level) {
         const syn__slice *s = &t->lanes.slices[i];
         const syn__pic_slice *p = &t->slices[i];
         if (s->tid != w->thread->tid || p->is_range || p->depth < 0) continue;
-        if (p->frames[level] == NULL && (double)(s->end - end) * t->ns_pt < BRIDGE_PT) continue;
+        if (p->frames[level] == NULL && syn__pic_points(t, end, s->end) < BRIDGE_PT) continue;
         const int64_t left = t->windows[w->stretch->window].begin;
         if (open != NULL && same_frames(open, p, level) && (begin >= left || s->start < left)) {
             if (s->end > end) end = s->end;
@@ -273,8 +274,10 @@ static int compare_joints(const void *a, const void *b) {
     return x->box < y->box ? -1 : x->box > y->box;
 }
 
+/* Not from shelf to shelf, through all that stands between. */
 static syn_status line(syn__pic_times *t, const syn__pic_joint *a, const syn__pic_joint *b,
                        bool arrow, syn_error *err) {
+    if (a->shelf != b->shelf) return SYN_OK;
     const bool down = a->top < b->top;
     const syn__pic_point from = {a->x, down ? a->bottom : a->top};
     const syn__pic_point to = {b->x, down ? b->top : b->bottom};

@@ -17,15 +17,18 @@ static const syn_attribute *attribute(const syn_node *node, const char *name, sy
     return NULL;
 }
 
-/* "nccl:all_reduce" tells only what the op does that it is in. */
-static bool names_range(const syn_node *node) {
+static bool is_range(const syn_node *node) {
     const syn_attribute *scope = attribute(node, "scope", SYN_VALUE_I64);
-    return scope != NULL && scope->i64 == USER_RANGE && strncmp(node->op, "nccl:", 5) != 0 &&
-           strncmp(node->op, "gloo:", 5) != 0;
+    return scope != NULL && scope->i64 == USER_RANGE;
 }
 
-static uint8_t look_of(const syn_node *node, bool is_comm, bool is_range) {
-    if (is_range) return SYN__PIC_TIME_RANGE;
+/* "nccl:all_reduce" tells what the op does that it is in, nothing of the program. */
+static bool is_library(const syn_node *node) {
+    return strncmp(node->op, "nccl:", 5) == 0 || strncmp(node->op, "gloo:", 5) == 0;
+}
+
+static uint8_t look_of(const syn_node *node, bool is_comm, bool range) {
+    if (range) return SYN__PIC_TIME_RANGE;
     if (is_comm) return SYN__PIC_TIME + SYN_CATEGORY_COMMUNICATION;
     if (node->kind == SYN_NODE_MEMORY) return SYN__PIC_TIME + SYN_CATEGORY_DATA_MOVEMENT;
     return (uint8_t)(SYN__PIC_TIME + node->category);
@@ -59,8 +62,9 @@ static syn_status describe(syn__pic_times *t, size_t i, syn_error *err) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&t->walk, s->node, &node, err));
     *out = (syn__pic_slice){.is_comm = syn__walk_is_comm(node)};
-    out->is_range = s->host && !out->is_comm && names_range(node);
-    out->look = look_of(node, out->is_comm, out->is_range);
+    const bool range = s->host && !out->is_comm && is_range(node);
+    out->is_range = range && !is_library(node);
+    out->look = look_of(node, out->is_comm, range);
     const uint32_t outer = s->host ? t->lanes.outer[i] : UINT32_MAX;
     if (out->is_range && strncmp(node->op, "ProfilerStep#", 13) == 0) out->depth = -1;
     else if (outer != UINT32_MAX && t->slices[outer].depth < INT16_MAX)
@@ -172,25 +176,59 @@ static syn_status take(syn__pic_times *t, spans *s, int64_t begin, int64_t end, 
     return SYN_OK;
 }
 
+/* The parts of `from` that lie in no span of `without`, both joined, behind what is in `out`. */
+static syn_status subtract(spans *out, const spans *from, const spans *without, syn_error *err) {
+    SYN_TRY(syn_grow(&out->at, &out->cap, out->n + from->n + without->n, sizeof *out->at, err));
+    for (size_t i = 0, k = 0; i < from->n; i++) {
+        int64_t begin = from->at[i].begin;
+        const int64_t end = from->at[i].end;
+        while (k < without->n && without->at[k].end <= begin) k++;
+        for (size_t j = k; j < without->n && without->at[j].begin < end; j++) {
+            if (without->at[j].begin > begin)
+                out->at[out->n++] = (span){begin, without->at[j].begin};
+            if (without->at[j].end > begin) begin = without->at[j].end;
+        }
+        if (begin < end) out->at[out->n++] = (span){begin, end};
+    }
+    return SYN_OK;
+}
+
+/* computing: what threads do while they are in no communication, which has calls around it. */
 typedef struct use {
-    spans host, device, comm, thread;
+    spans host, device, comm, wait, thread, calls, computing;
 } use;
+
+/* What the thread whose last slice was added computes. */
+static syn_status close_thread(use *u, syn_error *err) {
+    (void)merge(&u->thread);
+    (void)merge(&u->calls);
+    SYN_TRY(subtract(&u->computing, &u->thread, &u->calls, err));
+    u->thread.n = u->calls.n = 0;
+    return SYN_OK;
+}
 
 static syn_status add_up(syn__pic_times *t, syn__pic_block *block, use *u, syn_error *err) {
     for (size_t i = 0; i < t->lanes.n_slices; i++) {
         const syn__slice *s = &t->lanes.slices[i];
         const syn__pic_slice *p = &t->slices[i];
+        if (i > 0 && s->lane != s[-1].lane) SYN_TRY(close_thread(u, err));
         if (p->is_range || p->depth < 0) continue;
+        const int64_t begin = s->start + (p->is_comm ? s->wait : 0);
+        if (p->is_comm) SYN_TRY(take(t, &u->wait, s->start, begin, err));
         SYN_TRY(take(t,
                      p->is_comm ? &u->comm
                      : s->host  ? &u->host
                                 : &u->device,
-                     s->start + (p->is_comm ? s->wait : 0), s->end, err));
+                     begin, s->end, err));
+        if (s->host) SYN_TRY(take(t, p->is_comm ? &u->calls : &u->thread, s->start, s->end, err));
     }
+    SYN_TRY(close_thread(u, err));
+    (void)merge(&u->computing);
     block->busy.host = merge(&u->host);
     block->busy.device = merge(&u->device);
     block->busy.comm = merge(&u->comm);
-    block->busy.hidden = common(&u->comm, u->device.n > 0 ? &u->device : &u->host);
+    block->busy.wait = merge(&u->wait);
+    block->busy.hidden = common(&u->comm, u->device.n > 0 ? &u->device : &u->computing);
     if (block->busy.device > 0) t->device = true;
     return SYN_OK;
 }
@@ -219,7 +257,9 @@ static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t 
         if (s->tid != thread->tid || p->depth < 0) continue;
         SYN_TRY(take(t, &u->thread, s->start, s->end, err));
         if (u->thread.n == n) continue; /* not in a window that is drawn */
-        if (p->is_range) u->thread.n = n;
+        u->thread.n = n;
+        if (!p->is_range)
+            SYN_TRY(take(t, &u->thread, s->start + (p->is_comm ? s->wait : 0), s->end, err));
         if (p->depth >= depths) depths = (int16_t)(p->depth + 1);
         while (frames < SYN__PIC_FRAMES && p->frames[frames] != NULL) frames++;
     }
@@ -251,6 +291,9 @@ syn_status syn__pic_times_rows(syn__pic_times *t, syn__pic_block *block, syn_err
     syn_free(u.host.at);
     syn_free(u.device.at);
     syn_free(u.comm.at);
+    syn_free(u.wait.at);
     syn_free(u.thread.at);
+    syn_free(u.calls.at);
+    syn_free(u.computing.at);
     return s;
 }

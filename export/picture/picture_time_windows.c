@@ -2,6 +2,7 @@
    of the same ops are alike. */
 #include "export/picture/picture_time.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,19 @@ static int compare_windows(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
+/* As the program that was traced calls them. */
+static void name_steps(syn__pic_times *t) {
+    uint64_t last = 0;
+    for (size_t i = 0; i < t->n_windows; i++)
+        if (t->windows[i].key > last) last = t->windows[i].key;
+    for (size_t i = 0; i < t->n_windows; i++) {
+        syn__pic_window *w = &t->windows[i];
+        if (strncmp(w->name, "step ", 5) == 0)
+            snprintf(w->name, sizeof w->name, "step %" PRId64,
+                     syn__walk_step_number(t->graph, (uint32_t)w->key, (uint32_t)last));
+    }
+}
+
 /* Without steps the whole run is one window; each goes on until the next begins, the last until the
    device is done. */
 static syn_status close_windows(syn__pic_times *t, int64_t first, int64_t last, syn_error *err) {
@@ -67,6 +81,7 @@ static syn_status close_windows(syn__pic_times *t, int64_t first, int64_t last, 
     qsort(t->windows, t->n_windows, sizeof *t->windows, compare_windows);
     for (size_t i = 0; i < t->n_windows; i++)
         t->windows[i].end = i + 1 < t->n_windows ? t->windows[i + 1].begin : last;
+    if (!t->lanes.foreign) name_steps(t);
     return SYN_OK;
 }
 

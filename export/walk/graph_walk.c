@@ -231,3 +231,10 @@ bool syn__walk_is_foreign(const syn_graph *graph) {
     return source != NULL && source->type == SYN_VALUE_TEXT && source->text != NULL &&
            strcmp(source->text, "pytorch") == 0;
 }
+
+/* The fact "step" is the number of the last one. */
+int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last) {
+    const syn_attribute *fact = syn_graph_meta(graph, "step");
+    const bool counts = fact != NULL && fact->type == SYN_VALUE_I64 && fact->i64 >= last;
+    return step + (counts ? fact->i64 - last : 0);
+}

@@ -62,6 +62,9 @@ syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *ed
 /* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`): names are whole, streams
    and threads have its numbers. */
 bool syn__walk_is_foreign(const syn_graph *graph);
+/* What programs that count their own steps, as training does, call step `step` of a trace whose
+   last one is `last`. */
+int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last);
 /* Bytes of "h.3" at the start of "h.3.attn" up to its first segment that is a number; 0 if none. */
 size_t syn__walk_layer_prefix(const char *scope);
 /* The number there, 3; -1 if none. */

@@ -74,6 +74,47 @@ static void test_ranks(void) {
     drop(&x);
 }
 
+/* Bars of steps that are drawn once, and the run in all. */
+static void check_sums(const syn__pic_drawing *d) {
+    CHECK(count_text(d, "in what is drawn: computes") > 0);
+    CHECK(count_text(d, "all 16 steps take") > 0);
+}
+
+/* A training program counts from 1, the trace from 0. */
+static void test_step_number(void) {
+    const syn_attribute step = {"step", SYN_VALUE_I64, 2, 0, NULL};
+    static const int32_t ranks[1] = {0};
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    drawn x;
+    NEED_OK(syn_graph_new(&g, ranks, 1, 1, &err), err);
+    NEED_OK(syn_graph_set_meta(g, &step, &err), err);
+    for (uint32_t i = 0; i < 2; i++) {
+        syn_node n = plain_node(i + 1, i > 0 ? "late" : "early");
+        n.step = i;
+        n.phase = SYN_PHASE_FORWARD;
+        n.start_ns = 100.0 * i;
+        n.wall_ns = 50;
+        NEED_OK(syn_graph_add_node(g, 0, &n, &err), err);
+    }
+    CHECK(draw(&x, g, &timeline));
+    CHECK(count_text(&x.d, "step 1 ") > 0 && count_text(&x.d, "step 2 ") > 0);
+    CHECK_INT(count_text(&x.d, "step 0 "), 0);
+    drop(&x);
+}
+
+/* No title is struck through by the line that joins its rank with the one above. */
+static void test_titles_have_a_ground(void) {
+    drawn x;
+    CHECK(draw(&x, simulated_graph(true, false), &timeline));
+    for (size_t i = 0; i < x.d.n_boxes; i++)
+        if (strstr(x.d.boxes[i].label, "rank ") != NULL && strstr(x.d.boxes[i].label, "computes"))
+            CHECK_HAS(x.d.boxes[i].label, "bgcolor=\"#fafbfc\"");
+    CHECK(count_text(&x.d, "waits 3.5 \xC2\xB5s for other ranks") > 0);
+    CHECK(count_text(&x.d, "tp0 \xC2\xB7 500 ns") > 0); /* without the waiting */
+    drop(&x);
+}
+
 static void test_steps_of_a_model(void) {
     const gpt_shape shape = {2, 8, 2, 15, 64, 16, 256};
     drawn x;
@@ -84,6 +125,7 @@ static void test_steps_of_a_model(void) {
     CHECK(count_text(&x.d, "\xC3\x97"
                            "15 alike") > 0);
     CHECK(count_label(&x.d, SYN__PIC_TIME_RANGE, ">h.1<") > 0);
+    check_sums(&x.d);
     drop(&x);
 }
 
@@ -371,6 +413,38 @@ static void test_two_passes(void) {
                  "backward backward");
 }
 
+/* A communication within a call of its own thread is beside nothing; what another thread computes
+   meanwhile is. */
+static void test_beside(void) {
+    static const host_call step[] = {{EVALUATE "AccumulateGrad", 1, 0, 100, 0, -1},
+                                     {"gloo:all_reduce", 1, 20, 40, 0, -1},
+                                     {"aten::mul", 2, 50, 30, 0, -1}};
+    drawn x;
+    CHECK(draw(&x, host_recording(step, 2), &timeline));
+    CHECK(count_text(&x.d, "communicates 40 \xC2\xB5s, none of it beside") > 0);
+    drop(&x);
+    CHECK(draw(&x, host_recording(step, 3), &timeline));
+    CHECK(count_text(&x.d, "communicates 40 \xC2\xB5s, 10 \xC2\xB5s of it beside") > 0);
+    drop(&x);
+}
+
+/* Most of the run is one wait: it gets little room, and what is around it the rest. */
+static void test_cut_short(void) {
+    enum { CALLS = 50 };
+    host_call step[CALLS];
+    drawn x;
+    for (int i = 0; i < CALLS; i++)
+        step[i] = (host_call){"aten::add", 1, 10 * i + (i < 25 ? 0 : 100000), 10, 0, -1};
+    CHECK(draw(&x, host_recording(step, CALLS), &timeline));
+    CHECK(count_text(&x.d, "\xE2\x8B\xAF"
+                           "100 ms\xE2\x8B\xAF") > 0);
+    CHECK(width(&x.d, "aten::add") > 900);
+    drop(&x);
+    CHECK(draw(&x, host_recording(step, 25), &timeline));
+    CHECK_INT(count_text(&x.d, "\xE2\x8B\xAF"), 0);
+    drop(&x);
+}
+
 /* Recordings are shown as timelines unless the graph is wanted. */
 static void test_views(void) {
     static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
@@ -419,10 +493,17 @@ static void test_odd(void) {
     drop(&x);
 }
 
-static const test_case cases[] = {
-    {"ranks", test_ranks},          {"steps_of_a_model", test_steps_of_a_model},
-    {"recording", test_recording},  {"views", test_views},
-    {"no_memory", test_no_memory},  {"odd", test_odd},
-    {"modules", test_modules},      {"phases", test_phases},
-    {"two_passes", test_two_passes}};
+static const test_case cases[] = {{"ranks", test_ranks},
+                                  {"steps_of_a_model", test_steps_of_a_model},
+                                  {"recording", test_recording},
+                                  {"views", test_views},
+                                  {"no_memory", test_no_memory},
+                                  {"odd", test_odd},
+                                  {"modules", test_modules},
+                                  {"phases", test_phases},
+                                  {"two_passes", test_two_passes},
+                                  {"step_number", test_step_number},
+                                  {"titles_have_a_ground", test_titles_have_a_ground},
+                                  {"beside", test_beside},
+                                  {"cut_short", test_cut_short}};
 TEST_MAIN(cases)

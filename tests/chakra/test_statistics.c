@@ -4,7 +4,9 @@
 
 #include "syntorch/memory.h"
 #include "tests/support/et_set.h"
+#include "tests/support/exported.h"
 #include "tests/support/files.h"
+#include "tests/support/gpt_graph.h"
 #include "tests/support/test.h"
 
 /* Writes rank 0's and 1's file; the prefix. */
@@ -109,6 +111,27 @@ static void no_file(void) {
     CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);
 }
 
+/* "h.0.attn/softmax" and "h.1.attn/softmax" are one row. */
+static void ops_of_layers(void) {
+    static const syn_export_options options = {.version = "syntorch test"};
+    syn_error err = {0};
+    syn_statistics_set set;
+    syn_graph *graph = small_gpt_graph();
+    size_t bytes, n_softmax = 0;
+    char *data = export_bytes(&syn_export_et, graph, &options, &bytes);
+    put_file("gpt.0.et", data, bytes);
+    const char *path = in_folder("gpt.0.et");
+    CHECK_OK(syn_statistics_read(&set, &path, 1, 0, &err), err);
+    for (size_t i = 0; i < set.total.n_ops; i++) {
+        CHECK(strchr(set.total.ops[i].name, '/') == NULL);
+        if (strcmp(set.total.ops[i].name, "softmax") == 0) n_softmax = set.total.ops[i].count;
+    }
+    CHECK_INT(n_softmax, 2);
+    syn_statistics_free(&set);
+    free(data);
+    syn_graph_free(graph);
+}
+
 static syn_status read_set(void *prefix, syn_error *err) {
     syn_statistics_set set;
     const char *path = prefix;
@@ -124,7 +147,7 @@ static void no_memory(void) {
 
 static const test_case cases[] = {
     {"clean_set", clean_set}, {"damaged", damaged},     {"sums_stay", sums_stay},
-    {"no_file", no_file},     {"no_memory", no_memory},
+    {"no_file", no_file},     {"no_memory", no_memory}, {"ops_of_layers", ops_of_layers},
 };
 
 TEST_MAIN(cases)

@@ -39,6 +39,7 @@ typedef struct table {
 typedef struct collector {
     syn_statistics *out;
     table ops, groups;
+    bool scoped;            /* names are "h.3.attn/qkv": ops have the last part of them */
     uint64_t n_nodes_named; /* nodes with a type or a name: other bytes make nodes without */
     uint64_t *micros;       /* per node */
     size_t micros_cap;
@@ -154,6 +155,12 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
         if (out->version == NULL) return SYN_FAIL_NOMEM(err, meta->version.bytes, "a version");
     }
     if (meta->n_attrs == 0) return SYN_OK;
+    bool ours = false, recorded = false;
+    for (size_t i = 0; i < meta->n_attrs; i++) {
+        ours = ours || syn__str_is(meta->attrs[i].name, "program");
+        recorded = recorded || syn__str_is(meta->attrs[i].name, "source");
+    }
+    ((collector *)user)->scoped = ours && !recorded;
     out->facts = (syn_statistics_fact *)syn_calloc(meta->n_attrs, sizeof *out->facts);
     if (out->facts == NULL)
         return SYN_FAIL_NOMEM(err, meta->n_attrs * sizeof *out->facts, "metadata");
@@ -180,6 +187,14 @@ static uint64_t size_of(const syn__et_attr *a) {
     int64_t value;
     if (!syn__et_attr_integer(a, &value) || value < 0) return 0;
     return (uint64_t)value;
+}
+
+/* Of a node without an attribute "op": what its name says. */
+static syn__str op_of(const collector *c, syn__str name) {
+    for (size_t i = name.bytes; c->scoped && i-- > 0;)
+        if (name.text[i] == '/' && i > 0 && i + 1 < name.bytes)
+            return (syn__str){name.text + i + 1, name.bytes - i - 1};
+    return name;
 }
 
 /* Numbers in a packed list of integers, of either width. */
@@ -226,7 +241,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
                           syn_error *err) {
     collector *c = (collector *)user;
     syn_statistics *out = c->out;
-    node_facts t = {.comm_type = -1, .op = node->name};
+    node_facts t = {.comm_type = -1, .op = op_of(c, node->name)};
     (void)offset;
     for (size_t i = 0; i < node->n_attrs; i++) take_attribute(out, &node->attrs[i], &t);
     const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type <= SYN__ET_COMM_COLL_NODE;

@@ -15,8 +15,14 @@ import networkx as nx
 
 
 def load(path):
-    with open(path, encoding="utf-8") as f:
-        data = json.load(f)
+    try:
+        with open(path, encoding="utf-8") as f:
+            data = json.load(f)
+    except ValueError:  # no JSON, or no text at all
+        data = None
+    if not isinstance(data, dict) or "graph" not in data:
+        sys.exit(f"{path} is no node-link graph; syntorch export --input {path} "
+                 "--output graph.json makes one of execution traces, as files or as JSON")
     if data["graph"].get("copies"):
         sys.exit(f"{path} holds ranks once that do the same; syntorch export --copies full "
                  "writes all of them")
@@ -56,13 +62,16 @@ def short(name):
 
 def top_ops(g):
     """Rows (place, op, calls, ns, flops, bytes), the longest first; without ranges that a program
-    named, which are no ops."""
+    named, which are no ops. Bytes are moved in memory; of communication, what ranks put in."""
     rows = collections.defaultdict(lambda: [0, 0, 0, 0])
     for op in ops(g).values():
         if is_range(op):
             continue
-        row = rows[place(op), short(op["op"])]
-        for i, value in enumerate((1, ns(op), op["flops"], op["bytes_read"] + op["bytes_written"])):
+        where = place(op)
+        row = rows[where, short(op["op"])]
+        size = op["comm_bytes"] if where == "communication" else \
+            op["bytes_read"] + op["bytes_written"]
+        for i, value in enumerate((1, ns(op), op["flops"], size)):
             row[i] += value
     return sorted(((*key, *row) for key, row in rows.items()), key=lambda r: -r[3])
 
@@ -110,25 +119,43 @@ def length(spans):
     return sum(end - begin for begin, end in spans)
 
 
+def without(spans, others):
+    """What is left of spans outside of others, both as union() gives them."""
+    left = []
+    for begin, end in spans:
+        for b, e in others:
+            if begin < e and b < end:
+                if b > begin:
+                    left.append((begin, b))
+                begin = max(begin, e)
+        if begin < end:
+            left.append((begin, end))
+    return left
+
+
 def exposed(g):
     """Rows (rank, ns of communication, ns of it beside no computation). Of a recording without a
-    device the host computes."""
+    device the host computes: each thread while it is in no communication, which calls may lie
+    around."""
     nodes, at = ops(g), begins(g)
     has_device = any(place(op) == "compute" for op in nodes.values())
-    spans = collections.defaultdict(list)
+    comm, compute = collections.defaultdict(list), collections.defaultdict(list)
     for n, begin in at.items():
         op, where = nodes[n], place(nodes[n])
         if where == "host" and (has_device or is_range(op)):
             continue  # a call only, or a range that the program named
+        # without a device, where a call keeps its thread; else what computes has its own place
+        thread = op["rank"], where if has_device else op.get("attributes", {}).get("tid")
         span = begin, begin + ns(op)
         if where == "host":
             span = begin, begin + 1e3 * op["attributes"].get("inclusive_dur", 0)
-        spans[op["rank"], where == "communication"].append(span)
+        (comm if where == "communication" else compute)[thread].append(span)
     rows = []
-    for rank in sorted({rank for rank, _ in spans}):
-        comm, compute = union(spans[rank, True]), union(spans[rank, False])
-        both = union(list(map(tuple, comm)) + list(map(tuple, compute)))
-        rows.append((rank, length(comm), length(both) - length(compute)))
+    for rank in sorted({rank for rank, _ in [*comm, *compute]}):
+        busy = union(span for t in list(compute) if t[0] == rank
+                     for span in without(union(compute[t]), union(comm[t])))
+        sent = union(span for t in list(comm) if t[0] == rank for span in comm[t])
+        rows.append((rank, length(sent), length(without(sent, busy))))
     return rows
 
 

@@ -102,6 +102,19 @@ def check_recording(folder):
     check({op: n for op, n in rows.items() if op.startswith("aten::")} == want, f"{rows}")
     bytes_all = [r[4] for r in analyse.layer_bytes(g)]
     check(bytes_all == [4 * 9352], f"one all-reduce of 9,352 gradients: {bytes_all}")
+    bytes_all = [r[5] for r in analyse.top_ops(g) if r[0] == "communication"]
+    check(bytes_all == [4 * 9352], f"in the table of ops: {bytes_all}")
+    for rank, comm, alone in analyse.exposed(g):  # it is called within AccumulateGrad
+        check(comm > 0 and near(comm, alone), f"rank {rank}: {alone} of {comm} exposed")
+    done = run("json", "--input", "t.0.et", "--output", "messages.json", cwd=folder)
+    check(done.returncode == 0, str(done.stderr))
+    for name in ("messages.json", "t.0.et"):
+        done = subprocess.run([sys.executable, os.path.join(SOURCE, "examples/analyse.py"), name],
+                              cwd=folder, capture_output=True, timeout=60, check=False)
+        said = done.stderr.decode()
+        check(done.returncode == 1 and said.count("\n") == 1 and "syntorch export" in said,
+              f"{name}: {said}")
+        exported(folder, name, "again.json")
 
 
 def check_spans():

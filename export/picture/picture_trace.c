@@ -157,10 +157,10 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
         syn__pic_put(&totals, DOT "%s communications, %s", syn__pic_count(t->comms, a),
                      syn__pic_bytes(t->comm_bytes, b));
     if (t->busy_ns != SYN_NO_TIME)
-        syn__pic_put(&totals, DOT "%s measured", syn__pic_time(t->busy_ns, a));
+        syn__pic_put(&totals, DOT "ops add up to %s measured", syn__pic_time(t->busy_ns, a));
     if (t->wait_ns > 0) syn__pic_put(&totals, ", +%s waiting", syn__pic_time(t->wait_ns, a));
     if (t->predicted_ns != SYN_NO_TIME)
-        syn__pic_put(&totals, DOT "%s predicted", syn__pic_time(t->predicted_ns, a));
+        syn__pic_put(&totals, DOT "ops add up to %s predicted", syn__pic_time(t->predicted_ns, a));
     syn__pic_clear(&folds);
     if (options->no_fold && fold)
         syn__pic_put(&folds, "Unfolded, this would be too large to read, so repeats are folded.  ");

@@ -174,10 +174,10 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
         const double x = s->x + syn__pic_points(t, s->begin, ns);
         put_tick(tick, sizeof tick, at, step);
         const double text_w = syn__pic_width(tick, TEXT_PT, false) + 6;
-        const bool room = x > end && x + text_w < s->x + width &&
-                          cut_at(t, syn__pic_time_after(t, ns, s->end, text_w)) == NULL;
-        SYN_TRY(syn__pic_add_text(d, room || at == 0 ? tick : " ", x + 1.5, y + 14, TEXT_PT, false,
-                                  NULL, err));
+        const bool free = x > end && cut_at(t, syn__pic_time_after(t, ns, s->end, text_w)) == NULL;
+        const bool room = free && (at <= 0 || x + text_w < s->x + width);
+        SYN_TRY(
+            syn__pic_add_text(d, room ? tick : " ", x + 1.5, y + 14, TEXT_PT, false, NULL, err));
         if (room) end = x + text_w;
         SYN_TRY(grid_line(d, x, y + 14, bottom, err));
     }

@@ -14,7 +14,7 @@
 #define LEAST_PT   0.35
 #define BRIDGE_PT  5.0 /* a layer or module goes on over gaps up to this */
 #define TEXT_PT    7.0
-#define MOST_LINES 400 /* between ranks */
+#define MOST_LINES 100 /* between ranks, of each: more would be a curtain */
 
 typedef struct bar {
     double x0, x1;
@@ -69,22 +69,35 @@ static bool dark(int look) {
            look == SYN__PIC_TIME + SYN_CATEGORY_COMMUNICATION;
 }
 
+static bool fits(const char *text, double width) {
+    return syn__pic_width(text, TEXT_PT, false) <= width - 2;
+}
+
+/* The name as far as it fits; of "layers.12" its number, which tells it from others. */
+static const char *fitted(const char *name, double width, char *cut, size_t bytes) {
+    const size_t all = strlen(name), least = all < 3 ? all : 3;
+    const char *number = strrchr(name, '.');
+    size_t max = all < 60 ? all : 60;
+    if (fits(name, width)) return name;
+    if (number != NULL && number[1] != '\0' &&
+        strspn(number + 1, "0123456789") == strlen(number + 1))
+        return fits(number + 1, width) ? number + 1 : "";
+    while (max >= least && max > 0 && !fits(syn__pic_shorten(name, max, cut, bytes), width)) max--;
+    return max < least || max == 0 ? "" : cut;
+}
+
 /* The name as far as it fits into the width; " " for none. */
 static void put_label(syn__pic_text *label, const char *name, double width, int look) {
     char cut[96];
+    const char *text = fitted(name, width, cut, sizeof cut);
     syn__pic_clear(label);
-    const size_t all = strlen(name), least = all < 3 ? all : 3;
-    size_t max = all < 60 ? all : 60;
-    while (max >= least && max > 0 &&
-           syn__pic_width(syn__pic_shorten(name, max, cut, sizeof cut), TEXT_PT, false) > width - 2)
-        max--;
-    if (max < least || max == 0) {
+    if (text[0] == '\0') {
         syn__pic_put(label, " ");
         return;
     }
     syn__pic_put(label, "<font point-size=\"%g\"%s>", TEXT_PT,
                  dark(look) ? " color=\"white\"" : "");
-    syn__pic_put_html(label, cut);
+    syn__pic_put_html(label, text);
     syn__pic_put(label, "</font>");
 }
 

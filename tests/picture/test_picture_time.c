@@ -103,6 +103,28 @@ static void test_step_number(void) {
     drop(&x);
 }
 
+/* Of layers too narrow for their names the number is left, which tells them apart. */
+static void test_narrow_layers(void) {
+    static const int32_t ranks[1] = {0};
+    char scope[32];
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    drawn x;
+    NEED_OK(syn_graph_new(&g, ranks, 1, 1, &err), err);
+    for (uint32_t i = 0; i < 250; i++) {
+        syn_node n = plain_node(i + 1, "work");
+        snprintf(scope, sizeof scope, "layers.%u", (unsigned)i);
+        n.scope = scope;
+        n.start_ns = 100.0 * i;
+        n.wall_ns = 100;
+        NEED_OK(syn_graph_add_node(g, 0, &n, &err), err);
+    }
+    CHECK(draw(&x, g, &timeline));
+    CHECK(count_label(&x.d, SYN__PIC_TIME_RANGE, ">41<") > 0);
+    CHECK_INT(count_label(&x.d, SYN__PIC_TIME_RANGE, ">la\xE2\x80\xA6"), 0);
+    drop(&x);
+}
+
 /* No title is struck through by the line that joins its rank with the one above. */
 static void test_titles_have_a_ground(void) {
     drawn x;
@@ -503,6 +525,7 @@ static const test_case cases[] = {{"ranks", test_ranks},
                                   {"phases", test_phases},
                                   {"two_passes", test_two_passes},
                                   {"step_number", test_step_number},
+                                  {"narrow_layers", test_narrow_layers},
                                   {"titles_have_a_ground", test_titles_have_a_ground},
                                   {"beside", test_beside},
                                   {"cut_short", test_cut_short}};

@@ -79,8 +79,8 @@ def traces_are_alike(runs):
 def timeline_has_waits():
     """Copies and waits between ops are in threads of their own, none overlapping another."""
     out = tempfile.mkdtemp(prefix="syntorch-")
-    subprocess.run([os.path.join(BUILD, "inference"), "--device", "cuda", "--num_output_tokens", "4",
-                    "--visualize_trace", "--out_dir", out], check=True, capture_output=True)
+    subprocess.run([os.path.join(BUILD, "inference"), "--device", "cuda", "--num_output_tokens",
+                    "4", "--visualize_trace", "--out_dir", out], check=True, capture_output=True)
     with open(os.path.join(out, "timeline.json"), encoding="utf-8") as f:
         events = json.load(f)["traceEvents"]
     shutil.rmtree(out)

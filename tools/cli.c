@@ -168,6 +168,20 @@ int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     return CLI_RUN;
 }
 
+int cli_check(const cli_program *program, const cli_option *o, const char *text) {
+    union {
+        bool flag;
+        const char *text;
+        int choice;
+        int64_t i64;
+        uint64_t bytes;
+        double real;
+    } value;
+    cli_option of_none = *o;
+    of_none.value = &value;
+    return cli_set(program, &of_none, text);
+}
+
 static void print_chosen(const char *words, int index) {
     for (; index > 0; index--) words += strcspn(words, "|") + 1;
     printf(" [%.*s]", (int)strcspn(words, "|"), words);
@@ -180,7 +194,8 @@ static void print_default(const cli_option *o) {
         printf(" [%g]", *(const double *)o->value);
     if (o->kind == CLI_TEXT && *(const char *const *)o->value)
         printf(" [%s]", *(const char *const *)o->value);
-    if (o->kind == CLI_CHOICE) print_chosen(o->arg, *(const int *)o->value);
+    if (o->kind == CLI_CHOICE && *(const int *)o->value >= 0)
+        print_chosen(o->arg, *(const int *)o->value);
 }
 
 /* The help text of an option, broken at spaces behind a margin. */

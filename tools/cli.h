@@ -66,6 +66,8 @@ bool cli_was_given(const cli_program *program, int argc, char **argv, const char
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes);
 /* Gives an option that is no flag its value. CLI_RUN, or CLI_USAGE after a message. */
 int cli_set(const cli_program *program, const cli_option *option, const char *text);
+/* Whether it could have it; the option keeps the value that it has. */
+int cli_check(const cli_program *program, const cli_option *option, const char *text);
 /* cli_parse for a command that reads what `input`, the value of --input, names or what arguments
    that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
    sentence that they are: "a file is". */

@@ -224,6 +224,11 @@ for name, args, sentence in (
         ("inference", ["--sweep", "tp=1,2,1"], "--sweep has tp=1 twice"),
         ("inference", ["--sweep", "tp=1,,2"], "--sweep tp= lacks a value"),
         ("inference", ["--sweep", "hw=h100,none"], "none"),
+        ("inference", ["--sweep", "tp=x", "--out_dir", "nothing"],
+         "--tp takes an integer, not 'x'"),
+        ("inference", ["--sweep", "tp=0,1"], "--tp must be between 1 and 65536, not 0"),
+        ("pretrain", ["--sweep", "batch_size=1,a", "--trace-output-dir", "nothing"],
+         "--batch_size takes an integer, not 'a'"),
         ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= both say it"),
         ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
         ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "on --device meta, not on cpu"),
@@ -232,9 +237,10 @@ for name, args, sentence in (
         ("pretrain", ["--sweep", "learning_rate=1,2"], "--sweep cannot vary 'learning_rate'")):
     said = start(name, *args, code=2)
     check(sentence in said and said.count("\n") == 1, f"{name} {args}: {said}")
+    check(not os.path.exists("nothing"), f"{name} {args}: a folder")
 said = start("inference", "--sweep", "tp=1,2", "--out_dir", "/dev/null/x", code=1)
 check("/dev/null" in said and said.count("\n") == 1, said)
-out = start("inference", "--sweep", "tp=0,1 model=gpt2,gpt5", "--num_output_tokens", "2")
-check("--tp must be between 1 and 65536, not 0" in out and "gpt5" in out and
+out = start("inference", "--sweep", "tp=5,1 model=gpt2,gpt5", "--num_output_tokens", "2")
+check("tp 5 does not divide the 12 attention heads" in out and "gpt5" in out and
       "2 models" in out and "4 combinations, 1 possible" in out, out)
 finish()

@@ -105,6 +105,16 @@ static syn_status open_words(sweep *s, const sweep_how *how, syn_error *err) {
     return SYN_OK;
 }
 
+/* A value that the option cannot have is a mistake, and no combination that is not possible. */
+static int check_values(const sweep *s) {
+    for (int i = 0; i < s->n_axes; i++)
+        for (int k = 0; k < s->axes[i].n; k++) {
+            const int code = cli_check(s->program, s->axes[i].option, s->axes[i].values[k]);
+            if (code != CLI_RUN) return code;
+        }
+    return CLI_RUN;
+}
+
 int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv) {
     const cli_program *program = how->program;
     syn_error err = {0};
@@ -121,5 +131,5 @@ int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv) {
         if (cli_was_given(program, argc, argv, s->axes[i].option->name))
             return cli_fail(program, CLI_USAGE, "--%s and --sweep %s= both say it; give one",
                             s->axes[i].option->name, s->axes[i].option->name);
-    return CLI_RUN;
+    return check_values(s);
 }

@@ -7,6 +7,7 @@
 
 static const char *const examples[] = {
     "pretrain --max-steps 40 --max-seq-length 128           # a small GPT, seconds",
+    "pretrain --device meta --model-name gpt2 --num-gpus 256 --tp 2 --hw h100   # predicts a step",
     "pretrain --model-name gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
@@ -44,6 +45,7 @@ static syn_status train_all(syn_error *err) {
     if (run.args->sweep.n > 0) return pretrain_sweep(&run, train, err);
     const pretrain_args given = *run.args;
     SYN_TRY(train(err));
+    SYN_TRY(pretrain_tell(&run, err));
     *run.args = given; /* a run fills in what was not */
     pretrain_levers(&run, train);
     return SYN_OK;

@@ -63,27 +63,36 @@ static void whole(const double shares[SYN_LIMIT_COUNT], int out[SYN_LIMIT_COUNT]
     }
 }
 
-const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes) {
-    double shares[SYN_LIMIT_COUNT], used;
+const char *limits_shares_text(const double shares[SYN_LIMIT_COUNT], double utilisation, char *buf,
+                               size_t bytes) {
     size_t at = 0;
     int percent[SYN_LIMIT_COUNT];
-    if (!limits_shares(l, phases, wall_ns, shares, &used)) return "unknown";
     whole(shares, percent);
     for (int i = 0; i < SYN_LIMIT_COUNT && at < bytes; i++)
         at += (size_t)snprintf(buf + at, bytes - at, "%s%d%% %s", i ? ", " : "", percent[i],
                                names[i]);
-    if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% of peak flops", 100 * used);
+    if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% of peak flops", 100 * utilisation);
     return buf;
 }
 
-void limits_json(const limits *l, uint32_t phases, double wall_ns, syn_sink *out) {
+const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes) {
     double shares[SYN_LIMIT_COUNT], used;
-    limits_shares(l, phases, wall_ns, shares, &used);
+    if (!limits_shares(l, phases, wall_ns, shares, &used)) return "unknown";
+    return limits_shares_text(shares, used, buf, bytes);
+}
+
+void limits_shares_json(const double shares[SYN_LIMIT_COUNT], double utilisation, syn_sink *out) {
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
         syn_sink_printf(out, "%s\"%s\": ", i ? ", " : "{", names[i]);
         syn_sink_double(out, shares[i]);
     }
     syn_sink_text(out, ", \"utilisation\": ");
-    syn_sink_double(out, used);
+    syn_sink_double(out, utilisation);
     syn_sink_char(out, '}');
+}
+
+void limits_json(const limits *l, uint32_t phases, double wall_ns, syn_sink *out) {
+    double shares[SYN_LIMIT_COUNT], used;
+    limits_shares(l, phases, wall_ns, shares, &used);
+    limits_shares_json(shares, used, out);
 }

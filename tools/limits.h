@@ -27,5 +27,9 @@ bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shar
 const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes);
 /* {"compute": 0.61, ..., "utilisation": 0.38} */
 void limits_json(const limits *l, uint32_t phases, double wall_ns, syn_sink *out);
+/* The same of shares that are known. */
+const char *limits_shares_text(const double shares[SYN_LIMIT_COUNT], double utilisation, char *buf,
+                               size_t bytes);
+void limits_shares_json(const double shares[SYN_LIMIT_COUNT], double utilisation, syn_sink *out);
 
 #endif

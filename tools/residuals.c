@@ -93,3 +93,10 @@ const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf
                  hw->stack.name);
     return buf;
 }
+
+const char *residuals_short(const run_error *e, char buf[16]) {
+    if (e->n_rows > 0)
+        snprintf(buf, 16, "%3.0f%%%s", 100 * fmin(e->error, 1e6), e->beyond[0] ? "*" : "");
+    else snprintf(buf, 16, "   ?");
+    return buf;
+}

@@ -24,5 +24,8 @@ typedef struct run_error {
 run_error residuals_near(const syn_hardware *hw, const run_shape *shape);
 /* "+-4 % on the nearest of 135 measured runs", or why there are none; returns buf. */
 const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes);
+/* For tables, four columns: "  4%", or "   ?", and a star behind it where that is extrapolated;
+   returns buf. */
+const char *residuals_short(const run_error *e, char buf[16]);
 
 #endif

@@ -87,13 +87,53 @@ for machine, got in zip(LIST, compared):  # as a run of its own predicts
     check(got["fits"], f"{machine}: {got}")
 table = program("inference", "--model", "gpt3-175b", "--tp", "4", "--hw", "h200", "--compare",
                 "a100-80g,b200+megatron").split("the same ops on\n")[1]
-table = table.split("levers")[0].splitlines()
+table = table.split("to fit")[0].splitlines()
 check([line.split()[0] for line in table[1:]] ==
       ["h200+serving", "a100-80g+serving", "b200+megatron"], f"{table}")
 check(["too little memory" in line for line in table[1:]] == [True, True, False], f"{table}")
-refused = subprocess.run([os.path.join(BUILD, "inference"), "--device", "meta", "--compare",
-                          "h100,,b200"], check=False, capture_output=True, text=True)
-check(refused.returncode != 0 and "presets are" in refused.stderr, refused.stderr)
+check(all(re.search(r" [\d.]+( [kM])? .*%  *(\d+%|\?)", line) for line in table[1:]), f"{table}")
+FITTED = ["--model", "gpt3-6.7b", "--tp", "2", "--dtype", "bf16", "--num_input_tokens", "128",
+          "--num_output_tokens", "8", "--batch_size", "4"]
+machines = ["a100-80g", "h100"]
+compared = json.loads(program("inference", "--json", *FITTED, "--compare", ",".join(machines)))
+for machine, got in zip(["a100-80g", *machines], compared["compared"]):
+    alone = json.loads(program("inference", "--json", *FITTED, "--hw", machine))
+    ns = alone["predicted_prefill_ns"] + alone["predicted_decode_ns"]
+    check(close(got["tokens_per_second"], 4 * 8 / ns * 1e9), f"{machine}: {got}")
+    check(got["predicted_error"] == alone.get("predicted_error"), f"{machine}: {got}")
+check(compared["compared"][0]["predicted_error"] > 0, f"an A100: {compared['compared'][0]}")
+for given, which in (("h100,,b200", 2), (",h100", 1), ("h100,", 2)):
+    for name in ("inference", "pretrain"):
+        refused = subprocess.run([os.path.join(BUILD, name), "--device", "meta", "--compare",
+                                  given], check=False, capture_output=True, text=True)
+        check(refused.returncode != 0 and refused.stderr.count("\n") == 1 and
+              f"number {which} of '{given}' is empty" in refused.stderr, refused.stderr)
+
+# Below what was measured stands what is predicted, as on meta, with its error.
+with open("text", "w", encoding="utf-8") as f:
+    f.write("to be or not to be " * 20)
+TINY = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "bert-tiny.json")
+for args, names in ((["--num_output_tokens", "4"], ["prefill", "decode"]),
+                    (["--model_config", TINY], ["forward"]),
+                    (["--perplexity", "text", "--max_length", "32"], ["scoring"]),
+                    (["--logits", "all", "--save_logits", "all.npy"], ["scoring"])):
+    on_meta = args[:2] if "--logits" in args else args
+    meta = program("inference", *on_meta, "--hw", "h100")
+    here = subprocess.run([os.path.join(BUILD, "inference"), *args, "--hw", "h100"], check=False,
+                          capture_output=True, text=True, timeout=300).stdout
+    said = re.findall(r"^(?:predicted|limits of|its|their) .*:.*$", meta, re.M)
+    check(len(said) >= 3 and all(line + "\n" in here for line in said), f"{said} and {here}")
+    check(re.search(r"^(their|its) error: unknown: no such run of h100", here, re.M), here)
+    check(all(re.search(rf"^{name}: +\d+ tokens in", here, re.M) and
+              re.search(rf"^predicted {name}: +\d+ tokens in", here, re.M) for name in names), here)
+    both = json.loads(subprocess.run(
+        [os.path.join(BUILD, "inference"), *args, "--hw", "h100", "--json"], check=False,
+        capture_output=True, text=True, timeout=300).stdout)
+    alone = json.loads(program("inference", "--json", *on_meta, "--hw", "h100"))
+    for key in [k for k in alone if k.startswith("predicted_")]:
+        check(close(both[key], alone[key]), f"{args}: {key}")
+    check(any(k.endswith("_ns") and not k.startswith("predicted_") for k in both),
+          f"{sorted(both)}")
 
 for name, args in (("inference", ["--model", "gpt2", "--tp", "4", "--hw", "h100"]),
                    ("inference", ["--model", "bert-base-uncased", "--hw", "v100-32g"]),

@@ -399,8 +399,12 @@ REFUSED = [
     (["--trace_active_steps", "2"], "--trace-active-steps does nothing without --enable-tracing"),
     (["--trace-name", "x"], "--trace-name does nothing without --enable-tracing"),
     (["--trace-output-dir", "x"], "--trace-output-dir does nothing without --enable-tracing"),
-    (["--hw-config", "h100"], "--hw-config does nothing without --enable-tracing"),
-    (["--device", "meta"], "--device meta computes nothing but a trace; give --enable-tracing"),
+    (["--hw-config", "h100"],
+     "--hw-config does nothing without --enable-tracing or --device meta; give one, or leave it"),
+    (["--compare", "h100"], "--compare does nothing without --enable-tracing or --device meta"),
+    (["--device", "meta", "--trace-name", "x"],
+     "--trace-name does nothing without --enable-tracing"),
+    (["--json"], "--json prints what is predicted on --device meta; give that, too"),
     (["--skip-eval", "--eval-data", "x"], "--eval-data does nothing with --skip-eval"),
     (["--skip-eval", "--eval-steps", "5"], "--eval-steps does nothing with --skip-eval"),
     (["--data", "x", "--eval-steps", "5"], "--eval-steps does nothing without texts to validate"),
@@ -430,7 +434,7 @@ def harmless(runs):
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
                       "--enable-tracing", "--device", "meta", "--resume", "--save-steps", "5")
     check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
-          "meta only traces: --save-steps, --resume\n", f"{done.stderr}")
+          "meta trains nothing: --save-steps, --resume\n", f"{done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:

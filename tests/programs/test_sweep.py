@@ -162,59 +162,6 @@ for wanted in (("1", 2, 8, "bf16", "none", "h100"), ("2", 4, 2, "f32", "full", "
     check(close(row["time_ns"], 1e6 * float(ms), 0.006), f"{row}: {alone}")
     check(close(row["tokens_per_s"], 1e3 * float(kilo), 0.006), f"{row}: {alone}")
 
-# ---- levers ----
-
-
-def levers(out):
-    """[(["--dtype", "bf16"], -0.41), ...]"""
-    found = re.search(r"^levers: (.*) \(time a token, each alone\)$", out, re.M)
-    return [(part.split()[:2], int(part.split()[2][:-1]) / 100)
-            for part in found.group(1).split(", ")] if found else []
-
-
-def inference_time(*args):
-    """Predicted ns a token, alone."""
-    run = json.loads(start("inference", "--device", "meta", "--json", *args))
-    batch = int(args[args.index("--batch_size") + 1]) if "--batch_size" in args else 1
-    return (run["predicted_prefill_ns"] + run["predicted_decode_ns"]) / (batch * 6)
-
-
-def training_time(*args):
-    out = start("pretrain", "--device", "meta", "--enable-tracing", *args)
-    number, unit = re.search(r"tokens: |, ([\d.]+) ?([kM]?) tokens/s", out).groups()
-    return 1e9 / (float(number) * {"": 1, "k": 1e3, "M": 1e6}[unit])
-
-
-def with_option(args, option, value):
-    kept = list(args)
-    if option in kept:
-        del kept[kept.index(option):kept.index(option) + 2]
-    return [*kept, option, value]
-
-
-SIX = ["--num_output_tokens", "6"]
-for time, name, args, tolerance in (
-        (inference_time, "inference", ["--model", "gpt2-xl", *SIX, "--hw", "h100+pytorch-eager"],
-         0.006),
-        (inference_time, "inference", ["--model", "gpt3-13b", *SIX, "--dtype", "bf16", "--tp", "2",
-                                       "--batch_size", "4", "--attention", "unfused"], 0.006),
-        (training_time, "pretrain", ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2",
-                                     "--activation-recompute", "full"], 0.02)):
-    extra = ["--device", "meta"] + (["--enable-tracing"] if name == "pretrain" else [])
-    found = levers(start(name, *extra, *args))
-    check(len(found) >= 2 and found == sorted(found, key=lambda l: l[1]), f"{args}: {found}")
-    before = time(*args)
-    for (option, value), change in found:
-        if name == "pretrain":
-            option = option.replace("_", "-")
-        got = time(*with_option(args, option, value)) / before - 1
-        check(abs(got - change) < tolerance and change < 0, f"{args} {option} {value}: {got}")
-large = levers(start("inference", "--device", "meta", "--model", "gpt3-175b", "--tp", "4",
-                     "--num_output_tokens", "2"))
-check(all(option != ["--dtype", "bf16"] for option, _ in large), f"bf16 does not fit: {large}")
-for quiet in (["--json"], ["--quiet"]):
-    check("levers" not in start("inference", "--device", "meta", *SIX, *quiet), f"{quiet}")
-
 # ---- what makes no sense ----
 
 for name, args, sentence in (
@@ -227,8 +174,10 @@ for name, args, sentence in (
         ("inference", ["--sweep", "tp=x", "--out_dir", "nothing"],
          "--tp takes an integer, not 'x'"),
         ("inference", ["--sweep", "tp=0,1"], "--tp must be between 1 and 65536, not 0"),
+        ("inference", ["--sweep", "dtype=bf16,fp8"], "--dtype is f32, f16 or bf16, not 'fp8'"),
         ("pretrain", ["--sweep", "batch_size=1,a", "--trace-output-dir", "nothing"],
          "--batch_size takes an integer, not 'a'"),
+        ("pretrain", ["--sweep", "tp=1", "--compare", "h100"], "--compare does nothing with"),
         ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= both say it"),
         ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
         ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "on --device meta, not on cpu"),

@@ -159,7 +159,8 @@ def run_command(clone, command):
         return
     check("dev: building" not in text, f"{command}\n  ./dev did not find the build fresh")
     fits = re.search(r"each rank needs .* but .* has .*", text)
-    check(not fits, f"{command}\n  the model does not fit: {fits and fits.group(0)}")
+    told = command.shown and any("each rank needs" in line for line in command.shown)
+    check(told or not fits, f"{command}\n  the model does not fit: {fits and fits.group(0)}")
     if command.shown is None:
         return
     if not dp.agrees(command.shown, printed, dp.computes(command.text)):

@@ -145,7 +145,7 @@ static syn_status untie(inference *run, syn_error *err) {
 
 syn_status checkpoint_open(inference *run, syn_error *err) {
     SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
-    if (!run->args->dtype && !run->args->weight_dtype)
+    if (run->args->dtype < 0 && run->args->weight_dtype < 0)
         run->weight_dtype = syn_weights_dtype(run->weights);
     if (syn_model_is_causal(&run->config)) SYN_TRY(read_ending(run, err));
     return untie(run, err);
@@ -174,7 +174,7 @@ syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, s
     const inference_args *args = run->args;
     char tokenizer[4200], generation[4200];
     syn_model_config config = run->config;
-    const bool as_read = args->weights && !args->dtype && !args->weight_dtype;
+    const bool as_read = args->weights && args->dtype < 0 && args->weight_dtype < 0;
     if (!as_read) syn_model_config_set_dtype(&config, run->dtype);
     else if (!*config.dtype) syn_model_config_set_dtype(&config, run->weight_dtype);
     model_folder model = {.config = &config,

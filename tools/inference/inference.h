@@ -7,9 +7,10 @@
 #include "models/model.h"
 #include "models/text_ending.h"
 #include "models/weights.h"
-#include "tools/inference/comparison.h"
+#include "tools/inference/report.h"
 #include "tools/launch/launch.h"
 #include "tools/residuals.h"
+#include "tools/sweep/comparison.h"
 
 typedef enum inference_attention {
     INFERENCE_AUTO,
@@ -30,11 +31,12 @@ typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
         stride, mask_id;                                  /* mask_id, top_k -1: not given */
     double temperature, top_p, min_p, repetition_penalty; /* NaN: not given */
-    const char *device, *hw_config, *compare, *model_config, *model, *weights, *tokenizer, *dtype,
-        *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights,
-        *embeddings, *perplexity, *eos;
+    const char *device, *hw_config, *compare, *model_config, *model, *weights, *tokenizer, *prompt,
+        *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
+        *eos;
     cli_texts sweep;
     int attention, logits, pooling; /* the enumerations above */
+    int dtype, weight_dtype;        /* syn_dtype; -1: not given */
     bool visualize_trace, debug, quiet, json, check_collectives, greedy;
 } inference_args;
 
@@ -99,8 +101,10 @@ struct inference {
     int64_t prompt_tokens, new_tokens; /* of each; set by the task */
     double cache_elems;                /* of the KV cache, all ranks together; likewise */
     int64_t score_ns;                  /* rank 0's, see inference_score.h */
+    int64_t scored_tokens;             /* of --perplexity */
     report report;                     /* of rank 0 */
-    comparison comparison;             /* of rank 0 */
+    comparison comparison;             /* likewise; without --compare empty */
+    report *compared;                  /* of rank 0, on each of its machines */
 };
 
 extern const cli_option inference_options[];
@@ -111,6 +115,8 @@ int inference_check_options(inference *run);
 
 /* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
 int inference_check_sweep(const inference *run, int argc, char **argv);
+/* Of a report of rank 0, whose run has ended. */
+sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw);
 /* Runs each combination: `once` prepares and launches the run. Prints and writes what came of
    them. */
 syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err),
@@ -158,6 +164,13 @@ syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model,
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* A remark on standard error, unless nothing but errors is wanted. */
 void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
+/* Lines, and behind others members of the JSON object, of what the task did in one pass over all
+   its tokens: "scoring: 12 tokens in 3 ms" as it was measured (0: on meta) and as it is predicted,
+   with limits and error. */
+void inference_print_pass(const inference *run, const report *r, const char *what, int64_t tokens,
+                          double measured_ns);
+void inference_json_pass(const report *r, const char *key, int64_t tokens, double measured_ns,
+                         syn_sink *out);
 /* Bytes that weights and caches of all ranks take, and whether the machine allows them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;

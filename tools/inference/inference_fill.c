@@ -258,8 +258,6 @@ static void print_prompt(const inference *run, int64_t i) {
 static void print(const inference *run, const report *r) {
     const filling *work = work_of(run);
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const double ns = meta ? r->predicted_forward_ns : (double)work->forward_ns;
-    char a[64], b[64], text[256];
     int64_t m = 0;
     for (int64_t i = 0; i < run->n_prompts; i++) {
         const int64_t first = m;
@@ -274,13 +272,7 @@ static void print(const inference *run, const report *r) {
         }
         if (m == first && !inference_scores(run->args)) printf("  no " MASK_TEXT " to fill in\n");
     }
-    if (ns > 0)
-        printf("%sforward: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
-               (long long)work->n_tokens, cli_time_text(ns, a, sizeof a),
-               cli_count_text((double)work->n_tokens * 1e9 / ns, b, sizeof b));
-    if (meta && ns > 0)
-        printf("its limits: %s\n",
-               limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
+    inference_print_pass(run, r, "forward", work->n_tokens, meta ? 0 : (double)work->forward_ns);
     inference_score_print(run, r, work->n_tokens);
 }
 
@@ -315,8 +307,8 @@ static void json(const inference *run, const report *r, syn_sink *out) {
         }
         syn_sink_text(out, "]}");
     }
-    syn_sink_printf(out, "], \"%sforward_ns\": ", meta ? "predicted_" : "");
-    syn_sink_double(out, meta ? r->predicted_forward_ns : (double)work->forward_ns);
+    syn_sink_char(out, ']');
+    inference_json_pass(r, "forward", work->n_tokens, meta ? 0 : (double)work->forward_ns, out);
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {

@@ -251,14 +251,24 @@ static int64_t real_tokens(const inference *run) {
     return n;
 }
 
-static struct speed speed_of(const inference *run, const report *r) {
+static struct speed speed_of(const inference *run, double prefill_ns, double decode_ns) {
     const syn_generation *g = &work_of(run)->done;
-    const bool meta = run->launch.device == SYN_DEVICE_META;
-    struct speed s = {meta ? r->predicted_prefill_ns : (double)g->prefill_ns,
-                      meta ? r->predicted_decode_ns : (double)g->decode_ns, 0, 0};
+    struct speed s = {prefill_ns, decode_ns, 0, 0};
     if (s.prefill_ns > 0) s.prefill_rate = (double)real_tokens(run) * 1e9 / s.prefill_ns;
     if (s.decode_ns > 0) s.decode_rate = (double)(g->batch * (g->made - 1)) * 1e9 / s.decode_ns;
     return s;
+}
+
+/* Nothing on meta. */
+static struct speed measured(const inference *run) {
+    const syn_generation *g = &work_of(run)->done;
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    return speed_of(run, meta ? 0 : (double)g->prefill_ns, meta ? 0 : (double)g->decode_ns);
+}
+
+/* Nothing without hardware. */
+static struct speed predicted(const inference *run, const report *r) {
+    return speed_of(run, r->predicted_prefill_ns, r->predicted_decode_ns);
 }
 
 static run_shape shape_of(const inference *run) {
@@ -277,36 +287,42 @@ static run_shape shape_of(const inference *run) {
     return shape;
 }
 
-static void print(const inference *run, const report *r) {
+static void print_speed(const inference *run, const char *kind, const struct speed *s) {
     const syn_generation *g = &work_of(run)->done;
-    const struct speed s = speed_of(run, r);
-    const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted " : "";
     char a[64], b[64];
+    if (s->prefill_ns > 0)
+        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
+               cli_time_text(s->prefill_ns, a, sizeof a),
+               cli_count_text(s->prefill_rate, b, sizeof b));
+    if (s->decode_rate > 0)
+        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
+               (long long)(g->batch * (g->made - 1)), cli_time_text(s->decode_ns, a, sizeof a),
+               cli_count_text(s->decode_rate, b, sizeof b));
+}
+
+static void print_limits(const inference *run, const report *r, const struct speed *s) {
+    const run_shape shape = shape_of(run);
+    const run_error e = residuals_near(run->launch.hw, &shape);
+    char text[256];
+    printf("limits of prefill: %s\n",
+           limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s->prefill_ns, text, sizeof text));
+    if (s->decode_rate > 0)
+        printf("limits of decode:  %s\n",
+               limits_text(&r->limits, 1u << SYN_PHASE_DECODE, s->decode_ns, text, sizeof text));
+    printf("their error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
+}
+
+static void print(const inference *run, const report *r) {
+    const struct speed done = measured(run), would = predicted(run, r);
     if (!work_of(run)->streamed) {
         print_prompts(run);
         print_texts(run);
     }
     if (run->new_tokens > 0) sampling_print(run, &work_of(run)->sampling);
     inference_score_print(run, r, real_tokens(run));
-    if (s.prefill_ns > 0)
-        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
-               cli_time_text(s.prefill_ns, a, sizeof a),
-               cli_count_text(s.prefill_rate, b, sizeof b));
-    if (s.decode_rate > 0)
-        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
-               (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
-               cli_count_text(s.decode_rate, b, sizeof b));
-    if (run->launch.device == SYN_DEVICE_META && s.prefill_ns > 0) {
-        const run_shape shape = shape_of(run);
-        const run_error e = residuals_near(run->launch.hw, &shape);
-        char text[256];
-        printf("limits of prefill: %s\n",
-               limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, text, sizeof text));
-        if (s.decode_rate > 0)
-            printf("limits of decode:  %s\n",
-                   limits_text(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, text, sizeof text));
-        printf("their error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
-    }
+    print_speed(run, "", &done);
+    print_speed(run, "predicted ", &would);
+    if (would.prefill_ns > 0) print_limits(run, r, &would);
 }
 
 /* Of each sequence the prompt, and what was generated without what ended it. */
@@ -328,11 +344,32 @@ static void json_texts(const inference *run, syn_sink *out) {
     syn_sink_char(out, ']');
 }
 
+static void json_speed(const char *kind, const struct speed *s, syn_sink *out) {
+    syn_sink_printf(out, ", \"%sprefill_ns\": ", kind);
+    syn_sink_double(out, s->prefill_ns);
+    syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
+    syn_sink_double(out, s->decode_ns);
+}
+
+static void json_predicted(const inference *run, const report *r, syn_sink *out) {
+    const struct speed s = predicted(run, r);
+    const run_shape shape = shape_of(run);
+    const run_error e = residuals_near(run->launch.hw, &shape);
+    json_speed("predicted_", &s, out);
+    syn_sink_text(out, ", \"prefill_limits\": ");
+    limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
+    syn_sink_text(out, ", \"decode_limits\": ");
+    limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
+    if (e.n_rows == 0) return;
+    syn_sink_text(out, ", \"predicted_error\": ");
+    syn_sink_double(out, e.error);
+    syn_sink_text(out, ", \"extrapolated\": ");
+    syn_sink_json_string(out, e.beyond);
+}
+
 static void json(const inference *run, const report *r, syn_sink *out) {
     const syn_generation *g = &work_of(run)->done;
-    const struct speed s = speed_of(run, r);
-    const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted_" : "";
-    inference_score_json(run, r, out);
+    const struct speed done = measured(run);
     sampling_json(&work_of(run)->sampling, out);
     json_texts(run, out);
     syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
@@ -343,22 +380,10 @@ static void json(const inference *run, const report *r, syn_sink *out) {
             syn_sink_printf(out, "%s%d", i ? ", " : "", g->tokens[b * g->new_tokens + i]);
         syn_sink_char(out, ']');
     }
-    syn_sink_printf(out, "], \"%sprefill_ns\": ", kind);
-    syn_sink_double(out, s.prefill_ns);
-    syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
-    syn_sink_double(out, s.decode_ns);
-    if (run->launch.device != SYN_DEVICE_META) return;
-    syn_sink_text(out, ", \"prefill_limits\": ");
-    limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
-    syn_sink_text(out, ", \"decode_limits\": ");
-    limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
-    const run_shape shape = shape_of(run);
-    const run_error e = residuals_near(run->launch.hw, &shape);
-    if (e.n_rows == 0) return;
-    syn_sink_text(out, ", \"predicted_error\": ");
-    syn_sink_double(out, e.error);
-    syn_sink_text(out, ", \"extrapolated\": ");
-    syn_sink_json_string(out, e.beyond);
+    syn_sink_char(out, ']');
+    inference_score_json(run, r, real_tokens(run), out);
+    if (run->launch.device != SYN_DEVICE_META) json_speed("", &done, out);
+    if (run->launch.hw) json_predicted(run, r, out);
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {

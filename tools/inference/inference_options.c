@@ -13,6 +13,8 @@ static inference_args args = {.tp = 1,
                               .top_k = -1,
                               .top_p = NAN,
                               .mask_id = -1,
+                              .dtype = -1,
+                              .weight_dtype = -1,
                               .min_p = NAN,
                               .repetition_penalty = NAN,
                               .device = "cpu",
@@ -31,12 +33,12 @@ const cli_option inference_options[] = {
      0, 0},
     {"weights", CLI_TEXT, &args.weights, "DIR|FILE",
      "safetensors checkpoint under HuggingFace's names; default: random weights", 0, 0},
-    {"dtype", CLI_TEXT, &args.dtype, "f32|f16|bf16",
+    {"dtype", CLI_CHOICE, &args.dtype, "f32|f16|bf16",
      "of all that is computed and kept: weights, activations, KV cache and collectives; sums "
      "within "
      "an op are f32 [f32]",
      0, 0},
-    {"weight_dtype", CLI_TEXT, &args.weight_dtype, "f32|f16|bf16",
+    {"weight_dtype", CLI_CHOICE, &args.weight_dtype, "f32|f16|bf16",
      "of the weight matrices alone, under f32 arithmetic; default without --dtype: as in the "
      "checkpoint, f32 if random",
      0, 0},
@@ -143,25 +145,16 @@ static bool choose_attention(void) {
     return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
-static int parse_dtype(const cli_program *program, const char *option, const char *text,
-                       syn_dtype *out) {
-    if (!text || (syn_dtype_parse(text, out) && *out <= SYN_BF16)) return CLI_RUN;
-    return cli_fail(program, CLI_USAGE, "--%s is f32, f16 or bf16, not '%s'", option, text);
-}
-
 /* What is computed in 16 bits has its weights in them. */
 static int check_dtypes(inference *run) {
-    const cli_program *program = run->launch.program;
-    int code = parse_dtype(program, "dtype", args.dtype, &run->dtype);
-    if (code == CLI_RUN)
-        code = parse_dtype(program, "weight_dtype", args.weight_dtype, &run->weight_dtype);
-    if (code != CLI_RUN) return code;
-    if (args.weight_dtype && run->dtype != SYN_F32 && run->weight_dtype != run->dtype)
-        return cli_fail(program, CLI_USAGE,
-                        "--weight_dtype %s: with --dtype %s the weights are %s, too",
-                        args.weight_dtype, args.dtype, args.dtype);
-    if (!args.weight_dtype) run->weight_dtype = run->dtype;
-    return CLI_RUN;
+    const bool given = args.weight_dtype >= 0;
+    run->dtype = args.dtype >= 0 ? (syn_dtype)args.dtype : SYN_F32;
+    run->weight_dtype = given ? (syn_dtype)args.weight_dtype : run->dtype;
+    if (run->dtype == SYN_F32 || run->weight_dtype == run->dtype) return CLI_RUN;
+    const char *name = syn_dtype_name(run->dtype);
+    return cli_fail(run->launch.program, CLI_USAGE,
+                    "--weight_dtype %s: with --dtype %s the weights are %s, too",
+                    syn_dtype_name(run->weight_dtype), name, name);
 }
 
 /* Rules that hold for every model: a sentence where one is broken, else NULL. */

@@ -142,56 +142,45 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .after_window = after_window,
                         .after_window_user = &rank};
     SYN_TRY(syn_perplexity_run(model, &p, err));
-    if (syn_ctx_rank(rank.ctx) == 0) work->done = p;
+    if (syn_ctx_rank(rank.ctx) == 0) {
+        work->done = p;
+        run->scored_tokens = p.counted;
+    }
     return SYN_OK;
 }
 
 /* ---- After ---- */
 
-static double time_of(const inference *run, const report *r) {
-    const bool meta = run->launch.device == SYN_DEVICE_META;
-    return meta ? r->predicted_forward_ns : (double)work_of(run)->done.ns;
-}
-
 static void print(const inference *run, const report *r) {
     const perplexity *work = work_of(run);
     const syn_perplexity *p = &work->done;
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const double ns = time_of(run, r);
-    char a[64], b[64], name[CLI_SHOWN_BYTES];
+    char name[CLI_SHOWN_BYTES];
     printf("text:    %s, %zu tokens in %lld window%s of up to %lld, stride %lld\n",
            cli_shown(run->args->perplexity, name, sizeof name), work->n_ids, (long long)p->windows,
            cli_plural((uint64_t)p->windows), (long long)p->max_length, (long long)p->stride);
     if (!meta)
         printf("perplexity: %.7g (mean loss %.7g of %lld tokens)\n", exp(p->mean_loss),
                p->mean_loss, (long long)p->counted);
-    if (ns > 0)
-        printf("%sscoring: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
-               (long long)p->counted, cli_time_text(ns, a, sizeof a),
-               cli_count_text((double)p->counted * 1e9 / ns, b, sizeof b));
+    inference_print_pass(run, r, "scoring", p->counted, meta ? 0 : (double)p->ns);
 }
 
 static void json(const inference *run, const report *r, syn_sink *out) {
     const perplexity *work = work_of(run);
     const syn_perplexity *p = &work->done;
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const double ns = time_of(run, r);
     syn_sink_printf(out,
                     "\"tokens\": %zu, \"windows\": %lld, \"max_length\": %lld, \"stride\": %lld, "
-                    "\"counted_tokens\": %lld, ",
+                    "\"counted_tokens\": %lld",
                     work->n_ids, (long long)p->windows, (long long)p->max_length,
                     (long long)p->stride, (long long)p->counted);
     if (!meta) {
-        syn_sink_text(out, "\"perplexity\": ");
+        syn_sink_text(out, ", \"perplexity\": ");
         syn_sink_double(out, exp(p->mean_loss));
         syn_sink_text(out, ", \"mean_loss\": ");
         syn_sink_double(out, p->mean_loss);
-        syn_sink_text(out, ", ");
     }
-    syn_sink_printf(out, "\"%sscore_ns\": ", meta ? "predicted_" : "");
-    syn_sink_double(out, ns);
-    syn_sink_printf(out, ", \"%stokens_per_second\": ", meta ? "predicted_" : "");
-    syn_sink_double(out, ns > 0 ? (double)p->counted * 1e9 / ns : NAN);
+    inference_json_pass(r, "score", p->counted, meta ? 0 : (double)p->ns, out);
 }
 
 static void free_all(inference *run) {

@@ -10,15 +10,23 @@
 #include "tools/memory_room.h"
 #include "tools/progress.h"
 
+static syn_status add_trace(report *r, const syn_trace *trace, const syn_hardware *hw,
+                            syn_error *err) {
+    syn_graph *graph;
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));
+    const syn_status s = report_add(r, graph, 0, hw, err);
+    syn_graph_free(graph);
+    return s;
+}
+
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
-    syn_graph *graph;
-    if (run->launch.alone && run->comparison.n > 0) /* its first is this */
-        return comparison_add(&run->comparison, trace, err);
-    SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
-    const syn_status s = report_add(&run->report, graph, 0, run->launch.hw, err);
-    syn_graph_free(graph);
-    return s == SYN_OK ? comparison_add(&run->comparison, trace, err) : s;
+    const comparison *c = &run->comparison;
+    if (!run->launch.alone || c->n == 0) /* else the first of these is this */
+        SYN_TRY(add_trace(&run->report, trace, run->launch.hw, err));
+    for (int i = 0; i < c->n; i++)
+        SYN_TRY(add_trace(&run->compared[i], trace, &c->machines[i], err));
+    return SYN_OK;
 }
 
 /* Whether to show how far things are. */
@@ -152,8 +160,11 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
         SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
         syn_hardware_share(&run->hw, run->launch.ranks);
     }
-    return comparison_open(&run->comparison, run->args->compare, run->launch.hw, run->launch.ranks,
-                           err);
+    if (!run->args->compare) return SYN_OK;
+    SYN_TRY(comparison_open(&run->comparison, run->args->compare, run->launch.hw, "serving",
+                            run->launch.ranks, err));
+    run->compared = syn_calloc((size_t)run->comparison.n, sizeof *run->compared);
+    return run->compared ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *run->compared, "--compare");
 }
 
 syn_status inference_prepare(inference *run, syn_error *err) {
@@ -181,5 +192,7 @@ void inference_free(inference *run) {
     syn_free(run->prompts);
     syn_free(run->prompt_text);
     report_free(&run->report);
+    for (int i = 0; run->compared && i < run->comparison.n; i++) report_free(&run->compared[i]);
+    syn_free(run->compared);
     comparison_free(&run->comparison);
 }

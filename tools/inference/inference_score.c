@@ -270,26 +270,17 @@ void inference_score_print(const inference *run, const report *r, int64_t tokens
                                          "written: first hidden states (batch, hidden)",
                                          "written: last hidden states (batch, hidden)"};
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const double ns = meta ? r->predicted_forward_ns : (double)run->score_ns;
-    char a[64], b[64], text[256];
     if (!inference_scores(run->args)) return;
-    if (ns > 0 && syn_model_is_causal(&run->config))
-        printf("%sscoring: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
-               (long long)tokens, cli_time_text(ns, a, sizeof a),
-               cli_count_text((double)tokens * 1e9 / ns, b, sizeof b));
-    if (meta && ns > 0 && syn_model_is_causal(&run->config))
-        printf("its limits: %s\n",
-               limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
+    if (syn_model_is_causal(&run->config))
+        inference_print_pass(run, r, "scoring", tokens, meta ? 0 : (double)run->score_ns);
     if (meta) return;
     if (inference_all_logits(run->args))
         print_file("written: logits (batch, tokens, vocabulary)", run->args->save_logits);
     if (run->args->embeddings) print_file(pooled[run->args->pooling], run->args->embeddings);
 }
 
-void inference_score_json(const inference *run, const report *r, syn_sink *out) {
+void inference_score_json(const inference *run, const report *r, int64_t tokens, syn_sink *out) {
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    if (!inference_scores(run->args) || !syn_model_is_causal(&run->config)) return;
-    syn_sink_printf(out, "\"%sscore_ns\": ", meta ? "predicted_" : "");
-    syn_sink_double(out, meta ? r->predicted_forward_ns : (double)run->score_ns);
-    syn_sink_text(out, ", ");
+    if (inference_scores(run->args) && syn_model_is_causal(&run->config))
+        inference_json_pass(r, "score", tokens, meta ? 0 : (double)run->score_ns, out);
 }

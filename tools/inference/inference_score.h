@@ -46,6 +46,6 @@ syn_status inference_score_texts(inference *run, syn_model *model, const int32_t
 /* Lines of the summary and members of the JSON object: how long it took, what was written. tokens:
    without padding. */
 void inference_score_print(const inference *run, const report *r, int64_t tokens);
-void inference_score_json(const inference *run, const report *r, syn_sink *out);
+void inference_score_json(const inference *run, const report *r, int64_t tokens, syn_sink *out);
 
 #endif

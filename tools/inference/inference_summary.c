@@ -5,6 +5,7 @@
 #include "ops/simd.h"
 #include "tools/inference/footprint.h"
 #include "tools/inference/inference.h"
+#include "tools/sweep/levers.h"
 
 enum { DTYPE_FACT_BYTES = 48 };
 
@@ -62,14 +63,11 @@ static uint64_t all_nodes(const inference *run) {
 
 /* Predictions for hardware that could not hold the model deserve a word. */
 static void print_fit(const inference *run) {
-    char a[32], b[32], name[CLI_SHOWN_BYTES];
-    const double want = inference_resident_bytes(run) / (double)run->args->tp;
-    if (!run->launch.hw || run->hw.memory_bytes <= 0 || want <= run->hw.memory_bytes) return;
-    printf("note:    each rank needs %s for %s weights and KV cache, but %s has "
-           "%s\n",
-           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run->weight_dtype),
-           cli_shown(run->hw.name, name, sizeof name),
-           cli_bytes_text(run->hw.memory_bytes, b, sizeof b));
+    const sweep_times t = inference_times(run, &run->report, &run->hw);
+    char what[80];
+    snprintf(what, sizeof what, "%s weights%s and activations", syn_dtype_name(run->weight_dtype),
+             run->cache_elems > 0 ? ", KV cache" : "");
+    if (run->launch.hw && !sweep_fits(&run->hw, &t)) levers_print_need(&run->hw, &t, what, stdout);
 }
 
 /* Of more ranks than heads of keys and values several have, and compute, the same one. */
@@ -117,6 +115,46 @@ static void print_model(const inference *run) {
     print_fit(run);
 }
 
+/* ---- One pass over all tokens ---- */
+
+static void print_speed(const char *kind, const char *what, int64_t tokens, double ns) {
+    char a[64], b[64];
+    printf("%s%s: %lld tokens in %s, %s tokens/s\n", kind, what, (long long)tokens,
+           cli_time_text(ns, a, sizeof a), cli_count_text((double)tokens * 1e9 / ns, b, sizeof b));
+}
+
+void inference_print_pass(const inference *run, const report *r, const char *what, int64_t tokens,
+                          double measured_ns) {
+    const double ns = r->predicted_forward_ns;
+    const run_error e = {0}; /* no such runs were measured */
+    char text[256];
+    if (measured_ns > 0) print_speed("", what, tokens, measured_ns);
+    if (!(ns > 0)) return;
+    print_speed("predicted ", what, tokens, ns);
+    printf("its limits: %s\n",
+           limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
+    printf("its error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
+}
+
+static void put_speed(const char *kind, const char *key, int64_t tokens, double ns, syn_sink *out) {
+    syn_sink_printf(out, ", \"%s%s_ns\": ", kind, key);
+    syn_sink_double(out, ns);
+    syn_sink_printf(out, ", \"%stokens_per_second\": ", kind);
+    syn_sink_double(out, (double)tokens * 1e9 / ns);
+}
+
+void inference_json_pass(const report *r, const char *key, int64_t tokens, double measured_ns,
+                         syn_sink *out) {
+    const double ns = r->predicted_forward_ns;
+    if (measured_ns > 0) put_speed("", key, tokens, measured_ns, out);
+    if (!(ns > 0)) return;
+    put_speed("predicted_", key, tokens, ns, out);
+    syn_sink_printf(out, ", \"%s_limits\": ", key);
+    limits_json(&r->limits, 1u << SYN_PHASE_FORWARD, ns, out);
+}
+
+/* ---- All ---- */
+
 static void print_summary(const inference *run) {
     const report *r = &run->report;
     char title[160], name[CLI_SHOWN_BYTES];
@@ -132,12 +170,13 @@ static void print_summary(const inference *run) {
                cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name));
     printf(":\n");
     report_print(r, stdout);
-    comparison_print(&run->comparison, inference_resident_bytes(run) / (double)run->args->tp,
-                     stdout);
+    if (run->comparison.n > 0)
+        comparison_print(&run->comparison, r->predicted_prefill_ns > 0 ? "all" : "forward", stdout);
 }
 
 static syn_status print_json(const inference *run, syn_error *err) {
     const report *r = &run->report;
+    const sweep_times own = inference_times(run, r, &run->hw);
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
@@ -158,7 +197,7 @@ static syn_status print_json(const inference *run, syn_error *err) {
         syn_sink_json_string(out, run->hw.name);
         syn_sink_text(out, ", \"stack\": ");
         syn_sink_json_string(out, run->hw.stack.name);
-        syn_sink_text(out, ", ");
+        syn_sink_printf(out, ", \"fits\": %s, ", sweep_fits(&run->hw, &own) ? "true" : "false");
     }
     run->task->json(run, r, out);
     if (run->launch.device != SYN_DEVICE_META)
@@ -167,15 +206,17 @@ static syn_status print_json(const inference *run, syn_error *err) {
     report_json(r, out);
     if (run->comparison.n > 0) {
         syn_sink_text(out, ", \"compared\": ");
-        comparison_json(&run->comparison, inference_resident_bytes(run) / (double)run->args->tp,
-                        out);
+        comparison_json(&run->comparison, false, out);
     }
     syn_sink_text(out, "}\n");
     return syn_sink_close(out, true, err);
 }
 
 syn_status inference_print(inference *run, syn_error *err) {
+    comparison *c = &run->comparison;
     report_sort(&run->report);
+    for (int i = 0; i < c->n; i++)
+        c->times[i] = inference_times(run, &run->compared[i], &c->machines[i]);
     if (run->args->debug) report_print_nodes(run->launch.graph, 0, stderr);
     if (run->args->json) return print_json(run, err);
     if (!run->args->quiet) print_summary(run);

@@ -64,22 +64,26 @@ static void begin_again(inference *run) {
     inference_free(run);
     *run = (inference){.args = NULL};
     launch_begin(&run->launch, program);
+    run->launch.mpi = false; /* whoever else was started */
     run->launch.alone = true;
 }
 
-static void collect(const inference *run, const report *r, const syn_hardware *hw,
-                    sweep_times *out) {
-    const int64_t tokens = run->new_tokens > 0 ? run->new_tokens : run->prompt_tokens;
-    *out = (sweep_times){.ns = r->total.predicted_ns,
-                         .prefill_ns = r->predicted_prefill_ns,
-                         .decode_ns = r->predicted_decode_ns,
-                         .tokens = (double)(run->batch * tokens),
-                         .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
-                         .ranks = run->launch.ranks};
-    limits_shares(&r->limits, LIMITS_ALL, out->ns, out->shares, &out->utilisation);
-    if (!run->task->shape) return;
+sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw) {
+    const int64_t tokens = run->scored_tokens > 0 ? run->scored_tokens
+                           : run->new_tokens > 0  ? run->new_tokens
+                                                  : run->prompt_tokens;
+    sweep_times t = {.ns = r->total.predicted_ns,
+                     .forward_ns = r->predicted_forward_ns,
+                     .prefill_ns = r->predicted_prefill_ns,
+                     .decode_ns = r->predicted_decode_ns,
+                     .tokens = (double)(run->batch * tokens),
+                     .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
+                     .ranks = run->launch.ranks};
+    limits_shares(&r->limits, LIMITS_ALL, t.ns, t.shares, &t.utilisation);
+    if (!run->task->shape) return t;
     const run_shape shape = run->task->shape(run);
-    out->error = residuals_near(hw, &shape);
+    t.error = residuals_near(hw, &shape);
+    return t;
 }
 
 /* What all have in common. */
@@ -102,8 +106,8 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     begin_again(run);
     syn_status status = inference_check_options(run) == CLI_RUN ? w->once(err) : err->code;
     for (int i = 0; status == SYN_OK && i < s->n_machines; i++)
-        collect(run, s->n_machines > 1 ? &run->comparison.of[i].report : &run->report,
-                &s->machines[i], &times[i]);
+        times[i] = inference_times(run, s->n_machines > 1 ? &run->compared[i] : &run->report,
+                                   &s->machines[i]);
     if (status == SYN_OK) sweep_name(&swept, "model", run->config.name, lengths_text(run, lengths));
     *inference_arguments() = w->given;
     return status;
@@ -124,6 +128,28 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
 
 /* ---- Levers ---- */
 
+static bool may_take_more(const inference_args *args) {
+    return !args->prompts && !args->prompt_ids;
+}
+
+static void add_faster(levers *l, const inference *run) {
+    const int64_t tp = run->args->tp;
+    levers_add_dtypes(l, &run->hw, run->dtype, false);
+    if (!run->fused_attention) levers_add(l, "attention", "fused");
+    levers_add_number(l, "tp", 2 * tp);
+    if (tp % 2 == 0) levers_add_number(l, "tp", tp / 2);
+    if (may_take_more(run->args)) levers_add_number(l, "batch_size", 2 * run->batch);
+}
+
+static void add_fitting(levers *l, const inference *run) {
+    const int64_t heads = run->config.n_head;
+    if (syn_dtype_bytes(run->dtype) > 2) levers_add_dtypes(l, &run->hw, run->dtype, false);
+    for (int64_t batch = run->batch / 2; batch > 0 && may_take_more(run->args); batch /= 2)
+        levers_add_number(l, "batch_size", batch);
+    for (int64_t tp = run->args->tp + 1; tp <= heads; tp++)
+        if (heads % tp == 0) levers_add_number(l, "tp", tp);
+}
+
 void inference_levers(inference *run, syn_status (*once)(syn_error *err)) {
     const inference_args given = *run->args;
     sweeping w = {run, given, once};
@@ -132,18 +158,16 @@ void inference_levers(inference *run, syn_status (*once)(syn_error *err)) {
     const syn_hardware hw = run->hw;
     if (run->launch.device != SYN_DEVICE_META || given.quiet || given.json || given.perplexity)
         return;
+    const sweep_times own = inference_times(run, &run->report, &hw);
+    const bool fits = sweep_fits(&hw, &own);
     usual->quiet = true;
     usual->visualize_trace = usual->debug = false;
     usual->compare = NULL;
     usual->attention = run->fused_attention ? INFERENCE_FUSED : INFERENCE_UNFUSED;
-    if (run->dtype == SYN_F32) levers_add(&l, "dtype", "bf16");
-    if (!run->fused_attention) levers_add(&l, "attention", "fused");
-    levers_add_number(&l, "tp", 2 * given.tp);
-    if (given.tp % 2 == 0) levers_add_number(&l, "tp", given.tp / 2);
-    if (!given.prompts && !given.prompt_ids) levers_add_number(&l, "batch_size", 2 * run->batch);
-    levers_add_stacks(&l, &hw, given.hw_config);
+    if (fits) add_faster(&l, run);
+    else add_fitting(&l, run);
     *run->args = *usual;
-    levers_find(&l, run->launch.program, &hw, try_one, &w);
+    (fits ? levers_find : levers_fit)(&l, run->launch.program, &hw, try_one, &w);
     *inference_arguments() = given;
-    levers_print(&l, stdout);
+    (fits ? levers_print : levers_fit_print)(&l, stdout);
 }

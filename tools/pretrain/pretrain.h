@@ -1,7 +1,7 @@
 /* The parts of the pretraining program: its options (pretrain_options.c), data (pretrain_data.c),
    one rank's training (pretrain_train.c), what it shows and writes (pretrain_progress.c,
-   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_state.c), and traces
-   (pretrain_trace.c). */
+   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_state.c), traces
+   (pretrain_trace.c) and predictions (pretrain_predict.c, pretrain_sweep.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -14,11 +14,12 @@
 #include "tools/limits.h"
 #include "tools/progress_line.h"
 #include "tools/residuals.h"
+#include "tools/sweep/comparison.h"
 
 typedef struct pretrain_args {
     const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
     cli_texts data, eval_data, sweep;
-    const char *device, *hw_config, *save_dir, *trace_output_dir, *trace_name;
+    const char *device, *hw_config, *compare, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
@@ -29,7 +30,8 @@ typedef struct pretrain_args {
     int recompute; /* syn_recompute_what */
     int dtype;     /* 0: f32, 1: bf16 */
     int reference; /* 1: what a known PyTorch project does, see docs/training.md */
-    bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet;
+    bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet,
+        json;
 } pretrain_args;
 
 /* A line of metrics.csv. */
@@ -74,6 +76,9 @@ typedef struct pretrain {
     pretrain_bar bar;                /* likewise */
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
     struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
+    bool predicts;                   /* a step is recorded to be predicted, and no files */
+    comparison predicted;            /* a step, of rank 0; time 0: none was traced */
+    double measured_ns;              /* likewise, the step that was traced last; 0: on meta */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -97,7 +102,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 /* After a run on meta: runs others, each with one option changed, and prints which make its step
    faster. */
 void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
-/* Of a run of either: what rank 0's rows, of one step, take. */
+/* Of a run of either: what rank 0's rows, of one step, take on each of the machines. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 
 /* Model, tokenizer, texts, and what follows from them. */
@@ -202,6 +207,18 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
 double pretrain_step_tokens(const pretrain *run); /* of all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
+/* A step of rank 0's rows, which are of so many. */
+syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
+                            int64_t steps, sweep_times *out, syn_error *err) SYN_MUST_USE;
+/* The same on each machine of run->predicted. */
+syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps,
+                                syn_error *err) SYN_MUST_USE;
+/* On meta, what all ranks take together on the run's own machine: groups of some may be farther
+   apart than those of rank 0. */
+syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
+                                  syn_error *err) SYN_MUST_USE;
+/* Prints what was predicted, with --json as an object. */
+syn_status pretrain_tell(const pretrain *run, syn_error *err) SYN_MUST_USE;
 
 /* Says so if windows were left out because the run has ended. */
 void pretrain_end_trace(const pretrain *run);

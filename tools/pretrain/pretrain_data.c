@@ -295,11 +295,13 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
     const char *name = run->args->hw_config;
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
-    if (!name) return SYN_OK;
-    run->launch.hw = &run->hw;
-    SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
-    syn_hardware_share(&run->hw, run->launch.ranks);
-    return SYN_OK;
+    if (name) {
+        run->launch.hw = &run->hw;
+        SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
+        syn_hardware_share(&run->hw, run->launch.ranks);
+    }
+    return comparison_open(&run->predicted, run->args->compare, run->launch.hw, "megatron",
+                           run->launch.ranks, err);
 }
 
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
@@ -385,6 +387,7 @@ uint64_t pretrain_plan(void *user) {
 
 void pretrain_free(pretrain *run) {
     pretrain_free_trace(run);
+    comparison_free(&run->predicted);
     syn_weights_free(run->weights);
     syn_texts_free(run->texts);
     syn_texts_free(run->eval_texts);

@@ -59,7 +59,7 @@ const cli_option pretrain_options[] = {
     {"max_grad_norm", CLI_REAL, &args.max_grad_norm, "G", "clip gradients; 0: do not", 0, 1e9},
     {"dropout", CLI_REAL, &args.dropout, "P", "part of the activations that is dropped", 0, 0.999},
     {"mask_policy", CLI_CHOICE, &args.masking, "bert|mask-only",
-     "BERT: of the words to predict 80 % are [MASK], 10 % any word, or no word is", 0, 0},
+     "BERT: of the words to predict 80 % are [MASK], 10 % any word, or no word is [bert]", 0, 0},
     {"num_epochs", CLI_INT, &args.num_epochs, "N", "passes over all texts", 1, 1e9},
     {"max_steps", CLI_INT, &args.max_steps, "N", "end after so many; 0: do not", 0, 1e12},
     {"eval_steps", CLI_INT, &args.eval_steps, "N",
@@ -80,13 +80,18 @@ const cli_option pretrain_options[] = {
      "ranks: threads of this process, or as many MPI processes", 1, 65536},
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer", 1, 65536},
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
-     "where to run; meta records everything and computes nothing", 0, 0},
+     "where to run; meta computes nothing and predicts the time of a step, which --enable-tracing "
+     "records",
+     0, 0},
     {"hw", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]",
-     "predict the trace's times for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or a "
+     "predict the times of a step for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or "
+     "a "
      "JSON file; "
      "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+megatron",
      0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
+    {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
+     "predict the time of the same step for these as well", 0, 0},
     {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
      "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
      "gradients and moments of f32",
@@ -117,6 +122,8 @@ const cli_option pretrain_options[] = {
      0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout", 0, 1e15},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print what is predicted on meta as one JSON object", 0,
+     0},
     CLI_END};
 
 typedef struct rule {
@@ -128,12 +135,17 @@ typedef struct rule {
 /* A user who gives an option should see what it does. */
 static int check_rules(const pretrain *run, int argc, char **argv) {
     const pretrain_args *a = run->args;
+    const bool meta = run->launch.device == SYN_DEVICE_META;
     const rule rules[] = {
         {!a->enable_tracing,
          {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
           "trace-repeat", "trace-output-dir", "trace-name", "visualize-trace", "profile-memory",
-          "with-stack", "hw-config", "hw"},
+          "with-stack"},
          "does nothing without --enable-tracing; give that, too, or leave it out"},
+        {!a->enable_tracing && !meta,
+         {"hw-config", "hw", "compare"},
+         "does nothing without --enable-tracing or --device meta; give one, or leave it out"},
+        {!meta, {"json"}, "prints what is predicted on --device meta; give that, too"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
         {a->data.n > 0 && a->eval_data.n == 0,
          {"eval-steps"},
@@ -163,7 +175,7 @@ static void note_meta(const pretrain *run, int argc, char **argv) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", used ? ", " : "",
                                      names[i]);
     if (used > 0 && !run->args->quiet && !run->launch.program->mute)
-        fprintf(stderr, "%s: note: without effect, as --device meta only traces: %s\n",
+        fprintf(stderr, "%s: note: without effect, as --device meta trains nothing: %s\n",
                 run->launch.program->name, list);
 }
 
@@ -175,6 +187,14 @@ static void note_no_model(const pretrain *run) {
                 "%s: note: no model is saved, for --skip-eval and --enable-tracing are for a trace "
                 "alone; --save-steps saves some\n",
                 run->launch.program->name);
+}
+
+/* Of ranks that do the same, the first's first step says it all. */
+static void predict_alone(pretrain *run) {
+    run->predicts = run->launch.alone = true;
+    args.enable_tracing = args.skip_eval = true;
+    args.trace_wait = 0;
+    args.max_steps = 0;
 }
 
 pretrain_args *pretrain_arguments(void) {
@@ -190,13 +210,12 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
     if ((a->model_name != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
         return cli_fail(program, CLI_USAGE,
                         "--model-name, --model-config and --weights all say which model; give one");
-    if (meta && !a->enable_tracing)
-        return cli_fail(program, CLI_USAGE,
-                        "--device meta computes nothing but a trace; give --enable-tracing, too");
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
     if (meta) note_meta(run, argc, argv);
     else note_no_model(run);
+    if (a->json) args.quiet = true;
+    if (meta && !a->enable_tracing) predict_alone(run);
     if (run->launch.mpi && run->launch.ranks != a->num_gpus)
         return cli_fail(program, CLI_USAGE,
                         "%d MPI processes were started for --num-gpus %lld; the two must agree",

@@ -1,7 +1,6 @@
 /* --sweep of the pretraining program, and what would make its step faster. */
 #include <string.h>
 
-#include "export/export.h"
 #include "syntorch/memory.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/levers.h"
@@ -21,25 +20,12 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "hw",
                                        "activation_recompute",
                                        NULL};
-    static const char *const useless[] = {"eval_data",
-                                          "eval_steps",
-                                          "save_steps",
-                                          "save_dir",
-                                          "save_total_limit",
-                                          "max_steps",
-                                          "num_epochs",
-                                          "resume",
-                                          "trace_name",
-                                          "trace_skip_first",
-                                          "trace_wait_steps",
-                                          "trace_warmup_steps",
-                                          "trace_repeat",
-                                          "trace_active_steps",
-                                          "visualize_trace",
-                                          "profile_memory",
-                                          "with_stack",
-                                          "enable_tracing",
-                                          NULL};
+    static const char *const useless[] = {
+        "eval_data",        "eval_steps",         "save_steps",       "save_dir",
+        "save_total_limit", "max_steps",          "num_epochs",       "resume",
+        "trace_name",       "trace_skip_first",   "trace_wait_steps", "trace_warmup_steps",
+        "trace_repeat",     "trace_active_steps", "visualize_trace",  "profile_memory",
+        "with_stack",       "enable_tracing",     "compare",          NULL};
     pretrain_args *args = pretrain_arguments();
     const sweep_how how = {.program = run->launch.program,
                            .training = true,
@@ -68,24 +54,12 @@ typedef struct pretrain_swept {
 } pretrain_swept;
 
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) {
-    const syn_trace *trace = syn_ctx_trace(ctx);
     const sweep *s = run->swept->of;
     for (int i = 0; i < s->n_machines; i++) {
         syn_hardware hw = s->machines[i];
-        sweep_times *t = &run->swept->times[i];
-        syn_graph *graph;
         if (s->machine_axis < 0) hw = run->hw; /* as --hw says, which may vary otherwise */
         else syn_hardware_share(&hw, run->launch.ranks);
-        SYN_TRY(syn_trace_graph(&graph, &trace, 1, &hw, err));
-        const syn_status status = syn_predicted_duration(&t->ns, graph, err);
-        const limits l = pretrain_limits(&hw, graph);
-        syn_graph_free(graph);
-        SYN_TRY(status);
-        limits_shares(&l, LIMITS_ALL, t->ns, t->shares, &t->utilisation);
-        t->tokens = pretrain_step_tokens(run);
-        t->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
-        t->ranks = run->launch.ranks;
-        t->error = pretrain_error(run, &hw);
+        SYN_TRY(pretrain_predict(run, ctx, &hw, 1, &run->swept->times[i], err));
     }
     return SYN_OK;
 }
@@ -100,6 +74,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     pretrain_free(run);
     *run = (pretrain){.args = pretrain_arguments(), .swept = w};
     launch_begin(&run->launch, program);
+    run->launch.mpi = false; /* whoever else was started */
     run->launch.alone = true;
     run->launch.device = SYN_DEVICE_META;
     run->launch.ranks = (int32_t)run->args->num_gpus;
@@ -121,35 +96,72 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     syn_status s = sweep_check_folder(given.trace_output_dir, err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *run->args = given;
-    if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, false, given.quiet, err);
+    if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, given.json, given.quiet, err);
     sweep_free(&swept);
     return s;
 }
 
 /* ---- Levers ---- */
 
+/* The same texts a step on the same ranks, cut otherwise. */
+static void add_tp(levers *l, const pretrain_args *a, int64_t tp, int64_t batch) {
+    if (tp < 1 || a->num_gpus % tp != 0) return;
+    levers_add_number(l, "tp", tp);
+    if (batch > 0) levers_with_number(l, "batch_size", batch);
+}
+
+static void add_faster(levers *l, const pretrain_args *a, const syn_hardware *hw) {
+    const syn_dtype dtype = a->dtype ? SYN_BF16 : SYN_F32;
+    levers_add_dtypes(l, hw, dtype, true);
+    if (a->recompute != SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "none");
+    if (a->recompute == SYN_RECOMPUTE_FULL) levers_add(l, "activation_recompute", "selective");
+    add_tp(l, a, 2 * a->tp, 2 * a->batch_size);
+    if (a->tp % 2 == 0) add_tp(l, a, a->tp / 2, a->batch_size % 2 == 0 ? a->batch_size / 2 : 0);
+    levers_add_number(l, "batch_size", 2 * a->batch_size);
+    levers_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
+}
+
+/* A degree, and as many ranks as it needs. */
+static void add_degree(levers *l, const pretrain_args *a, int64_t tp) {
+    levers_add_number(l, "tp", tp);
+    if (a->num_gpus % tp != 0) levers_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
+}
+
+/* Degrees are those that cut the heads; where they are not enough, nothing is kept besides. */
+static void add_fitting(levers *l, const pretrain_args *a, int64_t heads) {
+    const bool full = a->recompute == SYN_RECOMPUTE_FULL;
+    if (a->recompute == SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "selective");
+    if (!full) levers_add(l, "activation_recompute", "full");
+    for (int64_t batch = a->batch_size / 2; batch > 0; batch /= 2)
+        levers_add_number(l, "batch_size", batch);
+    for (int64_t tp = a->tp + 1; tp <= heads; tp++)
+        if (heads % tp == 0) add_degree(l, a, tp);
+    for (int64_t tp = a->tp + 1; tp <= heads && !full; tp++) {
+        if (heads % tp != 0) continue;
+        add_degree(l, a, tp);
+        levers_with(l, "activation_recompute", "full");
+    }
+}
+
 void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err)) {
     const pretrain_args given = *run->args;
     const syn_hardware hw = run->hw;
+    const bool mute = run->launch.program->mute;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     pretrain_args *usual = &w.given;
     levers l = {.n = 0};
-    if (run->launch.device != SYN_DEVICE_META || given.quiet) return;
-    usual->quiet = usual->skip_eval = true;
+    if (run->launch.device != SYN_DEVICE_META || given.quiet || !(run->predicted.times->ns > 0))
+        return;
+    const bool fits = sweep_fits(&hw, run->predicted.times);
+    usual->quiet = usual->skip_eval = usual->enable_tracing = true;
     usual->visualize_trace = false;
+    usual->compare = NULL;
     usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
     usual->trace_active = usual->trace_repeat = 1;
-    if (given.dtype == 0) levers_add(&l, "dtype", "bf16");
-    if (given.recompute != SYN_RECOMPUTE_NONE) levers_add(&l, "activation_recompute", "none");
-    if (given.recompute == SYN_RECOMPUTE_FULL) levers_add(&l, "activation_recompute", "selective");
-    if (given.num_gpus % (2 * given.tp) == 0) levers_add_number(&l, "tp", 2 * given.tp);
-    if (given.tp % 2 == 0) levers_add_number(&l, "tp", given.tp / 2);
-    levers_add_number(&l, "num_gpus", 2 * given.num_gpus);
-    levers_add_number(&l, "batch_size", 2 * given.batch_size);
-    levers_add_number(&l, "gradient_accumulation_steps", 2 * given.accumulation);
-    levers_add_stacks(&l, &hw, given.hw_config);
+    if (fits) add_faster(&l, &given, &hw);
+    else add_fitting(&l, &given, run->config.n_head);
     *run->args = *usual;
-    levers_find(&l, run->launch.program, &hw, try_one, &w);
+    (fits ? levers_find : levers_fit)(&l, run->launch.program, &hw, try_one, &w);
     *pretrain_arguments() = given;
-    levers_print(&l, stdout);
+    if (!mute) (fits ? levers_print : levers_fit_print)(&l, stdout);
 }

@@ -129,27 +129,6 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
     return residuals_near(hw, &shape);
 }
 
-/* What a step of the window would take, all ranks together. */
-static syn_status tell_prediction(pretrain *run, const struct pretrain_window *window,
-                                  const syn_graph *all, syn_error *err) {
-    char time[64], rate[64], on[160], text[256];
-    double ns;
-    if (!run->launch.hw || run->args->quiet) return SYN_OK;
-    SYN_TRY(syn_predicted_duration(&ns, all, err));
-    ns /= (double)window->n_steps;
-    if (ns <= 0) return SYN_OK;
-    const double tokens = pretrain_step_tokens(run);
-    const limits l = pretrain_limits(run->launch.hw, all);
-    printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(ns, time, sizeof time),
-           cli_count_text(tokens * 1e9 / ns, rate, sizeof rate),
-           syn_hardware_title(run->launch.hw, on, sizeof on));
-    printf("its limits: %s\n",
-           limits_text(&l, LIMITS_ALL, ns * (double)window->n_steps, text, sizeof text));
-    const run_error e = pretrain_error(run, run->launch.hw);
-    printf("its error: %s\n", residuals_text(&e, run->launch.hw, on, sizeof on));
-    return SYN_OK;
-}
-
 static const struct {
     const char *ending;
     bool comm_graph, picture;
@@ -191,7 +170,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
     if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
     tell(run, window, prefix, all->n_ranks);
-    return tell_prediction(run, window, all, err);
+    return pretrain_predict_ranks(run, all, window->n_steps, err);
 }
 
 syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {
@@ -199,6 +178,7 @@ syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {
     char path[PREFIX_BYTES + 8], prefix[PREFIX_BYTES];
     syn_sink *sink;
     if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
+    if (run->predicts || run->swept) return SYN_OK;
     SYN_TRY(syn_make_folder(args->trace_output_dir, err));
     snprintf(path, sizeof path, "%s.0.et", prefix_of(args, 0, prefix));
     SYN_TRY(syn_sink_open_file(&sink, path, err));
@@ -268,6 +248,8 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     struct pretrain_window *window = NULL;
     syn_graph *mine = NULL, *all = NULL;
     if (run->swept) return pretrain_add_swept(run, ctx, err);
+    if (comm->rank == 0) SYN_TRY(pretrain_predict_all(run, ctx, here.active, err));
+    if (run->predicts) return SYN_OK;
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
     if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);
@@ -285,7 +267,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 void pretrain_end_trace(const pretrain *run) {
     const pretrain_args *args = run->args;
     const char *name = run->launch.program->name;
-    if (!args->enable_tracing || run->swept) return;
+    if (!args->enable_tracing || run->swept || run->predicts) return;
     if (run->n_windows == 0)
         fprintf(stderr, "%s: warning: no step was traced, for the run ended before the first\n",
                 name);

@@ -236,6 +236,8 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     const pretrain_tracing tracing = pretrain_tracing_of(args, nth, last);
     syn_trainer_hold(r->trainer, tracing == PRETRAIN_ACTIVE);
     if (tracing >= PRETRAIN_WINDOW) {
+        if (!meta && r->comm->rank == 0)
+            run->measured_ns = pretrain_step_tokens(run) * 1e9 / m->tokens_per_s;
         const bool over = tracing == PRETRAIN_LAST_WINDOW;
         SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, nth, step + 1, over, err));
         r->done = meta && over; /* the graph is of these rows until other ranks have run */

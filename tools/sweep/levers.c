@@ -3,82 +3,185 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- What to try ---- */
+
 void levers_add(levers *l, const char *option, const char *value) {
     if (l->n == LEVERS_MOST) return;
-    lever *next = &l->at[l->n++];
-    *next = (lever){.option = option};
+    l->at[l->n++] = (lever){.n = 0};
+    levers_with(l, option, value);
+}
+
+void levers_with(levers *l, const char *option, const char *value) {
+    lever *last = &l->at[l->n - 1];
+    struct lever_setting *next = &last->set[last->n++];
+    next->option = option;
     snprintf(next->value, sizeof next->value, "%s", value);
+}
+
+static const char *number(int64_t value, char text[LEVER_BYTES]) {
+    snprintf(text, LEVER_BYTES, "%lld", (long long)value);
+    return text;
 }
 
 void levers_add_number(levers *l, const char *option, int64_t value) {
     char text[LEVER_BYTES];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    levers_add(l, option, text);
+    levers_add(l, option, number(value, text));
 }
 
-void levers_add_stacks(levers *l, const syn_hardware *own, const char *hw) {
-    static const char *const stacks[] = {"serving", "megatron", "pytorch-eager"};
-    const char *name = hw ? hw : own->name;
-    const size_t bytes = strcspn(name, "+");
+void levers_with_number(levers *l, const char *option, int64_t value) {
     char text[LEVER_BYTES];
-    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
-        if (strcmp(stacks[i], own->stack.name) == 0 || bytes + 20 > sizeof text) continue;
-        snprintf(text, sizeof text, "%.*s+%s", (int)bytes, name, stacks[i]);
-        levers_add(l, "hw", text);
+    levers_with(l, option, number(value, text));
+}
+
+void levers_add_dtypes(levers *l, const syn_hardware *hw, syn_dtype own, bool bf16_only) {
+    static const syn_dtype halves[] = {SYN_BF16, SYN_F16};
+    for (int i = 0; i < (bf16_only ? 1 : 2); i++)
+        if (halves[i] != own && hw->peak_flops_per_ns[halves[i]] > 0)
+            levers_add(l, "dtype", syn_dtype_name(halves[i]));
+}
+
+/* ---- Trying ---- */
+
+typedef struct trial {
+    sweep one;
+    syn_hardware hw;
+    sweep_try *try;
+    void *user;
+} trial;
+
+static void begin(trial *t, const cli_program *program, const syn_hardware *own, sweep_try *try,
+                  void *user) {
+    *t = (trial){.hw = *own, .try = try, .user = user};
+    t->one = (sweep){.program = program, .machine_axis = -1, .machines = &t->hw, .n_machines = 1};
+}
+
+typedef int give(const cli_program *program, const cli_option *option, const char *text);
+
+/* Has cli_check or cli_set take what is changed. */
+static bool give_all(const trial *t, const lever *of, give *how) {
+    const cli_program *program = t->one.program;
+    bool taken = true;
+    for (int i = 0; i < of->n && taken; i++) {
+        const char *name = of->set[i].option;
+        taken =
+            how(program, cli_find_option(program, name, strlen(name)), of->set[i].value) == CLI_RUN;
     }
+    return taken;
 }
 
-/* Time a token, ns; 0: it cannot be run, or does not fit. */
-static double token_ns(const sweep *one, sweep_try *try, void *user, syn_error *err) {
-    sweep_times t = {0};
-    if (try(user, one, &t, err) != SYN_OK || !(t.tokens > 0)) return 0;
-    const double room = one->machines->memory_bytes;
-    return room > 0 && t.rank_bytes > room ? 0 : t.ns / t.tokens;
-}
-
-static int by_change(const void *a, const void *b) {
-    const double x = ((const lever *)a)->change, y = ((const lever *)b)->change;
-    return (x > y) - (x < y);
-}
-
-/* A run that does not fit has a time all the same, which says what would help. */
-static double own_ns(const sweep *one, sweep_try *try, void *user) {
-    sweep_times t = {0};
+/* False: it cannot be run. of: what is changed, NULL: nothing; `try` changes it back. */
+static bool run(const trial *t, const lever *of, sweep_times *times) {
     syn_error err = {0};
+    *times = (sweep_times){0};
     cli_keep_messages(&err);
-    const syn_status s = try(user, one, &t, &err);
+    const bool can = !of || (give_all(t, of, cli_check) && give_all(t, of, cli_set));
+    const bool ran = can && t->try(t->user, &t->one, times, &err) == SYN_OK;
     cli_keep_messages(NULL);
-    return s == SYN_OK && t.tokens > 0 ? t.ns / t.tokens : 0;
+    return ran && times->tokens > 0;
+}
+
+/* Another value of the option that was kept; NULL: there is none. */
+static lever *kept_of(levers *l, int kept, const char *option) {
+    for (int i = 0; i < kept; i++)
+        if (strcmp(l->at[i].set->option, option) == 0) return &l->at[i];
+    return NULL;
+}
+
+/* ---- Faster ---- */
+
+/* The same texts at a time on the same ranks; on more of them; more texts. */
+static int class_of(const levers *l, const lever *x) {
+    if (x->t.ranks > l->own.ranks) return 1;
+    return x->t.tokens > l->own.tokens ? 2 : 0;
+}
+
+/* In order of class, then of change. */
+static void sort(levers *l) {
+    for (int i = 1; i < l->n; i++) {
+        const lever x = l->at[i];
+        int at = i;
+        for (; at > 0; at--) {
+            const lever *before = &l->at[at - 1];
+            const int more = class_of(l, before) - class_of(l, &x);
+            if (more < 0 || (more == 0 && before->change <= x.change)) break;
+            l->at[at] = *before;
+        }
+        l->at[at] = x;
+    }
 }
 
 void levers_find(levers *l, const cli_program *program, const syn_hardware *own, sweep_try *try,
                  void *user) {
-    syn_hardware hw = *own;
-    const sweep one = {.program = program, .machine_axis = -1, .machines = &hw, .n_machines = 1};
-    const double before = own_ns(&one, try, user);
+    trial t;
     int kept = 0;
-    for (int i = 0; i < l->n && before > 0; i++) {
-        lever *tried = &l->at[i];
-        syn_error err = {0};
-        double after = 0;
-        const cli_option *option = cli_find_option(program, tried->option, strlen(tried->option));
-        cli_keep_messages(&err);
-        if (cli_set(program, option, tried->value) == CLI_RUN)
-            after = token_ns(&one, try, user, &err);
-        cli_keep_messages(NULL);
-        if (!(after > 0) || after > 0.99 * before) continue;
-        tried->change = after / before - 1;
-        l->at[kept++] = *tried;
+    begin(&t, program, own, try, user);
+    const bool runs = run(&t, NULL, &l->own);
+    const double before = l->own.ns / l->own.tokens;
+    for (int i = 0; runs && i < l->n; i++) {
+        lever *x = &l->at[i];
+        if (!run(&t, x, &x->t) || !sweep_fits(own, &x->t)) continue;
+        x->change = x->t.ns / x->t.tokens / before - 1;
+        if (x->change > -0.01) continue;
+        lever *other = kept_of(l, kept, x->set->option);
+        if (!other) l->at[kept++] = *x;
+        else if (x->change < other->change) *other = *x;
     }
     l->n = kept;
-    qsort(l->at, (size_t)l->n, sizeof *l->at, by_change);
+    sort(l);
     if (l->n > LEVERS_SHOWN) l->n = LEVERS_SHOWN;
 }
 
-void levers_print(const levers *l, FILE *out) {
+static void print_setting(const lever *x, FILE *out) {
     char value[CLI_SHOWN_BYTES];
-    for (int i = 0; i < l->n; i++)
-        fprintf(out, "%s--%s %s %.0f%%", i ? ", " : "levers: ", l->at[i].option,
-                cli_shown(l->at[i].value, value, sizeof value), 100 * l->at[i].change);
-    if (l->n > 0) fprintf(out, " (time a token, each alone)\n");
+    for (int i = 0; i < x->n; i++)
+        fprintf(out, "%s--%s %s", i ? " " : "", x->set[i].option,
+                cli_shown(x->set[i].value, value, sizeof value));
+}
+
+void levers_print(const levers *l, FILE *out) {
+    for (int i = 0; i < l->n; i++) {
+        const lever *x = &l->at[i];
+        const double texts = x->t.tokens / l->own.tokens;
+        fputs(i ? ", " : "levers: ", out);
+        print_setting(x, out);
+        fprintf(out, " %.0f%%", 100 * x->change);
+        if (x->t.ranks != l->own.ranks)
+            fprintf(out, " on %lld rank%s", (long long)x->t.ranks,
+                    cli_plural((uint64_t)x->t.ranks));
+        if (texts != 1) fprintf(out, " with %g times the texts", texts);
+    }
+    if (l->n > 0) fprintf(out, " (time a text, each alone)\n");
+}
+
+/* ---- To fit ---- */
+
+void levers_fit(levers *l, const cli_program *program, const syn_hardware *own, sweep_try *try,
+                void *user) {
+    trial t;
+    int kept = 0;
+    begin(&t, program, own, try, user);
+    for (int i = 0; i < l->n && kept < LEVERS_SHOWN; i++) {
+        lever *x = &l->at[i];
+        if (kept_of(l, kept, x->set->option) || !run(&t, x, &x->t)) continue;
+        if (sweep_fits(own, &x->t)) l->at[kept++] = *x;
+    }
+    l->n = kept;
+}
+
+void levers_fit_print(const levers *l, FILE *out) {
+    char bytes[32];
+    fputs("to fit:  ", out);
+    for (int i = 0; i < l->n; i++) {
+        if (i) fputs(", ", out);
+        print_setting(&l->at[i], out);
+        fprintf(out, " (%s a rank)", cli_bytes_text(l->at[i].t.rank_bytes, bytes, sizeof bytes));
+    }
+    fputs(l->n > 0 ? "\n" : "nothing that was tried is enough\n", out);
+}
+
+void levers_print_need(const syn_hardware *hw, const sweep_times *t, const char *what, FILE *out) {
+    char a[32], b[32], name[CLI_SHOWN_BYTES];
+    fprintf(out, "note:    each rank needs %s for %s, but %s has %s\n",
+            cli_bytes_text(t->rank_bytes, a, sizeof a), what,
+            cli_shown(hw->name, name, sizeof name), cli_bytes_text(hw->memory_bytes, b, sizeof b));
 }

@@ -42,10 +42,14 @@ static bool advance(const sweep *s, int at[SWEEP_AXES]) {
     return false;
 }
 
+bool sweep_fits(const syn_hardware *hw, const sweep_times *t) {
+    return hw->memory_bytes <= 0 || t->rank_bytes <= hw->memory_bytes;
+}
+
 /* Of another size of batch or text the same combination may fit. */
 static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *err) {
     char a[32], b[32], name[CLI_SHOWN_BYTES], text[2 * CLI_SHOWN_BYTES];
-    row->too_large = hw->memory_bytes > 0 && row->t.rank_bytes > hw->memory_bytes;
+    row->too_large = !sweep_fits(hw, &row->t);
     if (!row->too_large) return SYN_OK;
     snprintf(text, sizeof text, "a rank needs %s, %s has %s",
              cli_bytes_text(row->t.rank_bytes, a, sizeof a), cli_shown(hw->name, name, sizeof name),

@@ -18,10 +18,10 @@ typedef struct sweep_axis {
 
 /* What a program predicts for one combination on one machine; times in ns, 0: there is none. */
 typedef struct sweep_times {
-    double ns;                    /* all of it */
-    double prefill_ns, decode_ns; /* of it */
-    double tokens;                /* that the time is for */
-    double rank_bytes;            /* most that a rank has at a time */
+    double ns;                                /* all of it */
+    double forward_ns, prefill_ns, decode_ns; /* of it */
+    double tokens;                            /* that the time is for */
+    double rank_bytes;                        /* most that a rank has at a time */
     int64_t ranks;
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
     run_error error;                             /* to be expected */
@@ -70,6 +70,8 @@ typedef syn_status sweep_try(void *user, const sweep *s, sweep_times *times, syn
 /* Tries all. The program's messages go into the rows meanwhile. */
 syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error *err) SYN_MUST_USE;
 
+/* Whether what a rank has at a time fits the machine. */
+bool sweep_fits(const syn_hardware *hw, const sweep_times *t);
 /* Time of the run, or of a million tokens of training, ns; and seconds of all ranks together a
    thousand tokens. */
 double sweep_time(const sweep *s, const sweep_row *row);

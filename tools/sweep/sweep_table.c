@@ -69,9 +69,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
             sweep_cost(row), cli_bytes_text(t->rank_bytes, b, sizeof b));
     fprintf(out, " %3.0f%% %-13s %3.0f%%", 100 * t->shares[most], limits_name(most),
             100 * t->utilisation);
-    if (t->error.n_rows > 0)
-        fprintf(out, " %3.0f%%%s\n", 100 * t->error.error, t->error.beyond[0] ? "*" : "");
-    else fprintf(out, " %4s\n", "?");
+    fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
 
 /* What the stars mean: the longest of the lists, in which most others are. */

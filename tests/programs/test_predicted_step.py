@@ -1,0 +1,98 @@
+"""pretrain --device meta: a step predicted from one rank's rows, with nothing written, is that of
+the trace of all ranks; the same on other machines, and as JSON."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish  # noqa: E402
+
+os.chdir(tempfile.mkdtemp())
+
+
+def start(*args, code=0):
+    done = subprocess.run([os.path.join(BUILD, "pretrain"), *args], check=False,
+                          capture_output=True, text=True, timeout=300)
+    check(done.returncode == code, f"{args}: exit {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+
+
+META = ["--device", "meta"]
+RUN = ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
+       "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
+PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "levers: ")
+
+
+def told(out):
+    return [line for line in out.splitlines() if line.startswith(PREDICTED)]
+
+
+for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
+             ["--activation-recompute", "full", "--model-name", "bert-base-uncased"]):
+    alone = start(*META, *RUN, *more)
+    check(os.listdir(".") == [], f"{more}: {os.listdir('.')}")
+    check(alone.splitlines() == told(alone), f"{more}: {alone}")
+    for steps in ("1", "3"):
+        traced = start(*META, *RUN, *more, "--enable-tracing", "--trace-active-steps", steps,
+                       "--trace-output-dir", "traced")
+        check(os.path.exists("traced/trace.3.et"), f"{more}: {os.listdir('.')}")
+        check(told(traced)[0] == told(alone)[0] and len(told(traced)) == len(told(alone)),
+              f"{more}: {traced} and {alone}")
+        if steps == "1":
+            check(told(traced) == told(alone), f"{more}: {traced} and {alone}")
+        subprocess.run(["rm", "-r", "traced"], check=True)
+large = start(*META, "--model-name", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "256", "--tp",
+              "8", "--batch-size", "4", "--max-seq-length", "2048", "--hw", "h100", "--max-steps",
+              "5")
+check("predicted step: " in large and os.listdir(".") == [], f"{large}, {os.listdir('.')}")
+
+# ---- other machines, and JSON ----
+
+MACHINES = ["v100-32g", "a100-80g", "h100+pytorch-eager"]
+FITTED = [*RUN, "--dtype", "bf16", "--hw", MACHINES[0], "--compare", ",".join(MACHINES[1:])]
+table = start(*META, *FITTED).split("the same ops on\n")[1].splitlines()
+check([line.split()[0] for line in table[1:4]] ==
+      ["v100-32g+megatron", "a100-80g+megatron", "h100+pytorch-eager"], f"{table}")
+check(table[0].split()[0] == "step" and "tokens/s" in table[0] and table[0].endswith("+-") and
+      [line.split()[-1][-1] for line in table[1:4]] == ["?", "%", "?"], f"{table}")
+run = json.loads(start(*META, *FITTED, "--json"))
+check(len(run["compared"]) == 3 and os.listdir(".") == [], f"{run}")
+for machine, got in zip(MACHINES, run["compared"]):
+    alone = json.loads(start(*META, *RUN, "--dtype", "bf16", "--hw", machine, "--json"))
+    check("compared" not in alone and alone["tp"] == 2 and alone["ranks"] == 4 and
+          alone["dtype"] == "bf16" and alone["model"] == "gpt2", f"{alone}")
+    check((got["hardware"], got["stack"]) == (alone["hardware"], alone["stack"]), f"{got}")
+    check(close(got["step_ns"], alone["predicted_step_ns"]) and
+          close(got["tokens_per_second"], alone["predicted_tokens_per_second"]) and
+          got["limits"] == alone["step_limits"] and got["fits"] and alone["fits"] and
+          got["predicted_error"] == alone.get("predicted_error"), f"{got} and {alone}")
+    check(close(alone["predicted_tokens_per_second"] * alone["predicted_step_ns"] * 1e-9,
+                2 * 3 * 128 * 2), f"tokens of {alone}")
+    shares = [alone["step_limits"][k] for k in ("compute", "memory", "launches", "communication")]
+    check(abs(sum(shares) - 1) < 1e-9, f"{alone}")
+small = json.loads(start(*META, *RUN, "--json", "--model-name", "gpt3-175b", "--tp", "4"))
+check(not small["fits"] and small["memory"]["peak_bytes"] > 80 * 2**30, f"{small}")
+rows = json.loads(start(*RUN[:2], "--json", "--sweep", "num_gpus=1,2"))
+check([row["num_gpus"] for row in rows] == ["1", "2"] and rows[0]["time_ns"] > 0, f"{rows}")
+subprocess.run(["rm", "-r", "outputs"], check=True)
+
+# ---- beside a measured step ----
+
+HERE = ["--num-gpus", "2", "--max-seq-length", "32", "--skip-eval"]
+out = start(*HERE, "--max-steps", "3", "--enable-tracing", "--hw", "h100", "--compare", "b200")
+ms, unit, rate = re.search(r"^measured step:  ([\d.]+) (ms|us|s), ([\d.]+ ?k?) tokens/s$", out,
+                           re.M).groups()
+ns = float(ms) * {"us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+number = float(rate.rstrip("k ")) * (1000 if rate.endswith("k") else 1)
+check(abs(number * ns * 1e-9 / (2 * 4 * 32) - 1) < 0.02, out)
+check(told(out) == told(start(*META, *HERE, "--hw", "h100"))[:3] + told(out)[3:4] and
+      "b200+megatron" in out and "levers" not in out, out)
+finish()

@@ -49,6 +49,11 @@ for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
         if steps == "1":
             check(told(traced) == told(alone), f"{more}: {traced} and {alone}")
         subprocess.run(["rm", "-r", "traced"], check=True)
+# Ranks 6 to 11 share layers across two nodes, 0 to 5 do not.
+SPREAD = [*META, "--model-name", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
+check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--trace-output-dir", "x")),
+      "a group across nodes")
+subprocess.run(["rm", "-r", "x"], check=True)
 large = start(*META, "--model-name", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "256", "--tp",
               "8", "--batch-size", "4", "--max-seq-length", "2048", "--hw", "h100", "--max-steps",
               "5")

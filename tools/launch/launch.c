@@ -70,7 +70,8 @@ static syn_status rank_main(syn_comm *comm, void *user, syn_error *err) {
 }
 
 static syn_status run_meta(launch *l, syn_error *err) {
-    for (int32_t r = 0; r < (l->alone ? 1 : l->ranks); r++) {
+    const int32_t first = l->alone ? l->alone_rank : 0;
+    for (int32_t r = first; r < (l->alone ? first + 1 : l->ranks); r++) {
         syn_comm *comm;
         SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
         const syn_status s = rank_main(comm, l, err);

@@ -24,7 +24,8 @@ typedef struct launch {
     cli_program *program;
     syn_device device;
     int32_t ranks;
-    bool alone; /* on meta: rank 0 of them and no other */
+    bool alone;         /* on meta: one of them and no other, */
+    int32_t alone_rank; /* this one */
     bool quiet, check_collectives;
     int64_t watchdog_s; /* over MPI: say what a rank waits for after so long; 0: never */
     bool want_hashes, want_graph;

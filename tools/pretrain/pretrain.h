@@ -77,8 +77,8 @@ typedef struct pretrain {
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
     struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
     bool predicts;                   /* a step is recorded to be predicted, and no files */
-    comparison predicted;            /* a step, of rank 0; time 0: none was traced */
-    double measured_ns;              /* likewise, the step that was traced last; 0: on meta */
+    comparison predicted;            /* a step; time 0: none was traced */
+    double measured_ns;              /* of the step that was traced last; 0: on meta */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -102,7 +102,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 /* After a run on meta: runs others, each with one option changed, and prints which make its step
    faster. */
 void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
-/* Of a run of either: what rank 0's rows, of one step, take on each of the machines. */
+/* Of a run of either: what one rank's rows, of one step, take on each of the machines. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 
 /* Model, tokenizer, texts, and what follows from them. */
@@ -207,14 +207,13 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
 double pretrain_step_tokens(const pretrain *run); /* of all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* A step of rank 0's rows, which are of so many. */
+/* A step of one rank's rows, which are of so many. */
 syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
                             int64_t steps, sweep_times *out, syn_error *err) SYN_MUST_USE;
 /* The same on each machine of run->predicted. */
 syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps,
                                 syn_error *err) SYN_MUST_USE;
-/* On meta, what all ranks take together on the run's own machine: groups of some may be farther
-   apart than those of rank 0. */
+/* On meta, what all ranks take together on the run's own machine. */
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
                                   syn_error *err) SYN_MUST_USE;
 /* Prints what was predicted, with --json as an object. */

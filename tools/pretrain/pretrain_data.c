@@ -292,6 +292,31 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
 /* Of meta runs that name none: without times simulators would take all compute for nothing. */
 #define DEFAULT_HARDWARE "a100-80g"
 
+/* Over how many nodes ranks are spread: the first, that `stride` behind it, ... */
+static int64_t count_nodes(int64_t first, int64_t stride, int64_t n, int64_t node_ranks) {
+    int64_t nodes = 1;
+    for (int64_t i = 1; i < n; i++)
+        nodes += (first + i * stride) / node_ranks != (first + (i - 1) * stride) / node_ranks;
+    return nodes;
+}
+
+/* The first rank whose groups, of those that share layers and then of those that sum up gradients,
+   are spread over most nodes: others wait for it. */
+static int32_t slowest_rank(const pretrain *run) {
+    const int64_t tp = run->args->tp, dp = run->args->num_gpus / tp, node = run->hw.node_ranks;
+    int64_t slowest = 0, most = 0;
+    for (int64_t i = 0; i < tp; i++) {
+        const int64_t across = count_nodes(i, tp, dp, node);
+        for (int64_t first = 0; first < dp * tp; first += tp) {
+            const int64_t nodes = ((first + tp - 1) / node - first / node) * (dp + 1) + across;
+            if (nodes <= most) continue;
+            most = nodes;
+            slowest = first + i;
+        }
+    }
+    return (int32_t)slowest;
+}
+
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
     const char *name = run->args->hw_config;
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
@@ -299,6 +324,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
         syn_hardware_share(&run->hw, run->launch.ranks);
+        run->launch.alone_rank = slowest_rank(run);
     }
     return comparison_open(&run->predicted, run->args->compare, run->launch.hw, "megatron",
                            run->launch.ranks, err);

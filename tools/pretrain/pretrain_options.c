@@ -189,7 +189,7 @@ static void note_no_model(const pretrain *run) {
                 run->launch.program->name);
 }
 
-/* Of ranks that do the same, the first's first step says it all. */
+/* Of ranks that do the same, one's first step says it all. */
 static void predict_alone(pretrain *run) {
     run->predicts = run->launch.alone = true;
     args.enable_tracing = args.skip_eval = true;

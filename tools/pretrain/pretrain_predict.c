@@ -13,7 +13,7 @@ static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int
     return SYN_OK;
 }
 
-/* Rank 0's rows without the times that they took, if they did. */
+/* A rank's rows without the times that they took, if they did. */
 static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_graph **out,
                              syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);

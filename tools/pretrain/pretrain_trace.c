@@ -248,7 +248,8 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     struct pretrain_window *window = NULL;
     syn_graph *mine = NULL, *all = NULL;
     if (run->swept) return pretrain_add_swept(run, ctx, err);
-    if (comm->rank == 0) SYN_TRY(pretrain_predict_all(run, ctx, here.active, err));
+    if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
+        SYN_TRY(pretrain_predict_all(run, ctx, here.active, err));
     if (run->predicts) return SYN_OK;
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;

@@ -44,7 +44,6 @@ typedef struct syn_stack {
     double collective_rank_ns;    /* and so much longer for each further rank */
     double collective_kernel_ns;  /* besides the library's time, */
     double collective_hop_ns;     /* and so much longer for each doubling of the nodes */
-    bool collectives_block;       /* those of one tensor: what comes then waits for them */
     syn_hw_ops kernels, overhead; /* kernels: 1 if not listed; overhead: ns */
     struct syn_hw_phase {
         double launch, device; /* factors of what the host and the device take; 0: 1 */

@@ -124,7 +124,6 @@ static const syn__setting stack_rows[] = {
     F64("collective_rank_us", 0, STACK(collective_rank_ns), 0, 1e6, 1e3),
     F64("collective_kernel_us", 0, STACK(collective_kernel_ns), 0, 1e6, 1e3),
     F64("collective_hop_us", 0, STACK(collective_hop_ns), 0, 1e6, 1e3),
-    {.key = "collectives_block", .type = SYN__SETTING_BOOL, .offset = STACK(collectives_block)},
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     GROUP("phases", 0, STACK(phases), phases_table),
@@ -274,8 +273,6 @@ static bool is_left_out(const syn__setting *row, const char *member) {
     case SYN__SETTING_I32:
         memcpy(&integer, member, sizeof integer);
         return (row->flags & REQUIRED) == 0 && integer == 0;
-    case SYN__SETTING_BOOL:
-        return *member == 0;
     case SYN__SETTING_CUSTOM:
         return custom_entries(row, member) == 0;
     default:
@@ -297,9 +294,6 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
     case SYN__SETTING_I32:
         memcpy(&integer, member, sizeof integer);
         syn_sink_i64(out, integer);
-        return;
-    case SYN__SETTING_BOOL:
-        syn_sink_text(out, *member ? "true" : "false");
         return;
     case SYN__SETTING_NAME:
         syn_sink_json_string(out, member);

@@ -261,8 +261,5 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
-    /* Lists are the buckets of data parallelism. */
-    if (hw->stack.collectives_block && node->kind == SYN_NODE_COLLECTIVE && node->n_inputs <= 1)
-        node->flags |= SYN_NODE_BLOCKS;
     node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
 }

@@ -105,17 +105,13 @@ static double deps_end(const simulation *s, uint32_t index, const syn_node *node
     return end;
 }
 
-static void finish_stream(simulation *s, uint32_t index, int32_t stream, double end) {
-    double *busy = stream_end(s, index, stream);
-    *busy = fmax(*busy, end);
-}
-
 /* The rank's next node ran from `arrived` to `end` and waited first. */
 static void finish(simulation *s, uint32_t index, int32_t stream, double arrived, double begin,
                    double end) {
     sim_rank *rank = &s->ranks[index];
     *span_of(s, index, rank->next) = (syn__span){arrived, end, begin - arrived};
-    finish_stream(s, index, stream, end);
+    double *busy = stream_end(s, index, stream);
+    *busy = fmax(*busy, end);
     rank->next++;
     rank->group = NO_GROUP;
     rank->message = NO_MESSAGE;
@@ -159,8 +155,6 @@ static syn_status release_group(simulation *s, uint32_t group) {
         syn__walk_select(&s->walk, s->t->ranks[index]);
         SYN_TRY(syn__walk_node(&s->walk, s->ranks[index].next, &node, s->err));
         finish(s, index, node->stream, s->ranks[index].arrived, g->latest, g->latest + g->longest);
-        if ((node->flags & SYN_NODE_BLOCKS) != 0)
-            finish_stream(s, index, 0, g->latest + g->longest);
         enqueue(s, index);
     }
     g->n_arrived = 0;

@@ -14,8 +14,8 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import scatter  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
-# What these rows say nothing about: constants of other ops and phases. Megatron's inference has seven
-# rows: all that it shares with training is taken from there.
+# What these rows say nothing about: constants of other ops and phases. Megatron's inference has
+# seven rows, to which two constants are fitted; the others are those of its training.
 ELSEWHERE = {
     "training": ["kernels.kv_append", "kernels.attention", "kernels.scale_mask", "kernels.softmax",
                  "phases.prefill.device", "phases.decode.launch"],
@@ -44,6 +44,12 @@ SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
          None, 0.2, 1),
         ("NCCL, 16 H100, 2 nodes", "h100+pytorch-eager", "all_reduce_h100_nodes.csv", None, None,
          0.05, 1))
+HEAD = """/* How far a100-80g's stacks are off on the rows of tests/measured, made by `./dev bench
+   accuracy`.
+   X: stack, training, layers, hidden, tp, dp, batch, tokens, new tokens, predicted / measured - 1
+   where constants are fitted to other rows. Y: stack, training, root mean square error when all
+   rows of a model, a tp degree, a batch size, a length are left out. */
+"""
 SPLITS = ("a tenth of the rows", "a model", "a tp degree", "a batch size", "a length")
 
 
@@ -66,36 +72,6 @@ def calibrate(folder, hw, name, stack, *more):
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     with open(path, encoding="utf-8") as f:
         return found, list(csv.DictReader(f))
-
-
-def printed_step(folder, source):
-    """What pretrain says of a training row, milliseconds: its sums over ranks run beside products."""
-    config = os.path.join(folder, "config.json")
-    with open(config, "w", encoding="utf-8") as f:
-        json.dump({"model_type": "gpt2", "vocab_size": 51200, "n_positions": int(source["seq"]),
-                   "n_embd": int(source["hidden"]), "n_layer": int(source["layers"]),
-                   "n_head": int(source["heads"]), "n_inner": 4 * int(source["hidden"])}, f)
-    passes = int(source["global_batch"]) // int(source["micro_batch"]) // int(source["dp"])
-    ranks = int(source["tp"]) * int(source["dp"])
-    subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta", "--model-config", config,
-                    "--num-gpus", str(ranks), "--dtype", "bf16", "--batch-size",
-                    source["micro_batch"], "--gradient-accumulation-steps", str(passes),
-                    "--max-seq-length", source["seq"], "--activation-recompute", "full",
-                    "--tokenizer", "bytes", "--quiet", "--sweep", f"tp={source['tp']}", "--hw",
-                    "a100-80g+megatron", "--trace-output-dir", folder], check=True)
-    with open(os.path.join(folder, "sweep.csv"), encoding="utf-8") as f:
-        return float(next(csv.DictReader(f))["time_ns"]) / 1e6
-
-
-def print_steps(folder, name, rows):
-    """The times of training rows become those that pretrain prints."""
-    with open(os.path.join(SOURCE, "tests/measured", name), encoding="utf-8") as f:
-        lines = list(csv.DictReader(f))
-    for row in rows:
-        ratio = printed_step(folder, lines[int(row["line"]) - 2]) / float(row["predicted_ms"])
-        for key in ("predicted_ms", "left_out_ms"):
-            if row[key]:
-                row[key] = str(float(row[key]) * ratio)
 
 
 def off(row, key):
@@ -133,11 +109,7 @@ def main():
             _, rows = calibrate(folder, hw, name, stack, "--check")
             for row, other in zip(rows, left_out):
                 row["left_out_ms"] = other["left_out_ms"] or row["predicted_ms"]
-            if training:
-                print_steps(folder, name, rows)
         given, out = mean([off(r, "predicted_ms") for r in rows]), found.get("left_out", {})
-        if training and out:
-            out[SPLITS[0]] = mean([off(r, "left_out_ms") for r in rows])["mean"]
         if fixed:
             panels.append((f"{what}: {hw.split('+')[1]}", [
                 (name_of(r), float(r["measured_ms"]), float(r["predicted_ms"])) for r in rows]))
@@ -157,11 +129,7 @@ def main():
     with open(PAGE, "w", encoding="utf-8") as f:
         f.write("\n".join(text[:first] + lines + text[last:]))
     with open(os.path.join(SOURCE, "syntorch/hardware_errors.def"), "w", encoding="utf-8") as f:
-        f.write("/* How far a100-80g's stacks are off on the rows of tests/measured, by ./dev bench "
-                "accuracy.\n   X: stack, training, layers, hidden, tp, dp, batch, tokens, new tokens, "
-                "predicted / measured - 1,\n   where constants are fitted to other rows. Y: stack, "
-                "training, root mean square error when all rows\n   of a model, a tp degree, a batch "
-                "size, a length are left out. */\n" + "\n".join(errors) + "\n")
+        f.write(HEAD + "\n".join(errors) + "\n")
     sys.exit(1 if missed else 0)
 
 

@@ -80,9 +80,10 @@ def expected_errors(folder):
          "--tp", "16", "--num_input_tokens", "128", "--num_output_tokens", "8", "--dtype", "f16"],
         check=True, stdout=subprocess.PIPE).stdout)
     check(wide["extrapolated"] == "layers, hidden size" and
-          wide["predicted_error"] > like["predicted_error"], f"models left out are farther off: {wide}")
+          wide["predicted_error"] > like["predicted_error"], f"models left out are off: {wide}")
+    file = os.path.join(SOURCE, "examples/configs/hw_a100.json")
     for other in (["--dtype", "f32"], ["--dtype", "f16", "--hw", "h100"],
-                  ["--dtype", "f16", "--hw", os.path.join(SOURCE, "examples/configs/hw_a100.json")]):
+                  ["--dtype", "f16", "--hw", file]):
         check("predicted_error" not in predicted(*other), str(other))
 
 
@@ -100,7 +101,8 @@ def errors_of_own_rows(folder):
     kept = [row[-1] for row in file["errors"]["rows"]]
     check(len(kept) == got["given"]["rows"] and
           all(abs(a - b) < 1e-6 for a, b in zip(kept, off)), f"{kept[:3]} {off[:3]}")
-    check(abs(got["left_out"]["a tenth of the rows"] - sum(map(abs, off)) / len(off)) < 1e-6, str(got))
+    mean = sum(map(abs, off)) / len(off)
+    check(abs(got["left_out"]["a tenth of the rows"] - mean) < 1e-6, f"{mean}: {got}")
     for split, name in (("model", "a model"), ("tp", "a tp degree"), ("batch", "a batch size")):
         check(abs(file["errors"]["inference"][split] - got["left_out_rms"][name]) < 1e-9, str(file))
     own = predicted("--dtype", "f16", "--hw", found)
@@ -122,6 +124,31 @@ def few_rows(folder):
     check(got["left_out"]["a tenth of the rows"] > 2 * got["fitted"]["mean"], str(got))
     done = run("--hw", "a100-80g+serving", "--rows", path)
     check(b"4 rows say little about" in done.stdout, done.stdout)
+
+
+def steps_as_printed(folder):
+    """Of a training row counts what pretrain prints, with sums beside products."""
+    rows = some_rows(folder, "training_a100.csv", lambda i, r: r["tp"] == "4" and i < 60)
+    times = os.path.join(folder, "steps.csv")
+    calibrate("--check", "--hw", "a100-80g+megatron", "--rows", rows, "--predictions", times)
+    with open(rows, encoding="utf-8") as f:
+        source = next(csv.DictReader(f))
+    with open(times, encoding="utf-8") as f:
+        got = float(next(csv.DictReader(f))["predicted_ms"])
+    config = os.path.join(folder, "config.json")
+    with open(config, "w", encoding="utf-8") as f:
+        json.dump({"model_type": "gpt2", "vocab_size": 51200, "n_positions": int(source["seq"]),
+                   "n_embd": int(source["hidden"]), "n_layer": int(source["layers"]),
+                   "n_head": int(source["heads"])}, f)
+    passes = int(source["global_batch"]) // int(source["micro_batch"]) // int(source["dp"])
+    done = subprocess.run(
+        [os.path.join(BUILD, "pretrain"), "--device", "meta", "--model-config", config,
+         "--num-gpus", source["gpus"], "--tp", source["tp"], "--dtype", "bf16", "--batch-size",
+         source["micro_batch"], "--gradient-accumulation-steps", str(passes), "--max-seq-length",
+         source["seq"], "--activation-recompute", "full", "--tokenizer", "bytes", "--json", "--hw",
+         "a100-80g+megatron"], check=True, stdout=subprocess.PIPE)
+    printed = json.loads(done.stdout)["predicted_step_ns"] / 1e6
+    check(abs(printed / got - 1) < 2e-3, f"{source}: calibrate {got} ms, pretrain {printed} ms")
 
 
 def constants_come_back(folder):
@@ -182,6 +209,7 @@ with tempfile.TemporaryDirectory() as where:
     expected_errors(where)
     errors_of_own_rows(where)
     few_rows(where)
+    steps_as_printed(where)
     constants_come_back(where)
     refused(where)
 finish()

@@ -128,19 +128,6 @@ check_front(table, lambda row: row["time_ns"])
 
 # ---- training ----
 
-# Where a stack waits for each sum of a layer at once, none of it is hidden behind products.
-with open(os.path.join(SOURCE, "examples", "configs", "hw_a100.json"), encoding="utf-8") as f:
-    machine = json.load(f)
-steps = []
-for machine["stack"]["collectives_block"] in (True, False):
-    with open("machine.json", "w", encoding="utf-8") as f:
-        json.dump(machine, f)
-    start("pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--num-gpus", "2", "--dtype",
-          "bf16", "--hw", "machine.json", "--sweep", "tp=2", "--trace-output-dir", "blocks")
-    steps += rows("blocks")
-hidden = steps[0]["time_ns"] - steps[1]["time_ns"]
-check(0 < hidden < steps[0]["share_communication"] * steps[0]["time_ns"], f"{steps}")
-
 out = start("pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--sweep",
             "num-gpus=2,4,512", "tp=1,2,3", "batch_size=2,8", "dtype=f32,bf16",
             "activation_recompute=none,full", "hw=h100,a100-80g", "--trace-output-dir", "train")

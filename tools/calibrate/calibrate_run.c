@@ -203,18 +203,18 @@ static syn_status write_file(const syn_hardware *hw, syn_error *err) {
     return syn_sink_close(sink, true, err);
 }
 
-static syn_status read_rows(measured *m, syn_error *err) {
+static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err) {
     for (int i = 0; i < args.rows.n; i++)
         SYN_TRY(measured_read(m, args.rows.at[i], args.rows_stack, err));
     if (m->n == 0) return SYN_FAIL(err, SYN_E_INVALID, "%s has no such rows", args.rows.at[0]);
-    for (size_t i = 0; i < m->n; i++) SYN_TRY(measured_record(&m->rows[i], err));
+    for (size_t i = 0; i < m->n; i++) SYN_TRY(measured_record(&m->rows[i], hw, err));
     return SYN_OK;
 }
 
 static syn_status run(findings *f, measured *m, syn_error *err) {
     SYN_TRY(syn_hardware_load(&f->start, args.hw, NULL, err));
     syn_hardware_title(&f->start, f->title, sizeof f->title);
-    SYN_TRY(read_rows(m, err));
+    SYN_TRY(read_rows(m, &f->start, err));
     f->all = syn_calloc(m->n, sizeof *f->all);
     if (f->all == NULL) return SYN_FAIL_NOMEM(err, m->n * sizeof *f->all, "rows");
     for (size_t i = 0; i < m->n; i++) f->all[i] = &m->rows[i];

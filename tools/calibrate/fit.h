@@ -53,8 +53,7 @@ typedef enum fit_split {
 } fit_split;
 extern const char *const fit_split_names[FIT_SPLITS];
 /* What each row is predicted to take by constants that were fitted to the rows of other parts, and
-   began knowing none of them; n_parts: how many there were. What is not fitted is that of *start.
- */
+   began knowing none of them; n_parts: how many there were. What is not fitted is as in *start. */
 syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
                          const syn_hardware *start, const fit_free *constants, const measured *all,
                          int rounds, syn_error *err) SYN_MUST_USE;

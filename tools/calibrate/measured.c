@@ -190,5 +190,5 @@ double measured_predict_ns(const measured_row *row, const syn_hardware *hw) {
         for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
         ns += (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
     }
-    return ns;
+    return ns * row->beside;
 }

@@ -29,6 +29,7 @@ typedef struct measured_row {
     const char *path; /* the caller's */
     int64_t line;
     double ns;
+    double beside; /* part of the sum of its ops' times, for some run beside others */
     tally_row *ops;
     size_t n_ops, cap_ops;
 } measured_row;
@@ -45,8 +46,9 @@ syn_status measured_read(measured *m, const char *path, const char *stack,
                          syn_error *err) SYN_MUST_USE;
 void measured_free(measured *m);
 
-/* Records the row's run and counts its ops. */
-syn_status measured_record(measured_row *row, syn_error *err) SYN_MUST_USE;
+/* Records the row's run and counts its ops; hw: which ran beside others is found with its times,
+   and taken to be so with other constants as well. */
+syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 /* Whether two nodes of one device take the same time by all that predictions know. */
 bool measured_same_cost(const syn_node *a, const syn_node *b);
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw);

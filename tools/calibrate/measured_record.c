@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "export/export.h"
 #include "models/generate.h"
 #include "models/pretraining.h"
 #include "models/trainer.h"
@@ -25,7 +26,7 @@ bool measured_same_cost(const syn_node *a, const syn_node *b) {
            strcmp(a->op, b->op) == 0;
 }
 
-/* Of one rank's nodes; sums of gradients over `hidden` run beside the backward pass. */
+/* Of one rank's nodes. */
 static syn_status count_node(measured_row *row, const syn_graph *graph, const syn_node *node,
                              syn_error *err) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
@@ -49,8 +50,8 @@ static syn_status count_node(measured_row *row, const syn_graph *graph, const sy
     return SYN_OK;
 }
 
-static syn_status count_trace(measured_row *row, const syn_ctx *ctx, uint64_t after,
-                              uint32_t hidden, uint64_t *last, syn_error *err) {
+static syn_status count_trace(measured_row *row, const syn_ctx *ctx, uint64_t after, uint64_t *last,
+                              syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_graph *graph = NULL;
     syn_cursor cursor = {0};
@@ -61,7 +62,7 @@ static syn_status count_trace(measured_row *row, const syn_ctx *ctx, uint64_t af
         if (node == NULL) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
         if (node == NULL || node->id <= after || (node->flags & SYN_NODE_VIRTUAL) != 0) continue;
         *last = node->id;
-        if (hidden == 0 || node->group != hidden) s = count_node(row, graph, node, err);
+        s = count_node(row, graph, node, err);
     }
     syn_cursor_free(&cursor);
     syn_graph_free(graph);
@@ -80,7 +81,7 @@ static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_erro
     struct generating *g = user;
     (void)step;
     *rows_stay = false;
-    return count_trace(g->row, g->ctx, g->counted, 0, &g->counted, err);
+    return count_trace(g->row, g->ctx, g->counted, &g->counted, err);
 }
 
 static syn_model_config config_of(const measured_row *row) {
@@ -141,9 +142,23 @@ static syn_tensor loss_of(void *arg, int pass) {
     return syn_pretraining_loss(t->model, &batch);
 }
 
-static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh, syn_error *err) {
+/* Which part of the ops' times a step takes, where some run beside others. */
+static syn_status find_beside(measured_row *row, const syn_ctx *ctx, const syn_hardware *hw,
+                              syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_graph *graph;
+    double ns;
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));
+    const syn_status s = syn_predicted_duration(&ns, graph, err);
+    syn_graph_free(graph);
+    if (s == SYN_OK) row->beside = ns / measured_predict_ns(row, hw);
+    return s;
+}
+
+static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
+                        const syn_hardware *hw, syn_error *err) {
     const syn_model_config config = config_of(row);
-    const syn_group *tp = mesh->group[SYN_AXIS_TP], *dp = mesh->group[SYN_AXIS_DP];
+    const syn_group *tp = mesh->group[SYN_AXIS_TP];
     const syn_model_options how = {.tp = tp,
                                    .heads = syn_pretraining_heads(&config),
                                    .fused_attention = true,
@@ -151,7 +166,7 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh, s
                                    .dtype = SYN_BF16};
     const syn_trainer_options training = {
         .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
-        .dp = dp,
+        .dp = mesh->group[SYN_AXIS_DP],
         .passes = (int)row->passes};
     struct training t = {row, NULL};
     syn_trainer *trainer = NULL;
@@ -159,7 +174,8 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh, s
     SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
     syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
     if (s == SYN_OK) s = syn_trainer_step(trainer, loss_of, &t, 1e-4, NULL, err);
-    if (s == SYN_OK) s = count_trace(row, ctx, 0, dp != NULL ? dp->id : 0, &last, err);
+    if (s == SYN_OK) s = count_trace(row, ctx, 0, &last, err);
+    if (s == SYN_OK) s = find_beside(row, ctx, hw, err);
     syn_trainer_free(trainer);
     syn_model_free(t.model);
     return s;
@@ -181,7 +197,8 @@ static syn_status count_all_reduce(measured_row *row, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status record(measured_row *row, syn_comm *comm, syn_error *err) {
+static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *hw,
+                         syn_error *err) {
     const syn_mesh_shape shape = {.tp = (int32_t)row->tp, .dp = (int32_t)row->dp};
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
@@ -189,17 +206,19 @@ static syn_status record(measured_row *row, syn_comm *comm, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_ctx_set_hashing(ctx, false);
-    const syn_status s = (row->kind == MEASURED_TRAINING ? train : generate)(row, ctx, &mesh, err);
+    const syn_status s = row->kind == MEASURED_TRAINING ? train(row, ctx, &mesh, hw, err)
+                                                        : generate(row, ctx, &mesh, err);
     syn_ctx_free(ctx);
     return s;
 }
 
-syn_status measured_record(measured_row *row, syn_error *err) {
+syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) {
     syn_comm *comm;
+    row->beside = 1;
     if (row->kind == MEASURED_ALL_REDUCE) return count_all_reduce(row, err);
     syn_error why = {0};
     SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
-    const syn_status s = record(row, comm, &why);
+    const syn_status s = record(row, comm, hw, &why);
     syn_comm_close(comm);
     if (s == SYN_OK) return SYN_OK;
     return SYN_FAIL(err, s, "%s:%lld: %s", row->path, (long long)row->line, why.text);

@@ -89,6 +89,25 @@ function leaveCalled(trace, r, times) {
                 times[callers[k]] = Math.max(0, times[callers[k]] - duration[nodes[k]]);
 }
 
+/* The time of nodes of a rank. Host and device run at once, so what the one took is never added to
+   what the other did. */
+function timesOf(trace, r, nodes) {
+    const time = metricOf(trace, r, "time"), lane = trace.column(r, "lane"), out = {};
+    const hosts = hostLanes(trace, r);
+    for (const i of nodes) {
+        const where = hosts[lane[i]] ? "host" : "device";
+        if (lane[i] > 0) out[where] = (out[where] || 0) + time[i];
+    }
+    return out;
+}
+
+/* [name, text] of what timesOf gives; of a rank without host threads one. */
+function timeTexts(trace, r, {host, device}) {
+    if (!hostLanes(trace, r).includes(true)) return [["time of its ops", duration(device || 0)]];
+    return [["host", host], ["device", device]].filter(([, ns]) => ns !== undefined)
+        .map(([where, ns]) => [where, duration(ns)]);
+}
+
 /* The smallest and largest of a metric that is not 0, over all ranks. */
 function metricRange(trace, name) {
     return trace.shared("range", name, () => {
@@ -154,6 +173,10 @@ function paintOf(trace, r, view) {
 }
 
 /* ---- Texts of amounts ---- */
+
+function plural(n, word) {
+    return n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
+}
 
 function amount(value, unit) {
     const prefixes = ["", "k", "M", "G", "T", "P", "E"];

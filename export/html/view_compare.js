@@ -2,12 +2,13 @@
    and label that comes as the same one in order. */
 
 function matchKeys(trace, r) {
-    return trace.shared("match", trace.key(r, "scope", "label", "phase", "step"), () => {
+    return trace.shared("match", trace.key(r, "scope", "label", "phase", "step", "lane"), () => {
         const n = trace.ranks[r].nodes, counts = new Map(), keys = new Array(n);
         const phase = trace.column(r, "phase"), step = trace.column(r, "step");
+        const hosts = hostLanes(trace, r), lane = trace.column(r, "lane");
         for (let i = 0; i < n; i++) {
             const name = [trace.text(r, i, "scope"), trace.text(r, i, "label"), phase[i],
-                step[i]].join("\n");
+                step[i], hosts[lane[i]]].join("\n");
             const k = counts.get(name) || 0;
             counts.set(name, k + 1);
             keys[i] = name + "\n" + k;
@@ -66,11 +67,10 @@ function sumsBy(trace, nameOf) {
     trace.ranks.forEach((_, r) => {
         const lane = trace.column(r, "lane"), time = metricOf(trace, r, "time");
         const flops = trace.column(r, "flops"), read = trace.column(r, "read");
-        const written = trace.column(r, "written"),
-              hosts = trace.ranks[r].lanes.map(([, host]) => host);
+        const written = trace.column(r, "written"), hosts = hostLanes(trace, r);
         for (let i = 0; i < lane.length; i++) {
             if (lane[i] === 0) continue;
-            const name = nameOf(trace, r, i) + (hosts[lane[i] - 1] ? " (host)" : "");
+            const name = nameOf(trace, r, i) + (hosts[lane[i]] ? " (host)" : "");
             let sum = sums.get(name);
             if (!sum) sums.set(name, sum = {calls: 0, ns: 0, flops: 0, bytes: 0});
             sum.calls++;

@@ -221,29 +221,35 @@ class GraphPicture {
         g.fill();
         g.stroke();
         this.markSelected(g, item);
-        let left = x + 8;
-        for (const [place, share] of this.shares(item)) {
-            g.fillStyle = palette.css[place];
-            g.fillRect(left, y + h - 10, share * (w - 16), 5);
-            left += share * (w - 16);
-        }
+        const bars = this.shares(item), high = bars.length > 1 ? 3 : 5;
+        bars.forEach((bar, k) => {
+            let left = x + 8;
+            for (const [place, share] of bar) {
+                g.fillStyle = palette.css[place];
+                g.fillRect(left, y + h - 10 + k * 4, share * (w - 16), high);
+                left += share * (w - 16);
+            }
+        });
         if (h * this.view.z < 11) return;
         this.drawTitle(g, item);
         g.font = "11px system-ui, sans-serif";
         drawText(g, item.texts[1], x + 12, y + 31, w - 20, this.soft);
     }
 
-    /* [colour, share of the time], or of the ops where none has a time. */
+    /* A bar of [colour, share of the time], or of the ops where none has a time. Host and device
+       have one each, as long as the one's time is beside the other's. */
     shares(item) {
-        const {trace, r} = this.part, time = metricOf(trace, r, "time"), sums = new Map();
-        let all = 0;
+        const {trace, r} = this.part, time = metricOf(trace, r, "time");
+        const lane = trace.column(r, "lane"), hosts = hostLanes(trace, r);
+        const bars = [new Map(), new Map()], all = [0, 0];
         for (const i of item.nodes) {
-            const more = trace.head.clock === "order" ? 1 : time[i];
-            all += more;
-            sums.set(this.paint[i], (sums.get(this.paint[i]) || 0) + more);
+            const k = hosts[lane[i]] ? 0 : 1, more = trace.head.clock === "order" ? 1 : time[i];
+            all[k] += more;
+            bars[k].set(this.paint[i], (bars[k].get(this.paint[i]) || 0) + more);
         }
-        return [...sums].sort((a, b) => b[1] - a[1]).map(([place,
-            sum]) => [place, all ? sum / all : 0]);
+        const longest = Math.max(...all);
+        return bars.filter((bar, k) => all[k] > 0).map((bar) => [...bar].sort((a, b) => b[1] - a[1])
+            .map(([place, sum]) => [place, sum / longest]));
     }
 
     drawJoins(g) {
@@ -269,7 +275,7 @@ class GraphPicture {
             g.textAlign = "center";
             g.textBaseline = "middle";
             drawText(g,
-                op ? this.joinText(a, from) : n + (n === 1 ? " collective" : " collectives"),
+                op ? this.joinText(a, from) : plural(n, "collective"),
                 (x0 + x1) / 2, (y0 + y1 + from.h) / 2 - (op ? 0 : 12), x1 - x0, g.fillStyle);
             g.textAlign = "left";
         }
@@ -332,8 +338,9 @@ class GraphPicture {
 
     boxFacts(trace, r, item) {
         const sum = (name) => item.nodes.reduce((all, i) => all + metricOf(trace, r, name)[i], 0);
-        const facts = [["ops", String(item.nodes.length)]];
-        if (trace.head.clock !== "order") facts.push(["time of its ops", duration(sum("time"))]);
+        const facts = [["ops", item.nodes.length.toLocaleString("en")]];
+        if (trace.head.clock !== "order")
+            facts.push(...timeTexts(trace, r, timesOf(trace, r, item.nodes)));
         facts.push(["flops", amount(sum("flops"), "flop")], ["bytes", amount(sum("bytes"), "B")]);
         const comm = trace.column(r, "comm_bytes");
         const sent = item.nodes.reduce((all, i) => all + comm[i], 0);

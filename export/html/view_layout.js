@@ -91,15 +91,21 @@ function lift(edge) {
 
 /* ---- Sizes ---- */
 
+/* "12.9 ms", or "host 104 ms, device 12.9 ms"; "" where no op has a time. */
+function boxTime(trace, r, item) {
+    if (trace.head.clock === "order") return "";
+    const texts = timeTexts(trace, r, timesOf(trace, r, item.nodes));
+    const apart = hostLanes(trace, r).includes(true);
+    return texts.map((pair) => apart ? pair.join(" ") : pair[1]).join(" \u00b7 ");
+}
+
 function itemTexts(trace, r, item) {
     const what = item.what;
     if (what.i === undefined) {
         const comms = item.nodes.filter((i) => trace.column(r, "comm")[i] > 0).length;
-        const n = item.nodes.length, time = metricOf(trace, r, "time");
-        const ns = item.nodes.reduce((sum, i) => sum + time[i], 0);
-        return [what.name, n + (n === 1 ? " op" : " ops") +
-            (comms > 0 ? ", " + comms + (comms === 1 ? " collective" : " collectives") : "") +
-            (trace.head.clock === "order" ? "" : ", " + duration(ns))];
+        return [what.name, [plural(item.nodes.length, "op"),
+            comms > 0 ? plural(comms, "collective") : "", boxTime(trace, r, item)]
+            .filter((text) => text !== "").join(", ")];
     }
     const op = trace.text(r, what.i, "op"), label = trace.text(r, what.i, "label");
     const uses = trace.uses(r), t = uses.tensors[uses.split[what.i]];

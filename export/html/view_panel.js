@@ -189,9 +189,10 @@ function criticalPanel(view, trace) {
     let all = 0;
     trace.ranks.forEach((_, r) => {
         const time = metricOf(trace, r, "time"), lane = trace.column(r, "lane");
+        const hosts = hostLanes(trace, r);
         for (let i = 0; i < time.length; i++) {
             if (!on[r][i] || lane[i] === 0) continue;
-            const op = trace.text(r, i, "op");
+            const op = trace.text(r, i, "op") + (hosts[lane[i]] ? " (host)" : "");
             sums.set(op, (sums.get(op) || 0) + time[i]);
             all += time[i];
         }

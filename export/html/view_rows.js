@@ -8,6 +8,13 @@ function rowsOf(trace, r) {
     return own.rows || (own.rows = findRows(trace, r));
 }
 
+/* Of each lane number whether it is a thread of the host. */
+function hostLanes(trace, r) {
+    const own = trace.columns[r];
+    return own.hosts ||
+        (own.hosts = [false, ...trace.ranks[r].lanes.map(([, host]) => host === 1)]);
+}
+
 function findRows(trace, r) {
     const key = trace.timeKey(r) + trace.key(r, "comm") + JSON.stringify(trace.ranks[r].lanes);
     return trace.shared("rows", key, () => {

@@ -92,8 +92,11 @@ class TimePicture {
             of.set(paint, line.strip = n++);
             const strip = {out, base: line.strip * pixels, width: pixels, weight: this.weight,
                 sums: this.sums};
+            let before = null;
             for (const row of line.rows) {
-                if (row.callers) settleStrip(strip); /* what was called lies over its caller */
+                /* what was called lies over its caller, and the device over the host */
+                if (row.callers || before && before.host) settleStrip(strip);
+                before = row;
                 fillStrip(row, paint, palette.pixel, strip, t0, perNs * density,
                     this.view.critical ? FAINT : 0);
             }
@@ -167,6 +170,7 @@ class TimePicture {
             if (line.h < 12) continue;
             const paint = paintOf(line.trace, line.r, this.view);
             for (const row of line.rows) {
+                if (line.short && row.host) continue; /* texts of callers would lie on others' */
                 const least = 26 / this.perNs;
                 for (let k = firstAbove(row.e, this.view.t0); k < row.s.length; k++) {
                     if (row.s[k] > this.view.t1) break;

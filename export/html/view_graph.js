@@ -68,7 +68,9 @@ class GraphPicture {
 
     ready(width, height) {
         if (this.stale) this.layoutAll();
-        if (this.view.z === 0) this.fit(width, height);
+        if (this.view.z > 0) return;
+        this.fit(width, height);
+        this.view.fitted = true;
     }
 
     draw(g, width, height) {

@@ -15,7 +15,7 @@ function listen(view) {
     addEventListener("beforeprint", () => view.setPrinting(true));
     addEventListener("afterprint", () => view.setPrinting(false));
     addEventListener("resize", () => {
-        if (!view.printing) view.redraw("all");
+        if (!view.paper) view.redraw("all");
     });
     addEventListener("hashchange", () => {
         readAddress(view);

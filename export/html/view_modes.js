@@ -1,5 +1,9 @@
 /* How the mouse and keys move through each picture: zoom about a point, move by pixels, show all,
-   show an op, and the frame of what is seen in the small picture. */
+   show an op, the frame of what is seen in the small picture, and how it stands on paper. */
+
+/* CSS pixels beside and below title and legend, on A4 as on Letter. */
+const PAGE = {w: 960, h: 590}, UPRIGHT = {w: 700, h: 850};
+const READABLE = 0.35; /* of a graph's size on paper */
 
 class TimeMode {
     constructor(view) {
@@ -67,6 +71,12 @@ class TimeMode {
         this.setWindow(at - half, at + half);
     }
 
+    /* What the screen shows, without empty space below. */
+    paper() {
+        const {total} = timeLayout(this.view, PAGE.h);
+        return {w: PAGE.w, h: Math.min(PAGE.h, total + RANK_GAP)};
+    }
+
     click(x, y) {
         const view = this.view, rank = this.picture.rankAt(x, y);
         if (!rank) return view.select(this.picture.find(x, y), false);
@@ -86,12 +96,14 @@ class GraphMode {
         view.gx += x / view.z - x / z;
         view.gy += y / view.z - y / z;
         view.z = z;
+        view.fitted = false;
         view.redraw();
     }
 
     move(dx, dy) {
         const view = this.view, {clientWidth: w, clientHeight: h} = view.canvas;
         const within = (at, length, seen) => Math.max(-seen / 2, Math.min(at, length - seen / 2));
+        view.fitted = false;
         view.gx = within(view.gx + dx / view.z, this.picture.w, w / view.z);
         view.gy = within(view.gy + dy / view.z, this.picture.h, h / view.z);
         view.redraw();
@@ -112,6 +124,7 @@ class GraphMode {
         if (close) view.z = Math.max(view.z, 1);
         const x = (place.x - view.gx) * view.z, y = (place.y - view.gy) * view.z;
         if (close || x < 0 || y < 0 || x + place.w * view.z > w || y + place.h * view.z > h) {
+            view.fitted = false;
             view.gx = place.x + place.w / 2 - w / view.z / 2;
             view.gy = place.y + place.h / 2 - h / view.z / 2;
         }
@@ -133,9 +146,24 @@ class GraphMode {
 
     go(x, y, w, h) {
         const view = this.view, [s, left] = this.scale(w, h);
+        view.fitted = false;
         view.gx = (x - left) / s - view.canvas.clientWidth / view.z / 2;
         view.gy = y / s - view.canvas.clientHeight / view.z / 2;
         view.redraw();
+    }
+
+    /* The whole graph, where it can be read on a page; else, or where the user chose a part of it,
+       what the screen shows. */
+    paper() {
+        const view = this.view, {clientWidth, clientHeight} = view.canvas;
+        this.picture.ready(clientWidth, clientHeight);
+        const {w, h} = this.picture, upright = h > w;
+        const page = upright ? UPRIGHT : PAGE;
+        const z = Math.min(page.w / (w + 20), page.h / (h + 20), 1.25);
+        if (view.fitted && z >= READABLE)
+            return {w: (w + 20) * z, h: (h + 20) * z, upright, view: {z, gx: -10, gy: -10}};
+        const by = Math.min(PAGE.w / clientWidth, PAGE.h / clientHeight);
+        return {w: clientWidth * by, h: clientHeight * by, view: {z: view.z * by}};
     }
 
     click(x, y) {

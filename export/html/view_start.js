@@ -27,6 +27,8 @@ class View {
         this.opened = new Map(); /* paths of boxes that the user opened or closed */
         this.unfolded = new Set();
         this.views = false;
+        this.fitted = false; /* whether z and the rest are as fit() has found them */
+        this.paper = null;   /* while the page is printed: {w, h} of the picture */
         this.dark = matchMedia("(prefers-color-scheme: dark)").matches;
         this.canvas = document.getElementById("picture");
         this.overview = document.getElementById("overview");
@@ -116,6 +118,7 @@ class View {
         if (document.body.classList.contains("tables")) return;
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
+        if (this.paper) return;
         this.drawOverview(stale);
         this.drawMs = performance.now() - begin;
         clearTimeout(this.addressTimer);
@@ -123,8 +126,9 @@ class View {
     }
 
     onCanvas(canvas, draw) {
-        const {clientWidth: w, clientHeight: h} = canvas;
-        const density = Math.max(window.devicePixelRatio || 1, this.printing ? 3 : 0);
+        const paper = canvas === this.canvas ? this.paper : null;
+        const w = paper ? paper.w : canvas.clientWidth, h = paper ? paper.h : canvas.clientHeight;
+        const density = Math.max(window.devicePixelRatio || 1, paper ? 3 : 0);
         if (canvas.width !== Math.round(w * density)) canvas.width = Math.round(w * density);
         if (canvas.height !== Math.round(h * density)) canvas.height = Math.round(h * density);
         const g = canvas.getContext("2d");
@@ -177,12 +181,22 @@ class View {
                     this.hits.count.toLocaleString("en") + " found";
     }
 
-    /* On paper light, and as sharp as a printer is. */
+    /* On paper light, as sharp as a printer is, and as large as a page has room. */
     setPrinting(on) {
-        const dark = this.dark;
-        this.printing = on;
-        this.setTheme(on ? false : this.darkAgain);
-        if (on) this.darkAgain = dark;
+        if (on === (this.paper !== null)) return;
+        const {style} = this.canvas, page = document.getElementById("page");
+        if (on) {
+            this.before =
+                {dark: this.dark, z: this.z, gx: this.gx, gy: this.gy, scroll: this.scroll};
+            this.paper = document.body.classList.contains("tables") ? {} : this.now.paper();
+            Object.assign(this, this.paper.view);
+        } else {
+            this.paper = null;
+            Object.assign(this, this.before);
+        }
+        style.width = on && this.paper.w ? this.paper.w + "px" : "";
+        page.textContent = on && this.paper.upright ? "@page { size: portrait; }" : "";
+        this.setTheme(on ? false : this.dark);
         this.draw();
     }
 

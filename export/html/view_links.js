@@ -44,24 +44,22 @@ function meetingOf(trace) {
 }
 
 /* Collectives and messages by the time at which their first member has begun to exchange data:
-   places among `joined`, these times s, the latest end so far e, and the shortest duration of a
-   member. */
+   places among `joined`, these times s, and the latest end so far e. */
 function joinsByTime(trace) {
     return trace.shared("joins by time", "", () => {
         meetingOf(trace);
         const all = trace.joined.map((at, m) => {
-            let s = Infinity, e = 0, least = Infinity;
+            let s = Infinity, e = 0;
             for (const [r, i] of at) {
                 const {start, end} = trace.span(r), begin = start[i] + trace.column(r, "wait")[i];
                 if (begin < s) s = begin;
                 if (end[i] > e) e = end[i];
-                if (end[i] - begin < least) least = end[i] - begin;
             }
-            return {m, s, e, least};
+            return {m, s, e};
         });
         all.sort((a, b) => a.s - b.s);
         let last = 0;
-        return {places: all.map(({m}) => m), s: all.map(({s}) => s), least: all.map((k) => k.least),
+        return {places: all.map(({m}) => m), s: all.map(({s}) => s),
             e: all.map(({e}) => { last = Math.max(last, e); return last; })};
     });
 }

@@ -62,6 +62,7 @@ class TimePicture {
     constructor(view) {
         this.view = view;
         this.strips = document.createElement("canvas");
+        this.cover = document.createElement("canvas"); /* of joins */
         this.weight = this.sums = new Float32Array(0);
     }
 
@@ -126,7 +127,7 @@ class TimePicture {
         g.clip();
         const shown = this.drawStrips(g, this.layout.lines, box, view.t0, perNs, palette);
         this.drawBands(g, xOf, box);
-        this.drawJoins(g, xOf, box);
+        drawJoins(this, g, xOf, box);
         this.drawLabels(g, shown, xOf, box);
         this.drawSelection(g, xOf, box);
         g.restore();
@@ -182,49 +183,6 @@ class TimePicture {
                 }
             }
         }
-    }
-
-    /* A band from rank to rank for each collective: where its members exchange data. */
-    drawJoins(g, xOf, box) {
-        const view = this.view, where = new Map();
-        for (const line of this.layout.lines)
-            for (const row of line.rows || []) {
-                const key = line.t + "." + line.r + "." + row.lane;
-                if (!where.has(key)) where.set(key, line);
-            }
-        if (this.layout.ranks.every((rank) => !rank.full)) return; /* no room between them */
-        let left = 4000;
-        g.fillStyle = view.palette.dark ? "rgba(235, 90, 85, 0.30)" : "rgba(213, 58, 54, 0.17)";
-        g.strokeStyle = "rgba(213, 58, 54, 0.45)";
-        g.lineWidth = 0.7;
-        view.traces.forEach((trace, t) => {
-            const {places, s, e, least} = joinsByTime(trace);
-            for (let k = firstAbove(e, view.t0); k < s.length && s[k] < view.t1 && left > 0; k++) {
-                if (least[k] * this.perNs < 0.7) continue;
-                let before = null;
-                for (const [r, i] of trace.joined[places[k]]) {
-                    const {start, end} = trace.span(r), wait = trace.column(r, "wait");
-                    const line = where.get(t + "." + r + "." + trace.column(r, "lane")[i]);
-                    if (!line) continue;
-                    const now = {line, x0: xOf(start[i] + wait[i]), x1: xOf(end[i])};
-                    if (before && left-- > 0) this.join(g, before, now, box);
-                    before = now;
-                }
-            }
-        });
-    }
-
-    join(g, a, b, box) {
-        const y0 = a.line.y + a.line.h - box.scroll, y1 = b.line.y - box.scroll;
-        if (y1 < box.top || y0 > box.bottom || y1 - y0 < 2) return;
-        g.beginPath();
-        g.moveTo(a.x0, y0);
-        g.lineTo(Math.max(a.x1, a.x0 + 0.7), y0);
-        g.lineTo(Math.max(b.x1, b.x0 + 0.7), y1);
-        g.lineTo(b.x0, y1);
-        g.closePath();
-        g.fill();
-        g.stroke();
     }
 
     /* Where an op is drawn: {x0, x1, y, h}, or null. */

@@ -361,6 +361,33 @@ def check_shares(page):
     check(mixed == [[160, 255], [200, 255]], f"pixels of two ops and of one: {mixed}")
 
 
+def check_joins(page, folder):
+    """Between two ranks as much is red as there is time in which they exchange data, whether a
+    collective is wider than a pixel, as those of prefill are, or not."""
+    source = inference(os.path.join(folder, "joins"), "--device", "meta", "--model", "gpt2", "--tp",
+                       "2", "--num_output_tokens", "3", "--num_input_tokens", "512")
+    path = os.path.join(folder, "joins.html")
+    export(source, path)
+    page.open(path)
+    red = """(() => { let wide = 0, cover = 0; const [one, all] = [drawJoin, paintCover];
+        drawJoin = (g, a) => { wide += a.x1 - a.x0; };
+        paintCover = (p, g, strips) => { for (const of of strips.values())
+            for (const strip of of.values()) cover += strip.reduce((sum, c) => sum + c, 0); };
+        view.draw(); [drawJoin, paintCover] = [one, all];
+        return [wide / view.picture.perNs, cover / view.picture.perNs]; })()"""
+    spent = """(() => { const t = view.traces[0], {start, end} = t.span(0); let sum = 0;
+        t.column(0, "comm").forEach((kind, i) => { if (kind > 0) sum += Math.max(0,
+            Math.min(end[i], view.t1) - Math.max(start[i] + t.column(0, "wait")[i], view.t0)); });
+        return sum; })()"""
+    for what, t1 in (("all", "view.end"), ("the first tenth", "view.begin + 0.1 * view.end")):
+        page.do(f"view.t1 = {t1}")
+        want, (wide, cover), edge = page.do(spent), page.do(red), page.do("20 / view.picture.perNs")
+        check(0.98 * want < wide + cover < 1.02 * want + edge,
+              f"{what}: {want} ns in collectives, {wide} and {cover} are drawn")
+        if what == "all":
+            check(cover > 0.3 * want, f"nothing is narrow: {cover} of {want} ns")
+
+
 def check_without_script(folder, path):
     with Page() as page:
         page.open_without_script(path)
@@ -393,6 +420,7 @@ def main():
             check_beside(page, folder)
             check_many_ranks(page, folder)
             check_shares(page)
+            check_joins(page, folder)
             # what it says of our own look at its pixels is no fault
             errors = [e for e in page.errors if "getImageData" not in e]
             check(not errors, f"console: {errors[:5]}")

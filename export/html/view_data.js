@@ -40,6 +40,7 @@ const COLUMN_ARRAYS = {
 };
 const SIGNED_COLUMNS = new Set(["id", "gap", "tag", "tensor_base"]);
 const VIRTUAL = 1; /* a bit of flags */
+const PARAMETER = 1, TERM = 16; /* bits of tensor_flags */
 
 class Trace {
     constructor(bytes) {
@@ -245,7 +246,7 @@ class Trace {
 
     /* "columns 0-63 of 128", "" of a whole. */
     tensorPart(r, t) {
-        const place = this.column(r, "tensor_part")[t];
+        const place = this.column(r, "tensor_part")[t]; /* of no tensor: of a whole */
         return place > 0 ? this.ranks[r].parts[place - 1] : "";
     }
 

@@ -11,6 +11,27 @@ function drawEdges(picture, g) {
     }
     for (const edge of later)
         drawEdge(picture, g, edge, edge.b === selected ? "#d08700" : "#158a6f", 2.4);
+    for (const pair of picture.part.pairs)
+        drawPair(picture, g, pair, selected && (pair.a === selected || pair.b === selected));
+}
+
+/* Dashed and red from forward to backward beside it; where it stands below, only of what is
+   selected. */
+function drawPair(picture, g, pair, selected) {
+    const {a, b} = pair, beside = isBeside(pair), {seen, part} = picture;
+    if (!beside && !selected || Math.max(a.y + a.h, b.y + b.h) + HEAD < seen.y0 ||
+        Math.min(a.y, b.y) + HEAD > seen.y1 || a.x + part.left > seen.x1) return;
+    g.strokeStyle = g.fillStyle = CATEGORY_COLOURS.communication;
+    g.lineWidth = selected ? 2.4 : 1.5;
+    g.setLineDash([7, 4]);
+    g.beginPath();
+    if (beside) return acrossGap(g, pair);
+    const x0 = a.x + a.w, x1 = b.x + b.w, y0 = a.y + a.h / 2, y1 = b.y + b.h / 2;
+    g.moveTo(x0, y0);
+    g.bezierCurveTo(Math.max(x0, x1) + 90, y0, Math.max(x0, x1) + 90, y1, x1 + 4, y1);
+    g.stroke();
+    g.setLineDash([]);
+    arrow(g, x1, y1, Math.PI / 2);
 }
 
 function edgeShows(picture, edge) {
@@ -19,6 +40,14 @@ function edgeShows(picture, edge) {
     return end > picture.seen.y0 && top < picture.seen.y1 &&
         edge.box.x + edge.box.w + picture.part.left > picture.seen.x0 &&
         edge.box.x + picture.part.left < picture.seen.x1;
+}
+
+/* From forward to backward beside it. */
+function isAcross({from, to}) {
+    return from !== to && from.row === to.row;
+}
+function isBeside({a, b}) {
+    return a.x + a.w < b.x;
 }
 
 /* Where an arrow leaves an item and where it comes in: below and above, or where arrows go up the
@@ -35,7 +64,7 @@ function into(edge, item) {
 function drawEdge(picture, g, edge, colour, width) {
     const {a, b} = edge, x0 = a.x + a.w / 2, y0 = outOf(edge, a);
     const x1 = b.x + b.w / 2, y1 = into(edge, b), sign = edge.box.up ? -1 : 1;
-    const across = edge.from !== edge.to && edge.from.row === edge.to.row;
+    const across = isAcross(edge);
     const near = !across && sign * (y1 - y0) > 0 && sign * (y1 - y0) < 5.5 * GAP_Y;
     g.strokeStyle = g.fillStyle = colour;
     g.lineWidth = width;
@@ -115,7 +144,8 @@ function drawEdgeText(picture, g, edge, x, y) {
     const n = edge.tensors.size;
     g.font = "10.5px system-ui, sans-serif";
     g.textBaseline = "middle";
-    drawText(g, n === 1 ? edge.spec : n + " tensors, " + amount(edge.bytes, "B"), x + 8, y, 220,
+    const only = edge.spec + (edge.part ? "  " + edge.part : "");
+    drawText(g, n === 1 ? only : n + " tensors, " + amount(edge.bytes, "B"), x + 8, y, 220,
         picture.soft);
 }
 

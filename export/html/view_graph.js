@@ -199,6 +199,8 @@ class GraphPicture {
             g, item.texts[0], x + w / 2, y + (second ? 13 : h / 2), w - 14, palette.ink[place]);
         g.font = "11px system-ui, sans-serif";
         if (second) drawText(g, item.texts[1], x + w / 2, y + 28, w - 12, palette.ink[place]);
+        g.font = "10px system-ui, sans-serif";
+        drawText(g, item.texts[2], x + w / 2, y + h - 9, w - 12, palette.ink[place]);
         g.textAlign = "left";
     }
 
@@ -347,6 +349,8 @@ class GraphPicture {
         const comm = trace.column(r, "comm_bytes");
         const sent = item.nodes.reduce((all, i) => all + comm[i], 0);
         if (sent > 0) facts.push(["sent", amount(sent, "B")]);
+        const parts = weightParts(trace, r, item.nodes);
+        if (parts.length > 0) facts.push(["weights", parts.join("; ")]);
         if (item.what.copies) facts.push(["alike", item.what.copies.length + ", drawn once"]);
         return facts;
     }

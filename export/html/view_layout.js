@@ -13,7 +13,8 @@ function layoutRank(view, trace, r, alone) {
     for (const edge of edges) lift(edge);
     measure(trace, r, root, alone);
     place(root, PAD, 4);
-    return {root, edges, of, w: root.w + 2 * PAD, h: root.h + PAD};
+    const pairs = itemPairs(trace, r, of);
+    return {root, edges, pairs, of, w: root.w + 2 * PAD, h: root.h + PAD};
 }
 
 function number(item, count, depth) {
@@ -44,11 +45,12 @@ function itemEdges(view, trace, r, root, of) {
         if (!a || a === b || a.order >= b.order || inside(b, a) || inside(a, b)) return;
         const key = a.order * 2 ** 26 + b.order;
         let edge = known.get(key);
-        if (!edge) known.set(key, edge = {a, b, bytes: 0, tensors: new Set(), spec: ""});
+        if (!edge) known.set(key, edge = {a, b, bytes: 0, tensors: new Set(), spec: "", part: ""});
         if (tensor < 0 || edge.tensors.has(tensor)) return;
         edge.tensors.add(tensor);
         edge.bytes += bytes[tensor];
         edge.spec = trace.texts[specs[tensor]];
+        edge.part = trace.tensorPart(r, tensor);
     };
     for (let i = 0; i < of.length; i++) {
         const b = of[i];
@@ -62,6 +64,18 @@ function itemEdges(view, trace, r, root, of) {
             if (deps.classes[k] !== overwrites) add(of[deps.nodes[k]], b, -1);
     }
     return [...known.values()];
+}
+
+/* The items of each tp_enter, or of what reads it where views are not drawn, and of the all-reduce
+   of its gradient: {a, b, i, j}, one for each pair of items. */
+function itemPairs(trace, r, of) {
+    const out = new Map();
+    for (const [i, j] of pairsOf(trace, r)) {
+        const reader = of[i] ? i : (usersOf({trace, r, i})[0] || {}).i, a = of[reader], b = of[j];
+        if (a && b && a !== b && !inside(a, b) && !inside(b, a))
+            out.set(a.order + "," + b.order, {a, b, i, j});
+    }
+    return [...out.values()];
 }
 
 function isFirst(item, i) {
@@ -99,6 +113,31 @@ function boxTime(trace, r, item) {
     return texts.map((pair) => apart ? pair.join(" ") : pair[1]).join(" \u00b7 ");
 }
 
+/* "columns 0-63 of 128" of what an op makes; else which part of a parameter it has, and that what
+   it makes is a term of a sum; "" where nothing is cut. */
+function partText(trace, r, i) {
+    if (trace.ranks[r].parts.length === 0) return "";
+    const uses = trace.uses(r), flags = trace.column(r, "tensor_flags");
+    const inputs = uses.tensors.subarray(uses.first[i], uses.split[i]);
+    const outputs = uses.tensors.subarray(uses.split[i], uses.first[i + 1]);
+    const part = (tensors) => trace.tensorPart(r, tensors.find((t) => trace.tensorPart(r, t)));
+    const weight = part(inputs.filter((t) => flags[t] & PARAMETER));
+    const term = outputs.some((t) => flags[t] & TERM) ? "makes a term of a sum" : "";
+    return part(outputs) ||
+        [weight ? "weight: " + weight : "", term].filter((s) => s !== "").join(", ");
+}
+
+/* Which parts of parameters ops have: each text once, the first few. */
+function weightParts(trace, r, nodes) {
+    if (trace.ranks[r].parts.length === 0) return [];
+    const uses = trace.uses(r), flags = trace.column(r, "tensor_flags"), out = new Set();
+    for (const i of nodes)
+        for (const t of uses.tensors.subarray(uses.first[i], uses.split[i]))
+            if (flags[t] & PARAMETER) out.add(trace.tensorPart(r, t));
+    out.delete("");
+    return out.size > 4 ? [...out].slice(0, 4).concat("\u2026") : [...out];
+}
+
 function itemTexts(trace, r, item) {
     const what = item.what;
     if (what.i === undefined) {
@@ -111,16 +150,17 @@ function itemTexts(trace, r, item) {
     const uses = trace.uses(r), t = uses.tensors[uses.split[what.i]];
     const has = uses.split[what.i] < uses.first[what.i + 1];
     const shape = has ? trace.texts[trace.column(r, "tensor_spec")[t]] : "";
-    return [label, [label === op ? "" : op, shape].filter((s) => s !== "").join("  ")];
+    return [label, [label === op ? "" : op, shape].filter((s) => s !== "").join("  "),
+        partText(trace, r, what.i)];
 }
 
 function measure(trace, r, item, beside) {
     item.texts = itemTexts(trace, r, item);
     const title = Math.max(item.texts[0].length * 7.6 + (item.what.copies ? 74 : 0),
-        item.texts[1].length * 6.1);
+        item.texts[1].length * 6.1, (item.texts[2] || "").length * 5.6);
     if (!item.kids) {
         item.w = Math.max(item.what.i === undefined ? 170 : 96, Math.min(330, title + 26));
-        item.h = item.what.i === undefined ? BOX_H : OP_H;
+        item.h = item.what.i === undefined ? BOX_H : item.texts[2] ? OP_H + 13 : OP_H;
         return;
     }
     for (const kid of item.kids) measure(trace, r, kid);

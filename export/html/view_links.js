@@ -6,6 +6,10 @@ function sourcesOf(at) {
     return throughViews(at, (i, each) => at.trace.eachSource(at.r, i, each));
 }
 
+function isView(at) {
+    return (at.trace.column(at.r, "flags")[at.i] & VIRTUAL) !== 0;
+}
+
 function usersOf(at) {
     const {first, nodes} = at.trace.users(at.r);
     return throughViews(at, (i, each) => {
@@ -31,6 +35,33 @@ function partnersOf(at) {
     if (meeting < 0) return [];
     return at.trace.joined[meeting].filter(([r]) => r !== at.r)
         .map(([r, i]) => ({trace: at.trace, t: at.t, r, i}));
+}
+
+/* Of a rank [tp_enter, the all-reduce of its gradient], by scope and step: where forward gives each
+   rank the same, backward adds what each makes of it. */
+function pairsOf(trace, r) {
+    return trace.shared("pairs", trace.key(r, "op", "scope", "phase", "step", "comm"), () => {
+        const enters = new Map(), out = [], op = trace.column(r, "op");
+        const scope = trace.column(r, "scope"), phase = trace.column(r, "phase");
+        const step = trace.column(r, "step"), comm = trace.column(r, "comm"), {head} = trace;
+        const enter = trace.texts.indexOf("tp_enter"), sum = head.comms.indexOf("all_reduce") + 1;
+        for (let i = 0; i < op.length; i++) {
+            const part = head.phases[phase[i]], key = scope[i] + "," + step[i];
+            if (op[i] === enter && part === "forward")
+                enters.set(key, (enters.get(key) || []).concat(i));
+            else if (comm[i] === sum && part === "backward" && enters.has(key)) {
+                const first = enters.get(key).shift();
+                if (first !== undefined) out.push([first, i]);
+            }
+        }
+        return out;
+    });
+}
+
+/* The other of an op's pair, or null. */
+function pairedWith(at) {
+    const pair = pairsOf(at.trace, at.r).find((two) => two.includes(at.i));
+    return pair ? {...at, i: pair[0] === at.i ? pair[1] : pair[0]} : null;
 }
 
 /* Per node of all ranks its place among collectives and messages, -1 of others. */

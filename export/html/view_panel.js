@@ -39,10 +39,24 @@ function showLegend(view) {
     } else {
         chips.push(...rampLegend(view));
     }
+    if (view.mode === "graph") chips.push(...linesLegend(view));
     chips.push(make("span", view.mode === "graph"
         ? "wheel: zoom \u00b7 click: open \u00b7 ?: keys"
         : "wheel: zoom \u00b7 drag: move \u00b7 ?: keys", {class: "hint"}));
     fill(box, ...chips);
+}
+
+/* What lines from forward to backward mean, of those that are there. */
+function linesLegend(view) {
+    const {parts = []} = view.modes.graph.picture, out = [];
+    const add = (name, text) => {
+        const chip = make("span", null, {class: "chip"});
+        chip.append(make("i", null, {class: "line " + name}), text);
+        out.push(chip);
+    };
+    if (parts.some(({edges}) => edges.some(isAcross))) add("kept", "kept for backward");
+    if (parts.some(({pairs}) => pairs.some(isBeside))) add("pair", "tp_enter and its all_reduce");
+    return out;
 }
 
 function rampLegend(view) {
@@ -168,6 +182,9 @@ function showPanel(view) {
     add("Also waits for", waitsOf(view, at));
     add("Together with", partnersOf(at).map((to) => link(view, to,
         "rank " + to.trace.ranks[to.r].rank, opName(to))));
+    const pair = pairedWith(at);
+    if (pair) add("Pair of tensor parallelism", [link(view, pair, opName(pair),
+        "what forward gives each rank alike, backward adds up")]);
     if (view.traces.length > 1) add("In the other trace", otherLinks(view, at));
     fill(panel, ...sections);
     panel.scrollTop = 0;

@@ -110,12 +110,15 @@ class View {
     draw() {
         const stale = this.stale;
         this.stale = null;
+        const tables = document.body.classList.contains("tables");
         if (stale === "all") {
+            this.showButtons();
+            if (this.mode === "graph" && !tables)
+                this.picture.ready(this.canvas.clientWidth, this.canvas.clientHeight);
             showLegend(this);
             showPanel(this);
-            this.showButtons();
         }
-        if (document.body.classList.contains("tables")) return;
+        if (tables) return;
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
         if (this.paper) return;

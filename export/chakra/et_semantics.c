@@ -156,7 +156,8 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
     return SYN_OK;
 }
 
-/* The group as the node knows it; a group of no name takes the one it is called by here. */
+/* The group as the node knows it; a group of no name takes the one it is called by here, but for
+   "undefined", by which PyTorch means that nobody named it. */
 static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
     uint64_t id;
     syn__et_group *group = syn__et_parse_u64(k->pg_name, &id) ? syn__et_find_group(b, id) : NULL;
@@ -164,7 +165,8 @@ static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
     if (group == NULL || !group->member) return SYN_OK;
     out->group = group->id;
     out->comm_index = group->n_comms++;
-    if (group->name != NULL || *k->pg_desc == '\0') return SYN_OK;
+    if (group->name != NULL || *k->pg_desc == '\0' || strcmp(k->pg_desc, "undefined") == 0)
+        return SYN_OK;
     group->name = syn_strdup(k->pg_desc);
     return group->name != NULL ? SYN_OK : SYN_E_NOMEM;
 }

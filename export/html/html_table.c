@@ -92,9 +92,9 @@ static syn_status put_table(const syn__html_sums *sums, const char *what, bool i
 
 syn_status syn__html_put_tables(const syn__html_trace *trace, syn_sink *sink, syn_error *err) {
     const bool in_order = trace->timeline.clock == SYN__CLOCK_ORDER;
-    syn_sink_printf(sink, "<p>%llu ops on %u %s; sums over all ranks",
-                    (unsigned long long)trace->n_ops, (unsigned)trace->columns.n_ranks,
-                    trace->columns.n_ranks == 1 ? "rank" : "ranks");
+    syn_sink_printf(sink, "<p>%llu op%s on %u rank%s", (unsigned long long)trace->n_ops,
+                    trace->n_ops == 1 ? "" : "s", (unsigned)trace->columns.n_ranks,
+                    trace->columns.n_ranks == 1 ? "" : "s; sums over all ranks");
     syn_sink_printf(sink, in_order ? "; no op has a time.</p>\n" : "; times are %s.</p>\n",
                     trace->timeline.clock == SYN__CLOCK_MEASURED    ? "measured"
                     : trace->timeline.clock == SYN__CLOCK_PREDICTED ? "predicted"

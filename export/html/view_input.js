@@ -96,7 +96,8 @@ function listenButtons(view) {
     on("critical", () => view.setCritical(!view.critical));
     on("fit", () => view.fit());
     on("theme", () => view.setTheme(!view.dark));
-    on("help", () => view.select(null));
+    on("side", () => view.setPanel(!view.panel));
+    on("help", () => view.help());
     document.getElementById("colour").onchange = (event) => view.setColour(event.target.value);
     document.getElementById("level").onchange = (event) =>
         view.setLevel(Number(event.target.value));
@@ -133,7 +134,8 @@ function pressKey(view, key) {
         "[": () => view.step(-1), "]": () => view.step(1),
         i: () => view.select(view.selected && sourcesOf(view.selected)[0] || view.selected, true),
         o: () => view.select(view.selected && usersOf(view.selected)[0] || view.selected, true),
-        "?": () => view.select(null),
+        b: () => view.setPanel(!view.panel),
+        "?": () => view.help(),
         Escape: () => {
             document.getElementById("query").value = "";
             view.selected = null;

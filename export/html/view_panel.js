@@ -30,20 +30,23 @@ function showLegend(view) {
             chip.ondblclick = () => view.onlyCategory(name);
             chips.push(chip);
         });
-        if (view.waits) {
-            const chip = make("span", null, {class: "chip"}), sample = make("i");
-            sample.style.background = palette.css[WAIT];
-            chip.append(sample, "waiting for other ranks");
-            chips.push(chip);
-        }
     } else {
         chips.push(...rampLegend(view));
     }
+    if (view.mode === "time" && view.waits)
+        chips.push(colourChip(view, WAIT, "waiting for other ranks"));
     if (view.mode === "graph") chips.push(...linesLegend(view));
     chips.push(make("span", view.mode === "graph"
         ? "wheel: zoom \u00b7 click: open \u00b7 ?: keys"
         : "wheel: zoom \u00b7 drag: move \u00b7 ?: keys", {class: "hint"}));
     fill(box, ...chips);
+}
+
+function colourChip(view, place, text) {
+    const chip = make("span", null, {class: "chip"}), sample = make("i");
+    sample.style.background = view.palette.css[place];
+    chip.append(sample, text);
+    return chip;
 }
 
 /* What lines from forward to backward mean, of those that are there. */
@@ -64,7 +67,7 @@ function rampLegend(view) {
     const stops = change ? CHANGE_STOPS : RAMP_STOPS;
     ramp.style.background = "linear-gradient(to right, " + stops.join(", ") + ")";
     if (change) return [make("span", "half the time or less"), ramp, make("span", "double or more"),
-        make("span", "(B beside A)")];
+        make("span", "(B beside A)"), colourChip(view, UNKNOWN, "in one of them alone")];
     const ranges = view.traces.map((trace) => metricRange(trace, view.colour));
     return [
         make("span", metricText(Math.min(...ranges.map((k) => k.low)), view.colour)), ramp,
@@ -99,7 +102,7 @@ function factsOf(view, at) {
         const group = column("group");
         facts.push(["sent", amount(column("comm_bytes"), "B")]);
         if (group > 0) facts.push(["group", head.groups[group - 1].name + ", " +
-            head.groups[group - 1].ranks.length + " ranks"]);
+            plural(head.groups[group - 1].ranks.length, "rank")]);
         if (column("peer") > 0) facts.push(["peer", "rank " + (column("peer") - 1)]);
     }
     if (column("flops") > 0) facts.push(["flops", amount(column("flops"), "flop")]);

@@ -106,10 +106,29 @@ class Hits {
 
     collect(trace, t) {
         for (let r = 0; r < trace.ranks.length; r++) {
-            const {list} = this.of(trace, r);
-            if (list.length > 0) this.lists.push({trace, t, r, list});
+            const {list, key} = this.of(trace, r);
+            if (list.length > 0) this.lists.push({trace, t, r, list, key});
             this.count += list.length;
         }
+    }
+
+    /* "3 of 32 found, 8 hidden", namely by the legend */
+    text(view) {
+        if (this.count === 0) return "nothing found";
+        const hidden = this.hiddenIn(view), all = hidden === this.count;
+        return (this.at >= 0 ? this.at + 1 + " of " : "") + this.count.toLocaleString("en") +
+            " found" + (hidden === 0 ? ""
+            : ", " + (all ? "all" : hidden.toLocaleString("en")) + " hidden");
+    }
+
+    hiddenIn(view) {
+        if (view.hidden.size === 0) return 0;
+        return this.lists.reduce((sum, {trace, r, list, key}) => sum +
+            trace.shared("hits", [key, trace.key(r, "category"), "hidden", view.version].join(),
+                () => {
+                    const category = trace.column(r, "category"), names = trace.head.categories;
+                    return list.filter((i) => view.hidden.has(names[category[i]])).length;
+                }), 0);
     }
 
     /* The next or previous hit, rank by rank; wraps. */

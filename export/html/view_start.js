@@ -7,9 +7,12 @@ const KEYS = [
     ["c", "critical path, and slack of each op"], ["k", "next colouring"],
     ["Enter", "zoom to the selected op"], ["[ ]", "op before, after in its lane"],
     ["i o", "first input, first user"], ["e", "ranks lane by lane, or one line each"],
-    ["1 2 3", "graph: layers, blocks, ops"], ["v", "graph: views, which compute nothing"],
+    ["b", "this panel"], ["1 2 3", "graph: layers, blocks, ops"],
+    ["v", "graph: views, which compute nothing"],
     ["l", "light or dark"], ["Esc", "nothing selected or found"],
 ];
+
+const NARROW = 700; /* CSS pixels: on such a screen the panel comes when it is asked for */
 
 class View {
     constructor(traces) {
@@ -28,6 +31,7 @@ class View {
         this.unfolded = new Set();
         this.views = false;
         this.fitted = false; /* whether z and the rest are as fit() has found them */
+        this.panel = innerWidth > NARROW;
         this.paper = null;   /* while the page is printed: {w, h} of the picture */
         this.dark = matchMedia("(prefers-color-scheme: dark)").matches;
         this.canvas = document.getElementById("picture");
@@ -62,7 +66,8 @@ class View {
         this.waits = traces.some((trace) => trace.ranks.some((_, r) => trace.shared("waits",
             trace.timeKey(r), () => trace.column(r, "wait").some((ns) => ns > 0))));
         this.offerRanks();
-        document.getElementById("title").textContent = titleOf(traces);
+        const title = document.getElementById("title");
+        title.textContent = title.title = titleOf(traces);
         showComparison(this);
         const names = Object.keys(METRICS).filter((name) => name !== "change" || traces.length > 1);
         fill(document.getElementById("colour"), ...names.map((name) =>
@@ -174,14 +179,16 @@ class View {
                 .classList.toggle("on", !tables && this.mode === mode);
         document.getElementById("mode-table").classList.toggle("on", tables);
         document.getElementById("critical").classList.toggle("on", this.critical);
+        document.getElementById("side").classList.toggle("on", this.panel);
+        document.body.classList.toggle("alone", !this.panel);
         document.body.classList.toggle("graph", this.mode === "graph");
         document.getElementById("colour").value = this.colour;
         document.getElementById("level").value = String(this.level);
         document.getElementById("rank").value = this.graphRanks.join();
-        document.getElementById("found").textContent = !this.hits ? ""
-            : this.hits.count === 0 ? "nothing found"
-                : (this.hits.at >= 0 ? this.hits.at + 1 + " of " : "") +
-                    this.hits.count.toLocaleString("en") + " found";
+        const found = document.getElementById("found");
+        found.textContent = this.hits ? this.hits.text(this) : "";
+        found.title = this.hits && this.hits.hiddenIn(this) > 0
+            ? "The legend hides them: a click on a kind shows it again" : "";
     }
 
     /* On paper light, as sharp as a printer is, and as large as a page has room. */
@@ -231,6 +238,7 @@ class View {
     /* at: {trace, t, r, i}: trace and its place, the rank's place, the node; null for none. */
     select(at, show) {
         this.selected = at && at.trace ? at : null;
+        if (this.selected) this.panel = true;
         if (this.selected && show) this.reveal(at);
         this.redraw("all");
     }
@@ -343,6 +351,17 @@ class View {
     toggleFold(path) {
         if (!this.unfolded.delete(path)) this.unfolded.add(path);
         this.relayout();
+    }
+
+    setPanel(on) {
+        this.panel = on;
+        this.redraw("all");
+    }
+
+    /* What the panel says of nothing in particular: how to read the picture, and keys. */
+    help() {
+        this.select(null);
+        this.setPanel(true);
     }
 
     setTables(on) {

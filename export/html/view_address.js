@@ -1,59 +1,111 @@
-/* What is shown, as text behind the # of the address. What makes no sense there is not obeyed. */
+/* What is shown, as text behind the # of the address. What makes no sense there is not obeyed. Each
+   deliberate step has its own entry in the browser's history, so Back undoes it; what comes between
+   two, as moving does, changes the entry. */
 
-function writeAddress(view) {
-    const state = new URLSearchParams();
+const MOST_BOXES = 80; /* that were opened or closed, of each kind: an address has an end */
+
+function addressOf(view) {
+    const state = new URLSearchParams(), graph = view.mode === "graph";
+    const all = (name, values) =>
+        [...values].slice(0, MOST_BOXES).forEach((value) => state.append(name, value));
+    const chosen = (map, on) => [...map].filter(([, is]) => is === on).map(([path]) => path);
     if (view.t0 > view.begin || view.t1 < view.end)
         state.set("time", Math.round(view.t0) + "-" + Math.round(view.t1));
-    if (view.mode !== (view.clock === "order" ? "graph" : "time")) state.set("mode", view.mode);
-    if (view.mode === "graph") {
+    if (view.mode !== usualMode(view)) state.set("mode", view.mode);
+    if (document.body.classList.contains("tables")) state.set("tables", "1");
+    if (graph) {
         state.set("level", String(view.level));
         state.set("ranks", view.graphRanks.join());
-        if (view.z > 0)
+        if (view.z > 0 && !view.fitted)
             state.set("at", [view.gx, view.gy, view.z * 1000].map(Math.round).join());
     }
+    all("open", chosen(view.opened, true));
+    all("close", chosen(view.opened, false));
+    all("unfold", view.unfolded);
+    if (view.views) state.set("views", "1");
+    if (view.lanes !== view.usualLanes) state.set("lanes", view.lanes ? "1" : "0");
+    all("full", chosen(view.open, true));
+    all("line", chosen(view.open, false));
     if (view.scroll > 0) state.set("scroll", String(Math.round(view.scroll)));
     if (view.colour !== "category") state.set("colour", view.colour);
     if (view.hidden.size > 0) state.set("hide", [...view.hidden].join("."));
     if (view.query) state.set("find", view.query);
     if (view.critical) state.set("critical", "1");
+    if (view.dark !== usualDark()) state.set("theme", view.dark ? "dark" : "light");
     if (view.selected)
         state.set("op",
             "AB"[view.selected.t] + view.selected.trace.id(view.selected.r, view.selected.i));
-    const text = "#" + state;
+    return "#" + state;
+}
+
+function usualMode(view) {
+    return view.clock === "order" ? "graph" : "time";
+}
+
+function usualDark() {
+    return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/* As the next entry of the history where what is shown was asked for, else as the present one. */
+function writeAddress(view) {
+    const text = addressOf(view), how = view.asked ? "pushState" : "replaceState";
+    clearTimeout(view.addressTimer);
+    view.asked = null;
+    view.addressTimer = 0;
     if (location.hash === text || location.hash === "" && text === "#") return;
     try {
-        history.replaceState(null, "", text);
+        history[how](null, "", text);
     } catch {
         /* some browsers forbid it for files; the picture is the same */
     }
 }
 
+/* Shows what the address says, and of what it does not say the usual. */
 function readAddress(view) {
     const state = new URLSearchParams(location.hash.slice(1));
+    const yes = (name) => state.get(name) === "1";
+    const one = (name, values, usual) =>
+        values.includes(state.get(name)) ? state.get(name) : usual;
     const times = /^(-?[0-9]+)-(-?[0-9]+)$/.exec(state.get("time") || "");
-    if (times && Number(times[2]) > Number(times[1])) {
-        view.t0 = Math.max(view.begin, Number(times[1]));
-        view.t1 = Math.min(view.end, Number(times[2]));
-    }
+    const some = times && Number(times[2]) > Number(times[1]);
+    view.t0 = some ? Math.max(view.begin, Number(times[1])) : view.begin;
+    view.t1 = some ? Math.min(view.end, Number(times[2])) : view.end;
     view.scroll = Number(state.get("scroll")) || 0;
-    const usual = view.clock === "order" ? "graph" : "time";
-    view.mode = ["graph", "time"].includes(state.get("mode")) ? state.get("mode") : usual;
-    view.level =
-        [1, 2, 3].includes(Number(state.get("level"))) ? Number(state.get("level")) : 2;
-    if (/^[0-9]+(,[0-9]+){0,3}$/.test(state.get("ranks") || ""))
-        view.graphRanks = state.get("ranks").split(",").map(Number);
-    const at = /^(-?[0-9]+),(-?[0-9]+),([1-9][0-9]*)$/.exec(state.get("at") || "");
-    if (at) [view.gx, view.gy, view.z] = [Number(at[1]), Number(at[2]), at[3] / 1000];
-    view.modes.graph.picture.stale = true;
-    view.setColour(state.get("colour") || "category");
+    view.mode = one("mode", ["graph", "time"], usualMode(view));
+    document.body.classList.toggle("tables", yes("tables"));
+    view.lanes = one("lanes", ["0", "1"], view.usualLanes ? "1" : "0") === "1";
+    view.open = new Map(state.getAll("full").map((rank) => [rank, true])
+        .concat(state.getAll("line").map((rank) => [rank, false])));
+    readGraph(view, state);
+    const colour = state.get("colour");
+    view.colour = view.canColour(colour) ? colour : "category";
     view.hidden = new Set((state.get("hide") || "").split(".").filter((name) => name !== ""));
     view.version = [...view.hidden].sort().join();
-    view.critical = state.get("critical") === "1";
-    view.query = state.get("find") || "";
-    if (view.query) {
-        document.getElementById("query").value = view.query;
-        view.hits = new Hits(view, view.query);
-    }
+    view.critical = yes("critical");
+    view.dark = one("theme", ["dark", "light"], usualDark() ? "dark" : "light") === "dark";
+    readFound(view, state.get("find") || "");
     const id = /^([AB])r([0-9]+)\.o([0-9]+)$/.exec(state.get("op") || "");
-    if (id) view.selected = view.byId("AB".indexOf(id[1]), Number(id[2]), Number(id[3]));
+    view.selected = id ? view.byId("AB".indexOf(id[1]), Number(id[2]), Number(id[3])) : null;
+}
+
+function readGraph(view, state) {
+    const level = Number(state.get("level"));
+    const at = /^(-?[0-9]+),(-?[0-9]+),([1-9][0-9]*)$/.exec(state.get("at") || "");
+    view.level = [1, 2, 3].includes(level) ? level : 2;
+    view.graphRanks = /^[0-9]+(,[0-9]+){0,3}$/.test(state.get("ranks") || "")
+        ? state.get("ranks").split(",").map(Number) : view.usualRanks;
+    view.opened = new Map(state.getAll("open").map((path) => [path, true])
+        .concat(state.getAll("close").map((path) => [path, false])));
+    view.unfolded = new Set(state.getAll("unfold"));
+    view.views = state.get("views") === "1";
+    view.fitted = false;
+    [view.gx, view.gy, view.z] = at ? [Number(at[1]), Number(at[2]), at[3] / 1000] : [0, 0, 0];
+    view.modes.graph.picture.stale = true;
+}
+
+function readFound(view, query) {
+    if (query === (view.query || "")) return;
+    view.query = query;
+    document.getElementById("query").value = query;
+    view.hits = query ? new Hits(view, query) : null;
 }

@@ -17,10 +17,7 @@ function listen(view) {
     addEventListener("resize", () => {
         if (!view.paper) view.redraw("all");
     });
-    addEventListener("hashchange", () => {
-        readAddress(view);
-        view.redraw("all");
-    });
+    addEventListener("popstate", () => view.goAddress());
     listenFiles(view);
 }
 
@@ -95,7 +92,7 @@ function listenButtons(view) {
     on("mode-table", () => view.setTables(!document.body.classList.contains("tables")));
     on("critical", () => view.setCritical(!view.critical));
     on("fit", () => view.fit());
-    on("theme", () => view.setTheme(!view.dark));
+    on("theme", () => view.chooseTheme(!view.dark));
     on("side", () => view.setPanel(!view.panel));
     on("help", () => view.help());
     document.getElementById("colour").onchange = (event) => view.setColour(event.target.value);
@@ -126,7 +123,7 @@ function pressKey(view, key) {
         n: () => view.goHit(1), p: () => view.goHit(-1),
         c: () => view.setCritical(!view.critical),
         k: () => view.nextColour(),
-        l: () => view.setTheme(!view.dark),
+        l: () => view.chooseTheme(!view.dark),
         e: () => view.setLanes(!view.lanes),
         v: () => view.setViews(!view.views),
         1: () => view.setLevel(1), 2: () => view.setLevel(2), 3: () => view.setLevel(3),
@@ -138,7 +135,7 @@ function pressKey(view, key) {
         "?": () => view.help(),
         Escape: () => {
             document.getElementById("query").value = "";
-            view.selected = null;
+            view.select(null);
             view.find("");
         },
     };

@@ -33,7 +33,8 @@ class View {
         this.fitted = false; /* whether z and the rest are as fit() has found them */
         this.panel = innerWidth > NARROW;
         this.paper = null;   /* while the page is printed: {w, h} of the picture */
-        this.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+        this.asked = null;     /* of what comes: that it gets an entry of the history */
+        this.addressTimer = 0; /* the address is not yet that of what is shown */
         this.canvas = document.getElementById("picture");
         this.overview = document.getElementById("overview");
         this.modes = {time: new TimeMode(this), graph: new GraphMode(this)};
@@ -56,7 +57,8 @@ class View {
         this.end = end + margin;
         this.t0 = this.begin;
         this.t1 = this.end;
-        this.lanes = traces.reduce((n, trace) => n + trace.ranks.length, 0) <= 4;
+        this.usualLanes = traces.reduce((n, trace) => n + trace.ranks.length, 0) <= 4;
+        this.lanes = this.usualLanes;
         this.categories = traces[0].head.categories.map((name, i) => [name, i]).filter(([, i]) =>
             traces.some((trace) => trace.ranks.some((_, r) => trace.shared("has " + i,
                 trace.key(r, "category", "lane"), () => {
@@ -81,7 +83,7 @@ class View {
         for (let k = 0; k + 1 < numbers.length && numbers.length > 2; k += 2)
             choices.push(numbers.slice(k, k + 2));
         if (numbers.length > 1) choices.push(...numbers.map((n) => [n]));
-        this.graphRanks = numbers.slice(0, 2);
+        this.usualRanks = this.graphRanks = numbers.slice(0, 2);
         if (numbers.length === 3) choices.push(this.graphRanks);
         fill(document.getElementById("rank"), ...choices.map((ranks) =>
             make("option", ranks.join(" and "), {value: ranks.join()})));
@@ -123,14 +125,37 @@ class View {
             showLegend(this);
             showPanel(this);
         }
-        if (tables) return;
+        if (!tables) this.drawPictures(stale);
+        if (!this.paper) this.noteAddress();
+    }
+
+    drawPictures(stale) {
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
-        if (this.paper) return;
-        this.drawOverview(stale);
+        if (!this.paper) this.drawOverview(stale);
         this.drawMs = performance.now() - begin;
+    }
+
+    /* To be called before a step that Back should undo. `later`: what is shown counts when it has
+       come to rest, as in zooming. */
+    ask(later) {
+        if (this.addressTimer && !(later && this.asked)) writeAddress(this);
+        if (!later || !this.asked) this.asked = later ? "later" : "now";
+    }
+
+    noteAddress() {
         clearTimeout(this.addressTimer);
-        this.addressTimer = setTimeout(() => writeAddress(this), 250);
+        if (this.asked === "now") writeAddress(this);
+        else this.addressTimer = setTimeout(() => writeAddress(this), 250);
+    }
+
+    /* What the address says, as after Back. */
+    goAddress() {
+        clearTimeout(this.addressTimer);
+        this.addressTimer = 0;
+        this.asked = null;
+        readAddress(this);
+        this.setTheme(this.dark);
     }
 
     onCanvas(canvas, draw) {
@@ -210,6 +235,11 @@ class View {
         this.draw();
     }
 
+    chooseTheme(dark) {
+        this.ask();
+        this.setTheme(dark);
+    }
+
     setTheme(dark) {
         this.dark = dark;
         document.documentElement.classList.toggle("dark", dark);
@@ -220,6 +250,7 @@ class View {
     /* ---- What is shown ---- */
 
     zoom(factor, x, y) {
+        this.ask("later");
         this.now.zoom(factor, x, y);
     }
 
@@ -228,19 +259,26 @@ class View {
     }
 
     fit() {
+        this.ask();
         this.now.fit();
     }
 
     reveal(at, close) {
+        if (close) this.ask();
         this.now.reveal(at, close);
     }
 
     /* at: {trace, t, r, i}: trace and its place, the rank's place, the node; null for none. */
     select(at, show) {
+        if ((at && at.trace ? this.keyOf(at) : null) !== this.keyOf(this.selected)) this.ask();
         this.selected = at && at.trace ? at : null;
         if (this.selected) this.panel = true;
         if (this.selected && show) this.reveal(at);
         this.redraw("all");
+    }
+
+    keyOf(at) {
+        return at && [at.t, at.r, at.i].join();
     }
 
     find(query) {
@@ -258,21 +296,27 @@ class View {
     }
 
     toggleCategory(name) {
+        this.ask();
         if (!this.hidden.delete(name)) this.hidden.add(name);
         this.version = [...this.hidden].sort().join();
         this.redraw("all");
     }
 
     onlyCategory(name) {
+        this.ask();
         this.hidden =
             new Set(this.categories.map(([other]) => other).filter((other) => other !== name));
         this.version = [...this.hidden].sort().join();
         this.redraw("all");
     }
 
+    canColour(name) {
+        return Object.hasOwn(METRICS, name) && (name !== "change" || this.traces.length > 1);
+    }
+
     setColour(name) {
-        this.colour =
-            METRICS[name] && (name !== "change" || this.traces.length > 1) ? name : "category";
+        this.ask();
+        this.colour = this.canColour(name) ? name : "category";
         this.redraw("all");
     }
 
@@ -282,12 +326,14 @@ class View {
     }
 
     setCritical(on) {
+        this.ask();
         this.critical = on;
         this.redraw("all");
     }
 
     /* Ranks lane by lane, or one line each. */
     setLanes(on) {
+        this.ask();
         this.lanes = on;
         this.open.clear();
         this.redraw();
@@ -304,6 +350,7 @@ class View {
     /* ---- The graph ---- */
 
     setMode(mode) {
+        this.ask();
         this.mode = mode;
         document.body.classList.remove("tables");
         document.body.classList.toggle("graph", mode === "graph");
@@ -317,6 +364,7 @@ class View {
     }
 
     setLevel(level) {
+        this.ask();
         this.level = level >= 1 && level <= 3 ? level : 2;
         this.opened.clear();
         this.z = 0;
@@ -324,6 +372,7 @@ class View {
     }
 
     setGraphRanks(ranks) {
+        this.ask();
         this.graphRanks = ranks;
         this.z = 0;
         this.relayout();
@@ -334,6 +383,7 @@ class View {
     }
 
     setViews(on) {
+        this.ask();
         this.views = on;
         this.relayout();
     }
@@ -344,11 +394,13 @@ class View {
     }
 
     setOpen(item, open) {
+        this.ask();
         this.opened.set(item.path, open);
         this.relayout();
     }
 
     toggleFold(path) {
+        this.ask();
         if (!this.unfolded.delete(path)) this.unfolded.add(path);
         this.relayout();
     }
@@ -365,6 +417,7 @@ class View {
     }
 
     setTables(on) {
+        this.ask();
         document.body.classList.toggle("tables", on);
         this.redraw("all");
     }

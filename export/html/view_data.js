@@ -6,8 +6,26 @@ async function unpack(element) {
     const bytes = new Uint8Array(text.length);
     for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
     if (element.dataset.packed !== "deflate") return bytes;
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
+    return inflate(bytes);
+}
+
+/* Chunk by chunk: a Blob or a Response would go through another process. */
+async function inflate(bytes) {
+    const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
+    const reader = stream.readable.getReader(), chunks = [];
+    const wrong = () => {}; /* what is damaged is said by the reader */
+    writer.write(bytes).catch(wrong);
+    writer.close().catch(wrong);
+    let n = 0;
+    for (let part; !(part = await reader.read()).done; n += part.value.length)
+        chunks.push(part.value);
+    const out = new Uint8Array(n);
+    n = 0;
+    for (const chunk of chunks) {
+        out.set(chunk, n);
+        n += chunk.length;
+    }
+    return out;
 }
 
 class Reader {
@@ -30,6 +48,23 @@ class Reader {
     }
 }
 
+/* The numbers of a column, most of which are one byte. */
+function readAll(bytes, out) {
+    for (let i = 0, at = 0; i < out.length; i++) {
+        let byte = bytes[at++], value = byte & 127;
+        for (let scale = 128; byte > 127; scale *= 128) {
+            byte = bytes[at++];
+            value += (byte & 127) * scale;
+        }
+        out[i] = value;
+    }
+}
+
+function readSigned(bytes, out) {
+    readAll(bytes, out);
+    for (let i = 0; i < out.length; i++) out[i] = out[i] % 2 ? -(out[i] + 1) / 2 : out[i] / 2;
+}
+
 const COLUMN_ARRAYS = {
     kind: Uint8Array, category: Uint8Array, flags: Uint8Array, phase: Uint8Array,
     step: Uint32Array, scope: Uint32Array, label: Uint32Array, op: Uint32Array,
@@ -39,6 +74,7 @@ const COLUMN_ARRAYS = {
     tensor_flags: Uint8Array, tensor_part: Uint32Array,
 };
 const SIGNED_COLUMNS = new Set(["id", "gap", "tag", "tensor_base"]);
+const POWERS = Float64Array.from({length: 64}, (_, k) => 2 ** k);
 const VIRTUAL = 1; /* a bit of flags */
 const PARAMETER = 1, TERM = 16; /* bits of tensor_flags */
 
@@ -65,7 +101,7 @@ class Trace {
         this.begin = Infinity;
         const spans = new Set(this.ranks.map((_, r) => this.span(r)));
         if (this.begin > this.end) this.begin = 0;
-        for (const {start, end} of spans) this.shift(start, end);
+        for (const {start, end} of this.begin === 0 ? [] : spans) this.shift(start, end);
         this.end -= this.begin;
         this.begin = 0;
     }
@@ -107,10 +143,9 @@ class Trace {
         return this.shared(name, this.key(r, name, ...this.sizes(name)), () => {
             const count = name.startsWith("tensor_") ? this.ranks[r].tensors : this.ranks[r].nodes;
             const out = new (COLUMN_ARRAYS[name] || Float64Array)(count);
-            const reader = new Reader(this.held[this.whose[r][this.place[name]]]);
-            if (reader.bytes.length === 0) return out;
-            const signed = SIGNED_COLUMNS.has(name);
-            for (let i = 0; i < count; i++) out[i] = signed ? reader.signed() : reader.get();
+            const bytes = this.held[this.whose[r][this.place[name]]];
+            if (bytes.length === 0) return out;
+            (SIGNED_COLUMNS.has(name) ? readSigned : readAll)(bytes, out);
             if (name === "id")
                 for (let i = 1; i < count; i++) out[i] += out[i - 1];
             if (this.place[name + "_size"] !== undefined) this.addSize(r, name, out);
@@ -126,7 +161,7 @@ class Trace {
 
     addSize(r, name, out) {
         const size = this.column(r, name + "_size");
-        for (let i = 0; i < out.length; i++) out[i] *= 2 ** size[i];
+        for (let i = 0; i < out.length; i++) if (size[i] > 0) out[i] *= POWERS[size[i]];
         if (name !== "wait") return;
         const duration = this.column(r, "duration");
         for (let i = 0; i < out.length; i++) out[i] = Math.min(out[i], duration[i]);

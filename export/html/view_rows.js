@@ -18,9 +18,7 @@ function hostLanes(trace, r) {
 function findRows(trace, r) {
     const key = trace.timeKey(r) + trace.key(r, "comm") + JSON.stringify(trace.ranks[r].lanes);
     return trace.shared("rows", key, () => {
-        const lane = trace.column(r, "lane"), lists = trace.ranks[r].lanes.map(() => []);
-        for (let i = 0; i < lane.length; i++) if (lane[i] > 0) lists[lane[i] - 1].push(i);
-        const rows = [];
+        const lists = byLane(trace, r), rows = [];
         trace.ranks[r].lanes.forEach(([name, host], k) => {
             for (const {nodes, callers} of byDepth(trace, r, lists[k], host))
                 rows.push(makeRow(trace, r, nodes, {name, lane: k + 1, host: host === 1, callers}));
@@ -30,13 +28,27 @@ function findRows(trace, r) {
     });
 }
 
+/* The nodes of each lane; ranks whose ops are in the same lanes share them. */
+function byLane(trace, r) {
+    return trace.shared("by lane", trace.key(r, "lane") + trace.ranks[r].lanes.length, () => {
+        const lane = trace.column(r, "lane"), n = new Uint32Array(trace.ranks[r].lanes.length + 1);
+        for (let i = 0; i < lane.length; i++) n[lane[i]]++;
+        const lists = trace.ranks[r].lanes.map((_, k) => new Uint32Array(n[k + 1]));
+        n.fill(0);
+        for (let i = 0; i < lane.length; i++)
+            if (lane[i] > 0) lists[lane[i] - 1][n[lane[i]]++] = i;
+        return lists;
+    });
+}
+
 /* Nodes in the order of time; of a host's those that called first. */
 function byDepth(trace, r, nodes, host) {
     const {start, end} = trace.span(r);
     const order = (a, b) => start[a] - start[b] || (host ? end[b] - end[a] : 0) || a - b;
     let sorted = true;
-    for (let k = 1; k < nodes.length && sorted; k++) sorted = order(nodes[k - 1], nodes[k]) < 0;
-    if (!sorted) nodes.sort(order);
+    for (let k = 1; k < nodes.length && sorted; k++)
+        sorted = order(nodes[k - 1], nodes[k]) < 0;
+    if (!sorted) nodes = nodes.slice().sort(order);
     if (!host) return nodes.length > 0 ? [{nodes}] : [];
     const depths = [], open = [];
     for (const i of nodes) {
@@ -46,16 +58,22 @@ function byDepth(trace, r, nodes, host) {
         depths[open.length].callers.push(open.length > 0 ? open[open.length - 1] : -1);
         open.push(i);
     }
-    return depths;
+    return depths.map(({nodes: own, callers}) => ({nodes: Uint32Array.from(own), callers}));
 }
 
-function makeRow(trace, r, list, about) {
-    const nodes = Uint32Array.from(list), {start, end} = trace.span(r),
-          wait = trace.column(r, "wait");
-    const kind = trace.column(r, "comm");
-    return {...about, nodes, comm: nodes.length > 0 && kind[nodes[0]] > 0,
-        s: Float64Array.from(nodes, (i) => start[i]), e: Float64Array.from(nodes, (i) => end[i]),
-        w: Float64Array.from(nodes, (i) => start[i] + wait[i])};
+function makeRow(trace, r, nodes, about) {
+    const {start, end} = trace.span(r), n = nodes.length;
+    const wait = trace.column(r, "wait"), kind = trace.column(r, "comm");
+    const s = new Float64Array(n), e = new Float64Array(n);
+    let w = s; /* the same where none waits */
+    for (let k = 0; k < n; k++) {
+        const i = nodes[k];
+        s[k] = start[i];
+        e[k] = end[i];
+        if (wait[i] > 0 && w === s) w = s.slice();
+        if (w !== s) w[k] = start[i] + wait[i];
+    }
+    return {...about, nodes, comm: n > 0 && kind[nodes[0]] > 0, s, e, w};
 }
 
 /* The first place whose value is greater. */

@@ -63,7 +63,7 @@ def main():
             return
         with Page() as page:
             first = []
-            for _ in range(3):
+            for _ in range(ROUNDS):
                 page.open(path)
                 first.append(page.do("view.firstMs"))
             ops = page.do("view.traces[0].ranks.reduce((sum, _, r) => sum +"

@@ -64,6 +64,16 @@ def check_timeline(page, graph):
     check(page.do("view.t0 === view.begin && view.t1 === view.end"), "0 does not show everything")
 
 
+def check_shared(page):
+    """What ranks have in common is held once, though their times differ: nodes of lanes, and begins
+    of ops where none waits."""
+    same = page.do("""(() => { const t = view.traces[0], [a, b] = [0, 1].map((r) => rowsOf(t, r));
+        return [a.every((row, k) => row.s !== b[k].s && row.nodes === b[k].nodes),
+            a.map((row) => row.w === row.s), a.map((row) => row.comm)]; })()""")
+    check(same[0], "ranks with the same lanes have nodes of their own")
+    check(same[1] == [not comm for comm in same[2]], f"rows that wait: {same}")
+
+
 def check_links(page, graph):
     """Inputs and users in the panel are those of the graph, and clicks follow them."""
     ops = ops_of(graph)
@@ -408,6 +418,7 @@ def main():
         with Page() as page:
             page.open(path)
             check_timeline(page, graph)
+            check_shared(page)
             check_links(page, graph)
             check_search(page, graph)
             check_legend(page)

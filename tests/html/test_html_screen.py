@@ -3,6 +3,7 @@ the toolbar stays in its lines, a small screen has room for the picture, legend 
 is seen and what is not, and numbers agree with their words."""
 import json
 import os
+import pathlib
 import sys
 import tempfile
 
@@ -134,6 +135,25 @@ def check_words(page, folder):
     check(sums.startswith("4 ops on 1 rank;"), sums)
 
 
+def check_damaged(page, folder, path):
+    """Data that cannot be unpacked: a sentence, and the tables."""
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    at = text.index(">", text.index("id=\"trace0\"")) + 1
+    damaged = os.path.join(folder, "damaged.html")
+    with open(damaged, "w", encoding="utf-8") as f:
+        f.write(text[:at] + "A" * 400 + text[at + 400:])
+    page.call("Page.navigate", {"url": "about:blank"})
+    page.call("Page.navigate", {"url": pathlib.Path(damaged).as_uri()})
+    said = page.do("""new Promise((resolve) => { const end = Date.now() + 20000;
+        const look = () => { const first = document.querySelector("body > p");
+            if (first || Date.now() > end) resolve(first && first.textContent);
+            else setTimeout(look, 20); };
+        look(); })""") or ""
+    check(said.startswith("The viewer cannot start"), f"of damaged data it says {said[:90]}")
+    check(page.do("getComputedStyle(document.querySelector('.table')).display") != "none", "tables")
+
+
 def main():
     if not chromium():
         skip("no chromium: pages are not opened")
@@ -146,6 +166,7 @@ def main():
         check_found(page, path)
         check_legend(page, folder, source)
         check_words(page, folder)
+        check_damaged(page, folder, path)
         check(not page.errors, f"console: {page.errors[:5]}")
     finish()
 

@@ -4,6 +4,7 @@
 
 const JOIN_WIDE = 3, JOIN_MOST = 4000; /* bands with an outline, at most */
 const JOIN_ALPHA = 0.45; /* of a pixel that they fill */
+const JOIN_LEAST = 0.7;  /* a slanted one that is narrower is so wide, but paler */
 
 function drawJoins(picture, g, xOf, box) {
     const view = picture.view, perNs = picture.perNs, strips = new Map();
@@ -17,10 +18,11 @@ function drawJoins(picture, g, xOf, box) {
         const y0 = a.line.y + a.line.h - box.scroll, y1 = b.line.y - box.scroll;
         if (y1 < box.top || y0 > box.bottom || y1 - y0 < 2) return;
         const upright = Math.max(Math.abs(a.x0 - b.x0), Math.abs(a.x1 - b.x1)) < JOIN_WIDE;
-        if (Math.max(a.x1 - a.x0, b.x1 - b.x0) < JOIN_WIDE && upright)
+        const wide = Math.max(a.x1 - a.x0, b.x1 - b.x0);
+        if (wide < JOIN_WIDE && upright)
             addCover(stripBetween(strips, a.line, b.line, pixels),
                 ((a.x0 + b.x0) / 2 - box.x) * scale, ((a.x1 + b.x1) / 2 - box.x) * scale);
-        else if (left-- > 0) drawJoin(g, a, b, y0, y1);
+        else if (left-- > 0) drawJoin(g, a, b, y0, y1, wide);
     };
     view.traces.forEach((trace, t) => {
         const where = linesOf(picture, trace, t), {places, s, e} = joinsByTime(trace);
@@ -52,15 +54,23 @@ function linesOf(picture, trace, t) {
     return out;
 }
 
-function drawJoin(g, a, b, y0, y1) {
+function drawJoin(g, a, b, y0, y1, wide) {
     g.beginPath();
     g.moveTo(a.x0, y0);
-    g.lineTo(Math.max(a.x1, a.x0 + 0.7), y0);
-    g.lineTo(Math.max(b.x1, b.x0 + 0.7), y1);
+    g.lineTo(Math.max(a.x1, a.x0 + JOIN_LEAST), y0);
+    g.lineTo(Math.max(b.x1, b.x0 + JOIN_LEAST), y1);
     g.lineTo(b.x0, y1);
     g.closePath();
-    g.fill();
-    g.stroke();
+    if (wide < JOIN_WIDE) {
+        g.save();
+        g.globalAlpha = Math.min(1, wide / JOIN_LEAST);
+        g.fillStyle = g.strokeStyle;
+        g.fill();
+        g.restore();
+    } else {
+        g.fill();
+        g.stroke();
+    }
 }
 
 function stripBetween(strips, above, below, pixels) {

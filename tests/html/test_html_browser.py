@@ -396,6 +396,12 @@ def check_joins(page, folder):
               f"{what}: {want} ns in collectives, {wide} and {cover} are drawn")
         if what == "all":
             check(cover > 0.3 * want, f"nothing is narrow: {cover} of {want} ns")
+    inks = page.do("""[0.7, 0.07].map((wide) => { const c = document.createElement("canvas");
+        const g = c.getContext("2d"); g.strokeStyle = "rgba(255, 0, 0, 0.45)";
+        drawJoin(g, {x0: 20, x1: 20 + wide}, {x0: 90, x1: 90 + wide}, 0, 100, wide);
+        return g.getImageData(0, 0, 120, 100).data.filter((_, k) => k % 4 === 3)
+            .reduce((sum, a) => sum + a, 0); })""")
+    check(0.05 < inks[1] / inks[0] < 0.2, f"slanted, a tenth as wide: {inks}")
 
 
 def check_without_script(folder, path):

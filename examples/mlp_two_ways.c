@@ -1,97 +1,60 @@
-/* Teaching example: one MLP, whole on one rank and cut over two, and what the cut costs.
+/* Teaching example: one MLP, whole on one rank, and cut over two: both matrices by columns, both by
+   rows, and as Megatron-LM does it, the first by columns and the second by rows.
 
-   Megatron's MLP keeps the hidden activation in pieces: the first matrix is cut by columns, so each
-   rank computes its part of the hidden units and gelu needs no communication; the second is cut by
-   rows, so each rank has a part of every sum, and one all-reduce adds them.
+       mlp_two_ways    writes of each a picture of rank 0, .svg, and the graph of all ranks, .json
 
-       mlp_two_ways [FOLDER]    writes mlp_1.svg, mlp_2_rank0.svg and mlp_2.svg there (default: the
-                                current folder)
-
-   Nothing is computed: the device is `meta`, the two ranks are traced one after the other. It is
-   built as any user's program is, from the installed headers:
-
+   Nothing is computed: the device is `meta`. It is built as any user's program is:
        cc mlp_two_ways.c $(pkg-config --cflags --libs syntorch) -o mlp_two_ways */
 #include <stdio.h>
+#include <string.h>
 #include <syntorch/syntorch.h>
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
 
-/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL)
-   and for several. */
-static void mlp(syn_ctx *ctx, const syn_group *tp) {
+static struct way {
+    const char *svg, *json, *title;
+    int ranks, fc_by_rows, proj_by_rows, backward;
+} ways[] = {{"mlp_whole.svg", "mlp_whole.json", "An MLP on one rank", 1, 0, 0, 0},
+            {"mlp_columns.svg", "mlp_columns.json", "By columns: rank 0 of two", 2, 0, 0, 0},
+            {"mlp_rows.svg", "mlp_rows.json", "By rows: rank 0 of two", 2, 1, 1, 0},
+            {"mlp_both.svg", "mlp_both.json", "By columns, then by rows: rank 0", 2, 0, 1, 0},
+            {"mlp_step.svg", "mlp_step.json", "The same, and its backward pass", 2, 0, 1, 1}};
+
+/* x (1, T, in) -> (1, T, out). With `pieces`, what lies between the two layers is left cut. */
+static syn_tensor layer(syn_ctx *ctx, syn_tensor x, const char *name, int64_t in, int64_t out,
+                        bool by_rows, bool pieces, const syn_group *tp) {
     const syn_initializer init = {.std = 0.02, .seed = 1};
-    const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, tp);
-    const syn_layer_linear proj = syn_row_linear_new(ctx, "proj", HIDDEN, WIDTH, &init, tp);
-    const syn_spec spec = {SYN_F32, 3, {1, TOKENS, WIDTH}};
-    syn_push_scope(ctx, "mlp");
-    syn_tensor x = syn_input(ctx, "x", &spec, NULL);
-    x = syn_column_linear(ctx, x, &fc, false, tp, "fc");
-    x = syn_gelu(ctx, x, true);
-    syn_row_linear(ctx, x, &proj, true, tp, "proj");
-    syn_pop_scope(ctx);
+    const syn_layer_linear l = by_rows ? syn_row_linear_new(ctx, name, in, out, &init, tp)
+                                       : syn_column_linear_new(ctx, name, in, out, 1, &init, tp);
+    return by_rows ? syn_row_linear(ctx, x, &l, pieces, tp, name)
+                   : syn_column_linear(ctx, x, &l, !pieces, tp, name);
 }
 
-/* Traces one rank of a world of `size`. The context is the caller's, also after a failure. */
-static syn_status trace_rank(syn_ctx **ctx, int32_t rank, int32_t size, syn_error *err) {
-    syn_comm *comm;
-    syn_mesh mesh;
-    SYN_TRY(syn_comm_fake_new(&comm, rank, size, err));
-    syn_status s = syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = size}, err);
-    if (s == SYN_OK) s = syn_ctx_new(ctx, SYN_DEVICE_META, comm, err);
-    if (s == SYN_OK) {
-        mlp(*ctx, mesh.group[SYN_AXIS_TP]);
-        s = syn_ctx_check(*ctx, err);
-    }
-    syn_comm_close(comm);
-    return s;
-}
-
-typedef struct picture {
-    const char *file, *title;
-    int32_t size; /* ranks */
-    bool all;     /* ranks side by side; else the ops of rank 0 */
-} picture;
-
-static const picture pictures[] = {
-    {"mlp_1.svg", "An MLP on one rank", 1, false},
-    {"mlp_2_rank0.svg", "Rank 0 of the same MLP cut over two ranks", 2, false},
-    {"mlp_2.svg", "The same MLP cut over two ranks", 2, true},
-};
-
-/* Traces all ranks of the picture's world and writes it. */
-static syn_status draw(const picture *p, const char *path, syn_error *err) {
-    const syn_export_options how = {.title = p->title, .comm_graph = p->all};
-    syn_ctx *ctx[2] = {NULL};
-    const syn_trace *traces[2];
-    syn_graph *graph = NULL;
-    syn_status s = SYN_OK;
-    for (int32_t r = 0; r < p->size && s == SYN_OK; r++) {
-        s = trace_rank(&ctx[r], r, p->size, err);
-        if (s == SYN_OK) traces[r] = syn_ctx_trace(ctx[r]);
-    }
-    if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)p->size, NULL, err);
-    if (s == SYN_OK) s = syn_export_file(graph, NULL, &how, path, err);
-    syn_graph_free(graph);
-    for (int32_t r = 0; r < p->size; r++) syn_ctx_free(ctx[r]);
-    return s;
+static syn_status mlp(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
+    const struct way *w = arg;
+    const bool pieces = !w->fc_by_rows && w->proj_by_rows;
+    const syn_group *tp = mesh->group[SYN_AXIS_TP];
+    const syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 3, {1, TOKENS, WIDTH}}, NULL);
+    if (w->backward) syn_require_grad(ctx, x);
+    syn_tensor y = layer(ctx, x, "fc", WIDTH, HIDDEN, w->fc_by_rows, pieces, tp);
+    y = layer(ctx, syn_gelu(ctx, y, true), "proj", HIDDEN, WIDTH, w->proj_by_rows, pieces, tp);
+    if (w->backward) syn_backward(ctx, syn_sum_to(ctx, syn_add(ctx, x, y), NULL, 0));
+    return syn_ctx_check(ctx, err);
 }
 
 int main(int argc, char **argv) {
-    const char *folder = argc > 1 ? argv[1] : ".";
-    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++) {
-        syn_error err = {0};
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder, pictures[i].file);
-        if (draw(&pictures[i], path, &err) != SYN_OK) {
-            fprintf(stderr, "mlp_two_ways: %s\n", err.text);
-            return 1;
-        }
-        printf("%s\n", path);
+    syn_status s = SYN_OK;
+    syn_error err = {0};
+    if (argc > 1) return puts("usage: mlp_two_ways"), strcmp(argv[1], "--help") != 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && s == SYN_OK; i++) {
+        const syn_export_options how = {.title = ways[i].title};
+        syn_graph *g = NULL;
+        s = syn_ranks_trace(&g, &(syn_mesh_shape){.tp = ways[i].ranks}, NULL, mlp, &ways[i], &err);
+        if (s == SYN_OK) s = syn_export_file(g, NULL, &how, ways[i].svg, &err);
+        if (s == SYN_OK) s = syn_export_file(g, NULL, &how, ways[i].json, &err);
+        if (s == SYN_OK) printf("%s %s\n", ways[i].svg, ways[i].json);
+        syn_graph_free(g);
     }
-    printf("Cut over two ranks, each holds half of the weights and does half of the products; the "
-           "price is one all-reduce of %d bytes.\n",
-           TOKENS * WIDTH * 4);
-    if (fflush(stdout) == 0) return 0;
-    perror("mlp_two_ways: cannot write to standard output");
-    return 1;
+    if (s != SYN_OK) fprintf(stderr, "mlp_two_ways: %s\n", err.text);
+    return s != SYN_OK;
 }

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <syntorch/syntorch.h>
 
-static syn_dtype dtype = SYN_F32;
-
 enum { BATCH = 4, TOKENS = 32, STEPS = 100 };
 
 static const char poem[] = "Twinkle, twinkle, little star, How I wonder what you are! Up above the "
@@ -60,47 +58,43 @@ static syn_tensor loss_of(void *arg, int pass) {
 }
 
 /* What each rank does. */
-static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
-    const syn_mesh_shape *shape = arg;
-    learner l = {.share = BATCH / (shape->dp ? shape->dp : 1)};
+static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
+    const syn_dtype *dtype = arg;
+    learner l = {.share = BATCH / mesh->size[SYN_AXIS_DP]};
     syn_model_config config;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_trainer *trainer = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, shape, err));
     SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
     config.n_layer = 2, config.n_embd = 64, config.n_head = 4, config.n_inner = 256;
     config.n_positions = TOKENS, config.vocab_size = 128;
-    const syn_group *tp = mesh.group[SYN_AXIS_TP];
+    const syn_group *tp = mesh->group[SYN_AXIS_TP];
     const syn_model_options options = {
-        .tp = tp, .seed = 1, .fused_attention = true, .dtype = dtype};
+        .tp = tp, .seed = 1, .fused_attention = true, .dtype = *dtype};
     const syn_trainer_options how = {
         .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
-        .dp = mesh.group[SYN_AXIS_DP]};
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+        .dp = mesh->group[SYN_AXIS_DP]};
     syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
     syn_status s = syn_model_new(&l.gpt, ctx, &config, &options, err);
     if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
-    l.first = l.share * mesh.index[SYN_AXIS_DP];
+    l.first = l.share * mesh->index[SYN_AXIS_DP];
     for (l.step = 0; l.step < STEPS && s == SYN_OK; l.step++) {
         double loss;
         s = syn_trainer_step(trainer, loss_of, &l, 0.003, &loss, err);
-        if (s == SYN_OK && comm->rank == 0 && l.step % 20 == 19)
+        if (s == SYN_OK && syn_ctx_rank(ctx) == 0 && l.step % 20 == 19)
             printf("step %d: loss %.6f\n", l.step + 1, loss);
     }
-    if (s == SYN_OK && comm->rank == 0) s = draw(ctx, err);
+    if (s == SYN_OK && syn_ctx_rank(ctx) == 0) s = draw(ctx, err);
     syn_trainer_free(trainer);
     syn_model_free(l.gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
 int main(int argc, char **argv) {
-    syn_mesh_shape shape = {.tp = argc > 1 ? atoi(argv[1]) : 1, .dp = argc > 2 ? atoi(argv[2]) : 1};
+    const int tp = argc > 1 ? atoi(argv[1]) : 1, dp = argc > 2 ? atoi(argv[2]) : 1;
+    syn_dtype dtype = SYN_F32;
     syn_error err = {0};
     if (argc > 3 && !syn_dtype_parse(argv[3], &dtype)) return 2;
     syn_blas_set_threads(1); /* ranks multiply side by side */
-    if (syn_ranks_run(shape.tp * shape.dp, train, &shape, &err) == SYN_OK) return 0;
+    if (syn_ranks_compute(tp * dp, tp, SYN_DEVICE_CPU, train, &dtype, &err) == SYN_OK) return 0;
     fprintf(stderr, "train_gpt: %s\n", err.text);
     return 1;
 }

@@ -14,36 +14,32 @@
 enum { ELEMENTS = 5040 }; /* any number up to 10 divides it */
 
 /* What each rank does. */
-static syn_status add_twice(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status add_twice(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     static _Thread_local float x[ELEMENTS], sum[ELEMENTS], joined[ELEMENTS];
     const syn_spec spec = {SYN_F32, 1, {ELEMENTS}};
+    const syn_group *all = mesh->group[SYN_AXIS_DP];
+    const int rank = syn_ctx_rank(ctx);
     float apart = 0;
-    syn_mesh mesh;
-    syn_ctx *ctx;
     (void)arg;
-    for (int i = 0; i < ELEMENTS; i++) x[i] = sinf((float)(i + comm->rank));
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = comm->size}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_group *all = mesh.group[SYN_AXIS_DP];
+    for (int i = 0; i < ELEMENTS; i++) x[i] = sinf((float)(i + rank));
     const syn_tensor input = syn_input(ctx, "x", &spec, x);
     const syn_tensor whole = syn_all_reduce(ctx, input, SYN_REDUCE_SUM, all);
     const syn_tensor part = syn_reduce_scatter(ctx, input, SYN_REDUCE_SUM, 0, all);
     const syn_tensor parts = syn_all_gather(ctx, part, 0, all);
     if (syn_tensor_read(ctx, whole, sum, sizeof sum) == SYN_OK &&
-        syn_tensor_read(ctx, parts, joined, sizeof joined) == SYN_OK && comm->rank == 0) {
+        syn_tensor_read(ctx, parts, joined, sizeof joined) == SYN_OK && rank == 0) {
         for (int i = 0; i < ELEMENTS; i++) apart = fmaxf(apart, fabsf(sum[i] - joined[i]));
         printf("%d ranks have %d bytes each, and %lld of them between the halves; the two ways "
                "differ by %g\n",
-               comm->size, ELEMENTS * 4, syn_spec_elems(syn_tensor_spec(ctx, part)) * 4LL, apart);
+               all->size, ELEMENTS * 4, syn_spec_elems(syn_tensor_spec(ctx, part)) * 4LL, apart);
     }
-    const syn_status s = syn_ctx_check(ctx, err);
-    syn_ctx_free(ctx);
-    return s;
+    return syn_ctx_check(ctx, err);
 }
 
 int main(int argc, char **argv) {
     syn_error err = {0};
-    if (syn_ranks_run(argc > 1 ? atoi(argv[1]) : 2, add_twice, NULL, &err) == SYN_OK) return 0;
+    const int ranks = argc > 1 ? atoi(argv[1]) : 2;
+    if (syn_ranks_compute(ranks, 1, SYN_DEVICE_CPU, add_twice, NULL, &err) == SYN_OK) return 0;
     fprintf(stderr, "two_halves: %s\n", err.text);
     return 1;
 }

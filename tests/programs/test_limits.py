@@ -53,7 +53,6 @@ def commands():
     yield [PROGRAM, "--version"]
     yield [PROGRAM, "--num_output_tokens", "1"]
     yield [PROGRAM, "--num_output_tokens", "1", "--json"]
-    yield [os.path.join(BUILD, "mlp_two_ways"), "."]
     listing = subprocess.run([SYNTORCH, "--help"], capture_output=True, text=True,
                              check=True).stdout
     names = [line.split()[0]

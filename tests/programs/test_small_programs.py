@@ -1,4 +1,6 @@
-"""examples/two_halves.c, own_op.c and own_model.c: what they say and what they write."""
+"""The small programs of examples/: what they say and what they write."""
+import html
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +12,7 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
 from execution_trace import read_et  # noqa: E402
 
-NAMES = ("two_halves", "own_op", "own_model")
+NAMES = ("mlp_two_ways", "two_halves", "own_op", "own_model", "train_mlp")
 folder = tempfile.mkdtemp()
 
 
@@ -48,12 +50,40 @@ for ranks in (1, 2, 4, 16):
         with open(os.path.join(folder, f"own_model.{rank}.et"), "rb") as f:
             nodes = read_et(f.read())[1]
         sizes = [n.attr["comm_size"] for n in nodes if "comm_size" in n.attr]
+        check(all(n.dur > 0 for n in nodes), f"own_model {ranks}: ops without a time")
         # the table's rows and the MLP's sums are added, the logits' columns gathered
         want = [T * C * 4, T * C * 4, T * CLASSES // ranks * 4] if ranks > 1 else []
         check(sizes == want, f"own_model {ranks}: rank {rank} exchanges {sizes}, not {want}")
     if ranks > 1:
         done = run("validate", os.path.join(folder, "own_model"))
         check(done.returncode == 0, f"own_model {ranks}: {done.stdout}{done.stderr}")
-check("RANKS is 1 to 16" in example("own_model", "17", ends=1), "17 ranks are refused")
+check("does not divide into 17 pieces" in example("own_model", "17", ends=1), "17 ranks")
+check("RANKS is a number" in example("own_model", "--help", ends=1), "own_model --help")
+
+# An MLP, whole and cut: what each rank exchanges, in the order in which it does.
+T, C, HIDDEN = 1024, 768, 3072
+GATHER, SUM = "all_gather", "all_reduce"
+EXCHANGES = {
+    "mlp_whole": [],
+    "mlp_columns": [(GATHER, T * HIDDEN // 2), (GATHER, T * C // 2)],
+    "mlp_rows": [(SUM, T * HIDDEN), (SUM, T * C)],
+    "mlp_both": [(SUM, T * C)],
+    "mlp_step": [(SUM, T * C), (SUM, T * C)],
+}
+said = example("mlp_two_ways")
+for name, want in EXCHANGES.items():
+    check(f"{name}.svg {name}.json\n" in said, said)
+    graph = json.loads(text(name + ".json"))
+    check(graph["graph"]["world_size"] == (1 if name == "mlp_whole" else 2), f"{name}: its ranks")
+    got = [(node["op"], node["comm_bytes"] // 4) for node in graph["nodes"]
+           if node.get("kind") == "collective" and node["rank"] == 0]
+    check(got == want, f"{name}: rank 0 exchanges {got}, not {want}")
+    drawn = text(name + ".svg")
+    check(all(f">{op}<" in drawn for op, _ in want), f"{name}.svg lacks a collective")
+for name, words in {"mlp_columns": "columns 0-383 of 768", "mlp_rows": "rows 0-383 of 768",
+                    "mlp_both": "term of a sum", "mlp_step": "tp_enter"}.items():
+    check(words in html.unescape(text(name + ".svg")), f"{name}.svg does not say {words!r}")
+check(example("mlp_two_ways", "--help").startswith("usage"), "mlp_two_ways --help")
+example("mlp_two_ways", "somewhere", ends=1)
 shutil.rmtree(folder)
 finish()

@@ -118,8 +118,9 @@ if command -v pkg-config >/dev/null; then
     example=$SYN_SOURCE/examples/mlp_two_ways.c
     quiet cc -std=c11 "${cflags[@]}" "$example" "${libs[@]}" -o "$work/mlp"
     if command -v neato >/dev/null; then
-        LD_LIBRARY_PATH=$ldpath quiet "$work/mlp" "$work"
-        grep -q 'all_reduce' "$work/mlp_2.svg" || fail "examples/mlp_two_ways.c drew no all-reduce"
+        (cd "$work" && LD_LIBRARY_PATH=$ldpath quiet ./mlp)
+        grep -q 'all_reduce' "$work/mlp_both.svg" ||
+            fail "examples/mlp_two_ways.c drew no all-reduce"
     fi
     quiet cc -std=c11 "${cflags[@]}" "$SYN_SOURCE/examples/train_mlp.c" "${libs[@]}" \
         -o "$work/train_mlp"

@@ -72,6 +72,27 @@ def check_picture(table, machines):
           "points outside the page")
 
 
+def check_columns(table):
+    """Of one option alone: each value's time, as high as it is long, cut into its shares."""
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.parse("sweep.svg").getroot()
+    boxes = [r for r in root.findall(svg + "rect") if r.find(svg + "title") is not None]
+    columns = {}
+    for box in boxes:
+        name = box.find(svg + "title").text.split()[0]
+        columns.setdefault(float(box.get("x")), {})[name] = float(box.get("height"))
+    possible = [row for row in table if not row["refused"]]
+    check(len(columns) == len(possible), f"{len(columns)} columns for {len(possible)} rows")
+    high = max(sum(column.values()) for column in columns.values())
+    slow = max(row["time_ns"] for row in possible)
+    for (_, column), row in zip(sorted(columns.items()), possible):
+        for name, height in column.items():
+            want = row["time_ns"] / slow * row[f"share_{name}"] * high
+            check(abs(height - want) <= 0.3, f"tp {row['tp']}: {name} {height}, not {want}")
+    said = [text.text for text in root.findall(svg + "text")]
+    check("too large" in said and "impossible" in said and "a100-80g+serving" in said, f"{said}")
+
+
 # ---- inference ----
 
 MACHINES = ["a100-80g", "h100+megatron", "v100-32g", "cpu"]
@@ -127,6 +148,10 @@ check("3 combinations are too large for a100-80g with 80.0 GiB: from 8" in out a
 check_front(table, lambda row: row["time_ns"])
 
 # ---- training ----
+
+start("inference", "--model", "gpt3-175b", "--dtype", "bf16", *LENGTHS, "--hw", "a100-80g",
+      "--sweep", "tp=4,5,8,16,32")
+check_columns(rows())
 
 out = start("pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--sweep",
             "num-gpus=2,4,512", "tp=1,2,3", "batch_size=2,8", "dtype=f32,bf16",

@@ -1,8 +1,10 @@
-/* The picture of a sweep: time against cost, with those that none beats in both. */
+/* The picture of a sweep: time against cost, with those that none beats in both; or, of one option
+   alone, what the time of each of its values goes to. */
 #include <math.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
+#include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 
 /* Of the page, and of the plot on it, in pixels. */
@@ -24,6 +26,8 @@ typedef struct plot {
     int n_front;
     double columns[SWEEP_AXES]; /* of the list: where each axis's begins; 0: it has one value */
     double width;               /* of the page */
+    const sweep_axis *only;     /* of one option alone; NULL: there are others */
+    double column;              /* of which each value has one, so wide */
 } plot;
 
 static double x_of(const plot *p, double time) {
@@ -76,6 +80,10 @@ static const char *tick_time(double ns, char buf[32]) {
     return buf;
 }
 
+static const char *time_title(const sweep *s) {
+    return s->training ? "predicted time for a million tokens" : "predicted time of the run";
+}
+
 static void draw_axes(syn_sink *svg, const plot *p) {
     char text[32];
     double value;
@@ -95,8 +103,7 @@ static void draw_axes(syn_sink *svg, const plot *p) {
                     "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" "
                     "stroke=\"#888888\"/>\n",
                     LEFT, TOP, WIDTH, HEIGHT);
-    text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"",
-            p->s->training ? "predicted time for a million tokens" : "predicted time of the run");
+    text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"", time_title(p->s));
     syn_sink_printf(svg,
                     "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">cost: "
                     "GPU-seconds for 1000 tokens</text>\n",
@@ -195,6 +202,124 @@ static void draw_list(syn_sink *svg, const plot *p) {
     }
 }
 
+/* ---- One option alone ---- */
+
+enum { LEAST_COLUMN = 76, BAR = 48, MOST_COLUMNS = 16 };
+
+static const char *const limit_colors[SYN_LIMIT_COUNT] = {[SYN_LIMIT_COMPUTE] = "#4f7aa8",
+                                                          [SYN_LIMIT_MEMORY] = "#4c9f70",
+                                                          [SYN_LIMIT_LAUNCH] = "#b9bec4",
+                                                          [SYN_LIMIT_COMMUNICATION] = "#c62828"};
+
+/* The axis that alone has several values, few enough to stand side by side; NULL: there is none. */
+static const sweep_axis *only_axis(const sweep *s) {
+    const sweep_axis *only = NULL;
+    for (int i = 0; i < s->n_axes; i++) {
+        if (s->axes[i].n < 2) continue;
+        if (only) return NULL;
+        only = &s->axes[i];
+    }
+    return only && only->n <= MOST_COLUMNS ? only : NULL;
+}
+
+static double middle_of(const plot *p, size_t row) {
+    return LEFT + p->column * ((double)row + 0.5);
+}
+
+/* From 0 to `top`, at 1, 2 or 5 times a power of ten. */
+static void draw_times(syn_sink *svg, const plot *p, double top) {
+    const double right = LEFT + p->column * (double)p->s->n,
+                 decade = pow(10, floor(log10(top / 5)));
+    const double step = decade * (top / 5 < 2 * decade ? 1 : top / 5 < 5 * decade ? 2 : 5);
+    char text[32];
+    for (double t = 0; t < top; t += step) {
+        const double y = TOP + HEIGHT * (1 - t / top);
+        syn_sink_printf(svg, "<path d=\"M%d %.1fH%.1f\" stroke=\"%s\"/>\n", LEFT, y, right,
+                        t > 0 ? "#e4e4e4" : "#888888");
+        if (t > 0) text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", tick_time(t, text));
+    }
+    syn_sink_printf(svg,
+                    "<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\">%s"
+                    "</text>\n",
+                    TOP + HEIGHT / 2, time_title(p->s));
+}
+
+/* Its shares stand on each other, compute at the bottom; a share that has room says how large it
+   is. */
+static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
+    const sweep *s = p->s;
+    const sweep_row *row = &s->rows[i];
+    const double x = middle_of(p, i), time = sweep_time(s, row);
+    double y = TOP + HEIGHT;
+    char text[32];
+    for (int k = 0; k < SYN_LIMIT_COUNT; k++) {
+        const double h = HEIGHT * time / top * row->t.shares[k];
+        y -= h;
+        snprintf(text, sizeof text, "%.0f%%", 100 * row->t.shares[k]);
+        syn_sink_printf(svg,
+                        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"%s\">"
+                        "<title>%s %s</title></rect>\n",
+                        x - BAR / 2.0, y, BAR, h, limit_colors[k], limits_name(k), text);
+        if (h >= 14)
+            text_at(svg, x, y + h / 2 + 4,
+                    k == SYN_LIMIT_LAUNCH
+                        ? " font-size=\"11\" text-anchor=\"middle\""
+                        : " font-size=\"11\" text-anchor=\"middle\" fill=\"white\"",
+                    text);
+    }
+    text_at(svg, x, y - 6, " font-weight=\"bold\" text-anchor=\"middle\"",
+            cli_time_text(time, text, sizeof text));
+}
+
+/* Below: which value, what it costs, and the memory it takes; to the right what these and the
+   colours are. */
+static void draw_words(syn_sink *svg, const plot *p) {
+    const sweep *s = p->s;
+    const sweep_axis *of = p->only;
+    static const char *const middle = " text-anchor=\"middle\"";
+    const double y = TOP + HEIGHT + 20, right = LEFT + p->column * (double)s->n + 12;
+    char text[160];
+    for (size_t i = 0; i < s->n; i++) {
+        const sweep_row *row = &s->rows[i];
+        text_at(svg, middle_of(p, i), y, " font-weight=\"bold\" text-anchor=\"middle\"",
+                of->values[i]);
+        if (row->refused) {
+            text_at(svg, middle_of(p, i), y - 30, middle,
+                    row->too_large ? "too large" : "impossible");
+            continue;
+        }
+        text_at(svg, middle_of(p, i), y + LINE, middle, cost_text(sweep_cost(row), text));
+        text_at(svg, middle_of(p, i), y + 2 * LINE, middle,
+                cli_bytes_text(row->t.rank_bytes, text, sizeof text));
+    }
+    text_at(svg, right, y, " font-weight=\"bold\"", of->option->name);
+    text_at(svg, right, y + LINE, "", "GPU-seconds for 1000 tokens");
+    text_at(svg, right, y + 2 * LINE, "", "memory of a rank");
+    for (int k = 0; k < SYN_LIMIT_COUNT; k++) {
+        const double at = TOP + LINE * (SYN_LIMIT_COUNT - k);
+        syn_sink_printf(svg,
+                        "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
+                        right, at - 10, limit_colors[k]);
+        text_at(svg, right + 20, at, "", limits_name(k));
+    }
+    if (s->n_machines == 1)
+        text_at(svg, right, TOP + LINE * (SYN_LIMIT_COUNT + 2), "",
+                syn_hardware_title(&s->machines[0], text, sizeof text));
+}
+
+static void draw_columns(syn_sink *svg, const plot *p) {
+    const sweep *s = p->s;
+    double most = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->rows[i].refused) most = fmax(most, sweep_time(s, &s->rows[i]));
+    draw_times(svg, p, 1.08 * most);
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->rows[i].refused) draw_column(svg, p, i, 1.08 * most);
+    draw_words(svg, p);
+}
+
+/* ---- The page ---- */
+
 /* About as wide as their longest text. */
 static void place_columns(plot *p) {
     double x = LIST + 143;
@@ -208,6 +333,14 @@ static void place_columns(plot *p) {
         x += 6.6 * (double)most + 16;
     }
     p->width = fmax(LEAST_WIDTH, x);
+}
+
+static void place_bars(plot *p) {
+    p->only = only_axis(p->s);
+    p->column = LEAST_COLUMN;
+    for (int i = 0; p->only && i < p->only->n; i++)
+        p->column = fmax(p->column, 7.6 * (double)strlen(p->only->values[i]) + 14);
+    if (p->only) p->width = LEFT + p->column * p->only->n + 220;
 }
 
 /* The axes, the front and the list's columns. */
@@ -227,6 +360,7 @@ static syn_status lay_out(plot *p, syn_error *err) {
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].front) p->front[s->rows[i].front - 1] = &s->rows[i];
     place_columns(p);
+    place_bars(p);
     return SYN_OK;
 }
 
@@ -247,7 +381,9 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
                     p.width, PAGE_HEIGHT, p.width, PAGE_HEIGHT);
     text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", s->title);
     text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
-    if (p.n_front > 0) {
+    if (p.n_front > 0 && p.only) {
+        draw_columns(svg, &p);
+    } else if (p.n_front > 0) {
         draw_axes(svg, &p);
         draw_front(svg, &p);
         draw_points(svg, &p);

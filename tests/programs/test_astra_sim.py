@@ -122,7 +122,26 @@ def main(folder):
     for dtype, peak in (("f32", 19.5), ("bf16", 312)):
         _, _, system = look(folder, "mesh", 16, "--roofline", dtype)
         check(system["roofline-enabled"] == 1 and system["peak-perf"] == peak, str(system))
+    recorded(folder)
     refuse(folder)
+
+
+def recorded(folder):
+    """PyTorch's recordings name no machine; that of examples/ has a single all-reduce, which does
+    not say what of its time is latency."""
+    files = [os.path.join(os.environ["SYN_SOURCE"], "examples", "pytorch", f"{kind}.0.json")
+             for kind in ("host", "device")]
+    os.mkdir(os.path.join(folder, "job"))
+    good(folder, "syntorch", "convert", "pytorch", "--host", files[0], "--device", files[1],
+         "--output", "job/trace.0.et", "--profile", "astra-sim")
+    shutil.copy(os.path.join(folder, "job", "trace.0.et"), os.path.join(folder, "job",
+                                                                        "trace.1.et"))
+    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job")
+    check("a100-80g+pytorch-eager (the set names no machine; --hw does), 2 ranks" in said, said)
+    net = network(read(folder, "job/network.yml").decode())
+    check(100 < net["bandwidth"][0] < 600 and 1000 < net["latency"][0] < 20000, f"{net}")
+    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job", "--hw", "h100")
+    check("names no machine" not in said, said)
 
 
 def without_times(folder, name, ranks):

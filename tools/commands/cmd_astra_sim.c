@@ -1,5 +1,6 @@
 /* syntorch astra-sim: what ASTRA-sim needs besides a set, and the command that runs it. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "export/export.h"
@@ -73,9 +74,12 @@ static bool is_preset(const char *name) {
     return false;
 }
 
-/* The machine that is asked for, else that of the set's times, under the set's stack. */
-static syn_status choose_hardware(syn_hardware *hw, const syn_graph *first, syn_error *err) {
+/* The machine that is asked for, else that of the set's times, under the set's stack. *assumed:
+   neither is there, as of a recording. */
+static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_graph *first,
+                                  syn_error *err) {
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
+    *assumed = !args.hw && !name;
     if (args.hw) name = args.hw;
     else if (name && !is_preset(name))
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -120,18 +124,23 @@ static void add_one(sums *to, const syn_hardware *hw, const syn_graph_group *gro
     to->time += time;
 }
 
-/* The simulator's times are linear in the bytes, ours need not be: least squares, neither below 0,
-   and then both scaled so that the set's all-reduces last as long in sum. */
-static dimension fit(const sums *s, int32_t ranks) {
+/* Least squares, neither below 0. False: all are of one size, which says nothing of the two. */
+static bool split(const sums *s, double *latency, double *per_byte) {
     const double det = s->steps2 * s->bytes2 - s->steps_bytes * s->steps_bytes;
-    double latency = 0, per_byte = s->bytes > 0 ? s->time / s->bytes : 1;
-    if (det > 1e-9 * s->steps2 * s->bytes2) {
-        latency = (s->steps_time * s->bytes2 - s->bytes_time * s->steps_bytes) / det;
-        per_byte = (s->bytes_time * s->steps2 - s->steps_time * s->steps_bytes) / det;
-    }
+    if (!(det > 1e-9 * s->steps2 * s->bytes2)) return false;
+    *latency = fmax(0, (s->steps_time * s->bytes2 - s->bytes_time * s->steps_bytes) / det);
+    *per_byte = (s->bytes_time * s->steps2 - s->steps_time * s->steps_bytes) / det;
+    return true;
+}
+
+/* The simulator's times are linear in the bytes, ours need not be: both its constants are scaled so
+   that the set's all-reduces last as long in sum. Where these are of one size, the two are to each
+   other as they are for `others`, of all sizes. */
+static dimension fit(const sums *s, const sums *others, int32_t ranks) {
+    double latency = 0, per_byte = 0;
+    if (!split(s, &latency, &per_byte)) split(others, &latency, &per_byte);
     const double least = 1e-3 * s->time / s->bytes; /* a bandwidth there must be */
-    if (latency < 0) latency = 0;
-    if (per_byte < least) per_byte = least;
+    per_byte = fmax(per_byte, least);
     const double scale = s->time / (latency * s->steps + per_byte * s->bytes);
     return (dimension){ranks, latency * scale, 1 / (per_byte * scale)};
 }
@@ -163,19 +172,18 @@ static syn_status add_all(sums on[2], const syn_hardware *hw, const syn_graph *f
 }
 
 /* Of n ranks, `stride` apart. Without all-reduces of the set: by some of all its ranks. */
-static syn_status dimension_of(const syn_hardware *hw, sums *s, int32_t n, int32_t stride,
+static syn_status dimension_of(const syn_hardware *hw, const sums *s, int32_t n, int32_t stride,
                                dimension *out, syn_error *err) {
-    if (s->time <= 0) {
-        int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
-        if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a dimension's ranks");
-        for (int32_t i = 0; i < n; i++) ranks[i] = i * stride;
-        const syn_graph_group group = {.ranks = ranks, .n_ranks = (uint32_t)n};
-        syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_ALL_REDUCE,
-                         .op = "all_reduce", .comm_bytes = 65536};
-        for (int i = 0; i < 6; i++, node.comm_bytes *= 4) add_one(s, hw, &group, &node);
-        syn_free(ranks);
-    }
-    *out = fit(s, n);
+    sums others = {.time = 0};
+    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
+    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a dimension's ranks");
+    for (int32_t i = 0; i < n; i++) ranks[i] = i * stride;
+    const syn_graph_group group = {.ranks = ranks, .n_ranks = (uint32_t)n};
+    syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_ALL_REDUCE,
+                     .op = "all_reduce", .comm_bytes = 65536};
+    for (int i = 0; i < 6; i++, node.comm_bytes *= 4) add_one(&others, hw, &group, &node);
+    syn_free(ranks);
+    *out = fit(s->time > 0 ? s : &others, &others, n);
     return SYN_OK;
 }
 
@@ -276,11 +284,12 @@ static void put_argument(const char *name, const char *value, const char *more) 
     cli_print_escaped(stdout, more, strlen(more));
 }
 
-static void report(const char *prefix, const syn_hardware *hw, const dimension *d, int n,
-                   char paths[FILES][FOLDER_PATH_BYTES]) {
+static void report(const char *prefix, const syn_hardware *hw, bool assumed, const dimension *d,
+                   int n, char paths[FILES][FOLDER_PATH_BYTES]) {
     char title[160];
-    printf("%s: %s, %" PRId32 " ranks, %.4g GB/s, %.4g us a message", paths[NETWORK],
-           syn_hardware_title(hw, title, sizeof title), d[0].ranks, d[0].bytes_per_ns,
+    printf("%s: %s%s, %" PRId32 " ranks, %.4g GB/s, %.4g us a message", paths[NETWORK],
+           syn_hardware_title(hw, title, sizeof title),
+           assumed ? " (the set names no machine; --hw does)" : "", d[0].ranks, d[0].bytes_per_ns,
            d[0].latency_ns / 1e3);
     if (n > 1)
         printf("; %" PRId32 " times that, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
@@ -296,8 +305,8 @@ static void report(const char *prefix, const syn_hardware *hw, const dimension *
     printf("\n");
 }
 
-static syn_status look_at(const char *prefix, syn_hardware *hw, dimension d[2], int *n,
-                          syn_error *err) {
+static syn_status look_at(const char *prefix, syn_hardware *hw, bool *assumed, dimension d[2],
+                          int *n, syn_error *err) {
     char path[FOLDER_PATH_BYTES];
     syn_graph *first = NULL;
     int32_t ranks;
@@ -305,7 +314,7 @@ static syn_status look_at(const char *prefix, syn_hardware *hw, dimension d[2], 
     if ((size_t)snprintf(path, sizeof path, "%s.0.et", prefix) >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
     SYN_TRY(syn_import_et(&first, path, false, err));
-    syn_status s = choose_hardware(hw, first, err);
+    syn_status s = choose_hardware(hw, assumed, first, err);
     if (s == SYN_OK) s = dimensions(hw, first, ranks, d, n, err);
     syn_graph_free(first);
     return s;
@@ -315,10 +324,11 @@ static syn_status run(const char *prefix, syn_error *err) {
     static char paths[FILES][FOLDER_PATH_BYTES];
     syn_hardware hw;
     dimension d[2];
+    bool assumed = false;
     int n = 0;
-    SYN_TRY(look_at(prefix, &hw, d, &n, err));
+    SYN_TRY(look_at(prefix, &hw, &assumed, d, &n, err));
     SYN_TRY(write_files(&hw, d, n, paths, err));
-    report(prefix, &hw, d, n, paths);
+    report(prefix, &hw, assumed, d, n, paths);
     return SYN_OK;
 }
 

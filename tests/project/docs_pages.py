@@ -11,8 +11,8 @@ import difflib
 import re
 
 PROGRAMS = ("./dev ", "syntorch ", "inference ", "mpirun ", "cmake ", "python3 ", "build/",
-            "torchrun ", "AstraSim_", "docker ")
-SHELL = PROGRAMS + ("cp ", "mkdir ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ",
+            "torchrun ", "AstraSim_", "docker ", "git ")
+SHELL = PROGRAMS + ("cp ", "mkdir ", "export ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ",
                     "# ")
 
 
@@ -135,6 +135,11 @@ def masked(line, measured):
 def computes(command):
     """Whether times in the command's output are measured ones."""
     return "inference" in command and "--device meta" not in command
+
+
+def unstamped(line):
+    """A line of a log without the moment at which it was written."""
+    return re.sub(r"^\[\d{4}-\d\d-\d\d [\d:.]+\] ", "", line)
 
 
 def line_pattern(line, measured):

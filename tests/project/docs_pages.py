@@ -111,7 +111,9 @@ def contents(page, text):
 # ---- what is shown and what is printed ----
 
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
+STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:.]+\] ")  # when a simulator wrote the line
 VARIES = [  # of every command: how long it took, and the memory of the process
+    (STAMP, ""),
     (re.compile(rf"in {NUMBER} s$"), "in TIME"),
     (re.compile(rf"the process {NUMBER} [KMGT]?i?B"), "the process SIZE"),
     (re.compile(r"\b\d\.\d{3}  (ok|invalid)"), r"TIME  \1"),  # the column of convert-all
@@ -135,11 +137,6 @@ def masked(line, measured):
 def computes(command):
     """Whether times in the command's output are measured ones."""
     return "inference" in command and "--device meta" not in command
-
-
-def unstamped(line):
-    """A line of a log without the moment at which it was written."""
-    return re.sub(r"^\[\d{4}-\d\d-\d\d [\d:.]+\] ", "", line)
 
 
 def line_pattern(line, measured):
@@ -169,7 +166,7 @@ def trimmed(lines):
 def updated(shown, printed, measured):
     """The lines to show: those shown that are still right, in place of others the most similar one
     that was printed; all that was printed if that does not agree."""
-    out, at = [], 0
+    out, at, printed = [], 0, [STAMP.sub("", line) for line in printed]
     for line in trimmed(shown):
         if line.strip() == "...":
             out.append(line)

@@ -14,10 +14,11 @@ typedef struct syn__pic_pill {
     uint32_t tensor; /* or SYN_NO_TENSOR: a summary of `count` tensors */
     uint32_t count;
     int look;
-    const char *name, *detail; /* two lines; arena */
+    const char *name, *detail; /* a line each; arena */
+    const char *rest;          /* of a long name, in a line of its own; or NULL */
     const char *via;           /* views between the tensor and its user, or NULL */
     const char *tip;
-    double w;
+    double w, h;
     uint32_t box;
 } syn__pic_pill;
 
@@ -92,7 +93,7 @@ syn_status syn__pic_cells_make(syn__pic_cells *cells, syn__pic_plan *plan, syn__
 void syn__pic_cells_free(syn__pic_cells *cells);
 /* The cell that the node at this place, or the one it repeats, is drawn in, or UINT32_MAX. */
 uint32_t syn__pic_cell_of(const syn__pic_cells *cells, uint32_t place);
-/* Texts of one cell, its outputs and its inputs (picture_label.c). */
+/* Texts of one cell (picture_label.c), of one of its outputs or inputs (picture_pill.c). */
 syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint32_t node,
@@ -111,6 +112,12 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
 syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
                                    syn_error *err) SYN_MUST_USE;
 int syn__pic_look_of(const syn_node *node);
+syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
+                         syn_error *err) SYN_MUST_USE;
+/* "\nstands for 12 layers" if the node does. */
+void syn__pic_put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node);
+/* "columns 0-63 of 128", or "term of a sum", with `then` behind it; nothing of a whole tensor. */
+void syn__pic_put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const char *then);
 
 #ifdef __cplusplus
 }

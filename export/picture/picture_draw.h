@@ -37,7 +37,10 @@ typedef struct syn__pic_style {
     const char *shape, *style, *fill, *line;
     double pen;
     int peripheries;
-    double pad; /* room between text and left or right border */
+    double pad;   /* room between text and left or right border */
+    double slant; /* share of the width that a slanted side takes beside the text's corners */
+    double more;  /* height beyond that of a box */
+    double foot;  /* of that below the text rather than around it */
 } syn__pic_style;
 
 const syn__pic_style *syn__pic_style_of(int look);

@@ -114,7 +114,8 @@ static syn_status add_sample(legend *l, int look, syn_error *err) {
     syn__pic_put(&t, "<font point-size=\"%g\"%s>", ITEM_PT, badge ? " color=\"white\"" : "");
     syn__pic_put_html(&t, text);
     syn__pic_put(&t, "</font>");
-    const double w = syn__pic_width(text, ITEM_PT, false) + 2 * style->pad + 6;
+    const double w =
+        (syn__pic_width(text, ITEM_PT, false) + 2 * style->pad + 6) / (1 - 2 * style->slant);
     make_room(l, w);
     snprintf(id, sizeof id, "legend%d", look);
     const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),

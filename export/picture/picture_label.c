@@ -1,4 +1,4 @@
-/* What boxes say: labels and tooltips of ops, of runs of ops, and of tensors. */
+/* What boxes say: labels and tooltips of ops and of runs of ops. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -40,14 +40,14 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
 
 /* ---- Ops ---- */
 
-static syn_status keep(syn__arena *arena, const syn__pic_text *t, const char **out,
-                       syn_error *err) {
+syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
+                         syn_error *err) {
     *out = syn__arena_copy(arena, t->s);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, t->n + 1, "a label");
     return SYN_OK;
 }
 
-static void put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node) {
+void syn__pic_put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node) {
     const syn__pic_unit *u = &plan->units[syn__pic_unit_of(plan, node)];
     const uint32_t steps = plan->steps[u->step_index].count;
     if (u->count > 1) syn__pic_put(t, "\nstands for %u layers", u->count);
@@ -88,8 +88,7 @@ static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
         syn__pic_put(t, "\npredicted: %s", syn__pic_time(c->predicted, buf));
 }
 
-/* "columns 0-63 of 128, " if it is a part of a whole, or a term of a sum. */
-static void put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const char *then) {
+void syn__pic_put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const char *then) {
     char part[SYN_SHARD_TEXT];
     const bool cut = *syn_shard_text(&tensor->spec, &tensor->shard, part, sizeof part) != '\0';
     if (cut) syn__pic_put(t, "%s%s", part, then);
@@ -109,7 +108,7 @@ static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char 
         syn__pic_put(t, "\n%s: ", what);
         syn__pic_put_clean(t, tensor->name);
         syn__pic_put(t, " %s, ", syn_spec_text(&tensor->spec, spec, sizeof spec));
-        put_part(t, tensor, ", ");
+        syn__pic_put_part(t, tensor, ", ");
         syn__pic_put(t, "%s", syn__pic_bytes(syn_spec_bytes(&tensor->spec), bytes));
     }
     return SYN_OK;
@@ -139,7 +138,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
                  (n->flags & SYN_NODE_FUSED) != 0 ? ", fused" : "");
     if (!syn__walk_is_foreign(plan->graph))
         syn__pic_put(t, ", %s, step %u", syn_phase_name(n->phase), n->step);
-    put_stands_for(t, plan, index);
+    syn__pic_put_stands_for(t, plan, index);
     SYN_TRY(put_tensors(plan, t, "in", n->inputs, n->n_inputs, err));
     SYN_TRY(put_tensors(plan, t, "out", n->outputs, n->n_outputs, err));
     put_attributes(t, n);
@@ -225,12 +224,17 @@ static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const ch
     }
     syn__pic_put(t, "</td></tr><tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
     syn__pic_put_html(t, facts);
-    syn__pic_put(t, "</font></td></tr></table>");
+    syn__pic_put(t, "</font></td></tr>");
+    if (style->foot > 0)
+        syn__pic_put(t, "<tr><td fixedsize=\"true\" width=\"1\" height=\"%g\"></td></tr>",
+                     style->foot);
+    syn__pic_put(t, "</table>");
     double width = syn__pic_width(name, 10, true);
     if (remark[0] != '\0') width += syn__pic_width(remark, 10, false) + 7;
     const double second = syn__pic_width(facts, 8, false);
     if (second > width) width = second;
-    *w = width + (style->icon[0] != '\0' ? 24 : 4) + 2 * style->pad;
+    width += (style->icon[0] != '\0' ? 24 : 4) + 2 * style->pad;
+    *w = width / (1 - 2 * style->slant);
 }
 
 syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t node, int look,
@@ -241,7 +245,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_text t, facts;
     syn__pic_clear(&t);
     SYN_TRY(node_tip(plan, &t, node, &c, err));
-    SYN_TRY(keep(arena, &t, tip, err));
+    SYN_TRY(syn__pic_keep(arena, &t, tip, err));
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     syn__pic_clear(&facts);
@@ -260,8 +264,8 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_clear(&t);
     put_op_label(&t, syn__pic_style_of(look), name, remark, facts.s, w);
     if (*w < 96) *w = 96;
-    *h = 32;
-    return keep(arena, &t, label, err);
+    *h = 32 + syn__pic_style_of(look)->more;
+    return syn__pic_keep(arena, &t, label, err);
 }
 
 /* ---- Runs of ops ---- */
@@ -341,7 +345,7 @@ static syn_status run_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t first,
     syn__pic_put(t, "%sr%d.o%" PRIu64 TO "o%" PRIu64 "\nops: ", name[0] != '\0' ? "\n" : "",
                  plan->graph->ranks[plan->rank].rank, first_id, n->id);
     syn__pic_put(t, "%s", names);
-    put_stands_for(t, plan, first);
+    syn__pic_put_stands_for(t, plan, first);
     put_cost(t, c);
     return SYN_OK;
 }
@@ -378,12 +382,12 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     syn__pic_put(&t, "</font></td></tr></table>");
     *w += 2 * syn__pic_style_of(SYN__PIC_RUN)->pad + 6;
     *h = 34 + rows * 11.5;
-    SYN_TRY(keep(arena, &t, label, err));
+    SYN_TRY(syn__pic_keep(arena, &t, label, err));
     SYN_TRY(run_tip(plan, &t, first, last, name, names.s, &c, err));
-    return keep(arena, &t, tip, err);
+    return syn__pic_keep(arena, &t, tip, err);
 }
 
-/* ---- Cells and tensors ---- */
+/* ---- Cells ---- */
 
 static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t number,
                          uint32_t serial) {
@@ -415,80 +419,4 @@ syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_e
     cell->look = SYN__PIC_RUN;
     return syn__pic_label_run(plan, arena, cell->first, cell->last, name.s, 0, &cell->label,
                               &cell->tip, &cell->w, &cell->h, err);
-}
-
-/* Name without what the box around it says already: "attn.c_attn.weight" inside h.0, "qkv:0" below
-   its op. */
-static const char *short_name(const char *name, const char *layer) {
-    const char *slash = strrchr(name, '/');
-    if (slash != NULL) return slash + 1;
-    const size_t n = strlen(layer);
-    const char *at = n > 0 ? strstr(name, layer) : NULL;
-    if (at != NULL && at[n] == '.') return at + n + 1;
-    return name;
-}
-
-/* "(prefill)": where a tensor from another part of the picture comes from. */
-static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t node,
-                             uint32_t producer, syn_error *err) {
-    const syn__pic_unit *a = &plan->units[syn__pic_unit_of(plan, producer)];
-    const syn__pic_unit *b = &plan->units[syn__pic_unit_of(plan, node)];
-    syn__pic_put(t, "from ");
-    if (a->step_index != b->step_index && plan->steps[b->step_index].count > 1) {
-        syn__pic_put(t, "the step before");
-    } else if (a->step_index != b->step_index) {
-        syn__pic_step_title(plan, plan->steps[a->step_index].rep, a->phase, t);
-    } else if (a->phase != b->phase) {
-        syn__pic_put(t, "%s", syn_phase_name(a->phase));
-    } else {
-        const syn_node *n;
-        SYN_TRY(syn__pic_node(plan, producer, &plan->other, &n, err));
-        syn__pic_put_clean(t, n->scope[0] != '\0' ? n->scope : n->label);
-    }
-    return SYN_OK;
-}
-
-syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint32_t node,
-                               bool output, uint32_t slot, uint32_t tensor, syn_error *err) {
-    syn__pic_plan *plan = cells->plan;
-    syn__arena *arena = &cells->drawing->arena;
-    const char *layer = plan->units[syn__pic_unit_of(plan, node)].layer;
-    syn__pic_range range;
-    SYN_TRY(syn__pic_range_of(plan, node, output, slot, &range, err));
-    const syn_graph_tensor *t;
-    SYN_TRY(syn__pic_tensor(plan, tensor, &t, err));
-    const uint32_t producer = syn__pic_place_of(plan, t->producer);
-    char name[128];
-    syn__pic_shorten(short_name(t->name, layer), 30, name, sizeof name);
-    syn__pic_text s, tip;
-    syn__pic_clear(&tip);
-    syn__pic_put(&tip, "r%d.t%u  ", plan->graph->ranks[plan->rank].rank, tensor);
-    syn__pic_put_clean(&tip, t->name);
-    syn__pic_put(&tip, "\n%s, shape ", syn__pic_style_of(pill->look)->legend);
-    syn__pic_put_spec(&tip, &range);
-    syn__pic_put(&tip, ", ");
-    put_part(&tip, t, ", ");
-    syn__pic_put_range(&tip, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
-    if (t->base != tensor)
-        syn__pic_put(&tip, "\nshares the storage of r%d.t%u", plan->graph->ranks[plan->rank].rank,
-                     t->base);
-    put_stands_for(&tip, plan, node);
-    syn__pic_clear(&s);
-    syn__pic_put_clean(&s, name);
-    SYN_TRY(keep(arena, &s, &pill->name, err));
-    syn__pic_clear(&s);
-    syn__pic_put_spec(&s, &range);
-    syn__pic_put(&s, DOT);
-    put_part(&s, t, DOT);
-    syn__pic_put_range(&s, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
-    if (!output && producer != SYN_NO_NODE) {
-        syn__pic_put(&tip, "\n");
-        SYN_TRY(put_origin(plan, &tip, node, producer, err));
-        syn__pic_text origin;
-        syn__pic_clear(&origin);
-        SYN_TRY(put_origin(plan, &origin, node, producer, err));
-        SYN_TRY(keep(arena, &origin, &pill->via, err));
-    }
-    SYN_TRY(keep(arena, &s, &pill->detail, err));
-    return keep(arena, &tip, &pill->tip, err);
 }

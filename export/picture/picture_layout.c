@@ -2,6 +2,7 @@
    rows, then order, x and y. Everything but the few sweeps over each row is linear. */
 #include "export/picture/picture_layout.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
@@ -11,23 +12,26 @@
 
 static void size_cell(syn__pic_column *col, syn__pic_cell *c) {
     syn__pic_pill *pills = col->cells->pills;
-    double outs = 0, sides = 0;
+    double outs = 0, sides = 0, side_h = 0;
     for (uint32_t i = 0; i < c->n_outs; i++) {
         syn__pic_pill *p = &pills[c->first_out + i];
         p->w = syn__pic_width(p->name, 8.5, true) + syn__pic_width(p->detail, 8, false) + 24;
+        p->h = SYN__PIC_PILL_H;
         outs += p->w + (i > 0 ? 8 : 0);
     }
     for (uint32_t i = 0; i < c->n_sides; i++) {
         syn__pic_pill *p = &pills[c->first_side + i];
         double name = syn__pic_width(p->name, 8.5, true);
+        const double rest = p->rest != NULL ? syn__pic_width(p->rest, 8.5, true) : 0;
         const double detail = syn__pic_width(p->detail, 7.5, false);
         if (p->via != NULL) name += syn__pic_width(p->via, 7.5, false) + 10;
-        p->w = (name > detail ? name : detail) + 18;
-        if (p->w > sides) sides = p->w;
+        p->w = fmax(name, fmax(rest, detail)) + 18;
+        p->h = SYN__PIC_SIDE_H + (p->rest != NULL ? SYN__PIC_LINE_H : 0);
+        sides = fmax(sides, p->w);
+        side_h += p->h + SYN__PIC_SIDE_Y;
     }
     const double core = outs > c->w ? outs : c->w;
     const double core_h = c->h + (c->n_outs > 0 ? SYN__PIC_PILL_UP + SYN__PIC_PILL_H : 0);
-    const double side_h = c->n_sides * (SYN__PIC_SIDE_H + 4.0);
     c->right = core / 2;
     c->left = core / 2;
     c->side_x = (c->n_sides > 1 ? core : c->w) / 2 + SYN__PIC_SIDE_X;

@@ -65,6 +65,8 @@ typedef struct syn__pic_column {
 
 #define SYN__PIC_PILL_H  17.0 /* an output, one line */
 #define SYN__PIC_SIDE_H  25.0 /* an input, two lines */
+#define SYN__PIC_LINE_H  11.0 /* a third one */
+#define SYN__PIC_SIDE_Y  4.0  /* from an input to the next */
 #define SYN__PIC_PILL_UP 11.0 /* from an op down to its outputs */
 #define SYN__PIC_SIDE_X  20.0 /* from the inputs to the op */
 #define SYN__PIC_BETWEEN 70.0 /* from forward to backward */

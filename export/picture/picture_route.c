@@ -36,6 +36,11 @@ static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uin
     syn__pic_put(&t, "<font point-size=\"8.5\"><b>");
     syn__pic_put_html(&t, p->name);
     syn__pic_put(&t, "</b></font>");
+    if (p->rest != NULL) {
+        syn__pic_put(&t, "</td></tr><tr><td><font point-size=\"8.5\"><b>");
+        syn__pic_put_html(&t, p->rest);
+        syn__pic_put(&t, "</b></font>");
+    }
     if (side && p->via != NULL) {
         syn__pic_put(&t, "<font point-size=\"7.5\" color=\"#3d5a40\"><i>&#160;&#160;");
         syn__pic_put_html(&t, p->via);
@@ -51,7 +56,7 @@ static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uin
                               .x = x,
                               .y = y,
                               .w = p->w,
-                              .h = side ? SYN__PIC_SIDE_H : SYN__PIC_PILL_H,
+                              .h = p->h,
                               .look = p->look,
                               .cluster = cell->cluster};
     if (box.id == NULL || box.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
@@ -70,16 +75,17 @@ static double op_top(const syn__pic_cell *c) {
 
 static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_error *err) {
     syn__pic_drawing *d = drawing(col);
-    const double pitch = SYN__PIC_SIDE_H + 4;
-    double y = c->top + (c->height - (c->n_sides * pitch - 4)) / 2 + SYN__PIC_SIDE_H / 2;
+    const syn__pic_pill *pills = col->cells->pills + c->first_side;
+    const double ty = op_top(c) + c->h / 2, right = c->x - c->side_x;
+    double all = -SYN__PIC_SIDE_Y;
+    for (uint32_t i = 0; i < c->n_sides; i++) all += pills[i].h + SYN__PIC_SIDE_Y;
+    double top = c->top + (c->height - all) / 2;
     /* beside the op rather than beside op and outputs, where there is room */
-    const double beside = op_top(c) + c->h / 2 - (c->n_sides - 1.0) * pitch / 2;
-    if (beside - SYN__PIC_SIDE_H / 2 >= c->top && c->n_sides == 1) y = beside;
-    for (uint32_t i = 0; i < c->n_sides; i++, y += pitch) {
-        const syn__pic_pill *p = &col->cells->pills[c->first_side + i];
-        const double right = c->x - c->side_x;
+    if (c->n_sides == 1 && ty - all / 2 >= c->top) top = ty - all / 2;
+    for (uint32_t i = 0; i < c->n_sides; top += pills[i++].h + SYN__PIC_SIDE_Y) {
+        const syn__pic_pill *p = &pills[i];
+        const double y = top + p->h / 2;
         SYN_TRY(draw_pill(col, c, c->first_side + i, true, right - p->w / 2, y, err));
-        const double ty = op_top(c) + c->h / 2;
         const syn__pic_point tip = {c->x - c->w / 2, ty}, base = {tip.x - SYN__PIC_ARROW, ty};
         const syn__pic_edge e = {.from = p->box,
                                  .to = c->box,
@@ -95,6 +101,13 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
     return SYN_OK;
 }
 
+/* How far from its middle a line may meet the upper or lower side of an op's outline. */
+static double meets(const syn__pic_cell *c, bool above) {
+    const syn__pic_style *style = syn__pic_style_of(c->look);
+    if (style->slant > 0) return c->w * 0.2;
+    return style->foot > 0 && !above ? 3 : c->w / 2 - 12;
+}
+
 static syn_status draw_outs(syn__pic_column *col, const syn__pic_cell *c, syn_error *err) {
     double total = -8;
     for (uint32_t i = 0; i < c->n_outs; i++) total += col->cells->pills[c->first_out + i].w + 8;
@@ -105,8 +118,8 @@ static syn_status draw_outs(syn__pic_column *col, const syn__pic_cell *c, syn_er
         SYN_TRY(draw_pill(col, c, c->first_out + i, false, x + p->w / 2, y, err));
         const double px = x + p->w / 2;
         double from = px; /* straight down where the op is above it */
-        if (from < c->x - c->w / 2 + 12) from = c->x - c->w / 2 + 12;
-        if (from > c->x + c->w / 2 - 12) from = c->x + c->w / 2 - 12;
+        if (from < c->x - meets(c, false)) from = c->x - meets(c, false);
+        if (from > c->x + meets(c, false)) from = c->x + meets(c, false);
         const syn__pic_edge e = {.from = c->box,
                                  .to = p->box,
                                  .tip = {px, bottom + SYN__PIC_PILL_UP},
@@ -178,7 +191,8 @@ static void place_entries(syn__pic_column *col, uint32_t begin, uint32_t end) {
             const double other = arrives_from(col, j)->x;
             k += other < x || (!(other > x) && j < i);
         }
-        const double most = n > 1 ? (c->w - 30) / (n - 1) : 0, step = most < 60 ? most : 60;
+        const double most = n > 1 ? 2 * (meets(c, true) - 3) / (n - 1) : 0;
+        const double step = most < 60 ? most : 60;
         col->tracks[i].enter_x = c->x + (k - (n - 1) / 2.0) * step;
         col->tracks[i].room = k + 1 < n ? step - 10 : 110;
     }

@@ -81,11 +81,15 @@ double syn__pic_width(const char *text, double size, bool bold) {
     return sum * size / 100.0;
 }
 
+static size_t char_bytes(const char *p) {
+    const size_t k = syn_utf8_char_bytes(p, strnlen(p, 4));
+    return k != 0 ? k : 1;
+}
+
 char *syn__pic_shorten(const char *text, size_t max, char *out, size_t out_bytes) {
     size_t n = 0, cut = 0, used = 0;
     for (const char *p = text; *p != '\0'; n++) {
-        size_t k = syn_utf8_char_bytes(p, strlen(p) < 4 ? strlen(p) : 4);
-        if (k == 0) k = 1;
+        const size_t k = char_bytes(p);
         if (used + k + 4 > out_bytes || n == max) {
             memcpy(out + cut, "\xE2\x80\xA6", 4);
             return out;
@@ -96,6 +100,18 @@ char *syn__pic_shorten(const char *text, size_t max, char *out, size_t out_bytes
         used += k;
     }
     out[used] = '\0';
+    return out;
+}
+
+char *syn__pic_shorten_front(const char *text, size_t max, char *out, size_t out_bytes) {
+    size_t chars = 0, bytes = strlen(text);
+    for (const char *p = text; *p != '\0'; p += char_bytes(p)) chars++;
+    const bool cut = chars > max || bytes >= out_bytes;
+    while (cut && (chars >= max || bytes + 4 > out_bytes)) {
+        const size_t k = char_bytes(text);
+        text += k, bytes -= k, chars--;
+    }
+    snprintf(out, out_bytes, "%s%s", cut ? "\xE2\x80\xA6" : "", text);
     return out;
 }
 

@@ -26,6 +26,8 @@ void syn__pic_put_clean(syn__pic_text *t, const char *text);
 double syn__pic_width(const char *text, double size, bool bold);
 /* Copies at most `max` characters of text to out, with an ellipsis if it was cut. Returns out. */
 char *syn__pic_shorten(const char *text, size_t max, char *out, size_t out_bytes);
+/* The same, but the last ones. */
+char *syn__pic_shorten_front(const char *text, size_t max, char *out, size_t out_bytes);
 
 #define SYN__PIC_NUMBER 32
 /* "12.5 KiB", "3.2 GFLOP", "12,345", "35.2 us" (micro sign); each into buf[SYN__PIC_NUMBER]. */

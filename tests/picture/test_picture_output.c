@@ -176,6 +176,12 @@ static void test_numbers(void) {
     CHECK_STR(syn__pic_shorten("abcdefg", 6, out, sizeof out), "abcde\xE2\x80\xA6");
     CHECK_STR(syn__pic_shorten("a long text for a small buffer", 30, out, sizeof out),
               "a long text \xE2\x80\xA6");
+    CHECK_STR(syn__pic_shorten_front("abcdef", 6, out, sizeof out), "abcdef");
+    CHECK_STR(syn__pic_shorten_front("abcdefg", 6, out, sizeof out), "\xE2\x80\xA6"
+                                                                     "cdefg");
+    CHECK_STR(syn__pic_shorten_front("a long text for a small buffer", 30, out, sizeof out),
+              "\xE2\x80\xA6"
+              "small buffer");
 }
 
 static void test_layer_names(void) {

@@ -1,0 +1,76 @@
+/* What boxes say: whole names, inside the outlines. */
+#include "export/picture/picture_text.h"
+#include "tests/support/picture_check.h"
+#include "tests/support/test.h"
+
+static const syn_export_options plain;
+
+/* Names as long as BERT's and Llama's are whole, over two lines, and so told apart. */
+static void test_names_are_whole(void) {
+    static const char *const names[][2] = {
+        {"cls.predictions.transform.dense.weight", "<b>transform.dense.weight</b>"},
+        {"cls.predictions.transform.dense.bias", "<b>transform.dense.bias</b>"},
+        {"embeddings.word_embeddings.weight", "<b>word_embeddings.weight</b>"},
+        {"h.0.post_attention_layernorm.weight", "<b>post_attention_layernorm.weight</b>"}};
+    const syn_spec spec = PICTURE_F32(1, 64);
+    picture_maker m;
+    picture_start(&m, 1);
+    picture_scope(&m, "h.0");
+    uint32_t x = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const uint32_t w =
+            picture_tensor(&m, names[i][0], spec, SYN_TENSOR_PARAM, SYN_NO_NODE, SYN_NO_TENSOR);
+        x = picture_add(&m, (picture_op){.op = "add"}, spec, PICTURE_IN(x, w));
+    }
+    drawn d;
+    syn_graph *g = picture_finish(&m);
+    CHECK(draw(&d, g, &plain));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK_INT(count_label(&d.d, SYN__PIC_PARAM, names[i][1]), 1);
+    CHECK_INT(count_label(&d.d, SYN__PIC_PARAM, "\xE2\x80\xA6"), 0);
+    d.graph = NULL;
+    drop(&d);
+    check_geometry(g, plain);
+}
+
+/* What a hexagon or octagon is wide where the text's corners are, 11 points from its middle, and
+   what of a pentagon is above its point. */
+static void test_text_is_inside(void) {
+    const struct {
+        int category;
+        double cut, from;
+    } shapes[] = {{SYN_CATEGORY_NORM, 0.25, 0}, {SYN_CATEGORY_ATTENTION, 0.293, 0.207}};
+    const syn_spec spec = PICTURE_F32(2, 768, 768);
+    for (size_t i = 0; i < 2; i++) {
+        const picture_op op = {.op = "layernorm",
+                               .label = "LayerNorm",
+                               .category = (syn_category)shapes[i].category,
+                               .flops = 515000000};
+        picture_maker m;
+        picture_start(&m, 1);
+        picture_add(&m, op, spec,
+                    PICTURE_IN(picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE,
+                                              SYN_NO_TENSOR)));
+        drawn x;
+        CHECK(draw(&x, picture_finish(&m), &plain));
+        const syn__pic_box *b = &x.d.boxes[0];
+        const double text =
+            syn__pic_width("LayerNorm", 10, true) + syn__pic_width("  layernorm", 10, false);
+        const double at = 11 / b->h, half = 0.5 - shapes[i].from;
+        const double inset = b->w * shapes[i].cut * (at - shapes[i].from) / half;
+        CHECK_INT(b->look, SYN__PIC_OP + shapes[i].category);
+        CHECK_MSG(b->w - 2 * inset > text + 24, "%g of %g points", b->w - 2 * inset, text);
+        drop(&x);
+    }
+    const syn__pic_style *s = syn__pic_style_of(SYN__PIC_OP + SYN_CATEGORY_REDUCTION);
+    const double high = 32 + s->more, upper = 0.655 * high; /* invhouse: sides end here */
+    CHECK(high / 2 - s->foot / 2 + 11 < upper);
+    CHECK_STR(s->shape, "invhouse");
+}
+
+static const test_case cases[] = {
+    {"names_are_whole", test_names_are_whole},
+    {"text_is_inside", test_text_is_inside},
+};
+
+TEST_MAIN(cases)

@@ -4,6 +4,7 @@
 #include "export/picture/picture_comm.h"
 #include "export/picture/picture.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,9 +77,13 @@ static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
 static double lane_width(const syn__pic_chart *c) {
     double w = 190;
     char text[96];
+    syn__pic_text name, others;
     for (uint32_t k = 0; k < c->n_lanes; k++) {
         lane_facts(&c->lanes[k], text, sizeof text);
         if (syn__pic_width(text, 8.5, false) > w) w = syn__pic_width(text, 8.5, false);
+        syn__pic_lane_name(c, k, &name, &others);
+        const double badge = c->lanes[k].n_ranks > 1 ? 104 : 0;
+        w = fmax(w, syn__pic_width(name.s, 12, true) + 8 + badge);
         for (size_t i = 0; i < c->lanes[k].n_items; i++)
             if (c->lanes[k].items[i].w > w) w = c->lanes[k].items[i].w;
     }
@@ -312,21 +317,21 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
 
 static syn_status lane_heads(syn__pic_chart *c, double lane_w, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
+    syn__pic_text name, others;
     for (uint32_t k = 0; k < c->n_lanes; k++) {
         syn__pic_lane *lane = &c->lanes[k];
-        const int32_t rank = c->graph->ranks[lane->rank_index].rank;
         char text[96];
         double w;
         const double left = lane->x - lane_w / 2;
-        if (lane->n_ranks == 1) snprintf(text, sizeof text, "rank %d", rank);
-        else snprintf(text, sizeof text, "ranks %d " TO " %d", rank, lane->last_rank);
-        SYN_TRY(syn__pic_add_text(d, text, left, 0, 12, true, &w, err));
+        syn__pic_lane_name(c, k, &name, &others);
+        SYN_TRY(syn__pic_add_text(d, name.s, left, 0, 12, true, &w, err));
         if (lane->n_ranks > 1)
             SYN_TRY(syn__pic_add_badge(d, lane->n_ranks, "identical", left + lane_w, 8, -1,
                                        "ranks that do the same", err));
         lane_facts(lane, text, sizeof text);
         SYN_TRY(syn__pic_add_text(d, text, left, 18, 8.5, false, NULL, err));
-        lane->y = HEAD_H;
+        if (others.n > 0) SYN_TRY(syn__pic_add_text(d, others.s, left, 31, 8.5, false, NULL, err));
+        lane->y = others.n > 0 ? HEAD_H + 13 : HEAD_H;
         lane->next = 0;
         lane->above = UINT32_MAX;
         lane->clusters[0] = lane->clusters[1] = -1;

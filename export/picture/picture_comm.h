@@ -36,7 +36,6 @@ typedef struct syn__pic_lane {
     syn__pic_plan plan;
     uint32_t rank_index;
     uint32_t n_ranks; /* for which it stands */
-    int32_t last_rank;
     syn__pic_item *items;
     size_t n_items, items_cap, next;
     double x, y;    /* centre; bottom of what is drawn */
@@ -51,7 +50,9 @@ typedef struct syn__pic_chart {
     syn__pic_drawing *drawing;
     syn__pic_lane lanes[SYN__PIC_COLUMNS];
     uint32_t n_lanes;
-    uint32_t hidden; /* ranks that no lane stands for */
+    uint32_t hidden;  /* ranks that no lane stands for */
+    uint8_t *lane_of; /* per rank index: the lane that stands for it; UINT8_MAX: none */
+    uint32_t *alike;  /* per group of the graph: see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
 } syn__pic_chart;
@@ -60,6 +61,13 @@ typedef struct syn__pic_chart {
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold,
                                syn_error *err) SYN_MUST_USE;
+/* Their step (picture_lanes.c): c->lane_of, c->alike, and which ranks the lanes are of. */
+syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
+                                 syn_error *err) SYN_MUST_USE;
+/* "rank 3", "ranks 3 ... 7" with a real ellipsis, or "rank 3 and 31 like it", which are `others`:
+   "also 7, 11, 15 ... 127", else empty. */
+void syn__pic_lane_name(const syn__pic_chart *c, uint32_t lane, syn__pic_text *name,
+                        syn__pic_text *others);
 void syn__pic_chart_free(syn__pic_chart *chart);
 /* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a
    box a phase). */

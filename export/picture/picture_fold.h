@@ -50,6 +50,8 @@ typedef struct syn__pic_order {
     uint32_t place;   /* of this node of the graph */
 } syn__pic_order;
 
+#define SYN__PIC_SOME UINT32_MAX
+
 typedef struct syn__pic_plan {
     const syn_graph *graph;
     uint32_t rank; /* index */
@@ -61,7 +63,9 @@ typedef struct syn__pic_plan {
     uint64_t rank_sig; /* equal for ranks that do the same */
     syn__pic_totals totals;
     uint32_t folded_steps, folded_units; /* not drawn */
-    bool spans_ranks; /* boxes of collectives stand for those of other ranks as well */
+    bool spans_ranks;      /* boxes of collectives stand for those of other ranks as well */
+    const uint32_t *alike; /* per group of the graph: for how many others its boxes stand, or
+                              SYN__PIC_SOME; NULL: for none */
     syn_cursor cursor, other, tensor_cursor; /* for callers: one node, a second one, a tensor */
     syn__arena arena;
 } syn__pic_plan;

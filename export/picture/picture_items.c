@@ -1,110 +1,19 @@
-/* Which ranks the communication view draws, and their items: phases and layers as frames, runs of
-   ops between communications as boxes, and the communications. */
+/* The items of the communication view's columns: phases and layers as frames, runs of ops between
+   communications as boxes, and the communications. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>
 
 #include "syntorch/memory.h"
 
-/* ---- Ranks -> lanes ---- */
-
-typedef struct kind {
-    uint64_t sig;
-    uint32_t n, lanes; /* ranks of this kind; lanes given to it */
-    uint32_t seen;
-} kind;
-
-/* Signature of every rank, and the different ones in order of appearance; those of
-   copies are known. */
-static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
-                             uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
-    *n = 0;
-    for (uint32_t r = 0; r < graph->n_ranks; r++) {
-        if (syn__is_copy(copies, r)) {
-            kind_of[r] = kind_of[copies->of[r]];
-            kinds[kind_of[r]].n++;
-            continue;
-        }
-        syn__pic_plan plan;
-        const syn_status s = syn__pic_plan_make(&plan, graph, r, SYN__PIC_FOLD_NONE, err);
-        const uint64_t sig = plan.rank_sig;
-        syn__pic_plan_free(&plan);
-        SYN_TRY(s);
-        uint32_t k = 0;
-        while (k < *n && kinds[k].sig != sig) k++;
-        if (k == *n) kinds[(*n)++] = (kind){.sig = sig};
-        kinds[k].n++;
-        kind_of[r] = k;
-    }
-    return SYN_OK;
-}
-
-/* One lane for each of the first kinds, spare lanes to the kinds with most ranks per lane. */
-static uint32_t share_lanes(kind *kinds, uint32_t n) {
-    uint32_t used = 0;
-    for (; used < n && used < SYN__PIC_COLUMNS; used++) kinds[used].lanes = 1;
-    const uint32_t shown = used;
-    while (used < SYN__PIC_COLUMNS) {
-        uint32_t best = UINT32_MAX;
-        for (uint32_t k = 0; k < shown; k++) {
-            if (kinds[k].lanes == kinds[k].n) continue;
-            if (best == UINT32_MAX ||
-                kinds[k].n - kinds[k].lanes > kinds[best].n - kinds[best].lanes)
-                best = k;
-        }
-        if (best == UINT32_MAX) break;
-        kinds[best].lanes++;
-        used++;
-    }
-    return used;
-}
-
-static void add_lane(syn__pic_chart *c, uint32_t rank_index) {
-    syn__pic_lane *lane = &c->lanes[c->n_lanes++];
-    lane->rank_index = rank_index;
-    lane->n_ranks = 1;
-    lane->last_rank = c->graph->ranks[rank_index].rank;
-}
-
-static syn_status choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies, syn_error *err) {
-    const uint32_t n_ranks = c->graph->n_ranks;
-    uint32_t n = 0;
-    uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
-    kind *kinds = syn_calloc(n_ranks + 1, sizeof *kinds);
-    uint32_t lane_of[SYN__PIC_COLUMNS] = {0};
-    syn_status s =
-        kind_of != NULL && kinds != NULL
-            ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
-            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
-    if (s == SYN_OK) {
-        share_lanes(kinds, n);
-        for (uint32_t r = 0; r < n_ranks; r++) {
-            kind *k = &kinds[kind_of[r]];
-            if (k->lanes == 0) {
-                c->hidden++;
-            } else if (k->seen < k->lanes) {
-                lane_of[kind_of[r]] = c->n_lanes; /* the kind's last lane stands for the rest */
-                add_lane(c, r);
-                k->seen++;
-            } else {
-                syn__pic_lane *lane = &c->lanes[lane_of[kind_of[r]]];
-                lane->n_ranks++;
-                lane->last_rank = c->graph->ranks[r].rank;
-            }
-        }
-    }
-    syn_free(kind_of);
-    syn_free(kinds);
-    return s;
-}
-
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, syn_error *err) {
     *c = (syn__pic_chart){.graph = graph, .drawing = d};
-    SYN_TRY(choose_lanes(c, copies, err));
+    SYN_TRY(syn__pic_choose_lanes(c, copies, err));
     for (uint32_t i = 0; i < c->n_lanes; i++) {
         SYN_TRY(syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err));
         c->lanes[i].plan.spans_ranks = c->n_lanes > 1;
+        c->lanes[i].plan.alike = c->alike;
     }
     return SYN_OK;
 }
@@ -114,6 +23,8 @@ void syn__pic_chart_free(syn__pic_chart *c) {
         syn__pic_plan_free(&c->lanes[i].plan);
         syn_free(c->lanes[i].items);
     }
+    syn_free(c->lane_of);
+    syn_free(c->alike);
     *c = (syn__pic_chart){0};
 }
 

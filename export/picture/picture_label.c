@@ -38,6 +38,15 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
     syn__pic_put(t, "}");
 }
 
+/* "tp0 {0,1,2,3} and 31 like it" in a picture of ranks that stand for others. */
+static void put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
+    const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
+    put_group(t, plan->graph, group);
+    const uint32_t n = g != NULL && plan->alike != NULL ? plan->alike[g - plan->graph->groups] : 0;
+    if (n == SYN__PIC_SOME) syn__pic_put(t, " and others");
+    else if (n > 0) syn__pic_put(t, " and %u like it", n);
+}
+
 /* ---- Ops ---- */
 
 syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
@@ -144,7 +153,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     put_attributes(t, n);
     if (syn__walk_is_comm(n)) {
         syn__pic_put(t, "\ngroup: ");
-        put_group(t, plan->graph, n->group);
+        put_groups(t, plan, n->group);
         syn__pic_put(t, "\npayload of this rank: ");
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
         if (n->kind != SYN_NODE_COLLECTIVE)
@@ -175,7 +184,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
     const syn_graph *graph = plan->graph;
     const size_t begin = t->n;
     if (n->kind == SYN_NODE_COLLECTIVE) {
-        put_group(t, graph, n->group);
+        put_groups(t, plan, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (syn__walk_is_comm(n)) {
@@ -199,7 +208,7 @@ syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_
     syn__pic_cost c;
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
-    put_group(out, plan->graph, n->group);
+    put_groups(out, plan, n->group);
     put_time(out, 0, &c);
     return SYN_OK;
 }

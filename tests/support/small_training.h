@@ -8,7 +8,7 @@
 #include "tests/support/small_models.h"
 
 /* Texts of all ranks together, and their tokens. */
-enum { TRAINED_TEXTS = 4, TRAINED_TOKENS = 8, TRAINING_MOST_RANKS = 8 };
+enum { TRAINED_TEXTS = 4, TRAINED_TOKENS = 8, TRAINING_MOST_RANKS = 24 };
 
 typedef struct small_training {
     const syn_model_config *config; /* small_gpt or small_bert */

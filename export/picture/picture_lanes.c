@@ -1,0 +1,269 @@
+/* Which ranks the communication view draws. Of up to four each has a column. Of a mesh of more (tp
+   by dp) the columns divide it as a table: by place in the one group and in the other, so that a
+   column's ranks are all in a collective or none is. Else each kind of rank has one. */
+#include "export/picture/picture_comm.h"
+
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+#define TO   "\xE2\x80\xA6"
+#define NONE UINT8_MAX
+
+typedef struct kind {
+    uint64_t sig;
+    uint32_t n, lanes; /* ranks of this kind; lanes given to it */
+    uint32_t seen;
+} kind;
+
+/* Signature of every rank, and the different ones in order of appearance; those of
+   copies are known. */
+static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
+                             uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
+    *n = 0;
+    for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        if (syn__is_copy(copies, r)) {
+            kind_of[r] = kind_of[copies->of[r]];
+            kinds[kind_of[r]].n++;
+            continue;
+        }
+        syn__pic_plan plan;
+        const syn_status s = syn__pic_plan_make(&plan, graph, r, SYN__PIC_FOLD_NONE, err);
+        const uint64_t sig = plan.rank_sig;
+        syn__pic_plan_free(&plan);
+        SYN_TRY(s);
+        uint32_t k = 0;
+        while (k < *n && kinds[k].sig != sig) k++;
+        if (k == *n) kinds[(*n)++] = (kind){.sig = sig};
+        kinds[k].n++;
+        kind_of[r] = k;
+    }
+    return SYN_OK;
+}
+
+/* One lane for each of the first kinds, spare lanes to the kinds with most ranks per lane. */
+static uint32_t share_lanes(kind *kinds, uint32_t n) {
+    uint32_t used = 0;
+    for (; used < n && used < SYN__PIC_COLUMNS; used++) kinds[used].lanes = 1;
+    const uint32_t shown = used;
+    while (used < SYN__PIC_COLUMNS) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t k = 0; k < shown; k++) {
+            if (kinds[k].lanes == kinds[k].n) continue;
+            if (best == UINT32_MAX ||
+                kinds[k].n - kinds[k].lanes > kinds[best].n - kinds[best].lanes)
+                best = k;
+        }
+        if (best == UINT32_MAX) break;
+        kinds[best].lanes++;
+        used++;
+    }
+    return used;
+}
+
+/* Each kind's first ranks have lanes, the last of which stands for the others. */
+static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kinds, uint32_t n) {
+    uint8_t next = 0;
+    uint8_t last[SYN__PIC_COLUMNS]; /* of the kinds shown, which are the first ones */
+    share_lanes(kinds, n);
+    for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
+        kind *k = &kinds[kind_of[r]];
+        c->lane_of[r] = NONE;
+        if (k->lanes == 0) c->hidden++;
+        else if (k->seen < k->lanes) c->lane_of[r] = last[kind_of[r]] = next++, k->seen++;
+        else c->lane_of[r] = last[kind_of[r]];
+    }
+}
+
+/* ---- A mesh ---- */
+
+/* Of the groups that are shifted copies of one another: the place of every rank in its own. */
+typedef struct axis {
+    const syn_graph_group *like;
+    uint32_t *place; /* per rank index */
+} axis;
+
+static bool shifted(const syn_graph_group *a, const syn_graph_group *b) {
+    if (a->n_ranks != b->n_ranks) return false;
+    for (uint32_t i = 1; i < a->n_ranks; i++)
+        if (a->ranks[i] - a->ranks[0] != b->ranks[i] - b->ranks[0]) return false;
+    return true;
+}
+
+static uint32_t index_of(const syn_graph *graph, int32_t rank) {
+    uint32_t lo = 0, hi = graph->n_ranks;
+    while (lo < hi) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (graph->ranks[mid].rank < rank) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo < graph->n_ranks && graph->ranks[lo].rank == rank ? lo : UINT32_MAX;
+}
+
+/* Whether each rank is in just one of these groups. */
+static bool fill_axis(const syn_graph *graph, axis *a) {
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < graph->n_ranks; r++) a->place[r] = UINT32_MAX;
+    for (uint32_t g = 0; g < graph->n_groups; g++) {
+        const syn_graph_group *group = &graph->groups[g];
+        for (uint32_t i = 0; i < group->n_ranks && shifted(a->like, group); i++) {
+            const uint32_t r = index_of(graph, group->ranks[i]);
+            if (r == UINT32_MAX || a->place[r] != UINT32_MAX) return false;
+            a->place[r] = i;
+            n++;
+        }
+    }
+    return n == graph->n_ranks;
+}
+
+/* Two axes at most, by the groups of the first rank, those of near ranks first. */
+static uint32_t find_axes(const syn_graph *graph, axis axes[2]) {
+    uint32_t n = 0;
+    for (int32_t stride = 0; n < 2;) {
+        const syn_graph_group *best = NULL;
+        for (uint32_t g = 0; g < graph->n_groups; g++) {
+            const syn_graph_group *group = &graph->groups[g];
+            if (group->n_ranks < 2 || group->n_ranks >= graph->n_ranks ||
+                group->ranks[0] != graph->ranks[0].rank)
+                continue;
+            const int32_t apart = group->ranks[1] - group->ranks[0];
+            if (apart > stride && (best == NULL || apart < best->ranks[1] - best->ranks[0]))
+                best = group;
+        }
+        if (best == NULL) break;
+        stride = best->ranks[1] - best->ranks[0];
+        axes[n].like = best;
+        n += fill_axis(graph, &axes[n]);
+    }
+    return n;
+}
+
+/* Of n places c columns: each its own, the last one for the rest. */
+static uint32_t column_of(uint32_t place, uint32_t c) {
+    return place < c ? place : c - 1;
+}
+
+/* Gives lanes by c[0] x c[1] columns; false if one would hold ranks of different kinds. */
+static bool lanes_by_table(syn__pic_chart *c, const axis *axes, const uint32_t columns[2],
+                           const uint32_t *kind_of) {
+    uint32_t kinds[SYN__PIC_COLUMNS];
+    for (int k = 0; k < SYN__PIC_COLUMNS; k++) kinds[k] = UINT32_MAX;
+    for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
+        uint32_t lane = column_of(axes[0].place[r], columns[0]);
+        if (columns[1] > 1) lane += columns[0] * column_of(axes[1].place[r], columns[1]);
+        if (kinds[lane] != UINT32_MAX && kinds[lane] != kind_of[r]) return false;
+        kinds[lane] = kind_of[r];
+        c->lane_of[r] = (uint8_t)lane;
+    }
+    return true;
+}
+
+/* Whole groups of both axes where they fit, else first and rest. */
+static bool lanes_of_mesh(syn__pic_chart *c, const uint32_t *kind_of, syn_error *err, bool *out) {
+    const uint32_t n_ranks = c->graph->n_ranks;
+    axis axes[2] = {{NULL, syn_calloc(n_ranks, sizeof(uint32_t))},
+                    {NULL, syn_calloc(n_ranks, sizeof(uint32_t))}};
+    const bool ok = axes[0].place != NULL && axes[1].place != NULL;
+    const uint32_t n = ok ? find_axes(c->graph, axes) : 0;
+    *out = false;
+    if (n > 0) {
+        const uint32_t a = axes[0].like->n_ranks, b = n > 1 ? axes[1].like->n_ranks : 1;
+        const uint32_t tries[][2] = {{a, b < 2 ? b : 2}, {a, 1}, {2, b < 2 ? b : 2}, {4, 1}};
+        for (size_t i = n > 1 ? 0 : 1; i < 4 && !*out; i++)
+            *out = tries[i][0] <= a && tries[i][0] * tries[i][1] <= SYN__PIC_COLUMNS &&
+                   lanes_by_table(c, axes, tries[i], kind_of);
+    }
+    syn_free(axes[0].place);
+    syn_free(axes[1].place);
+    if (!ok) (void)SYN_FAIL_NOMEM(err, (size_t)n_ranks * 8, "the ranks of a picture");
+    return ok;
+}
+
+/* ---- Groups alike ---- */
+
+static bool holds(const syn_graph_group *g, int32_t rank) {
+    for (uint32_t i = 0; i < g->n_ranks; i++)
+        if (g->ranks[i] == rank) return true;
+    return false;
+}
+
+/* How many other groups the bar of group `g` stands for: of a column all of whose ranks are in it
+   for none, of one with three times as many for two. */
+static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
+    uint32_t inside[SYN__PIC_COLUMNS] = {0}, alike = UINT32_MAX;
+    for (uint32_t i = 0; i < g->n_ranks; i++) {
+        const uint32_t r = index_of(c->graph, g->ranks[i]);
+        if (r != UINT32_MAX && c->lane_of[r] != NONE) inside[c->lane_of[r]]++;
+    }
+    for (uint32_t k = 0; k < c->n_lanes; k++) {
+        const syn__pic_lane *lane = &c->lanes[k];
+        if (!holds(g, c->graph->ranks[lane->rank_index].rank)) continue;
+        const uint32_t times = lane->n_ranks / inside[k];
+        if (lane->n_ranks % inside[k] != 0 || (alike != UINT32_MAX && alike != times - 1))
+            return SYN__PIC_SOME;
+        alike = times - 1;
+    }
+    return alike == UINT32_MAX ? 0 : alike;
+}
+
+/* ---- All ---- */
+
+static void fill_lanes(syn__pic_chart *c) {
+    for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
+        if (c->lane_of[r] == NONE) continue;
+        syn__pic_lane *lane = &c->lanes[c->lane_of[r]];
+        if (lane->n_ranks++ == 0) lane->rank_index = r;
+        if (c->lane_of[r] >= c->n_lanes) c->n_lanes = c->lane_of[r] + 1u;
+    }
+    for (uint32_t g = 0; g < c->graph->n_groups; g++)
+        c->alike[g] = count_alike(c, &c->graph->groups[g]);
+}
+
+syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
+                                 syn_error *err) {
+    const uint32_t n_ranks = c->graph->n_ranks;
+    uint32_t n = 0;
+    bool mesh = false;
+    uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
+    kind *kinds = syn_calloc(n_ranks + 1, sizeof *kinds);
+    c->lane_of = syn_calloc(n_ranks + 1, sizeof *c->lane_of);
+    c->alike = syn_calloc(c->graph->n_groups + 1, sizeof *c->alike);
+    const bool ok = kind_of != NULL && kinds != NULL && c->lane_of != NULL && c->alike != NULL;
+    syn_status s =
+        ok ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
+           : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
+    if (s == SYN_OK && n_ranks > SYN__PIC_COLUMNS && !lanes_of_mesh(c, kind_of, err, &mesh))
+        s = SYN_E_NOMEM;
+    if (s == SYN_OK && !mesh) lanes_by_kind(c, kind_of, kinds, n);
+    if (s == SYN_OK) fill_lanes(c);
+    syn_free(kind_of);
+    syn_free(kinds);
+    return s;
+}
+
+/* "ranks 3 ... 7", or "rank 3 and 31 like it"; `others` are some of these. */
+void syn__pic_lane_name(const syn__pic_chart *c, uint32_t k, syn__pic_text *name,
+                        syn__pic_text *others) {
+    const syn_graph *graph = c->graph;
+    const syn__pic_lane *lane = &c->lanes[k];
+    const int32_t rank = graph->ranks[lane->rank_index].rank;
+    int32_t last = rank;
+    uint32_t n = 0, between = 0;
+    syn__pic_clear(name);
+    syn__pic_clear(others);
+    for (uint32_t r = lane->rank_index + 1; r < graph->n_ranks; r++) {
+        if (c->lane_of[r] != k) continue;
+        between += (uint32_t)(graph->ranks[r].rank - last - 1);
+        last = graph->ranks[r].rank;
+        if (++n <= 3) syn__pic_put(others, "%s%d", n > 1 ? ", " : "also ", last);
+    }
+    if (n > 3) syn__pic_put(others, "%s%d", n > 4 ? " " TO " " : ", ", last);
+    if (n > 0 && between == 0) {
+        syn__pic_put(name, "ranks %d " TO " %d", rank, last);
+        syn__pic_clear(others);
+    } else if (n > 0) {
+        syn__pic_put(name, "rank %d and %u like it", rank, n);
+    } else {
+        syn__pic_put(name, "rank %d", rank);
+    }
+}

@@ -1,0 +1,101 @@
+/* The communication view of more ranks than columns: what its columns and bars stand for. */
+#include "tests/support/picture_check.h"
+#include "tests/support/ranks.h"
+#include "tests/support/small_training.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+static const syn_export_options comm = {.comm_graph = true};
+
+static const syn_model_config two_layers = {.family = &syn_gpt_family,
+                                            .name = "two",
+                                            .n_layer = 2,
+                                            .n_embd = 64,
+                                            .n_head = 8,
+                                            .n_positions = 24,
+                                            .n_inner = 256,
+                                            .vocab_size = 512,
+                                            .norm_epsilon = 1e-5,
+                                            .activation = SYN_GELU_TANH,
+                                            .tied = true};
+
+static bool draw_mesh(drawn *x, small_training *t, int tp, int dp) {
+    syn_error err = {0};
+    *t = (small_training){.config = &two_layers,
+                          .shape = {.tp = tp, .dp = dp},
+                          .device = SYN_DEVICE_META,
+                          .steps = 1,
+                          .micro = 1,
+                          .keep = true};
+    if (run_without_transport(tp * dp, small_training_rank, t, &err) != SYN_OK) return false;
+    syn_graph *graphs[32], *all = NULL;
+    for (int r = 0; r < tp * dp; r++) graphs[r] = rank_graph(t->ctx[r]);
+    return syn_graph_union(&all, graphs, (uint32_t)(tp * dp), &err) == SYN_OK &&
+           draw(x, all, &comm);
+}
+
+typedef struct bar {
+    const char *text;
+    int columns; /* that it reaches over */
+} bar;
+
+/* Every bar of a group is one of these. */
+static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars, int n_bars) {
+    small_training t;
+    drawn x;
+    CHECK(draw_mesh(&x, &t, tp, dp));
+    for (int k = 0; k < 4; k++)
+        CHECK_MSG(count_label(&x.d, SYN__PIC_PLAIN, heads[k]) == 1, "no column %s", heads[k]);
+    double lane = 0;
+    for (size_t i = 0; i < x.d.n_boxes; i++)
+        if (x.d.boxes[i].look == SYN__PIC_RUN && strncmp(x.d.boxes[i].id, "legend", 6) != 0)
+            lane = x.d.boxes[i].w;
+    int seen[8] = {0};
+    for (size_t i = 0; i < x.d.n_boxes; i++) {
+        const syn__pic_box *b = &x.d.boxes[i];
+        int of = -1;
+        if (b->look != SYN__PIC_COLLECTIVE || strncmp(b->id, "legend", 6) == 0) continue;
+        for (int k = 0; k < n_bars; k++)
+            if (strstr(b->label, bars[k].text) != NULL) of = k;
+        CHECK_MSG(of >= 0, "not expected: %s", b->label);
+        const int columns = (int)(b->w / (lane + 40)) + 1;
+        CHECK_MSG(columns == bars[of].columns, "%s: %d columns", bars[of].text, columns);
+        seen[of]++;
+    }
+    for (int k = 0; k < n_bars; k++) CHECK_MSG(seen[k] > 0, "no bar of %s", bars[k].text);
+    drop(&x);
+    drop_ranks(tp * dp, t.ctx);
+}
+
+/* Columns stand for whole groups, so that no bar reaches ranks of which some are not in it. */
+static void test_mesh(void) {
+    static const char *const by_four[] = {"rank 0 and 1 like it", "rank 1 and 1 like it",
+                                          "rank 2 and 1 like it", "rank 3 and 1 like it"};
+    static const bar wide[] = {{"tp0 {0,1,2,3} and 1 like it \xC2\xB7", 4},
+                               {"dp0 {0,4} \xC2\xB7", 1},
+                               {"dp1 {1,5} \xC2\xB7", 1},
+                               {"dp2 {2,6} \xC2\xB7", 1},
+                               {"dp3 {3,7} \xC2\xB7", 1}};
+    check_mesh(4, 2, by_four, wide, 5);
+    static const char *const by_two[] = {">rank 0<", ">rank 1<", "rank 2 and 2 like it",
+                                         "rank 3 and 2 like it"};
+    static const bar both[] = {{"tp0 {0,1} \xC2\xB7", 2},
+                               {"tp1 {2,3} and 2 like it \xC2\xB7", 2},
+                               {"dp0 {0,2,4,6} \xC2\xB7", 3},
+                               {"dp1 {1,3,5,7} \xC2\xB7", 3}};
+    check_mesh(2, 4, by_two, both, 4);
+    static const char *const rest[] = {">rank 0<", "ranks 1 \xE2\x80\xA6 7", "rank 8 and 1 like it",
+                                       "rank 9 and 13 like it"};
+    static const bar large[] = {{"tp0 {0,1,2,\xE2\x80\xA6,7} \xC2\xB7", 2},
+                                {"tp1 {8,9,10,\xE2\x80\xA6,15} and 1 like it \xC2\xB7", 2},
+                                {"dp0 {0,8,16} \xC2\xB7", 3},
+                                {"dp1 {1,9,17} and 6 like it \xC2\xB7", 3}};
+    check_mesh(8, 3, rest, large, 4);
+}
+
+static const test_case cases[] = {
+    {"mesh", test_mesh},
+};
+
+TEST_MAIN(cases)

@@ -18,6 +18,16 @@ typedef enum syn_view { SYN_VIEW_AUTO, SYN_VIEW_GRAPH, SYN_VIEW_TIMELINE } syn_v
 /* The size of pictures: their own, a sheet of A4 upright or across, or a slide of 16:9. */
 typedef enum syn_page { SYN_PAGE_NONE, SYN_PAGE_A4, SYN_PAGE_SLIDE } syn_page;
 
+/* How much of a graph pictures show: ops and tensors; ops; the ops of a module, or those of a
+   layer, between communications as one. AUTO: as much as can be read. */
+typedef enum syn_detail {
+    SYN_DETAIL_AUTO,
+    SYN_DETAIL_TENSORS,
+    SYN_DETAIL_OPS,
+    SYN_DETAIL_MODULES,
+    SYN_DETAIL_LAYERS
+} syn_detail;
+
 /* The ranks that are held once. */
 typedef struct syn_copied_ranks syn_copied_ranks;
 
@@ -34,6 +44,7 @@ typedef struct syn_export_options {
     syn_copies copies;
     syn_view view;                        /* pictures; comm_graph is a view of its own */
     syn_page page;                        /* pictures; less detail, if that alone can be read */
+    syn_detail detail;                    /* pictures */
     const syn_graph *compare;             /* html: a second trace on the same page */
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;

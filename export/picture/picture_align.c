@@ -165,9 +165,10 @@ static syn_status draw_sides(side *a, side *b, double between, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status beside(syn__pic_cells *cells, uint32_t part, double *width, syn_error *err) {
+static syn_status beside(syn__pic_cells *cells, uint32_t part, double between, double *width,
+                         syn_error *err) {
     double bars;
-    *width = cells->parts[part].width + SYN__PIC_BETWEEN + cells->parts[part + 1].width;
+    *width = cells->parts[part].width + between + cells->parts[part + 1].width;
     SYN_TRY(syn__pic_draw_bars(cells, part + 1, *width + SYN__PIC_SIDE_X, &bars, err));
     if (bars > 0) *width += SYN__PIC_SIDE_X + bars;
     return SYN_OK;
@@ -176,13 +177,14 @@ static syn_status beside(syn__pic_cells *cells, uint32_t part, double *width, sy
 syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *width,
                                 syn_error *err) {
     side a = {0}, b = {0};
+    const double between = cells->drawing->page == SYN_PAGE_NONE ? SYN__PIC_BETWEEN : SYN__PIC_NEAR;
     syn_status s = syn__pic_column_make(&a.col, cells, part, err);
     if (s == SYN_OK) s = syn__pic_column_make(&b.col, cells, part + 1, err);
     b.col.up = true;
     if (s == SYN_OK) s = align_sides(&a, &b, err);
-    if (s == SYN_OK) s = draw_sides(&a, &b, SYN__PIC_BETWEEN, err);
+    if (s == SYN_OK) s = draw_sides(&a, &b, between, err);
     if (s == SYN_OK) s = syn__pic_draw_kept(cells, part, err);
-    if (s == SYN_OK) s = beside(cells, part, width, err);
+    if (s == SYN_OK) s = beside(cells, part, between, width, err);
     syn__pic_column_free(&a.col);
     syn__pic_column_free(&b.col);
     syn_free(a.stretches);

@@ -1,5 +1,5 @@
-/* Bars for the collectives over gradients, beside the ops of backward that make these. In a layer
-   drawn for several, a bar takes the share of those whose gradients it holds. */
+/* Bars for the collectives over gradients, beside the ops of backward that make these. Those over
+   gradients of a layer that is drawn for several are one bar beside it, which lists them. */
 #include "export/picture/picture_layout.h"
 #include "export/walk/graph_walk.h"
 
@@ -10,21 +10,28 @@
 
 #include "syntorch/memory.h"
 
-#define DOT     " \xC2\xB7 "
-#define TO      "\xE2\x80\xA6"
-#define GREY    "#4a5560"
-#define BAR_H   46.0 /* three lines of text */
-#define BAR_GAP 6.0
-#define HEAD_W  34.0 /* the icon and what is left and right of the text */
-#define PANEL_W 12.0 /* from the panel's border to the bars */
-#define HEAD_PT 26.0 /* the panel's title */
+#define DOT         " \xC2\xB7 "
+#define TO          "\xE2\x80\xA6"
+#define GREY        "#4a5560"
+#define BAR_H       46.0 /* three lines of text */
+#define LIST_H      10.0 /* a line more */
+#define BAR_GAP     6.0
+#define MOST_LISTED 24   /* bars in one */
+#define HEAD_W      34.0 /* the icon and what is left and right of the text */
+#define PANEL_W     12.0 /* from the panel's border to the bars */
+#define HEAD_PT     26.0 /* the panel's title */
 
 typedef struct bar {
     uint32_t node; /* place */
     double top, bottom;
     double w;
+    double least; /* height that its text needs */
     uint32_t lane;
-    uint32_t last; /* place of the op whose gradient comes last */
+    uint32_t first, last; /* places of the ops whose gradients come first and last */
+    uint32_t n_ops;       /* that it takes gradients from */
+    uint32_t n;           /* collectives; 0: it is listed in another bar */
+    uint32_t box;
+    bool folded; /* takes gradients of layers that are drawn as one */
     const char *label, *tip, *id;
 } bar;
 
@@ -52,8 +59,8 @@ static void extent(const syn__pic_cells *cells, const syn__pic_cell *c, double *
     }
 }
 
-/* The same for the op at `place`, which a cell stands for: of a box of several ops its share, and
-   of a frame of several layers that of its layer. Time goes up. */
+/* The same for the op at `place`, which a cell stands for: of a box of several ops its share. Time
+   goes up. */
 static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *top, double *bottom) {
     const syn__pic_plan *plan = cells->plan;
     const uint32_t cell = syn__pic_cell_of(cells, place);
@@ -63,17 +70,6 @@ static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *to
     const double each = (*bottom - *top) / (c->last - c->first + 1);
     *bottom -= each * (syn__pic_rep_of(plan, place) - c->first);
     *top = *bottom - each;
-    const uint32_t unit = syn__pic_unit_of(plan, place);
-    const syn__pic_unit *rep = &plan->units[plan->units[unit].rep];
-    int32_t frame = c->cluster;
-    while (frame >= 0 && cells->drawing->clusters[frame].level > 1)
-        frame = cells->drawing->clusters[frame].parent;
-    if (rep->count < 2 || frame < 0) return true;
-    const syn__pic_cluster *k = &cells->drawing->clusters[frame];
-    const double share = (k->y1 - k->y0) / rep->count;
-    const double start = k->y1 - share * (unit - plan->units[unit].rep + 1);
-    *top = start + (*top - k->y0) / rep->count;
-    *bottom = start + (*bottom - k->y0) / rep->count;
     return true;
 }
 
@@ -87,26 +83,49 @@ static syn_status put_where(syn__pic_plan *plan, uint32_t place, char out[64], s
     return SYN_OK;
 }
 
-/* Extent of bar `b` over the ops it takes gradients from; their number; the first and the last. */
-static syn_status span(bars *s, bar *b, uint32_t *n_ops, uint32_t *first, syn_error *err) {
+/* Which ops bar `b` takes gradients from, and their extent. */
+static syn_status span(bars *s, bar *b, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     const syn_node *n;
-    *n_ops = 0;
-    *first = UINT32_MAX;
-    b->top = INFINITY, b->bottom = -INFINITY, b->last = 0;
+    b->first = UINT32_MAX;
+    b->top = INFINITY, b->bottom = -INFINITY;
     SYN_TRY(syn__pic_node(plan, b->node, &plan->cursor, &n, err));
     for (uint32_t i = 0; i < n->n_deps; i++) {
         const uint32_t place = syn__pic_place_of(plan, n->deps[i].node);
+        const syn__pic_unit *unit = &plan->units[syn__pic_unit_of(plan, place)];
         double top, bottom;
-        if (n->deps[i].dep_class != SYN_DEP_DATA ||
-            plan->units[syn__pic_unit_of(plan, place)].section != s->part->plan_section ||
+        if (n->deps[i].dep_class != SYN_DEP_DATA || unit->section != s->part->plan_section ||
             !place_extent(s->cells, place, &top, &bottom))
             continue;
         b->top = fmin(b->top, top), b->bottom = fmax(b->bottom, bottom);
-        if (place < *first) *first = place;
+        b->folded = b->folded || plan->units[unit->rep].count > 1;
+        if (place < b->first) b->first = place;
         if (place > b->last) b->last = place;
-        ++*n_ops;
+        b->n_ops++;
     }
+    return SYN_OK;
+}
+
+static bool meet(const bar *a, const bar *b) {
+    return a->top < b->bottom + BAR_GAP && b->top < a->bottom + BAR_GAP;
+}
+
+/* Bars over folded layers become the first of their kind, with what stands beside these as well. */
+static syn_status join_folded(bars *s, syn_error *err) {
+    syn__pic_plan *plan = s->cells->plan;
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = i + 1; k < s->n && s->list[i].folded && s->list[i].n > 0; k++) {
+            bar *a = &s->list[i], *b = &s->list[k];
+            const syn_node *x, *y;
+            SYN_TRY(syn__pic_node(plan, a->node, &plan->cursor, &x, err));
+            SYN_TRY(syn__pic_node(plan, b->node, &plan->other, &y, err));
+            if (b->n == 0 || !syn__pic_same_comm(x, y) || !(b->folded || (a->n > 1 && meet(a, b))))
+                continue;
+            a->top = fmin(a->top, b->top), a->bottom = fmax(a->bottom, b->bottom);
+            a->n++;
+            b->n = 0;
+            b->lane = (uint32_t)i; /* until it is listed */
+        }
     return SYN_OK;
 }
 
@@ -120,69 +139,168 @@ static void put_line(syn__pic_text *t, const char *text, double size, const char
     syn__pic_put(t, "%s</font></td></tr>", bold ? "</b>" : "");
 }
 
-static syn_status label_bar(bars *s, bar *b, uint32_t n_ops, uint32_t first, syn_error *err) {
+/* "h.11 ... h.10": where its gradients come from, in the order of time. */
+static syn_status put_range(bars *s, const bar *b, syn__pic_text *out, syn_error *err) {
+    char from[64], to[64];
+    if (b->n_ops == 0) return SYN_OK;
+    SYN_TRY(put_where(s->cells->plan, b->first, from, err));
+    SYN_TRY(put_where(s->cells->plan, b->last, to, err));
+    syn__pic_put_clean(out, from);
+    if (strcmp(from, to) == 0) return SYN_OK;
+    syn__pic_put(out, " " TO " ");
+    syn__pic_put_clean(out, to);
+    return SYN_OK;
+}
+
+/* "24 gradients", or of graphs without tensors the ops that they are of. */
+static void put_gradients(syn__pic_text *out, uint64_t tensors, uint64_t ops) {
+    char count[SYN__PIC_NUMBER];
+    if (tensors > 0)
+        syn__pic_put(out, "%s gradient%s", syn__pic_count(tensors, count), tensors > 1 ? "s" : "");
+    else syn__pic_put(out, "of %s op%s", syn__pic_count(ops, count), ops == 1 ? "" : "s");
+}
+
+typedef struct label {
+    syn__pic_text html;
+    double w;
+} label;
+
+static void add_line(label *l, const char *text, double size, const char *color, bool bold) {
+    char cut[200];
+    syn__pic_shorten(text, 60, cut, sizeof cut);
+    put_line(&l->html, cut, size, color, bold);
+    l->w = fmax(l->w, syn__pic_width(cut, size, bold));
+}
+
+static void open_label(label *l, size_t lines) {
+    const syn__pic_style *style = syn__pic_style_of(SYN__PIC_COLLECTIVE);
+    l->w = 0;
+    syn__pic_clear(&l->html);
+    syn__pic_put(&l->html,
+                 "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>"
+                 "<td rowspan=\"%zu\"><font point-size=\"15\" color=\"%s\">%s</font></td>"
+                 "<td rowspan=\"%zu\" width=\"6\"></td></tr>",
+                 lines + 1, style->line, style->icon, lines + 1);
+}
+
+static syn_status close_label(bars *s, label *l, bar *b, size_t lines, syn_error *err) {
+    syn__pic_put(&l->html, "</table>");
+    b->w = l->w + HEAD_W + 2 * syn__pic_style_of(SYN__PIC_COLLECTIVE)->pad;
+    b->least = BAR_H + (double)(lines - 3) * LIST_H;
+    return syn__pic_keep(&s->cells->drawing->arena, &l->html, &b->label, err);
+}
+
+static syn_status label_one(bars *s, bar *b, const syn_node *n, syn_error *err) {
+    char bytes[SYN__PIC_NUMBER];
+    syn__pic_text line;
+    label l;
+    open_label(&l, 3);
+    syn__pic_clear(&line);
+    syn__pic_put(&line, "%s  %s", syn_comm_kind_name(n->comm),
+                 syn__pic_bytes(n->comm_bytes, bytes));
+    add_line(&l, line.s, 10, "#000000", true);
+    syn__pic_clear(&line);
+    put_gradients(&line, n->n_inputs, b->n_ops);
+    if (b->n_ops > 0) syn__pic_put(&line, DOT);
+    SYN_TRY(put_range(s, b, &line, err));
+    add_line(&l, line.s, 8.5, "#000000", false);
+    syn__pic_clear(&line);
+    SYN_TRY(syn__pic_put_comm_facts(s->cells->plan, b->node, &line, err));
+    add_line(&l, line.s, 8, GREY, false);
+    return close_label(s, &l, b, 3, err);
+}
+
+/* The bars that stand in bar i, upwards as time goes; of many the first and the last. */
+static syn_status list_bars(bars *s, size_t i, label *l, uint32_t most, syn_error *err) {
+    syn__pic_plan *plan = s->cells->plan;
+    const uint32_t n = s->list[i].n, skipped = n > most ? n - most + 1 : 0;
+    uint32_t at = 0;
+    for (size_t k = s->n; k-- > i;) {
+        bar *b = &s->list[k];
+        const syn_node *node;
+        char bytes[SYN__PIC_NUMBER];
+        syn__pic_text line;
+        if (k != i && (b->n > 0 || b->lane != i)) continue;
+        at++;
+        syn__pic_clear(&line);
+        if (skipped > 0 && at == most / 2 + 1) {
+            syn__pic_put(&line, TO " %u more " TO, skipped);
+        } else if (skipped == 0 || at <= most / 2 || at > most / 2 + skipped) {
+            SYN_TRY(syn__pic_node(plan, b->node, &plan->cursor, &node, err));
+            syn__pic_put(&line, "%u. %s  ", n - at + 1, syn__pic_bytes(node->comm_bytes, bytes));
+            SYN_TRY(put_range(s, b, &line, err));
+        }
+        if (line.n > 0) add_line(l, line.s, 8, GREY, false);
+    }
+    return SYN_OK;
+}
+
+static syn_status label_many(bars *s, size_t i, syn_error *err) {
+    bar *b = &s->list[i];
+    syn__pic_plan *plan = s->cells->plan;
+    const double room = (s->part->height - HEAD_PT - 5 - PANEL_W - BAR_H) / LIST_H;
+    const uint32_t most = room < 3 ? 3 : room > MOST_LISTED ? MOST_LISTED : (uint32_t)room;
+    const uint32_t shown = b->n < most ? b->n : most;
+    uint64_t bytes = 0, tensors = 0, ops = 0;
+    char sum[SYN__PIC_NUMBER];
+    syn__pic_text line;
+    const syn_node *n;
+    label l;
+    for (size_t k = i; k < s->n; k++) {
+        const bar *o = &s->list[k];
+        if (k != i && (o->n > 0 || o->lane != i)) continue;
+        SYN_TRY(syn__pic_node(plan, o->node, &plan->cursor, &n, err));
+        bytes += n->comm_bytes, tensors += n->n_inputs, ops += o->n_ops;
+    }
+    open_label(&l, 3 + shown);
+    syn__pic_clear(&line);
+    syn__pic_put(&line, "%u %s  %s", b->n, syn_comm_kind_name(n->comm), syn__pic_bytes(bytes, sum));
+    add_line(&l, line.s, 10, "#000000", true);
+    syn__pic_clear(&line);
+    put_gradients(&line, tensors, ops);
+    syn__pic_put(&line, DOT "as they are there:");
+    add_line(&l, line.s, 8.5, "#000000", false);
+    SYN_TRY(list_bars(s, i, &l, most, err));
+    syn__pic_clear(&line);
+    SYN_TRY(syn__pic_node(plan, b->node, &plan->cursor, &n, err));
+    syn__pic_put_groups(&line, plan, n->group);
+    add_line(&l, line.s, 8, GREY, false);
+    return close_label(s, &l, b, 3 + shown, err);
+}
+
+/* Text, id and tooltip of bar i. */
+static syn_status label_bar(bars *s, size_t i, syn_error *err) {
+    bar *b = &s->list[i];
     syn__pic_plan *plan = s->cells->plan;
     syn__arena *arena = &s->cells->drawing->arena;
-    const char *facts;
+    const char *unused;
     double w, h;
-    char bytes[SYN__PIC_NUMBER], from[64] = "", to[64] = "", line[3][160], id[48];
-    SYN_TRY(syn__pic_label_node(plan, arena, b->node, SYN__PIC_COLLECTIVE, &facts, &b->tip, &w, &h,
-                                err));
-    if (n_ops > 0) SYN_TRY(put_where(plan, first, from, err));
-    if (n_ops > 0) SYN_TRY(put_where(plan, b->last, to, err));
+    char id[48];
     const syn_node *n;
+    SYN_TRY(syn__pic_label_node(plan, arena, b->node, SYN__PIC_COLLECTIVE, false, &unused, &b->tip,
+                                &w, &h, err));
     SYN_TRY(syn__pic_node(plan, b->node, &plan->cursor, &n, err));
-    s->bytes += n->comm_bytes;
-    snprintf(line[0], sizeof line[0], "%s  %s", syn_comm_kind_name(n->comm),
-             syn__pic_bytes(n->comm_bytes, bytes));
-    if (n->n_inputs > 0)
-        snprintf(line[1], sizeof line[1], "%u gradient%s", n->n_inputs, n->n_inputs > 1 ? "s" : "");
-    else snprintf(line[1], sizeof line[1], "of %u op%s", n_ops, n_ops == 1 ? "" : "s");
-    const size_t used = strlen(line[1]);
-    snprintf(line[1] + used, sizeof line[1] - used, "%s%s%s%s", n_ops > 0 ? DOT : "", from,
-             strcmp(from, to) != 0 ? " " TO " " : "", strcmp(from, to) != 0 ? to : "");
-    syn__pic_text t;
-    syn__pic_clear(&t);
-    SYN_TRY(syn__pic_put_comm_facts(plan, b->node, &t, err));
-    syn__pic_shorten(t.s, 60, line[2], sizeof line[2]);
-    const syn__pic_style *style = syn__pic_style_of(SYN__PIC_COLLECTIVE);
-    syn__pic_clear(&t);
-    syn__pic_put(&t,
-                 "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>"
-                 "<td rowspan=\"4\"><font point-size=\"15\" color=\"%s\">%s</font></td>"
-                 "<td rowspan=\"4\" width=\"6\"></td></tr>",
-                 style->line, style->icon);
-    put_line(&t, line[0], 10, "#000000", true);
-    put_line(&t, line[1], 8.5, "#000000", false);
-    put_line(&t, line[2], 8, GREY, false);
-    syn__pic_put(&t, "</table>");
-    b->w = fmax(syn__pic_width(line[0], 10, true),
-                fmax(syn__pic_width(line[1], 8.5, false), syn__pic_width(line[2], 8, false))) +
-           HEAD_W + 2 * style->pad;
     snprintf(id, sizeof id, "r%d.o%" PRIu64, plan->graph->ranks[plan->rank].rank, n->id);
-    b->label = syn__arena_copy(arena, t.s);
     b->id = syn__arena_copy(arena, id);
-    if (b->label == NULL || b->id == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
-    return SYN_OK;
+    if (b->id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an id");
+    return b->n > 1 ? label_many(s, i, err) : label_one(s, b, n, err);
 }
 
 /* ---- Places ---- */
 
-static bool meet(const bar *a, const bar *b) {
-    return a->top < b->bottom + BAR_GAP && b->top < a->bottom + BAR_GAP;
-}
-
 /* High enough for its text, within the column; in the first lane where there is room. */
 static void place_bar(bars *s, bar *b) {
-    const double lack = BAR_H - (b->bottom - b->top);
-    if (!(b->bottom > b->top)) b->top = HEAD_PT + 5, b->bottom = b->top + BAR_H;
+    const double lack = b->least - (b->bottom - b->top);
+    if (!(b->bottom > b->top)) b->top = HEAD_PT + 5, b->bottom = b->top + b->least;
     else if (lack > 0) b->top -= lack / 2, b->bottom += lack / 2;
     const double low = HEAD_PT + 5 - b->top, high = b->bottom - (s->part->height - PANEL_W);
-    if (low > 0) b->top += low, b->bottom = fmax(b->bottom, b->top + BAR_H);
-    else if (high > 0) b->bottom -= high, b->top = fmin(b->top, b->bottom - BAR_H);
+    if (low > 0) b->top += low, b->bottom = fmax(b->bottom, b->top + b->least);
+    else if (high > 0) b->bottom -= high, b->top = fmin(b->top, b->bottom - b->least);
+    b->lane = 0;
     for (bool clash = true; clash;) {
         clash = false;
-        for (const bar *o = s->list; o < b && !clash; o++) clash = o->lane == b->lane && meet(o, b);
+        for (const bar *o = s->list; o < b && !clash; o++)
+            clash = o->n > 0 && o->lane == b->lane && meet(o, b);
         b->lane += clash;
     }
     if (b->lane + 1 > s->lanes) s->lanes = b->lane + 1;
@@ -190,20 +308,25 @@ static void place_bar(bars *s, bar *b) {
 }
 
 static syn_status find_bars(bars *s, syn_error *err) {
-    const syn__pic_plan *plan = s->cells->plan;
+    syn__pic_plan *plan = s->cells->plan;
     for (size_t u = 0; u < plan->n_units; u++) {
         const syn__pic_unit *unit = &plan->units[u];
         if (unit->section != s->part->plan_section + 1 || !syn__pic_is_bucket(plan, u)) continue;
         for (uint32_t i = unit->begin; i < unit->end; i++) {
-            uint32_t n_ops, first;
+            const syn_node *n;
             SYN_TRY(syn_grow(&s->list, &s->cap, s->n + 1, sizeof *s->list, err));
             bar *b = &s->list[s->n++];
-            *b = (bar){.node = i};
-            SYN_TRY(span(s, b, &n_ops, &first, err));
-            SYN_TRY(label_bar(s, b, n_ops, first, err));
-            place_bar(s, b);
+            *b = (bar){.node = i, .n = 1};
+            SYN_TRY(span(s, b, err));
+            SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+            s->bytes += n->comm_bytes;
         }
     }
+    SYN_TRY(join_folded(s, err));
+    for (size_t i = 0; i < s->n; i++)
+        if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err)); /* before lanes are given */
+    for (size_t i = 0; i < s->n; i++)
+        if (s->list[i].n > 0) place_bar(s, &s->list[i]);
     return SYN_OK;
 }
 
@@ -219,7 +342,8 @@ static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err
     const double start = from->x + from->w / 2;
     double top, bottom;
     if (!place_extent(s->cells, b->last, &top, &bottom)) return SYN_OK;
-    const double y = (top + bottom) / 2;
+    const double half = from->h / 2 - 3; /* tensors beside the op may reach over it */
+    const double y = fmin(fmax((top + bottom) / 2, from->y - half), from->y + half);
     if (!syn__pic_free_way(d, (syn__pic_point){start + 1, y}, x - start - 2, 0) || y < b->top ||
         y > b->bottom)
         return SYN_OK;
@@ -240,13 +364,13 @@ static syn_status draw_bars(bars *s, double x, double *width, syn_error *err) {
     syn__pic_put(&facts, "%s collective%s" DOT "%s", syn__pic_count(s->n, count),
                  s->n == 1 ? "" : "s", syn__pic_bytes(s->bytes, bytes));
     int32_t panel;
-    uint32_t first = 0;
     SYN_TRY(syn__pic_new_cluster(d, -1, 0, "gradients", facts.s, &panel, err));
     syn__pic_cluster *k = &d->clusters[panel];
     *width = fmax(k->min_w, 2 * PANEL_W + s->lanes * s->lane_w + (s->lanes - 1) * BAR_GAP);
     k->x0 = x, k->x1 = x + *width, k->y0 = 0, k->y1 = s->part->height;
     for (size_t i = 0; i < s->n; i++) {
         const bar *b = &s->list[i];
+        if (b->n == 0) continue;
         const double left = x + PANEL_W + b->lane * (s->lane_w + BAR_GAP);
         const syn__pic_box box = {.id = b->id,
                                   .label = b->label,
@@ -259,9 +383,10 @@ static syn_status draw_bars(bars *s, double x, double *width, syn_error *err) {
                                   .cluster = panel};
         uint32_t index;
         SYN_TRY(syn__pic_add_box(d, &box, &index, err));
-        if (i == 0) first = index;
+        s->list[i].box = index;
     }
-    for (uint32_t i = 0; i < s->n; i++) SYN_TRY(draw_ready(s, &s->list[i], first + i, err));
+    for (size_t i = 0; i < s->n; i++)
+        if (s->list[i].n == 1) SYN_TRY(draw_ready(s, &s->list[i], s->list[i].box, err));
     return SYN_OK;
 }
 

@@ -12,13 +12,22 @@
 #define BADGE_W 104.0 /* room for a badge */
 #define DOT     " \xC2\xB7 "
 
-static const double head_h[LEVELS] = {26, 20, 16}; /* room for the label */
-static const double pad_h[LEVELS] = {12, 10, 8};
-static const double pad_w[LEVELS] = {14, 10, 8};
+/* Of a picture, and of a page. */
+static const double head_h[2][LEVELS] = {{26, 20, 16}, {24, 19, 16}}; /* room for the label */
+static const double below_head[2] = {5, 2};                           /* ... of the innermost */
+static const double pad_h[2][LEVELS] = {{12, 10, 8}, {6, 5, 4}};
+static const double pad_w[2][LEVELS] = {{14, 10, 8}, {8, 6, 5}};
+static const double row_gap[2] = {16, 9};
+static const double open_gap[2] = {12, 9};  /* before a row in a new frame */
+static const double frame_gap[2] = {10, 6}; /* between frames */
 static const double label_size[LEVELS] = {12, 10.5, 9};
 
-double syn__pic_cluster_head(int level) {
-    return head_h[level < LEVELS ? level : LEVELS - 1];
+static int on_page(const syn__pic_drawing *d) {
+    return d->page != SYN_PAGE_NONE;
+}
+
+double syn__pic_cluster_head(const syn__pic_drawing *d, int level) {
+    return head_h[on_page(d)][level < LEVELS ? level : LEVELS - 1];
 }
 
 syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, const char *name,
@@ -77,7 +86,8 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         syn__pic_put(&name, "all steps");
     } else {
         syn__pic_step_title(col->cells->plan, part->step_index, part->phase, &name);
-        SYN_TRY(phase_facts(col, &facts, err));
+        if (col->cells->drawing->page == SYN_PAGE_NONE) /* else a column is no wider than its ops */
+            SYN_TRY(phase_facts(col, &facts, err));
     }
     if (part->of > 1) {
         syn__pic_put(&name, "  (%u of %u)", part->number, part->of);
@@ -126,12 +136,16 @@ static syn_status sub_clusters(syn__pic_column *col, uint32_t begin, uint32_t en
 syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
     SYN_TRY(phase_cluster(col, err));
     const syn__pic_plan *p = col->cells->plan;
-    const bool boxes = col->cells->detail >= SYN__PIC_LAYERS;
     for (uint32_t begin = 0, i = 1; i <= col->n_cells; i++) {
-        if (i < col->n_cells && (boxes || col->cell[i].unit == col->cell[begin].unit)) continue;
+        const syn__pic_detail detail = col->cell[begin].detail;
+        if (i < col->n_cells &&
+            (detail == SYN__PIC_CHUNKS || col->cell[i].unit == col->cell[begin].unit))
+            continue;
         const uint32_t unit = col->cell[begin].unit;
+        const bool framed =
+            detail < SYN__PIC_LAYERS || (detail == SYN__PIC_LAYERS && i - begin > 1);
         int32_t cluster = col->part->cluster;
-        if (!boxes && p->units[unit].layer[0] != '\0') {
+        if (framed && p->units[unit].layer[0] != '\0') {
             syn__pic_text title;
             syn__pic_clear(&title);
             syn__pic_unit_title(p, unit, &title);
@@ -141,7 +155,7 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
                 col->cells->drawing->clusters[cluster].min_w += BADGE_W;
         }
         for (uint32_t k = begin; k < i; k++) col->cell[k].cluster = cluster;
-        if (!boxes) SYN_TRY(sub_clusters(col, begin, i, cluster, err));
+        if (detail < SYN__PIC_LAYERS) SYN_TRY(sub_clusters(col, begin, i, cluster, err));
         begin = i;
     }
     return SYN_OK;
@@ -158,15 +172,11 @@ static int chain(const syn__pic_drawing *d, int32_t cluster, int32_t out[LEVELS]
     return n;
 }
 
-/* Room between a cluster's first border and what is in it. */
-static double opening(const syn__pic_column *col, int level, bool innermost) {
-    if (col->up) return pad_h[level];
-    return head_h[level] + (innermost ? 5 : 0);
-}
-
-static double closing(const syn__pic_column *col, int level, bool innermost) {
-    if (!col->up) return pad_h[level];
-    return head_h[level] + (innermost ? 5 : 0);
+/* Room between a cluster's border and what is in it. */
+static double border(const syn__pic_column *col, int level, bool head, bool innermost) {
+    const int page = on_page(col->cells->drawing);
+    if (!head) return pad_h[page][level];
+    return head_h[page][level] + (innermost ? below_head[page] : 0);
 }
 
 static void count_legs(syn__pic_column *col) {
@@ -196,6 +206,7 @@ void syn__pic_place_rows(syn__pic_column *col) {
     int32_t open[LEVELS], next[LEVELS];
     int n_open = 0;
     double y = 0;
+    const int page = on_page(d);
     for (size_t r = 0; r <= col->n_rows; r++) {
         const bool more = r < col->n_rows;
         const int n_next = more ? chain(d, col->rows[r].cluster, next) : 0;
@@ -205,14 +216,18 @@ void syn__pic_place_rows(syn__pic_column *col) {
         if (r > 0 && more) y += syn__pic_room_below(&col->rows[r - 1]);
         for (bool innermost = true; n_open > same; n_open--, innermost = false) {
             if (n_open == 1) y += col->end_gap;
-            y += closing(col, n_open - 1, innermost);
+            y += border(col, n_open - 1, col->up, innermost);
             d->clusters[open[n_open - 1]].y1 = y;
         }
-        if (r > 0 && more) y += (closes ? (opens ? 10 : 16) : opens ? 12 : 16) + col->rows[r].gap;
+        if (r > 0 && more)
+            y += (closes && opens ? frame_gap
+                  : opens         ? open_gap
+                                  : row_gap)[page] +
+                 col->rows[r].gap;
         for (; n_open < n_next; n_open++) {
             open[n_open] = next[n_open];
             d->clusters[open[n_open]].y0 = y;
-            y += opening(col, n_open, n_open + 1 == n_next);
+            y += border(col, n_open, !col->up, n_open + 1 == n_next);
             if (n_open == 0) y += col->rows[0].gap;
         }
         if (r == col->n_rows) break;
@@ -265,7 +280,7 @@ static void place_rails(syn__pic_column *col, int level) {
             for (uint32_t r = lo; r <= hi; r++)
                 if (col->rows[r].max_x + 16 > x) x = col->rows[r].max_x + 16;
             const syn__pic_cell *to = &col->cell[col->link[i].to - col->part->cell_begin];
-            const double room = col->link[i].line == SYN__PIC_RESIDUAL ? 54 : 20;
+            const double room = col->link[i].line != SYN__PIC_RESIDUAL ? 20 : on_page(d) ? 44 : 54;
             if (x < to->x + to->w / 2 + room) x = to->x + to->w / 2 + room;
             t->rail_x = x;
             for (uint32_t r = lo; r <= hi; r++) col->rows[r].max_x = x;
@@ -274,14 +289,15 @@ static void place_rails(syn__pic_column *col, int level) {
 
 static void place_level(syn__pic_column *col, int level) {
     syn__pic_drawing *d = col->cells->drawing;
+    const double pad = pad_w[on_page(d)][level];
     double x0 = 1e9, x1 = -1e9;
     for (int32_t c = col->first_cluster; c < col->end_cluster; c++) {
         syn__pic_cluster *k = &d->clusters[c];
         if (k->level != level) continue;
         for (size_t r = 0; r < col->n_rows; r++) {
             if (!holds(d, c, col->rows[r].cluster)) continue;
-            if (col->rows[r].min_x - pad_w[level] < x0) x0 = col->rows[r].min_x - pad_w[level];
-            if (col->rows[r].max_x + pad_w[level] > x1) x1 = col->rows[r].max_x + pad_w[level];
+            if (col->rows[r].min_x - pad < x0) x0 = col->rows[r].min_x - pad;
+            if (col->rows[r].max_x + pad > x1) x1 = col->rows[r].max_x + pad;
         }
         if (x1 < x0 + k->min_w) x1 = x0 + k->min_w;
         const bool badge = k->min_w >= k->label_w + BADGE_W;

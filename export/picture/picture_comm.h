@@ -55,24 +55,33 @@ typedef struct syn__pic_chart {
     uint32_t *alike;  /* per group of the graph: see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
+    uint32_t columns;         /* at most; SYN__PIC_COLUMNS or less */
+    double row_gap, lane_gap; /* between boxes below and beside each other */
+    int name_lines;           /* of the ops in a run */
+    double most;              /* height of a panel on a page, if it can be broken */
+    int n_in_flight;          /* messages sent and not received yet */
+    syn__pic_panel *panels;
+    size_t n_panels, panels_cap;
 } syn__pic_chart;
 
 /* Chooses the ranks to draw and reads them. Free the chart in any case. */
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
-                               const syn_copied_ranks *copies, int fold,
+                               const syn_copied_ranks *copies, int fold, uint32_t columns,
                                syn_error *err) SYN_MUST_USE;
 /* Their step (picture_lanes.c): c->lane_of, c->alike, and which ranks the lanes are of. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;
-/* "rank 3", "ranks 3 ... 7" with a real ellipsis, or "rank 3 and 31 like it", which are `others`:
-   "also 7, 11, 15 ... 127", else empty. */
+/* "rank 3", "ranks 3 ... 7" with a real ellipsis, "ranks 3, 7", or "rank 3 and 31 like it", with
+   `others`: "also 7, 11, 15 ... 127"; else these are empty. */
 void syn__pic_lane_name(const syn__pic_chart *c, uint32_t lane, syn__pic_text *name,
                         syn__pic_text *others);
 void syn__pic_chart_free(syn__pic_chart *chart);
-/* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a
-   box a phase). */
+/* The items of all lanes; detail FULL (runs between communications), LAYERS (what a layer
+   communicates of one kind is one bar) or CHUNKS (a box a rank). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
+/* Draws them, without a heading (picture_chart.c). */
+syn_status syn__pic_chart_draw(syn__pic_chart *chart, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

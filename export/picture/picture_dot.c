@@ -46,23 +46,6 @@ static double flip(const walker *w, double y) {
     return w->d->height - y;
 }
 
-double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h) {
-    static const double sizes[][2] = {{0, 0}, {595.28, 841.89}, {960, 540}};
-    const double need_w = d->width + 2 * PAD_PT, need_h = d->height + 2 * PAD_PT;
-    *w = sizes[page][0];
-    *h = sizes[page][1];
-    if (page == SYN_PAGE_NONE) return 1;
-    double scale = fmin(*w / need_w, *h / need_h);
-    const double across = fmin(*h / need_w, *w / need_h);
-    if (page == SYN_PAGE_A4 && across > scale) {
-        const double upright = *w;
-        scale = across;
-        *w = *h;
-        *h = upright;
-    }
-    return fmin(scale, 1);
-}
-
 static void walk_graph(walker *w) {
     char bb[64], viewport[96];
     double page_w, page_h;

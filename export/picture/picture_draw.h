@@ -132,6 +132,20 @@ bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, d
 /* Turns these upside down within y from 0 to `height`; texts stay upright. */
 void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height);
 
+/* What stays together when a picture is laid out: what was drawn from `mark` on, with its upper
+   left corner at (0, top). */
+typedef struct syn__pic_panel {
+    syn__pic_mark mark;
+    double width, height, top;
+    double x, y; /* where it goes */
+    bool first;  /* in its column: `head` is free above it */
+} syn__pic_panel;
+/* In rows, or on a page in columns as large as that shows them; sets the extent of d. */
+void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *panels, size_t n, double head);
+/* Whether the smallest text can be read on d->page. */
+bool syn__pic_readable(const syn__pic_drawing *d);
+#define SYN__PIC_SMALLEST 8.0 /* text, in points */
+
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 
 /* Title, facts and legend above what is drawn so far, whose extent is width x height from (0, 0).

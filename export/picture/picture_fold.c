@@ -330,6 +330,7 @@ static void begin_plan(syn__pic_plan *plan, const syn_graph *graph, uint32_t ran
 }
 
 static syn_status make(syn__pic_plan *plan, int fold, syn_error *err) {
+    plan->folds = fold != SYN__PIC_FOLD_NONE;
     reader r = {.plan = plan, .rank = plan->graph->ranks[plan->rank].rank};
     r.s.layer = "";
     SYN_TRY(read_rank(&r, err));

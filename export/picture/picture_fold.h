@@ -64,6 +64,8 @@ typedef struct syn__pic_plan {
     syn__pic_totals totals;
     uint32_t folded_steps, folded_units; /* not drawn */
     bool spans_ranks;      /* boxes of collectives stand for those of other ranks as well */
+    bool folds;            /* what repeats is drawn once */
+    bool bars;             /* what a box of several ops communicates is drawn beside it */
     const uint32_t *alike; /* per group of the graph: for how many others its boxes stand, or
                               SYN__PIC_SOME; NULL: for none */
     syn_cursor cursor, other, tensor_cursor; /* for callers: one node, a second one, a tensor */

@@ -171,7 +171,9 @@ static syn_status add_legend(legend *l, syn_error *err) {
     bool looks[SYN__PIC_LOOKS] = {false}, lines[SYN__PIC_GRID + 1] = {false};
     for (size_t i = 0; i < l->d->n_boxes; i++) looks[l->d->boxes[i].look] = true;
     for (size_t i = 0; i < l->d->n_edges; i++) lines[l->d->edges[i].line] = true;
-    for (int i = 0; i < SYN__PIC_PLAIN; i++)
+    /* on a page, which has little room, not the kinds of ops, whose boxes have names */
+    const int first = l->d->page == SYN_PAGE_NONE ? 0 : SYN__PIC_RUN;
+    for (int i = first; i < SYN__PIC_PLAIN; i++)
         if (looks[i]) SYN_TRY(add_sample(l, i, err));
     for (int i = 0; i < SYN__PIC_LINES; i++)
         if (lines[i]) SYN_TRY(add_line_sample(l, i, err));
@@ -216,11 +218,13 @@ syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, 
     for (size_t i = 0; i < 4 && h->lines[i] != NULL; i++)
         SYN_TRY(add_lines(d, h->lines[i], right, &y, err));
     y += 8;
-    const double head = y + l.y + 20;
-    /* the content down by the heading's height, the legend to between the texts and it */
+    /* the content down by the heading's height, the legend to between the texts and it, or on a
+       page to the right of the title, if there is room */
+    const bool beside = d->page != SYN_PAGE_NONE && !(l.y > ITEM_H) && title_w + 40 < right - l.x;
+    const double head = beside ? y + 4 : y + l.y + 20;
     syn__pic_shift(d, (syn__pic_mark){0}, 0, head);
-    syn__pic_shift(d, content, 0, y - head);
-    syn__pic_shift(d, after_legend, 0, -y);
+    syn__pic_shift(d, content, beside ? right - l.x : 0, (beside ? 0 : y) - head);
+    syn__pic_shift(d, after_legend, beside ? l.x - right : 0, beside ? 0 : -y);
     for (size_t i = after_legend.boxes; i < d->n_boxes; i++) {
         const double end = d->boxes[i].x + d->boxes[i].w / 2;
         if (end > right) right = end; /* a single fact wider than the page */

@@ -6,12 +6,19 @@
 
 #include "syntorch/memory.h"
 
+#define MOST_BARS 3 /* of gradients' buckets; more are one for each kind */
+
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
-                               const syn_copied_ranks *copies, int fold, syn_error *err) {
-    *c = (syn__pic_chart){.graph = graph, .drawing = d};
+                               const syn_copied_ranks *copies, int fold, uint32_t columns,
+                               syn_error *err) {
+    *c = (syn__pic_chart){.graph = graph, .drawing = d, .columns = columns, .name_lines = 3};
     SYN_TRY(syn__pic_choose_lanes(c, copies, err));
     for (uint32_t i = 0; i < c->n_lanes; i++) {
-        SYN_TRY(syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err));
+        SYN_TRY(
+            fold == SYN__PIC_FOLD_NONE
+                ? syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err)
+                : syn__pic_plan_passes(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold,
+                                       err));
         c->lanes[i].plan.spans_ranks = c->n_lanes > 1;
         c->lanes[i].plan.alike = c->alike;
     }
@@ -23,6 +30,7 @@ void syn__pic_chart_free(syn__pic_chart *c) {
         syn__pic_plan_free(&c->lanes[i].plan);
         syn_free(c->lanes[i].items);
     }
+    syn_free(c->panels);
     syn_free(c->lane_of);
     syn_free(c->alike);
     *c = (syn__pic_chart){0};
@@ -61,6 +69,7 @@ static uint64_t unit_key(const syn__pic_lane *lane, uint32_t unit, int level) {
     const syn__pic_unit *u = &lane->plan.units[unit];
     const syn__pic_step *s = &lane->plan.steps[u->step_index];
     uint64_t h = mix(mix(mix(7, (uint64_t)level), s->number), (uint64_t)u->phase);
+    h = mix(h, u->section);
     if (level == 0) return mix(h, s->count);
     return mix(mix_text(h, u->layer), u->count);
 }
@@ -71,37 +80,17 @@ static syn_status frame(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item_ki
     return add_item(c, lane, item, mix(unit_key(lane, unit, level), (uint64_t)kind_), err);
 }
 
-static void put_scopes(syn__pic_text *t, const char *scope, char *before, size_t bytes) {
-    const char *p = scope + syn__walk_layer_prefix(scope);
-    if (*p == '.') p++;
-    char part[48];
-    const size_t n = strcspn(p, ".");
-    const size_t len = n < sizeof part ? n : sizeof part - 1;
-    memcpy(part, p, len);
-    part[len] = '\0';
-    if (len == 0 || strcmp(part, before) == 0 || t->n > 40) return;
-    if (t->n > 0) syn__pic_put(t, ", ");
-    syn__pic_put_clean(t, part);
-    memcpy(before, part, len + 1 < bytes ? len + 1 : bytes);
-}
-
 /* Box of the ops [first, last], which do not communicate, named by the parts of the model they
    belong to. */
 static syn_status add_run(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
                           uint32_t last, const char *name, syn_error *err) {
     syn__pic_text scopes;
-    char before[48] = "";
     syn__pic_clear(&scopes);
-    for (uint32_t i = first; i <= last && name == NULL; i++) {
-        const syn_node *n;
-        SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
-        if ((n->flags & SYN_NODE_VIRTUAL) == 0)
-            put_scopes(&scopes, n->scope, before, sizeof before);
-    }
+    if (name == NULL) SYN_TRY(syn__pic_put_scopes(&lane->plan, first, last, &scopes, err));
     syn__pic_item item = {.kind = SYN__PIC_RUN_BOX, .unit = unit, .first = first, .last = last};
     SYN_TRY(syn__pic_label_run(&lane->plan, &c->drawing->arena, first, last,
-                               name != NULL ? name : scopes.s, 3, &item.label, &item.tip, &item.w,
-                               &item.h, err));
+                               name != NULL ? name : scopes.s, c->name_lines, &item.label,
+                               &item.tip, &item.w, &item.h, err));
     return add_item(c, lane, item, first, err);
 }
 
@@ -119,9 +108,42 @@ static syn_status add_comm(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit
                   (uint64_t)(uint32_t)(send ? n->peer : rank));
         key = mix(key, (uint64_t)(uint32_t)n->tag);
     }
-    SYN_TRY(syn__pic_label_node(&lane->plan, &c->drawing->arena, node, syn__pic_look_of(n),
+    SYN_TRY(syn__pic_label_node(&lane->plan, &c->drawing->arena, node, syn__pic_look_of(n), false,
                                 &item.label, &item.tip, &item.w, &item.h, err));
     return add_item(c, lane, item, key, err);
+}
+
+/* One bar for all collectives of [first, last] that are like the one at `first`. */
+static syn_status add_bars(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
+                           uint32_t last, syn_error *err) {
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(&lane->plan, first, &lane->plan.cursor, &n, err));
+    syn__pic_item item = {.kind = SYN__PIC_BAR, .unit = unit, .first = first, .last = first};
+    const uint64_t key = mix(mix(17, n->group), n->comm_index);
+    SYN_TRY(syn__pic_label_bars(&lane->plan, &c->drawing->arena, first, last, &item.label,
+                                &item.tip, &item.w, &item.h, err));
+    return add_item(c, lane, item, key, err);
+}
+
+/* The bars of a layer that is a box, or of many buckets of gradients: one for each kind. */
+static syn_status sum_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, syn_error *err) {
+    const syn__pic_unit u = lane->plan.units[unit];
+    for (uint32_t i = u.begin; i < u.end && !c->too_many; i++) {
+        const syn_node *n, *other;
+        uint32_t before = 0, after = 0; /* of the same kind */
+        SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
+        if (n->kind != SYN_NODE_COLLECTIVE) continue;
+        for (uint32_t k = u.begin; k < u.end; k++) {
+            SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
+            SYN_TRY(syn__pic_node(&lane->plan, k, &lane->plan.other, &other, err));
+            before += k < i && syn__pic_same_comm(n, other);
+            after += k > i && syn__pic_same_comm(n, other);
+        }
+        if (before > 0) continue;
+        SYN_TRY(after > 0 ? add_bars(c, lane, unit, i, u.end - 1, err)
+                          : add_comm(c, lane, unit, i, err));
+    }
+    return SYN_OK;
 }
 
 /* Runs and communications of one unit. */
@@ -159,6 +181,7 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
         if (!syn__pic_unit_drawn(p, u) || !has_work(&p->units[u])) continue;
         const bool fresh = open == UINT32_MAX ||
                            p->units[open].step_index != p->units[u].step_index ||
+                           p->units[open].section != p->units[u].section ||
                            p->units[open].phase != p->units[u].phase;
         if (fresh && open != UINT32_MAX) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 0, open, err));
         if (fresh) {
@@ -168,14 +191,19 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
         const bool layer = p->units[u].layer[0] != '\0';
         if (detail == SYN__PIC_FULL) {
             if (layer) SYN_TRY(frame(c, lane, SYN__PIC_OPEN, 1, u, err));
-            SYN_TRY(unit_items(c, lane, u, err));
+            const bool many =
+                syn__pic_is_bucket(p, u) && p->units[u].end - p->units[u].begin > MOST_BARS;
+            SYN_TRY(many ? sum_items(c, lane, u, err) : unit_items(c, lane, u, err));
             if (layer) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 1, u, err));
         } else if (detail == SYN__PIC_LAYERS) {
             syn__pic_text title;
             syn__pic_clear(&title);
             syn__pic_unit_title(p, u, &title);
-            SYN_TRY(add_run(c, lane, u, p->units[u].begin, p->units[u].end - 1,
-                            layer ? title.s : NULL, err));
+            if (p->units[u].count > 1) syn__pic_put(&title, "  \xC3\x97%u", p->units[u].count);
+            if (!syn__pic_is_bucket(p, u))
+                SYN_TRY(add_run(c, lane, u, p->units[u].begin, p->units[u].end - 1,
+                                layer ? title.s : NULL, err));
+            SYN_TRY(sum_items(c, lane, u, err));
         }
     }
     if (open != UINT32_MAX) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 0, open, err));
@@ -194,6 +222,7 @@ syn_status syn__pic_chart_items(syn__pic_chart *c, syn__pic_detail detail, syn_e
     for (uint32_t i = 0; i < c->n_lanes && !c->too_many; i++) {
         syn__pic_lane *lane = &c->lanes[i];
         lane->n_items = 0;
+        lane->plan.bars = detail != SYN__PIC_CHUNKS;
         if (detail == SYN__PIC_CHUNKS) SYN_TRY(whole_rank(c, lane, err));
         else SYN_TRY(lane_items(c, lane, detail, err));
     }

@@ -3,14 +3,16 @@
 #include "export/walk/graph_walk.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
 
-#define DOT  " \xC2\xB7 "   /* a middle dot */
-#define TO   "\xE2\x80\xA6" /* ellipsis */
-#define GREY "#4a5560"
+#define DOT   " \xC2\xB7 "   /* a middle dot */
+#define TO    "\xE2\x80\xA6" /* ellipsis */
+#define GREY  "#4a5560"
+#define GREEN "#1f5a24"
 
 int syn__pic_look_of(const syn_node *node) {
     if (node->kind == SYN_NODE_COLLECTIVE) return SYN__PIC_COLLECTIVE;
@@ -39,7 +41,7 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
 }
 
 /* "tp0 {0,1,2,3} and 31 like it" in a picture of ranks that stand for others. */
-static void put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
+void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
     put_group(t, plan->graph, group);
     const uint32_t n = g != NULL && plan->alike != NULL ? plan->alike[g - plan->graph->groups] : 0;
@@ -71,7 +73,7 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
 
 /* Measured or else "~" and predicted; nothing if neither is known. Behind other facts, which begin
    at `facts`, or first. */
-static void put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
+void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
     if (t->n > facts) syn__pic_put(t, DOT);
@@ -79,7 +81,7 @@ static void put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     else syn__pic_put(t, "~%s", syn__pic_time(c->predicted, buf));
 }
 
-static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
+void syn__pic_put_cost(syn__pic_text *t, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     syn__pic_put(t, "\ncompute: ");
     syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
@@ -153,19 +155,19 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     put_attributes(t, n);
     if (syn__walk_is_comm(n)) {
         syn__pic_put(t, "\ngroup: ");
-        put_groups(t, plan, n->group);
+        syn__pic_put_groups(t, plan, n->group);
         syn__pic_put(t, "\npayload of this rank: ");
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
         if (n->kind != SYN_NODE_COLLECTIVE)
             syn__pic_put(t, "\npeer: rank %d, tag %d", n->peer, n->tag);
     }
-    put_cost(t, c);
+    syn__pic_put_cost(t, c);
     return SYN_OK;
 }
 
 /* "f32[1,16,768]": what a rank gives to a collective, where no tensors are drawn. */
-static syn_status put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
-                              const syn_node *n, syn_error *err) {
+syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
+                                const syn_node *n, syn_error *err) {
     syn__pic_range range;
     if (!plan->spans_ranks || n->kind != SYN_NODE_COLLECTIVE || n->n_inputs == 0) return SYN_OK;
     if (n->n_inputs > 1) {
@@ -184,7 +186,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
     const syn_graph *graph = plan->graph;
     const size_t begin = t->n;
     if (n->kind == SYN_NODE_COLLECTIVE) {
-        put_groups(t, plan, n->group);
+        syn__pic_put_groups(t, plan, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (syn__walk_is_comm(n)) {
@@ -199,7 +201,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
     if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
         c->wait > 0) /* each rank waits for another time */
         syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
-    put_time(t, begin, c);
+    syn__pic_put_time(t, begin, c);
 }
 
 syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
@@ -208,21 +210,30 @@ syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_
     syn__pic_cost c;
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
-    put_groups(out, plan, n->group);
-    put_time(out, 0, &c);
+    syn__pic_put_groups(out, plan, n->group);
+    syn__pic_put_time(out, 0, &c);
     return SYN_OK;
 }
 
-/* Table of an icon, a bold name with a grey remark, and a second line. */
-static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const char *name,
-                         const char *remark, const char *facts, double *w) {
+static void put_row(syn__pic_text *t, const char *text, const char *color, double *w) {
+    syn__pic_put(t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"%s\">", color);
+    syn__pic_put_html(t, text);
+    syn__pic_put(t, "</font></td></tr>");
+    *w = fmax(*w, syn__pic_width(text, 8, false));
+}
+
+void syn__pic_put_op(syn__pic_text *t, const syn__pic_style *style, const char *name,
+                     const char *remark, const syn__pic_facts_of *facts, double *w) {
+    const int rows = 2 + (facts->weight[0] != '\0') + (facts->result[0] != '\0');
+    double width = syn__pic_width(name, 10, true);
+    if (remark[0] != '\0') width += syn__pic_width(remark, 10, false) + 7;
     syn__pic_put(t,
                  "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>");
     if (style->icon[0] != '\0')
         syn__pic_put(t,
-                     "<td rowspan=\"2\"><font point-size=\"15\" color=\"%s\">%s</font></td>"
-                     "<td rowspan=\"2\" width=\"6\"></td>",
-                     style->line, style->icon);
+                     "<td rowspan=\"%d\"><font point-size=\"15\" color=\"%s\">%s</font></td>"
+                     "<td rowspan=\"%d\" width=\"6\"></td>",
+                     rows, style->line, style->icon, rows);
     syn__pic_put(t, "<td align=\"left\"><b>");
     syn__pic_put_html(t, name);
     syn__pic_put(t, "</b>");
@@ -231,24 +242,48 @@ static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const ch
         syn__pic_put_html(t, remark);
         syn__pic_put(t, "</font>");
     }
-    syn__pic_put(t, "</td></tr><tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
-    syn__pic_put_html(t, facts);
-    syn__pic_put(t, "</font></td></tr>");
+    syn__pic_put(t, "</td></tr>");
+    put_row(t, facts->costs, GREY, &width);
+    if (facts->weight[0] != '\0') put_row(t, facts->weight, GREEN, &width);
+    if (facts->result[0] != '\0') put_row(t, facts->result, GREEN, &width);
     if (style->foot > 0)
         syn__pic_put(t, "<tr><td fixedsize=\"true\" width=\"1\" height=\"%g\"></td></tr>",
                      style->foot);
     syn__pic_put(t, "</table>");
-    double width = syn__pic_width(name, 10, true);
-    if (remark[0] != '\0') width += syn__pic_width(remark, 10, false) + 7;
-    const double second = syn__pic_width(facts, 8, false);
-    if (second > width) width = second;
     width += (style->icon[0] != '\0' ? 24 : 4) + 2 * style->pad;
     *w = width / (1 - 2 * style->slant);
 }
 
+static void put_cut(syn__pic_text *t, const char *what, const syn_graph_tensor *tensor) {
+    syn__pic_put(t, "%s: ", what);
+    const size_t none = t->n;
+    syn__pic_put_part(t, tensor, "");
+    if (t->n == none) syn__pic_clear(t);
+}
+
+/* "weight: columns 0-63 of 128", "result: term of a sum": where tensors are not drawn. */
+static syn_status put_cuts(syn__pic_plan *plan, uint32_t node, syn__pic_text *weight,
+                           syn__pic_text *result, syn_error *err) {
+    const syn_node *n;
+    const syn_graph_tensor *t;
+    SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
+    const uint32_t n_inputs = n->n_inputs, out = n->n_outputs == 1 ? n->outputs[0] : SYN_NO_TENSOR;
+    for (uint32_t slot = 0; slot < n_inputs && slot < 4 && weight->n == 0; slot++) {
+        syn__pic_source s;
+        SYN_TRY(syn__pic_resolve(plan, node, slot, &s, NULL, err));
+        SYN_TRY(syn__pic_tensor(plan, s.tensor, &t, err));
+        if ((t->flags & SYN_TENSOR_PARAM) == 0 || t->spec.rank < 2) continue;
+        put_cut(weight, "weight", t);
+    }
+    if (out == SYN_NO_TENSOR) return SYN_OK;
+    SYN_TRY(syn__pic_tensor(plan, out, &t, err));
+    put_cut(result, "result", t);
+    return SYN_OK;
+}
+
 syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t node, int look,
-                               const char **label, const char **tip, double *w, double *h,
-                               syn_error *err) {
+                               bool cuts, const char **label, const char **tip, double *w,
+                               double *h, syn_error *err) {
     syn__pic_cost c;
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
     syn__pic_text t, facts;
@@ -258,7 +293,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     syn__pic_clear(&facts);
-    SYN_TRY(put_payload(&facts, plan, node, n, err));
+    SYN_TRY(syn__pic_put_payload(&facts, plan, node, n, err));
     put_facts(&facts, plan, n, &c);
     char name[128], remark[192] = "";
     syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
@@ -270,130 +305,16 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
         snprintf(remark + k, sizeof remark - k, "%s%s", k > 0 ? " " : "",
                  syn_reduce_name((syn_reduce)n->reduce));
     }
+    syn__pic_text weight, result;
+    syn__pic_clear(&weight);
+    syn__pic_clear(&result);
+    if (cuts) SYN_TRY(put_cuts(plan, node, &weight, &result, err));
     syn__pic_clear(&t);
-    put_op_label(&t, syn__pic_style_of(look), name, remark, facts.s, w);
+    syn__pic_put_op(&t, syn__pic_style_of(look), name, remark,
+                    &(syn__pic_facts_of){facts.s, weight.s, result.s}, w);
     if (*w < 96) *w = 96;
-    *h = 32 + syn__pic_style_of(look)->more;
+    *h = 32 + syn__pic_style_of(look)->more + 10 * ((weight.n > 0) + (result.n > 0));
     return syn__pic_keep(arena, &t, label, err);
-}
-
-/* ---- Runs of ops ---- */
-
-/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice
-   in a row. */
-static syn_status put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
-                            syn__pic_text *out, syn_error *err) {
-    char before[64] = "";
-    uint32_t left_out = 0;
-    for (uint32_t i = first; i <= last; i++) {
-        const syn_node *n;
-        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
-        if ((n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA) continue;
-        char name[64];
-        syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 16, name, sizeof name);
-        if (strcmp(name, before) == 0) continue;
-        memcpy(before, name, sizeof before);
-        if (out->n + strlen(name) > max_chars) {
-            left_out++;
-            continue;
-        }
-        if (out->n > 0) syn__pic_put(out, ", ");
-        syn__pic_put_clean(out, name);
-    }
-    if (left_out > 0) syn__pic_put(out, " + %u", left_out);
-    return SYN_OK;
-}
-
-/* "9 ops, 12 MFLOP, 3 MiB" */
-static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const syn__pic_cost *c) {
-    char buf[SYN__PIC_NUMBER];
-    syn__pic_put(t, "%s op%s" DOT, syn__pic_count(totals->ops, buf), totals->ops == 1 ? "" : "s");
-    if (c->flops_hi > 0) {
-        syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
-        syn__pic_put(t, DOT);
-    }
-    syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
-    if (totals->comms > 0) {
-        syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
-        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
-    }
-    put_time(t, 0, c);
-}
-
-/* Names broken into rows of a table, at most `lines`; gives their number and lengthens *w. */
-static int put_name_rows(syn__pic_text *t, const char *names, int lines, double *w) {
-    int n = 0;
-    while (*names != '\0' && n < lines) {
-        size_t cut = strlen(names);
-        if (cut > 52)
-            for (cut = 52; cut > 0 && names[cut] != ' ';) cut--;
-        if (cut == 0) cut = strlen(names);
-        char line[160];
-        snprintf(line, sizeof line, "%.*s%s", (int)(cut < 120 ? cut : 120), names,
-                 n + 1 == lines && names[cut] != '\0' ? TO : "");
-        syn__pic_put(t, "<tr><td align=\"left\"><font point-size=\"9\">");
-        syn__pic_put_html(t, line);
-        syn__pic_put(t, "</font></td></tr>");
-        if (syn__pic_width(line, 9, false) > *w) *w = syn__pic_width(line, 9, false);
-        names += cut;
-        while (*names == ' ') names++;
-        n++;
-    }
-    return n;
-}
-
-static syn_status run_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t first, uint32_t last,
-                          const char *name, const char *names, const syn__pic_cost *c,
-                          syn_error *err) {
-    const syn_node *n;
-    SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &n, err));
-    const uint64_t first_id = n->id;
-    SYN_TRY(syn__pic_node(plan, last, &plan->cursor, &n, err));
-    syn__pic_clear(t);
-    syn__pic_put_clean(t, name);
-    syn__pic_put(t, "%sr%d.o%" PRIu64 TO "o%" PRIu64 "\nops: ", name[0] != '\0' ? "\n" : "",
-                 plan->graph->ranks[plan->rank].rank, first_id, n->id);
-    syn__pic_put(t, "%s", names);
-    syn__pic_put_stands_for(t, plan, first);
-    put_cost(t, c);
-    return SYN_OK;
-}
-
-syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t first, uint32_t last,
-                              const char *name, int lines, const char **label, const char **tip,
-                              double *w, double *h, syn_error *err) {
-    syn__pic_cost c;
-    syn__pic_totals totals;
-    const syn_node *n;
-    syn__pic_text names, facts, t;
-    char title[256];
-    SYN_TRY(syn__pic_cost_of(plan, first, last, &c, err));
-    syn__pic_totals_init(&totals);
-    for (uint32_t i = first; i <= last; i++) {
-        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
-        syn__pic_totals_add(&totals, n);
-    }
-    syn__pic_clear(&names);
-    SYN_TRY(put_names(plan, first, last, 1200, &names, err));
-    syn__pic_clear(&facts);
-    put_run_facts(&facts, &totals, &c);
-    syn__pic_shorten(name[0] != '\0' ? name : names.s, 48, title, sizeof title);
-    syn__pic_clear(&t);
-    *w = syn__pic_width(facts.s, 8, false);
-    syn__pic_put(&t, "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\">"
-                     "<tr><td align=\"left\"><b>");
-    syn__pic_put_html(&t, title);
-    syn__pic_put(&t, "</b></td></tr>");
-    if (syn__pic_width(title, 10, true) > *w) *w = syn__pic_width(title, 10, true);
-    const int rows = name[0] != '\0' ? put_name_rows(&t, names.s, lines, w) : 0;
-    syn__pic_put(&t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
-    syn__pic_put_html(&t, facts.s);
-    syn__pic_put(&t, "</font></td></tr></table>");
-    *w += 2 * syn__pic_style_of(SYN__PIC_RUN)->pad + 6;
-    *h = 34 + rows * 11.5;
-    SYN_TRY(syn__pic_keep(arena, &t, label, err));
-    SYN_TRY(run_tip(plan, &t, first, last, name, names.s, &c, err));
-    return syn__pic_keep(arena, &t, tip, err);
 }
 
 /* ---- Cells ---- */
@@ -404,6 +325,32 @@ static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t nu
     int n = snprintf(id, sizeof id, "r%d.%c%" PRIu64, rank, kind, number);
     if (serial > 0) snprintf(id + n, sizeof id - (size_t)n, ".%u", serial);
     return syn__arena_copy(arena, id);
+}
+
+/* Whether other cells are of this one's unit, which then has a frame with its name. */
+static bool shares_unit(const syn__pic_cells *cells, const syn__pic_cell *cell) {
+    const size_t i = (size_t)(cell - cells->cells);
+    return (i > 0 && cell[-1].unit == cell->unit) ||
+           (i + 1 < cells->n_cells && cell[1].unit == cell->unit);
+}
+
+/* Name of a box of several ops; "" if these are to be named. */
+static syn_status name_run(syn__pic_cells *cells, const syn__pic_cell *cell, const char *scope,
+                           syn__pic_text *name, syn_error *err) {
+    const uint32_t count = cells->plan->units[cell->unit].count;
+    const bool layers = cell->detail == SYN__PIC_LAYERS;
+    const bool alone = !shares_unit(cells, cell) && cells->plan->units[cell->unit].layer[0] != '\0';
+    syn__pic_clear(name);
+    if (cell->repeats > 1) {
+        const uint32_t each = (cell->last - cell->first + 1) / cell->repeats;
+        syn__pic_put(name, "%u \xC3\x97 ", cell->repeats);
+        return syn__pic_put_names(cells->plan, cell->first, cell->first + each - 1, 40, name, err);
+    }
+    if (cell->detail == SYN__PIC_RUNS) syn__pic_put_clean(name, scope);
+    else if (layers && alone) syn__pic_unit_title(cells->plan, cell->unit, name);
+    else if (layers) return syn__pic_put_scopes(cells->plan, cell->first, cell->last, name, err);
+    if (layers && alone && count > 1) syn__pic_put(name, "  \xC3\x97%u", count);
+    return SYN_OK;
 }
 
 syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_error *err) {
@@ -418,13 +365,12 @@ syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_e
     if (cell->first == cell->last) {
         cell->look = syn__pic_look_of(n);
         cell->adds = adds;
-        return syn__pic_label_node(plan, arena, cell->first, cell->look, &cell->label, &cell->tip,
-                                   &cell->w, &cell->h, err);
+        return syn__pic_label_node(plan, arena, cell->first, cell->look,
+                                   cell->detail == SYN__PIC_OPS, &cell->label, &cell->tip, &cell->w,
+                                   &cell->h, err);
     }
     syn__pic_text name;
-    syn__pic_clear(&name);
-    if (cells->detail == SYN__PIC_RUNS) syn__pic_put_clean(&name, n->scope);
-    else if (cells->detail == SYN__PIC_LAYERS) syn__pic_unit_title(plan, cell->unit, &name);
+    SYN_TRY(name_run(cells, cell, n->scope, &name, err));
     cell->look = SYN__PIC_RUN;
     return syn__pic_label_run(plan, arena, cell->first, cell->last, name.s, 0, &cell->label,
                               &cell->tip, &cell->w, &cell->h, err);

@@ -42,11 +42,11 @@ static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *cop
 }
 
 /* One lane for each of the first kinds, spare lanes to the kinds with most ranks per lane. */
-static uint32_t share_lanes(kind *kinds, uint32_t n) {
+static uint32_t share_lanes(kind *kinds, uint32_t n, uint32_t columns) {
     uint32_t used = 0;
-    for (; used < n && used < SYN__PIC_COLUMNS; used++) kinds[used].lanes = 1;
+    for (; used < n && used < columns; used++) kinds[used].lanes = 1;
     const uint32_t shown = used;
-    while (used < SYN__PIC_COLUMNS) {
+    while (used < columns) {
         uint32_t best = UINT32_MAX;
         for (uint32_t k = 0; k < shown; k++) {
             if (kinds[k].lanes == kinds[k].n) continue;
@@ -65,7 +65,7 @@ static uint32_t share_lanes(kind *kinds, uint32_t n) {
 static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kinds, uint32_t n) {
     uint8_t next = 0;
     uint8_t last[SYN__PIC_COLUMNS]; /* of the kinds shown, which are the first ones */
-    share_lanes(kinds, n);
+    share_lanes(kinds, n, c->columns);
     for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
         kind *k = &kinds[kind_of[r]];
         c->lane_of[r] = NONE;
@@ -168,9 +168,10 @@ static bool lanes_of_mesh(syn__pic_chart *c, const uint32_t *kind_of, syn_error 
     *out = false;
     if (n > 0) {
         const uint32_t a = axes[0].like->n_ranks, b = n > 1 ? axes[1].like->n_ranks : 1;
-        const uint32_t tries[][2] = {{a, b < 2 ? b : 2}, {a, 1}, {2, b < 2 ? b : 2}, {4, 1}};
-        for (size_t i = n > 1 ? 0 : 1; i < 4 && !*out; i++)
-            *out = tries[i][0] <= a && tries[i][0] * tries[i][1] <= SYN__PIC_COLUMNS &&
+        const uint32_t tries[][2] = {
+            {a, b < 2 ? b : 2}, {a, 1}, {2, b < 2 ? b : 2}, {4, 1}, {2, 1}};
+        for (size_t i = n > 1 ? 0 : 1; i < 5 && !*out; i++)
+            *out = tries[i][0] <= a && tries[i][0] * tries[i][1] <= c->columns &&
                    lanes_by_table(c, axes, tries[i], kind_of);
     }
     syn_free(axes[0].place);
@@ -232,7 +233,7 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
     syn_status s =
         ok ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
-    if (s == SYN_OK && n_ranks > SYN__PIC_COLUMNS && !lanes_of_mesh(c, kind_of, err, &mesh))
+    if (s == SYN_OK && n_ranks > c->columns && !lanes_of_mesh(c, kind_of, err, &mesh))
         s = SYN_E_NOMEM;
     if (s == SYN_OK && !mesh) lanes_by_kind(c, kind_of, kinds, n);
     if (s == SYN_OK) fill_lanes(c);
@@ -241,7 +242,6 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
     return s;
 }
 
-/* "ranks 3 ... 7", or "rank 3 and 31 like it"; `others` are some of these. */
 void syn__pic_lane_name(const syn__pic_chart *c, uint32_t k, syn__pic_text *name,
                         syn__pic_text *others) {
     const syn_graph *graph = c->graph;
@@ -255,15 +255,14 @@ void syn__pic_lane_name(const syn__pic_chart *c, uint32_t k, syn__pic_text *name
         if (c->lane_of[r] != k) continue;
         between += (uint32_t)(graph->ranks[r].rank - last - 1);
         last = graph->ranks[r].rank;
-        if (++n <= 3) syn__pic_put(others, "%s%d", n > 1 ? ", " : "also ", last);
+        if (++n <= 3) syn__pic_put(others, ", %d", last);
     }
-    if (n > 3) syn__pic_put(others, "%s%d", n > 4 ? " " TO " " : ", ", last);
-    if (n > 0 && between == 0) {
-        syn__pic_put(name, "ranks %d " TO " %d", rank, last);
-        syn__pic_clear(others);
-    } else if (n > 0) {
-        syn__pic_put(name, "rank %d and %u like it", rank, n);
-    } else {
-        syn__pic_put(name, "rank %d", rank);
-    }
+    if (n == 0) syn__pic_put(name, "rank %d", rank);
+    else if (between == 0 && n > 1) syn__pic_put(name, "ranks %d " TO " %d", rank, last);
+    else if (n <= 3) syn__pic_put(name, "ranks %d%s", rank, others->s);
+    else syn__pic_put(name, "rank %d and %u like it", rank, n);
+    const syn__pic_text first = *others;
+    syn__pic_clear(others);
+    if (n > 3 && between > 0)
+        syn__pic_put(others, "also %s%s%d", first.s + 2, n > 4 ? " " TO " " : ", ", last);
 }

@@ -7,7 +7,6 @@
 
 #include "syntorch/memory.h"
 
-#define ROW_CELLS 3u  /* cells side by side */
 #define LANE_ROWS 24u /* a longer link inside a cluster takes a rail */
 
 static void size_cell(syn__pic_column *col, syn__pic_cell *c) {
@@ -52,13 +51,14 @@ static syn_status rows_of_run(syn__pic_column *col, uint32_t begin, uint32_t end
                               uint32_t *next_link, syn_error *err) {
     const uint32_t base = (uint32_t)col->n_rows;
     const uint32_t offset = col->part->cell_begin;
+    const uint32_t most = col->cells->drawing->page == SYN_PAGE_NONE ? 3 : 2; /* side by side */
     for (uint32_t i = begin; i < end; i++) {
         uint32_t row = base;
         for (; *next_link < col->n_links && col->link[*next_link].to - offset == i; ++*next_link) {
             const uint32_t from = col->link[*next_link].from - offset;
             if (from >= begin && col->cell[from].row + 1 > row) row = col->cell[from].row + 1;
         }
-        while (row < col->n_rows && col->rows[row].end >= ROW_CELLS) row++;
+        while (row < col->n_rows && col->rows[row].end >= most) row++;
         while (row >= col->n_rows) SYN_TRY(new_row(col, col->cell[begin].cluster, err));
         col->rows[row].end++; /* counts here; becomes a range below */
         col->cell[i].row = row;

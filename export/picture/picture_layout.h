@@ -70,6 +70,7 @@ typedef struct syn__pic_column {
 #define SYN__PIC_PILL_UP 11.0 /* from an op down to its outputs */
 #define SYN__PIC_SIDE_X  20.0 /* from the inputs to the op */
 #define SYN__PIC_BETWEEN 70.0 /* from forward to backward */
+#define SYN__PIC_NEAR    44.0 /* ... on a page */
 
 /* Positions of part `part`, and its boxes, edges and clusters with the top left corner
    at (0, 0). */
@@ -109,7 +110,7 @@ double syn__pic_room_below(const syn__pic_row *row);
 void syn__pic_place_rows(syn__pic_column *col);
 /* Gives clusters their rectangles, rows their y, rails their x; needs x of all slots. */
 syn_status syn__pic_place_clusters(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
-double syn__pic_cluster_head(int level);
+double syn__pic_cluster_head(const syn__pic_drawing *d, int level);
 /* Order and x of the slots in their rows (picture_order.c). */
 void syn__pic_order_slots(syn__pic_column *col);
 syn_status syn__pic_spread_slots(syn__pic_column *col, syn_error *err) SYN_MUST_USE;

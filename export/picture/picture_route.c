@@ -315,7 +315,7 @@ static syn_status draw_badges(syn__pic_column *col, syn_error *err) {
     const syn__pic_plan *plan = col->cells->plan;
     for (int32_t i = col->first_cluster; i < col->end_cluster; i++) {
         const syn__pic_cluster *k = &d->clusters[i];
-        const double head = syn__pic_cluster_head(k->level) / 2 + 1;
+        const double head = syn__pic_cluster_head(d, k->level) / 2 + 1;
         uint32_t count = 0;
         if (k->level == 0 && col->cells->detail != SYN__PIC_CHUNKS)
             count = plan->steps[col->part->step_index].count;

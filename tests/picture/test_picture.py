@@ -91,7 +91,7 @@ def main():
             check(a.read() == b.read(), "the same graph gives the same bytes")
 
         root = check_svg(at("a4.svg"))
-        check((root.get("width"), root.get("height")) == ("595pt", "842pt"), "A4")
+        check({root.get("width"), root.get("height")} == {"595pt", "842pt"}, "A4")
         check(any("To stay readable, tensors are not drawn" in t for t in texts(root)),
               "a page shows what can be read on it")
         inside = [float(n) for n in re.findall(

@@ -70,22 +70,22 @@ static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars
 
 /* Columns stand for whole groups, so that no bar reaches ranks of which some are not in it. */
 static void test_mesh(void) {
-    static const char *const by_four[] = {"rank 0 and 1 like it", "rank 1 and 1 like it",
-                                          "rank 2 and 1 like it", "rank 3 and 1 like it"};
+    static const char *const by_four[] = {">ranks 0, 4<", ">ranks 1, 5<", ">ranks 2, 6<",
+                                          ">ranks 3, 7<"};
     static const bar wide[] = {{"tp0 {0,1,2,3} and 1 like it \xC2\xB7", 4},
                                {"dp0 {0,4} \xC2\xB7", 1},
                                {"dp1 {1,5} \xC2\xB7", 1},
                                {"dp2 {2,6} \xC2\xB7", 1},
                                {"dp3 {3,7} \xC2\xB7", 1}};
     check_mesh(4, 2, by_four, wide, 5);
-    static const char *const by_two[] = {">rank 0<", ">rank 1<", "rank 2 and 2 like it",
-                                         "rank 3 and 2 like it"};
+    static const char *const by_two[] = {">rank 0<", ">rank 1<", ">ranks 2, 4, 6<",
+                                         ">ranks 3, 5, 7<"};
     static const bar both[] = {{"tp0 {0,1} \xC2\xB7", 2},
                                {"tp1 {2,3} and 2 like it \xC2\xB7", 2},
                                {"dp0 {0,2,4,6} \xC2\xB7", 3},
                                {"dp1 {1,3,5,7} \xC2\xB7", 3}};
     check_mesh(2, 4, by_two, both, 4);
-    static const char *const rest[] = {">rank 0<", "ranks 1 \xE2\x80\xA6 7", "rank 8 and 1 like it",
+    static const char *const rest[] = {">rank 0<", "ranks 1 \xE2\x80\xA6 7", ">ranks 8, 16<",
                                        "rank 9 and 13 like it"};
     static const bar large[] = {{"tp0 {0,1,2,\xE2\x80\xA6,7} \xC2\xB7", 2},
                                 {"tp1 {8,9,10,\xE2\x80\xA6,15} and 1 like it \xC2\xB7", 2},
@@ -94,8 +94,40 @@ static void test_mesh(void) {
     check_mesh(8, 3, rest, large, 4);
 }
 
+static int count_frames(const drawn *x, const char *tip, double *top) {
+    int n = 0;
+    for (size_t i = 0; i < x->d.n_clusters; i++) {
+        const syn__pic_cluster *c = &x->d.clusters[i];
+        if (c->level != 0 || strcmp(c->tip, tip) != 0) continue;
+        *top = c->y0;
+        n++;
+    }
+    return n;
+}
+
+/* Buckets do not split the layers of backward, nor does the loss's sum begin another forward. */
+static void test_training_step(void) {
+    small_training t;
+    drawn x;
+    CHECK(draw_mesh(&x, &t, 2, 2));
+    static const char *const frames[] = {"forward", "backward", "gradients, while backward runs",
+                                         "optimizer"};
+    double before = 0, top = 0;
+    for (int k = 0; k < 4; k++) {
+        CHECK_INT(count_frames(&x, frames[k], &top), 1);
+        CHECK_MSG(top > before, "%s stands too high", frames[k]);
+        before = top;
+    }
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);  /* layers, there and back */
+    CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "dp0 {0,2}") >= 2); /* loss, gradients */
+    CHECK_MSG(x.d.height < 2600, "%g points high", x.d.height);
+    drop(&x);
+    drop_ranks(4, t.ctx);
+}
+
 static const test_case cases[] = {
     {"mesh", test_mesh},
+    {"training_step", test_training_step},
 };
 
 TEST_MAIN(cases)

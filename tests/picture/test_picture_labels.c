@@ -1,9 +1,10 @@
-/* What boxes say: whole names, inside the outlines. */
+/* What boxes say: whole names, inside the outlines; and what one box stands for. */
 #include "export/picture/picture_text.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
 
 static const syn_export_options plain;
+static const syn_export_options unfolded = {.no_fold = true};
 
 /* Names as long as BERT's and Llama's are whole, over two lines, and so told apart. */
 static void test_names_are_whole(void) {
@@ -68,9 +69,45 @@ static void test_text_is_inside(void) {
     CHECK_STR(s->shape, "invhouse");
 }
 
+/* An optimizer does the same for bucket after bucket: that is one box, or all if unfolded. */
+static void test_optimizer_is_folded(void) {
+    for (int k = 0; k < 2; k++) {
+        picture_maker m;
+        drawn x;
+        const syn_spec spec = PICTURE_F32(2, 64, 64);
+        picture_start(&m, 1);
+        uint32_t y =
+            picture_tensor(&m, "batch", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
+        m.phase = SYN_PHASE_FORWARD;
+        y = picture_add(&m, (picture_op){.op = "matmul"}, spec, PICTURE_IN(y));
+        m.phase = SYN_PHASE_BACKWARD;
+        y = picture_add(&m, (picture_op){.op = "matmul"}, spec, PICTURE_IN(y));
+        m.phase = SYN_PHASE_OPTIMIZER;
+        uint32_t norm = picture_add(&m, (picture_op){.op = "square_sum"}, spec, PICTURE_IN(y));
+        for (int i = 0; i < 6; i++) {
+            const uint32_t next =
+                picture_add(&m, (picture_op){.op = "square_sum"}, spec, PICTURE_IN(y));
+            norm = picture_add(&m, (picture_op){.op = "add"}, spec, PICTURE_IN(norm, next));
+        }
+        norm = picture_add(&m, (picture_op){.op = "sqrt"}, spec, PICTURE_IN(norm));
+        for (int i = 0; i < 7; i++)
+            picture_add(&m, (picture_op){.op = "adamw"}, spec, PICTURE_IN(norm, y));
+        syn_graph *g = picture_finish(&m);
+        CHECK(draw(&x, g, k == 0 ? &plain : &unfolded));
+        CHECK_INT(count_label(&x.d, SYN__PIC_RUN, "<b>6 \xC3\x97 square_sum, add</b>"), k == 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_RUN, "<b>7 \xC3\x97 adamw</b>"), k == 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_OP, "<b>adamw</b>"), k == 0 ? 0 : 7);
+        CHECK_INT(count_label(&x.d, SYN__PIC_OP, "<b>sqrt</b>"), 1);
+        x.graph = NULL;
+        drop(&x);
+        check_geometry(g, k == 0 ? plain : unfolded);
+    }
+}
+
 static const test_case cases[] = {
     {"names_are_whole", test_names_are_whole},
     {"text_is_inside", test_text_is_inside},
+    {"optimizer_is_folded", test_optimizer_is_folded},
 };
 
 TEST_MAIN(cases)

@@ -289,7 +289,7 @@ static void test_bars(void) {
     drop_ranks(2, t.ctx);
 }
 
-/* In a frame that stands for several layers, bars follow each other upwards as they do in time. */
+/* Collectives over gradients of layers drawn as one are one bar beside these, which lists them. */
 static void test_bars_of_folded_layers(void) {
     small_training t;
     drawn x;
@@ -297,16 +297,27 @@ static void test_bars_of_folded_layers(void) {
     CHECK(draw(&x, rank_graph(t.ctx[0]), &folded));
     CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2); /* a bucket splits no layer */
     syn_cursor cursor = {0};
-    const syn__pic_box *before = NULL;
+    const syn__pic_box *bar = NULL;
+    char said[32];
+    int buckets = 0, times;
     for (uint32_t i = 0; i < x.graph->ranks[0].n_nodes; i++) {
-        int times;
         const syn_node *n = syn_graph_node(x.graph, 0, i, &cursor);
         if (!is_bucket(n)) continue;
-        const syn__pic_box *bar = find_op(&x, i, &times);
-        CHECK_INT(times, 1);
-        if (before != NULL) CHECK(bar->y + bar->h / 2 < before->y - before->h / 2);
-        before = bar;
+        const syn__pic_box *b = find_op(&x, i, &times);
+        CHECK_MSG(buckets++ > 0 || times == 1, "no bar for the first bucket");
+        if (bar == NULL) bar = b;
+        CHECK_MSG(b == NULL || b == bar, "bucket %d has a bar of its own", buckets);
+        snprintf(said, sizeof said, "%d. ", buckets);
+        CHECK_HAS(bar->label, said);
+        for (uint32_t k = 0; k < n->n_deps; k++) {
+            const syn__pic_box *op = find_op(&x, n->deps[k].node, &times);
+            if (n->deps[k].dep_class != SYN_DEP_DATA || times == 0) continue;
+            CHECK(op->y > bar->y - bar->h / 2 && op->y < bar->y + bar->h / 2);
+        }
     }
+    CHECK_MSG(buckets > 1, "%d buckets", buckets);
+    snprintf(said, sizeof said, "%d all_reduce  ", buckets);
+    CHECK_HAS(bar->label, said);
     syn_cursor_free(&cursor);
     drop(&x);
     drop_ranks(2, t.ctx);

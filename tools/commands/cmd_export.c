@@ -11,7 +11,7 @@
 static struct arguments {
     const char *input, *output, *format, *title, *compare, *hw;
     int64_t rank;
-    int nx_key, copies, view, page; /* syn_nx_key, syn_copies, syn_view, syn_page */
+    int nx_key, copies, view, page, detail; /* syn_nx_key, syn_copies, syn_view, ... */
     bool comm, no_fold, all_ranks, profile_memory, with_stack;
 } args = {.rank = -1};
 
@@ -41,6 +41,9 @@ static const cli_option options[] = {
     {"page", CLI_CHOICE, &args.page, "none|a4|slide",
      "pictures: as large as a sheet of paper or a slide, with less detail if it could not be read",
      0, 0},
+    {"detail", CLI_CHOICE, &args.detail, "auto|tensors|ops|modules|layers",
+     "pictures: what a box is, so that pictures can be compared; auto: as little as can be read", 0,
+     0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
      "pictures: draw repeated layers and steps one by one, as long as the picture stays readable",
      0, 0},
@@ -206,9 +209,13 @@ int command_export(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (args.compare && exporter != &syn_export_html)
         return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
-    if (args.page != SYN_PAGE_NONE && exporter != &syn_export_svg && exporter != &syn_export_png &&
-        exporter != &syn_export_dot)
+    const bool picture =
+        exporter == &syn_export_svg || exporter == &syn_export_png || exporter == &syn_export_dot;
+    if (args.page != SYN_PAGE_NONE && !picture)
         return cli_fail(&program, CLI_USAGE, "--page is for pictures, not for %s", exporter->name);
+    if (args.detail != SYN_DETAIL_AUTO && (!picture || args.view == SYN_VIEW_TIMELINE))
+        return cli_fail(&program, CLI_USAGE, "--detail is for pictures of a graph, not for %s",
+                        picture ? "timelines" : exporter->name);
     if (args.comm && args.view == SYN_VIEW_TIMELINE)
         return cli_fail(&program, CLI_USAGE,
                         "--comm draws a graph, --view timeline none: one of them");
@@ -223,7 +230,8 @@ int command_export(int argc, char **argv) {
                               .nx_key = (syn_nx_key)args.nx_key,
                               .copies = (syn_copies)args.copies,
                               .view = (syn_view)args.view,
-                              .page = (syn_page)args.page};
+                              .page = (syn_page)args.page,
+                              .detail = (syn_detail)args.detail};
     syn_graph *graph = NULL, *other = NULL;
     syn_hardware hw;
     syn_status s = import(&graph, args.input, &hw, &err);

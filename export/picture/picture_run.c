@@ -1,0 +1,197 @@
+/* What boxes of several ops say: runs of ops, collectives of one kind. */
+#include "export/picture/picture_cells.h"
+#include "export/walk/graph_walk.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DOT  " \xC2\xB7 "   /* a middle dot */
+#define TO   "\xE2\x80\xA6" /* ellipsis */
+#define GREY "#4a5560"
+
+bool syn__pic_same_comm(const syn_node *a, const syn_node *b) {
+    return a->kind == SYN_NODE_COLLECTIVE && b->kind == SYN_NODE_COLLECTIVE && a->comm == b->comm &&
+           a->group == b->group && a->reduce == b->reduce;
+}
+
+syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t first,
+                               uint32_t last, const char **label, const char **tip, double *w,
+                               double *h, syn_error *err) {
+    const syn_node *a, *n;
+    uint64_t count = 0, bytes = 0, tensors = 0;
+    bool alike = true;
+    char name[128], buf[SYN__PIC_NUMBER];
+    syn__pic_text facts, t;
+    for (uint32_t i = first; i <= last; i++) {
+        SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &a, err));
+        SYN_TRY(syn__pic_node(plan, i, &plan->other, &n, err));
+        if (!syn__pic_same_comm(a, n)) continue;
+        alike = alike && n->comm_bytes == a->comm_bytes && n->n_inputs == 1;
+        count++, bytes += n->comm_bytes, tensors += n->n_inputs;
+    }
+    syn__pic_clear(&facts);
+    if (tensors > count) syn__pic_put(&facts, "%s tensors" DOT, syn__pic_count(tensors, buf));
+    else if (alike) SYN_TRY(syn__pic_put_payload(&facts, plan, first, a, err));
+    SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &a, err));
+    syn__pic_put_groups(&facts, plan, a->group);
+    syn__pic_put(&facts, DOT "%s%s", syn__pic_bytes(alike ? a->comm_bytes : bytes, buf),
+                 alike ? " each" : "");
+    snprintf(name, sizeof name, "%s %s", syn__pic_count(count, buf), syn_comm_kind_name(a->comm));
+    syn__pic_clear(&t);
+    syn__pic_put_op(&t, syn__pic_style_of(SYN__PIC_COLLECTIVE), name,
+                    a->reduce >= 0 ? syn_reduce_name((syn_reduce)a->reduce) : "",
+                    &(syn__pic_facts_of){facts.s, "", ""}, w);
+    *h = 32;
+    SYN_TRY(syn__pic_keep(arena, &t, label, err));
+    syn__pic_clear(&t);
+    syn__pic_put(&t, "%s, %s", name, facts.s);
+    return syn__pic_keep(arena, &t, tip, err);
+}
+
+/* ---- Runs of ops ---- */
+
+static void put_scope(syn__pic_text *t, const char *scope, char *before, size_t bytes) {
+    const char *p = scope + syn__walk_layer_prefix(scope);
+    if (*p == '.') p++;
+    char part[48];
+    const size_t n = strcspn(p, ".");
+    const size_t len = n < sizeof part ? n : sizeof part - 1;
+    memcpy(part, p, len);
+    part[len] = '\0';
+    if (len == 0 || strcmp(part, before) == 0 || t->n > 40) return;
+    if (t->n > 0) syn__pic_put(t, ", ");
+    syn__pic_put_clean(t, part);
+    memcpy(before, part, len + 1 < bytes ? len + 1 : bytes);
+}
+
+syn_status syn__pic_put_scopes(syn__pic_plan *plan, uint32_t first, uint32_t last,
+                               syn__pic_text *out, syn_error *err) {
+    char before[48] = "";
+    for (uint32_t i = first; i <= last; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        if ((n->flags & SYN_NODE_VIRTUAL) == 0) put_scope(out, n->scope, before, sizeof before);
+    }
+    return SYN_OK;
+}
+
+/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice
+   in a row. */
+syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
+                              syn__pic_text *out, syn_error *err) {
+    char before[64] = "";
+    uint32_t left_out = 0;
+    bool any = false;
+    for (uint32_t i = first; i <= last; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        if ((n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA) continue;
+        char name[64];
+        syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 16, name, sizeof name);
+        if (strcmp(name, before) == 0) continue;
+        memcpy(before, name, sizeof before);
+        if (out->n + strlen(name) > max_chars) {
+            left_out++;
+            continue;
+        }
+        syn__pic_put(out, "%s", any ? ", " : "");
+        syn__pic_put_clean(out, name);
+        any = true;
+    }
+    if (left_out > 0) syn__pic_put(out, " + %u", left_out);
+    return SYN_OK;
+}
+
+/* "9 ops, 12 MFLOP, 3 MiB" */
+static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const syn__pic_cost *c,
+                          bool comms) {
+    char buf[SYN__PIC_NUMBER];
+    syn__pic_put(t, "%s op%s" DOT, syn__pic_count(totals->ops, buf), totals->ops == 1 ? "" : "s");
+    if (c->flops_hi > 0) {
+        syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
+        syn__pic_put(t, DOT);
+    }
+    syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
+    if (comms && totals->comms > 0) {
+        syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
+        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
+    }
+    syn__pic_put_time(t, 0, c);
+}
+
+/* Names broken into rows of a table, at most `lines`; gives their number and lengthens *w. */
+static int put_name_rows(syn__pic_text *t, const char *names, int lines, double *w) {
+    int n = 0;
+    while (*names != '\0' && n < lines) {
+        size_t cut = strlen(names);
+        if (cut > 52)
+            for (cut = 52; cut > 0 && names[cut] != ' ';) cut--;
+        if (cut == 0) cut = strlen(names);
+        char line[160];
+        snprintf(line, sizeof line, "%.*s%s", (int)(cut < 120 ? cut : 120), names,
+                 n + 1 == lines && names[cut] != '\0' ? TO : "");
+        syn__pic_put(t, "<tr><td align=\"left\"><font point-size=\"9\">");
+        syn__pic_put_html(t, line);
+        syn__pic_put(t, "</font></td></tr>");
+        if (syn__pic_width(line, 9, false) > *w) *w = syn__pic_width(line, 9, false);
+        names += cut;
+        while (*names == ' ') names++;
+        n++;
+    }
+    return n;
+}
+
+static syn_status run_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t first, uint32_t last,
+                          const char *name, const char *names, const syn__pic_cost *c,
+                          syn_error *err) {
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &n, err));
+    const uint64_t first_id = n->id;
+    SYN_TRY(syn__pic_node(plan, last, &plan->cursor, &n, err));
+    syn__pic_clear(t);
+    syn__pic_put_clean(t, name);
+    syn__pic_put(t, "%sr%d.o%" PRIu64 TO "o%" PRIu64 "\nops: ", name[0] != '\0' ? "\n" : "",
+                 plan->graph->ranks[plan->rank].rank, first_id, n->id);
+    syn__pic_put(t, "%s", names);
+    syn__pic_put_stands_for(t, plan, first);
+    syn__pic_put_cost(t, c);
+    return SYN_OK;
+}
+
+syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t first, uint32_t last,
+                              const char *name, int lines, const char **label, const char **tip,
+                              double *w, double *h, syn_error *err) {
+    syn__pic_cost c;
+    syn__pic_totals totals;
+    const syn_node *n;
+    syn__pic_text names, facts, t;
+    char title[256];
+    SYN_TRY(syn__pic_cost_of(plan, first, last, &c, err));
+    syn__pic_totals_init(&totals);
+    for (uint32_t i = first; i <= last; i++) {
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        syn__pic_totals_add(&totals, n);
+    }
+    syn__pic_clear(&names);
+    SYN_TRY(syn__pic_put_names(plan, first, last, 1200, &names, err));
+    syn__pic_clear(&facts);
+    put_run_facts(&facts, &totals, &c, !plan->bars);
+    syn__pic_shorten(name[0] != '\0' ? name : names.s, 48, title, sizeof title);
+    syn__pic_clear(&t);
+    *w = syn__pic_width(facts.s, 8, false);
+    syn__pic_put(&t, "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\">"
+                     "<tr><td align=\"left\"><b>");
+    syn__pic_put_html(&t, title);
+    syn__pic_put(&t, "</b></td></tr>");
+    if (syn__pic_width(title, 10, true) > *w) *w = syn__pic_width(title, 10, true);
+    const int rows = name[0] != '\0' ? put_name_rows(&t, names.s, lines, w) : 0;
+    syn__pic_put(&t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
+    syn__pic_put_html(&t, facts.s);
+    syn__pic_put(&t, "</font></td></tr></table>");
+    *w += 2 * syn__pic_style_of(SYN__PIC_RUN)->pad + 6;
+    *h = 34 + rows * 11.5;
+    SYN_TRY(syn__pic_keep(arena, &t, label, err));
+    SYN_TRY(run_tip(plan, &t, first, last, name, names.s, &c, err));
+    return syn__pic_keep(arena, &t, tip, err);
+}

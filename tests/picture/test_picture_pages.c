@@ -1,0 +1,152 @@
+/* Pictures for paper and slides: they can be read, and they show every collective. */
+#include "tests/support/picture_check.h"
+#include "tests/support/ranks.h"
+#include "tests/support/small_training.h"
+#include "tests/support/test.h"
+
+#include <string.h>
+
+static const syn_page pages[] = {SYN_PAGE_A4, SYN_PAGE_SLIDE};
+
+/* Points of the smallest text on the page. */
+static double smallest(const syn__pic_drawing *d) {
+    double w, h;
+    return SYN__PIC_SMALLEST * syn__pic_page_scale(d, d->page, &w, &h);
+}
+
+static const syn__pic_cluster *frame(const syn__pic_drawing *d, const char *tip) {
+    for (size_t i = 0; i < d->n_clusters; i++)
+        if (strcmp(d->clusters[i].tip, tip) == 0) return &d->clusters[i];
+    return NULL;
+}
+
+/* Draws it; its text can be read. */
+static void draw_page(drawn *x, syn_graph *g, const syn_export_options *o) {
+    CHECK_MSG(draw(x, g, o), "%s", x->err.text);
+    CHECK_MSG(smallest(&x->d) >= (o->page == SYN_PAGE_A4 ? 5.5 : 6.75), "text of %g points",
+              smallest(&x->d));
+}
+
+/* Phases of generation stand beside each other on a slide. */
+static void test_comm_of_generation(void) {
+    for (int tp = 2; tp <= 8; tp *= 2) {
+        const gpt_shape c = {12, 8, tp, 15, 64, 16, 256};
+        for (int p = 0; p < 2; p++) {
+            const syn_export_options o = {.comm_graph = true, .page = pages[p]};
+            drawn x;
+            check_geometry(gpt_graph(&c, false), o);
+            draw_page(&x, gpt_graph(&c, false), &o);
+            const syn__pic_cluster *a = frame(&x.d, "prefill"),
+                                   *b = frame(&x.d, "decode, steps 1 \xE2\x80\xA6 15");
+            CHECK(a != NULL && b != NULL);
+            if (a != NULL && b != NULL && pages[p] == SYN_PAGE_SLIDE)
+                CHECK_MSG(b->x0 > a->x1, "decode is not beside prefill");
+            CHECK(count_look(&x.d, SYN__PIC_COLLECTIVE) >= 2 * 4);
+            drop(&x);
+        }
+    }
+}
+
+static bool train(small_training *t, const syn_model_config *config, int tp, int dp) {
+    syn_error err = {0};
+    *t = (small_training){.config = config,
+                          .shape = {.tp = tp, .dp = dp},
+                          .device = SYN_DEVICE_META,
+                          .steps = 1,
+                          .micro = 1,
+                          .keep = true};
+    return run_without_transport(tp * dp, small_training_rank, t, &err) == SYN_OK;
+}
+
+static syn_graph *all_ranks(const small_training *t) {
+    const int n = t->shape.tp * t->shape.dp;
+    syn_graph *graphs[TRAINING_MOST_RANKS], *all = NULL;
+    syn_error err = {0};
+    for (int r = 0; r < n; r++) graphs[r] = rank_graph(t->ctx[r]);
+    return syn_graph_union(&all, graphs, (uint32_t)n, &err) == SYN_OK ? all : NULL;
+}
+
+/* Of every kind and group that a step has, a page shows a bar. */
+static void test_comm_of_training(void) {
+    static const struct {
+        int tp, dp;
+        const char *bars[4];
+    } meshes[] = {{1, 2, {"dp0 {0,1}"}},
+                  {2, 1, {"tp0 {0,1}"}},
+                  {2, 2, {"tp0 {0,1}", "dp0 {0,2}", "dp1 {1,3}"}}};
+    for (int i = 0; i < 3; i++)
+        for (int p = 0; p < 2; p++) {
+            const syn_export_options o = {.comm_graph = true, .page = pages[p]};
+            small_training t;
+            drawn x;
+            CHECK(train(&t, &small_gpt, meshes[i].tp, meshes[i].dp));
+            check_geometry(all_ranks(&t), o);
+            draw_page(&x, all_ranks(&t), &o);
+            for (int k = 0; k < 4 && meshes[i].bars[k] != NULL; k++)
+                CHECK_MSG(count_label(&x.d, SYN__PIC_COLLECTIVE, meshes[i].bars[k]) > 0,
+                          "no bar of %s", meshes[i].bars[k]);
+            drop(&x);
+            drop_ranks(meshes[i].tp * meshes[i].dp, t.ctx);
+        }
+}
+
+/* Whatever the level, cuts are said as long as ops are drawn, and collectives are drawn. */
+static void test_trace_levels(void) {
+    static const syn_detail levels[] = {SYN_DETAIL_TENSORS, SYN_DETAIL_OPS, SYN_DETAIL_MODULES,
+                                        SYN_DETAIL_LAYERS};
+    static const char *const names[] = {"tensors", "ops", "modules", "layers"};
+    small_training t;
+    CHECK(train(&t, &small_bert, 2, 2));
+    for (int i = 0; i < 4; i++)
+        for (int p = 0; p < 2; p++) {
+            const syn_export_options o = {.page = pages[p], .detail = levels[i]};
+            drawn x;
+            char said[64];
+            check_geometry(rank_graph(t.ctx[0]), o);
+            CHECK(draw(&x, rank_graph(t.ctx[0]), &o));
+            snprintf(said, sizeof said, "Level of detail: %s.", names[i]);
+            CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, said), 1);
+            const int cuts = count_label(&x.d, SYN__PIC_OP + SYN_CATEGORY_MATMUL, "weight: rows ");
+            CHECK_MSG((cuts > 0) == (levels[i] == SYN_DETAIL_OPS), "%s: %d cuts", names[i], cuts);
+            int enters = 0;
+            for (size_t k = 0; k < x.d.n_edges; k++)
+                enters += x.d.edges[k].label != NULL && strstr(x.d.edges[k].label, "tp_enter");
+            CHECK_INT(enters > 0, levels[i] <= SYN_DETAIL_OPS);
+            /* two of a layer, there and back, embeddings, losses, gradients of both kinds */
+            CHECK(count_look(&x.d, SYN__PIC_COLLECTIVE) >= 8);
+            CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "gradients") > 0);
+            drop(&x);
+        }
+    drop_ranks(4, t.ctx);
+}
+
+/* Of generation a sheet shows ops, of one rank as of two; a slide shows what it is asked for. */
+static void test_trace_of_generation(void) {
+    for (int tp = 1; tp <= 2; tp++) {
+        const gpt_shape c = {12, 8, tp, 15, 64, 16, 256};
+        const syn_export_options sheet = {.page = SYN_PAGE_A4},
+                                 slide = {.page = SYN_PAGE_SLIDE, .detail = SYN_DETAIL_LAYERS},
+                                 free_slide = {.page = SYN_PAGE_SLIDE};
+        drawn x;
+        check_geometry(gpt_graph(&c, false), sheet);
+        check_geometry(gpt_graph(&c, false), slide);
+        check_geometry(gpt_graph(&c, false), free_slide);
+        draw_page(&x, gpt_graph(&c, false), &sheet);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "tensors are not drawn"), 1);
+        CHECK(tp == 1 || count_look(&x.d, SYN__PIC_COLLECTIVE) >= 10);
+        drop(&x);
+        draw_page(&x, gpt_graph(&c, false), &slide);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "Level of detail: layers."), 1);
+        CHECK(tp == 1 || count_look(&x.d, SYN__PIC_COLLECTIVE) >= 10);
+        drop(&x);
+    }
+}
+
+static const test_case cases[] = {
+    {"trace_levels", test_trace_levels},
+    {"trace_of_generation", test_trace_of_generation},
+    {"comm_of_generation", test_comm_of_generation},
+    {"comm_of_training", test_comm_of_training},
+};
+
+TEST_MAIN(cases)

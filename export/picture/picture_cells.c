@@ -195,6 +195,12 @@ static syn_status make_parts(syn__pic_cells *c, syn_error *err) {
     return SYN_OK;
 }
 
+bool syn__pic_shares_unit(const syn__pic_cells *c, const syn__pic_cell *cell) {
+    const size_t i = (size_t)(cell - c->cells);
+    return (i > 0 && cell[-1].unit == cell->unit) ||
+           (i + 1 < c->n_cells && cell[1].unit == cell->unit);
+}
+
 uint32_t syn__pic_cell_of(const syn__pic_cells *c, uint32_t node) {
     size_t lo = 0, hi = c->n_cells;
     node = syn__pic_rep_of(c->plan, node);

@@ -99,6 +99,8 @@ typedef struct syn__pic_level {
 syn_status syn__pic_cells_make(syn__pic_cells *cells, syn__pic_plan *plan, syn__pic_drawing *d,
                                const syn__pic_level *level, syn_error *err) SYN_MUST_USE;
 void syn__pic_cells_free(syn__pic_cells *cells);
+/* Whether other cells are of this one's unit, which then has a frame with its name. */
+bool syn__pic_shares_unit(const syn__pic_cells *cells, const syn__pic_cell *cell);
 /* The cell that the node at this place, or the one it repeats, is drawn in, or UINT32_MAX. */
 uint32_t syn__pic_cell_of(const syn__pic_cells *cells, uint32_t place);
 /* Neither a view nor metadata. */

@@ -94,7 +94,7 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         if (part->number > 1) syn__pic_clear(&facts);
     }
     SYN_TRY(syn__pic_new_cluster(col->cells->drawing, -1, 0, name.s, facts.s, &part->cluster, err));
-    if (col->cells->plan->steps[part->step_index].count > 1)
+    if (part->number == 1 && col->cells->plan->steps[part->step_index].count > 1)
         col->cells->drawing->clusters[part->cluster].min_w += BADGE_W;
     return SYN_OK;
 }
@@ -143,7 +143,8 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
             continue;
         const uint32_t unit = col->cell[begin].unit;
         const bool framed =
-            detail < SYN__PIC_LAYERS || (detail == SYN__PIC_LAYERS && i - begin > 1);
+            detail < SYN__PIC_LAYERS ||
+            (detail == SYN__PIC_LAYERS && syn__pic_shares_unit(col->cells, &col->cell[begin]));
         int32_t cluster = col->part->cluster;
         if (framed && p->units[unit].layer[0] != '\0') {
             syn__pic_text title;
@@ -301,7 +302,9 @@ static void place_level(syn__pic_column *col, int level) {
         }
         if (x1 < x0 + k->min_w) x1 = x0 + k->min_w;
         const bool badge = k->min_w >= k->label_w + BADGE_W;
-        if (level == 1 && badge && x1 < BADGE_W + 8) x1 = BADGE_W + 8; /* right of the spine */
+        if (level != 1) continue; /* arrows along the spine, at 0, run between name and badge */
+        if (x0 > -k->label_w - 16) x0 = -k->label_w - 16;
+        if (badge && x1 < BADGE_W + 8) x1 = BADGE_W + 8;
     }
     for (int32_t c = col->first_cluster; c < col->end_cluster; c++) {
         syn__pic_cluster *k = &d->clusters[c];

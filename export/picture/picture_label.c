@@ -327,19 +327,13 @@ static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t nu
     return syn__arena_copy(arena, id);
 }
 
-/* Whether other cells are of this one's unit, which then has a frame with its name. */
-static bool shares_unit(const syn__pic_cells *cells, const syn__pic_cell *cell) {
-    const size_t i = (size_t)(cell - cells->cells);
-    return (i > 0 && cell[-1].unit == cell->unit) ||
-           (i + 1 < cells->n_cells && cell[1].unit == cell->unit);
-}
-
 /* Name of a box of several ops; "" if these are to be named. */
 static syn_status name_run(syn__pic_cells *cells, const syn__pic_cell *cell, const char *scope,
                            syn__pic_text *name, syn_error *err) {
     const uint32_t count = cells->plan->units[cell->unit].count;
     const bool layers = cell->detail == SYN__PIC_LAYERS;
-    const bool alone = !shares_unit(cells, cell) && cells->plan->units[cell->unit].layer[0] != '\0';
+    const bool alone =
+        !syn__pic_shares_unit(cells, cell) && cells->plan->units[cell->unit].layer[0] != '\0';
     syn__pic_clear(name);
     if (cell->repeats > 1) {
         const uint32_t each = (cell->last - cell->first + 1) / cell->repeats;

@@ -317,7 +317,7 @@ static syn_status draw_badges(syn__pic_column *col, syn_error *err) {
         const syn__pic_cluster *k = &d->clusters[i];
         const double head = syn__pic_cluster_head(d, k->level) / 2 + 1;
         uint32_t count = 0;
-        if (k->level == 0 && col->cells->detail != SYN__PIC_CHUNKS)
+        if (k->level == 0 && col->part->number == 1 && col->cells->detail != SYN__PIC_CHUNKS)
             count = plan->steps[col->part->step_index].count;
         for (uint32_t c = 0; c < col->n_cells && k->level == 1; c++) {
             int32_t up = col->cell[c].cluster;

@@ -137,6 +137,9 @@ static void test_trace_of_generation(void) {
         drop(&x);
         draw_page(&x, gpt_graph(&c, false), &slide);
         CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "Level of detail: layers."), 1);
+        for (size_t i = 0; i < x.d.n_boxes; i++) /* also where a layer goes on in another column */
+            if (strstr(x.d.boxes[i].label, "<b>mlp</b>") != NULL)
+                CHECK_INT(x.d.clusters[x.d.boxes[i].cluster].level, 1);
         CHECK(tp == 1 || count_look(&x.d, SYN__PIC_COLLECTIVE) >= 10);
         drop(&x);
     }

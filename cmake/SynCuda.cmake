@@ -6,11 +6,24 @@
 set(SYN_MODULE_CORE syntorch/clock.c syntorch/memory.c syntorch/status.c syntorch/types.c)
 list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
+set(SYN_CUDA_OLDEST 12.0) # toolkit
 set(found_cuda OFF)
 if(NOT SYN_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
+  set(nvcc "")
+  if(CMAKE_CUDA_COMPILER) # asked itself, before it is given architectures that it may not know
+    execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc ERROR_QUIET)
+    string(REGEX MATCH "release ([0-9.]+)" nvcc "${nvcc}")
+    set(nvcc ${CMAKE_MATCH_1})
+  endif()
+  if(nvcc AND nvcc VERSION_LESS SYN_CUDA_OLDEST)
+    if(SYN_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "SYN_CUDA=ON needs NVIDIA's toolkit ${SYN_CUDA_OLDEST} or newer; "
+        "${CMAKE_CUDA_COMPILER} is ${nvcc}")
+    endif()
+    message(STATUS "NVIDIA's toolkit ${nvcc} is older than ${SYN_CUDA_OLDEST}: not used")
+  elseif(nvcc)
     if(NOT CMAKE_CUDA_ARCHITECTURES) # and for newer ones from the last one's PTX
       set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
     endif()

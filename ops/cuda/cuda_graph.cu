@@ -70,17 +70,28 @@ struct syn__graphs {
 /* Set while an op's kernels go into a graph, or change one. */
 static thread_local syn__graphs *sink;
 
-static void capture_launch(syn__graphs *g, const syn__launch *l) {
+/* The graph that the stream is captured into, and its n newest nodes; CUDA 12 does not tell of
+   edges. */
+static bool capture_info(cudaStream_t stream, cudaGraph_t *graph, const cudaGraphNode_t **newest,
+                         size_t *n) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+#if CUDART_VERSION < 13000
+    const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, NULL, graph, newest, n);
+#else
+    const cudaError_t code =
+        cudaStreamGetCaptureInfo(stream, &status, NULL, graph, newest, NULL, n);
+#endif
+    return code == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
+
+static void capture_launch(syn__graphs *g, const syn__launch *l) {
     cudaGraph_t graph = NULL;
     const cudaGraphNode_t *newest = NULL;
     size_t n = 0;
     segment *s = &g->fresh;
     if (cudaLaunchKernel(l->kernel, l->grid, l->block, l->arguments, l->shared, l->stream) !=
             cudaSuccess ||
-        cudaStreamGetCaptureInfo(l->stream, &status, NULL, &graph, &newest, NULL, &n) !=
-            cudaSuccess ||
-        status != cudaStreamCaptureStatusActive || n != 1 ||
+        !capture_info(l->stream, &graph, &newest, &n) || n != 1 ||
         syn_grow(&s->nodes, &s->nodes_cap, s->n_nodes + 1, sizeof *s->nodes, NULL) != SYN_OK) {
         g->failed = true;
         return;
@@ -273,12 +284,10 @@ static bool sink_op(syn__graphs *g, graph_op *op, syn_call *c, syn_kernel kernel
 }
 
 static size_t nodes_so_far(const syn__graphs *g) {
-    cudaStreamCaptureStatus status;
     cudaGraph_t graph = NULL;
-    size_t n = 0;
-    if (cudaStreamGetCaptureInfo(g->device->at.stream, &status, NULL, &graph, NULL, NULL, NULL) ==
-            cudaSuccess &&
-        graph)
+    const cudaGraphNode_t *newest;
+    size_t newest_n, n = 0;
+    if (capture_info(g->device->at.stream, &graph, &newest, &newest_n))
         cudaGraphGetNodes(graph, NULL, &n);
     return n;
 }

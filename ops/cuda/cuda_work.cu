@@ -7,7 +7,9 @@
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
-#ifndef SYN_EMULATED
+/* Since 12.3 CUDA tells a kernel's name. */
+#if !defined SYN_EMULATED && CUDART_VERSION >= 12030
+#define SYN_KERNEL_NAMES
 #include <cxxabi.h>
 #endif
 
@@ -71,7 +73,7 @@ static char *written_name(const char *name) {
 
 /* As the compiler knows it, types of templates and all: "add<float, 4>(int, float *)". */
 static char *name_of(const syn__launch *l) {
-#ifndef SYN_EMULATED
+#ifdef SYN_KERNEL_NAMES
     const char *mangled;
     int status = -1;
     if (cudaFuncGetName(&mangled, l->kernel) == cudaSuccess) {

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What CUDA's kernels are compiled for, and by which toolkits: with programs that say they are
+# nvidia-smi, cmake and nvcc.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+# program NAME: standard input is a program of that name.
+program() {
+    { echo '#!/bin/sh' && cat; } >"$work/$1"
+    chmod +x "$work/$1"
+}
+
+# ./dev gpu-check in a folder of its own, whose cmake only says what it is asked for: CMake 3.18
+# knows no architecture "native".
+mkdir "$work/tree"
+cp "$SYN_SOURCE/dev" "$work/tree/"
+program cmake <<'END'
+printf '%s\n' "$@" >>"$CALLS"
+exit 1
+END
+asked() { # ARCHITECTURES, or none
+    rm -rf "$work/calls" "$work/tree/build"
+    if CALLS="$work/calls" PATH="$work:$PATH" "$work/tree/dev" gpu-check >/dev/null 2>&1; then
+        fail "./dev gpu-check passed without cmake"
+    fi
+    grep -qx -e -DSYN_CUDA=ON "$work/calls" || fail "not asked for CUDA: $(cat "$work/calls")"
+    local got
+    got=$(sed -n 's/^-DCMAKE_CUDA_ARCHITECTURES=//p' "$work/calls")
+    [ "${got:-none}" = "$1" ] || fail "compiled for '$got', not '$1'"
+}
+program nvidia-smi <<'END'
+[ "$*" = "--query-gpu=compute_cap --format=csv,noheader" ] || exit 1
+printf '9.0\n8.6\n6.1\n9.0\n'
+END
+asked '86;90'
+program nvidia-smi <<'END'
+echo 'Field "compute_cap" is not a valid field to query.'
+exit 2
+END
+asked none
+rm "$work/cmake" "$work/nvidia-smi"
+
+# A toolkit that is too old is as none; asked for, it is an error that says so.
+program nvcc <<'END'
+echo 'Cuda compilation tools, release 11.8, V11.8.89'
+END
+configured() { # SYN_CUDA
+    cmake -S "$SYN_SOURCE" -B "$work/build-$1" -DSYN_CUDA="$1" -DSYN_TESTS=OFF -DSYN_MPI=OFF \
+        -DCMAKE_CUDA_COMPILER="$work/nvcc" 2>&1
+}
+if text=$(configured ON); then fail "SYN_CUDA=ON was content with CUDA 11.8"; fi
+grep -qz "needs NVIDIA's toolkit 12.0 or[[:space:]]*newer;.* is[[:space:]]*11.8" <<<"$text" ||
+    fail "$text"
+text=$(configured AUTO) || fail "$text"
+grep -q 'CUDA: not found (no --device cuda)' <<<"$text" || fail "$text"

@@ -1,4 +1,4 @@
-/* Which device a rank has, NCCL's groups, and waiting where another rank may have failed. */
+/* NCCL's groups, and waiting where another rank may have failed. */
 #include "comm/cuda/cuda_comm.h"
 
 #include <pthread.h>
@@ -7,74 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
-/* Tags of the module's own messages. */
-enum { TAG_PLACE = INT32_MAX - 1, TAG_ID = INT32_MAX };
+/* Of the module's own messages. */
+enum { TAG_ID = INT32_MAX };
 /* How long a rank that ends may take to say why. */
 enum { OTHERS_NS = 2000000000 };
-
-/* ---- which device ---- */
-
-static bool sharing(void) {
-    const char *text = getenv("SYNTORCH_CUDA_SHARED");
-    return text && strcmp(text, "1") == 0;
-}
-
-/* FNV-1a of the machine's name. */
-static int64_t machine(void) {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    return (int64_t)hash;
-}
-
-/* Rank 0 collects the machines and tells everybody its place {index, ranks} on its own. */
-static syn_status tell_places(syn_comm *comm, int64_t *place, syn_error *err) {
-    const size_t bytes = (size_t)comm->size * sizeof(int64_t);
-    int64_t *machines = static_cast<int64_t *>(syn_malloc(bytes));
-    if (!machines) return SYN_FAIL_NOMEM(err, bytes, "the names of machines");
-    syn_status s = SYN_OK;
-    machines[0] = machine();
-    for (int r = 1; r < comm->size && s == SYN_OK; r++)
-        s = syn__cuda_host->recv(comm, &machines[r], 1, SYN_I64, r, TAG_PLACE, err);
-    for (int r = comm->size - 1; r >= 0 && s == SYN_OK; r--) {
-        place[0] = place[1] = 0;
-        for (int k = 0; k < comm->size; k++) {
-            if (machines[k] != machines[r]) continue;
-            if (k < r) place[0]++;
-            place[1]++;
-        }
-        if (r > 0) s = syn__cuda_host->send(comm, place, 2, SYN_I64, r, TAG_PLACE, err);
-    }
-    syn_free(machines);
-    return s;
-}
-
-static syn_status find_place(syn_comm *comm, int64_t *place, syn_error *err) {
-    place[0] = comm ? comm->rank : 0;
-    place[1] = comm ? comm->size : 1;
-    if (!comm || comm->size == 1 || comm->ops->in_process) return SYN_OK;
-    if (comm->rank == 0) return tell_places(comm, place, err);
-    const int64_t mine = machine();
-    SYN_TRY(syn__cuda_host->send(comm, &mine, 1, SYN_I64, 0, TAG_PLACE, err));
-    return syn__cuda_host->recv(comm, place, 2, SYN_I64, 0, TAG_PLACE, err);
-}
-
-syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, syn_error *err) {
-    int64_t place[2];
-    SYN_TRY(find_place(comm, place, err));
-    *device = (int)(place[0] % n_devices);
-    if (place[1] <= n_devices || sharing()) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "%d ranks need %d CUDA devices on this machine, which has %d; "
-                    "SYNTORCH_CUDA_SHARED=1 lets ranks share a device",
-                    (int)place[1], (int)place[1], n_devices);
-}
 
 #ifdef SYN_HAVE_NCCL
 
@@ -316,7 +256,7 @@ syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device
     x->last_timed = &x->timed;
     x->timeout_s = timeout();
 #ifdef SYN_HAVE_NCCL
-    x->nccl = !sharing();
+    x->nccl = !syn__cuda_sharing();
     if (x->nccl) return open_groups(x, err);
 #endif
     return SYN_OK;

@@ -48,12 +48,17 @@ typedef struct syn__cuda_exchanges {
 #endif
 } syn__cuda_exchanges;
 
-/* ---- cuda_comm.cu ---- */
+/* ---- cuda_place.cu ---- */
 
-/* The device of this rank: its place among those of its machine. More ranks than devices are an
-   error unless SYNTORCH_CUDA_SHARED=1 lets them share. */
+/* Whether ranks may share devices. */
+bool syn__cuda_sharing(void);
+/* The device of this rank, one that no other rank has: else an error, unless ranks may share. Ranks
+   of several processes all come here. */
 syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
                                    syn_error *err) SYN_MUST_USE;
+
+/* ---- cuda_comm.cu ---- */
+
 /* All ranks of a group meet here, as NCCL makes what they share. */
 syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device, syn_comm *comm,
                                     syn_error *err) SYN_MUST_USE;

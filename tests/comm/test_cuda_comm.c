@@ -280,11 +280,34 @@ static syn_status late_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
+/* As under a launcher that shows each rank one device: its own, or to all the same. */
+static syn_status see_one_device(syn_comm *comm, int32_t first, syn_error *err) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)first);
+    setenv("SYN_EMULATED_DEVICES", "1", 1);
+    setenv("SYN_EMULATED_FIRST", text, 1);
+    return groups_rank(comm, NULL, err);
+}
+
+static syn_status own_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    return see_one_device(comm, comm->rank, err);
+}
+
+static syn_status same_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    return see_one_device(comm, 0, err);
+}
+
 static int run_rank(const char *mode) {
     static const struct {
         const char *mode;
         syn_rank_main *main;
-    } modes[] = {{"values", values_rank}, {"groups", groups_rank}, {"late", late_rank}};
+    } modes[] = {{"values", values_rank},
+                 {"groups", groups_rank},
+                 {"late", late_rank},
+                 {"own", own_rank},
+                 {"same", same_rank}};
     const syn_mpi_options options = {.log = log_line};
     syn_comm *comm = NULL;
     syn_error err = {0};
@@ -307,6 +330,21 @@ static void processes_exchange_the_same(void) {
     }
     CHECK_MSG(run_mpi("groups", RANKS) == 0, "%s", output);
     CHECK_INT(occurrences("is done"), RANKS);
+}
+
+static void processes_may_each_see_one_device(void) {
+    if (!have_processes()) SKIP("no CUDA device, or no MPI");
+    if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
+    CHECK_MSG(run_mpi("own", RANKS) == 0, "%s", output);
+    CHECK_INT(occurrences("is done"), RANKS);
+    const int code = run_mpi("same", RANKS);
+    if (!by_nccl()) {
+        CHECK_MSG(code == 0, "%s", output);
+        return;
+    }
+    CHECK_MSG(code != 0 && code != HUNG, "code %d: %s", code, output);
+    CHECK_HAS(output, "error: rank 1 has no CUDA device of its own: other ranks have the 1 that it "
+                      "sees");
 }
 
 /* Whether the process that waits says this, and the job ends. */
@@ -341,6 +379,7 @@ static const test_case cases[] = {
     {"a_rank_that_does_not_come_is_not_waited_for_for_ever",
      a_rank_that_does_not_come_is_not_waited_for_for_ever},
     {"processes_exchange_the_same", processes_exchange_the_same},
+    {"processes_may_each_see_one_device", processes_may_each_see_one_device},
     {"a_process_that_does_not_call_is_not_waited_for_for_ever",
      a_process_that_does_not_call_is_not_waited_for_for_ever},
     {"a_process_that_is_gone_is_told_of", a_process_that_is_gone_is_told_of},

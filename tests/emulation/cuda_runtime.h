@@ -8,6 +8,7 @@
    between guards and is NaN at first.
 
    SYN_EMULATED_DEVICES     how many devices there are; 1
+   SYN_EMULATED_FIRST       which of its machine's devices is the process's first; 0
    SYN_EMULATED_CAPABILITY  what they can; 9.0
    SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
    SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed or
@@ -351,8 +352,12 @@ enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusActive,
     cudaStreamCaptureStatusInvalidated
 };
+struct cudaUUID_t {
+    char bytes[16];
+};
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem;
     int major, minor, multiProcessorCount;
 };

@@ -137,6 +137,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     if (device < 0 || device >= devices()) return emulated_fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "emulated device");
+    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated %d",
+             atoi(setting("SYN_EMULATED_FIRST", "0")) + device);
     p->totalGlobalMem = emulated_memory();
     p->major = emulated_capability() / 10;
     p->minor = emulated_capability() % 10;

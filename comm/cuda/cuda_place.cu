@@ -1,0 +1,125 @@
+/* Which device a rank has. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/cuda/cuda_comm.h"
+#include "syntorch/memory.h"
+
+enum { TAG_PLACE = INT32_MAX - 1, MOST_DEVICES = 64 };
+
+/* The devices that a process sees, by what is the same wherever it is seen from. Names of machines
+   would not do: containers of several may have one name, and each rank may see one device only. */
+typedef struct sight {
+    int32_t n;
+    cudaUUID_t ids[MOST_DEVICES];
+} sight;
+
+/* What rank 0 tells a rank. */
+typedef struct place {
+    int32_t device;
+    int32_t lacking, seen; /* the first rank without a device of its own, or -1; how many it sees */
+} place;
+
+bool syn__cuda_sharing(void) {
+    const char *text = getenv("SYNTORCH_CUDA_SHARED");
+    return text && strcmp(text, "1") == 0;
+}
+
+static syn_status look(int n_devices, sight *out, syn_error *err) {
+    struct cudaDeviceProp p;
+    memset(out, 0, sizeof *out);
+    out->n = n_devices < MOST_DEVICES ? n_devices : (int)MOST_DEVICES;
+    for (int i = 0; i < out->n; i++) {
+        SYN_CUDA(cudaGetDeviceProperties(&p, i), "looking at a device", err);
+        out->ids[i] = p.uuid;
+    }
+    return SYN_OK;
+}
+
+/* How many of the first n ranks have that device. */
+static int users(const sight *sights, const place *places, int n, const cudaUUID_t *id) {
+    int count = 0;
+    for (int r = 0; r < n; r++)
+        count += memcmp(&sights[r].ids[places[r].device], id, sizeof *id) == 0;
+    return count;
+}
+
+/* In the order of ranks each gets the first device that fewest have. */
+static void choose_all(const sight *sights, place *places, int size) {
+    int lacking = -1;
+    for (int r = 0; r < size; r++) {
+        int fewest = INT32_MAX;
+        for (int i = 0; i < sights[r].n && fewest > 0; i++) {
+            const int n = users(sights, places, r, &sights[r].ids[i]);
+            if (n >= fewest) continue;
+            fewest = n;
+            places[r].device = i;
+        }
+        if (fewest > 0 && lacking < 0) lacking = r;
+    }
+    for (int r = 0; r < size; r++) {
+        places[r].lacking = lacking;
+        places[r].seen = lacking < 0 ? 0 : sights[lacking].n;
+    }
+}
+
+enum {
+    SIGHT_WORDS = sizeof(sight) / sizeof(int32_t),
+    PLACE_WORDS = sizeof(place) / sizeof(int32_t)
+};
+
+/* Rank 0's part. */
+static syn_status tell_places(syn_comm *comm, sight *sights, place *places, syn_error *err) {
+    for (int r = 1; r < comm->size; r++)
+        SYN_TRY(syn__cuda_host->recv(comm, &sights[r], SIGHT_WORDS, SYN_I32, r, TAG_PLACE, err));
+    choose_all(sights, places, comm->size);
+    for (int r = 1; r < comm->size; r++)
+        SYN_TRY(syn__cuda_host->send(comm, &places[r], PLACE_WORDS, SYN_I32, r, TAG_PLACE, err));
+    return SYN_OK;
+}
+
+static syn_status gather(syn_comm *comm, const sight *mine, place *out, syn_error *err) {
+    const size_t n = (size_t)comm->size;
+    sight *sights = static_cast<sight *>(syn_calloc(n, sizeof *sights));
+    place *places = static_cast<place *>(syn_calloc(n, sizeof *places));
+    syn_status s = SYN_OK;
+    if (!sights || !places) {
+        s = SYN_FAIL_NOMEM(err, n * sizeof *sights, "the devices of ranks");
+    } else {
+        sights[0] = *mine;
+        s = tell_places(comm, sights, places, err);
+        *out = places[0];
+    }
+    syn_free(sights);
+    syn_free(places);
+    return s;
+}
+
+/* Ranks of several processes. */
+static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_error *err) {
+    sight mine;
+    SYN_TRY(look(n_devices, &mine, err));
+    if (comm->rank == 0) return gather(comm, &mine, out, err);
+    SYN_TRY(syn__cuda_host->send(comm, &mine, SIGHT_WORDS, SYN_I32, 0, TAG_PLACE, err));
+    return syn__cuda_host->recv(comm, out, PLACE_WORDS, SYN_I32, 0, TAG_PLACE, err);
+}
+
+syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, syn_error *err) {
+    static const char shared[] = "SYNTORCH_CUDA_SHARED=1 lets ranks share a device";
+    const int size = comm ? (int)comm->size : 1, rank = comm ? (int)comm->rank : 0;
+    *device = rank % n_devices;
+    if (size > 1 && !comm->ops->in_process) {
+        place at = {};
+        SYN_TRY(find_place(comm, n_devices, &at, err));
+        *device = at.device;
+        if (at.lacking < 0 || syn__cuda_sharing()) return SYN_OK;
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "rank %d has no CUDA device of its own: other ranks have the %d that it "
+                        "sees (CUDA_VISIBLE_DEVICES may hide some); %s",
+                        (int)at.lacking, (int)at.seen, shared);
+    }
+    if (size <= n_devices || syn__cuda_sharing()) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "%d ranks need %d CUDA devices on this machine, which has %d; %s", size, size,
+                    n_devices, shared);
+}

@@ -24,7 +24,7 @@ typedef struct syn_backend {
     void (*close)(void *device);
     /* A buffer on a cache line, contents undefined; NULL when memory is out. Views point into it
        (data + bytes), and the core follows no pointer of a backend that is not on_host. Contexts
-       keep and reuse buffers, in the order of the work. */
+       keep and reuse buffers, in the order of the work; free comes after a sync. */
     void *(*alloc)(void *device, size_t bytes);
     void (*free)(void *device, void *data);
     /* copy_in has read `from` when it returns; copy_out has written `to` after the next sync. */

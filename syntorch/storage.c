@@ -77,9 +77,34 @@ static uint32_t new_buffer(syn_storages *s, int size_class) {
     const size_t bytes = class_bytes(size_class);
     void *data = NULL;
     if (s->backend->has_data && !(data = s->backend->alloc(s->device, bytes))) return 0;
+    const uint32_t number = s->vacant ? s->vacant : (uint32_t)s->count++;
+    if (s->vacant) s->vacant = s->at[number].older;
     s->held_bytes += bytes;
-    s->at[s->count] = (syn_storage){.data = data, .size_class = (uint16_t)size_class};
-    return (uint32_t)s->count++;
+    s->at[number] = (syn_storage){.data = data, .size_class = (uint16_t)size_class};
+    return number;
+}
+
+static void give_to_device(syn_storages *s, uint32_t number) {
+    s->backend->free(s->device, s->at[number].data);
+    s->held_bytes -= class_bytes(s->at[number].size_class);
+    s->at[number].data = NULL;
+    s->at[number].older = s->vacant;
+    s->vacant = number;
+}
+
+/* Gives the buffers that wait back to the device, once what was asked of it needs none of them.
+   Those of one size are of no use to another. */
+static syn_status give_back_waiting(syn_storages *s, bool *any, syn_error *err) {
+    *any = false;
+    for (int c = 0; c < SYN__CLASSES; c++)
+        while (s->waiting[c]) {
+            const uint32_t number = s->waiting[c];
+            if (!*any) SYN_TRY(s->backend->sync(s->device, err));
+            *any = true;
+            s->waiting[c] = s->at[number].older;
+            give_to_device(s, number);
+        }
+    return SYN_OK;
 }
 
 /* Out of memory: with what a device of its own has left. */
@@ -105,6 +130,11 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     uint32_t number = s->waiting[c];
     if (number) s->waiting[c] = s->at[number].older;
     else number = new_buffer(s, c);
+    if (!number) {
+        bool any;
+        SYN_TRY(give_back_waiting(s, &any, err));
+        if (any) number = new_buffer(s, c);
+    }
     if (!number) return fail_room(s, bytes, err);
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;

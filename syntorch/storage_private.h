@@ -1,7 +1,9 @@
 /* The storages of a context: what lies behind its tensors, pinned or to be released, and a pool by
-   size class, so that a steady step asks the device for nothing. All bookkeeping is here, none in
-   the buffers; where tensors have no data it is the same without buffers, so that bytes in use are
-   predicted. For context.c, tensor*.c, parameter.c and dispatch.c only. */
+   size class, so that a steady step asks the device for nothing. What waits in the pool goes back
+   to the device when memory is out, so that what a program needs at once is all that it needs. All
+   bookkeeping is here, none in the buffers; where tensors have no data it is the same without
+   buffers, so that bytes in use are predicted. For context.c, tensor*.c, parameter.c and dispatch.c
+   only. */
 #ifndef SYNTORCH_STORAGE_PRIVATE_H
 #define SYNTORCH_STORAGE_PRIVATE_H
 
@@ -16,11 +18,12 @@ enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT)
 
 /* A buffer, in use by a tensor or waiting for the next of its size. Numbers count from 1. */
 typedef struct syn_storage {
-    void *data;            /* NULL where tensors have no data */
-    uint32_t tensor;       /* that owns it; 0: waiting for reuse */
-    uint32_t version;      /* newest tensor that was written over it; at first its owner */
-    uint32_t older, newer; /* by tensor, among those not released; waiting: older is the next one */
-    uint32_t next;         /* of the same bucket */
+    void *data;               /* NULL where tensors have no data */
+    uint32_t tensor;          /* that owns it; 0: waiting for reuse */
+    uint32_t version;         /* newest tensor that was written over it; at first its owner */
+    uint32_t older, newer;    /* by tensor, among those not released; waiting, or without a buffer:
+                                 older is the next one */
+    uint32_t next;            /* of the same bucket */
     uint32_t pins, under_way; /* the users', and exchanges that need it */
     uint32_t kept;            /* by what syn_backward will need, and by gradients */
     uint32_t leaf;  /* what requires a gradient lies here: its index + 1 in the context's leaves */
@@ -38,6 +41,7 @@ typedef struct syn_storages {
     size_t n_buckets;  /* a power of two */
     uint32_t newest;
     uint32_t waiting[SYN__CLASSES];
+    uint32_t vacant;               /* those whose buffer went back */
     size_t used_bytes, peak_bytes; /* in use now; most ever in use */
     size_t held_bytes;             /* in use or waiting */
     uint64_t visits;               /* storages that syn_release looked at: what it costs */

@@ -1,5 +1,7 @@
 /* What steps of a loop ask of CUDA: from the third on one launch for what repeats, nothing of the
    system, and the same numbers. */
+#include <stdlib.h>
+
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -116,6 +118,34 @@ static void test_a_step_that_needs_memory(void) {
     syn_ctx_free(cpu.ctx);
 }
 
+/* Between the steps tensors of ever other sizes, two of which fill most of the device: what waits
+   for its size goes back, also while ops are put off, and graphs go on. */
+static void test_memory_of_other_sizes(void) {
+    enum { MIB = 1 << 18, MOST = 36 }; /* elements */
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    if (!counts()) SKIP("the device is not emulated");
+    const char *before = getenv("SYN_EMULATED_MEMORY");
+    loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
+    float *data = calloc((size_t)MOST * MIB, sizeof *data);
+    setenv("SYN_EMULATED_MEMORY", "83886080", 1);
+    for (int i = 0; i < 8; i++) {
+        const syn_spec spec = {SYN_F32, 1, {(int64_t)(MOST - 12 + i) * MIB}};
+        const syn_mark mark = syn_ctx_mark(cuda.ctx);
+        const syn_tensor x = syn_scale(cuda.ctx, syn_input(cuda.ctx, "x", &spec, data), 2);
+        CHECK_MSG(x.id != 0, "%s", syn_ctx_error(cuda.ctx)->text);
+        syn_forget(cuda.ctx, mark, NULL, 0);
+        step(&cuda, i, false);
+        step(&cpu, i, false);
+    }
+    if (before) setenv("SYN_EMULATED_MEMORY", before, 1);
+    else unsetenv("SYN_EMULATED_MEMORY");
+    CHECK(equal(&cuda, &cpu));
+    CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
+    free(data);
+    syn_ctx_free(cuda.ctx);
+    syn_ctx_free(cpu.ctx);
+}
+
 static void test_a_steady_step_asks_for_nothing(void) {
     static const char *const none[] = {"cudaMalloc",       "cudaFree",
                                        "cudaMallocHost",   "cudaStreamSynchronize",
@@ -182,6 +212,7 @@ static const test_case cases[] = {
     {"steps read at the end", test_steps_read_at_the_end},
     {"a step that differs", test_a_step_that_differs},
     {"a step that needs memory", test_a_step_that_needs_memory},
+    {"memory of other sizes", test_memory_of_other_sizes},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
     {"times of graphs", test_times_of_graphs},
 };

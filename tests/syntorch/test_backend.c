@@ -38,8 +38,9 @@ struct far {
 };
 
 static int n_open, n_buffers;
-static const char *failing; /* the member that fails, or NULL */
-static int good_copies;     /* out, before one fails */
+static size_t room = SIZE_MAX, held; /* bytes of all buffers */
+static const char *failing;          /* the member that fails, or NULL */
+static int good_copies;              /* out, before one fails */
 static int n_copies_out;
 
 static bool fails(const char *member) {
@@ -61,17 +62,26 @@ static void far_close(void *device) {
     n_open--;
 }
 
+enum { BEFORE = 64 }; /* bytes of a buffer's own, which say how many it has */
+
 static void *far_alloc(void *device, size_t bytes) {
     (void)device;
-    if (fails("alloc")) return NULL;
+    if (fails("alloc") || bytes > room - held) return NULL;
     n_buffers++;
-    return (void *)((uintptr_t)malloc(bytes) + FAR);
+    held += bytes;
+    char *data = malloc(BEFORE + bytes);
+    memcpy(data, &bytes, sizeof bytes);
+    return (void *)((uintptr_t)data + BEFORE + FAR);
 }
 
 static void far_free(void *device, void *data) {
     if (((struct far *)device)->n_work > 0) abort(); /* it may be for this buffer */
-    free(near(data));
+    char *start = (char *)near(data) - BEFORE;
+    size_t bytes;
+    memcpy(&bytes, start, sizeof bytes);
+    free(start);
     n_buffers--;
+    held -= bytes;
 }
 
 static syn_status far_sync(void *device, syn_error *err) {
@@ -422,6 +432,56 @@ static void test_what_fails(void) {
     CHECK_STR(err.text, "there is no far device");
 }
 
+/* Two tensors of a size, then two of another, where there is room for two: what waits for its size
+   goes back to the device, behind the work that needs it, and numbers of storages are used again.
+ */
+static void test_memory_of_other_sizes(void) {
+    enum { ROUNDS = 12 };
+    float data[2048], back[2048];
+    syn_ctx *ctx = far_ctx();
+    size_t count = 0;
+    room = 3 * sizeof data;
+    for (int i = 0; i < 2048; i++) data[i] = (float)i;
+    for (int round = 0; round < ROUNDS; round++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const int64_t n = 2048 - 128 * (round % 2);
+        const syn_spec spec = {SYN_F32, 1, {n}};
+        const syn_tensor y = syn_scale(ctx, syn_input(ctx, "x", &spec, data), 2);
+        CHECK_INT(syn_tensor_read(ctx, y, back, (size_t)n * sizeof *back), SYN_OK);
+        CHECK(back[n - 1] == 2 * data[n - 1]);
+        syn_scale(ctx, y, 3); /* goes on while its memory waits */
+        syn_forget(ctx, mark, NULL, 0);
+        CHECK_INT(ctx->storages.used_bytes, 0);
+        CHECK_INT(ctx->storages.held_bytes, held);
+        if (round == 1) count = ctx->storages.count;
+    }
+    CHECK_INT(ctx->storages.count, count);
+    CHECK_INT(ctx->storages.peak_bytes, 3 * sizeof data);
+    const syn_spec all = {SYN_F32, 1, {3 * 2048}}, more = {SYN_F32, 1, {3 * 2048 + 1}};
+    CHECK(syn_input(ctx, "all", &all, NULL).id != 0);
+    CHECK_INT(syn_input(ctx, "more", &more, NULL).id, 0);
+    CHECK_INT(syn_ctx_status(ctx), SYN_E_NOMEM);
+    syn_ctx_free(ctx);
+    room = SIZE_MAX;
+    CHECK(n_open == 0 && n_buffers == 0 && held == 0);
+}
+
+/* The work that is waited for before buffers go back fails: that is said. */
+static void test_a_device_lost_while_memory_is_out(void) {
+    const syn_spec small = {SYN_F32, 1, {64}}, large = {SYN_F32, 1, {128}};
+    syn_ctx *ctx = far_ctx();
+    const syn_mark mark = syn_ctx_mark(ctx);
+    room = 512;
+    syn_input(ctx, "x", &small, NULL);
+    syn_forget(ctx, mark, NULL, 0);
+    failing = "sync";
+    CHECK_INT(syn_input(ctx, "y", &large, NULL).id, 0);
+    failing = NULL;
+    CHECK_STR(syn_ctx_error(ctx)->text, "the far device is lost");
+    room = SIZE_MAX;
+    syn_ctx_free(ctx);
+}
+
 /* After a read that failed the buffer is the caller's alone. */
 static void test_a_read_that_fails_half_way(void) {
     const syn_spec spec = {SYN_F32, 2, {6, 200}};
@@ -467,6 +527,8 @@ static const test_case cases[] = {
     {"times of what was forgotten", test_times_of_what_was_forgotten},
     {"no kernel", test_no_kernel},
     {"what fails", test_what_fails},
+    {"memory of other sizes", test_memory_of_other_sizes},
+    {"a device lost while memory is out", test_a_device_lost_while_memory_is_out},
     {"copies of a read", test_copies_of_a_read},
     {"a read that fails half-way", test_a_read_that_fails_half_way},
 };

@@ -55,7 +55,8 @@ typedef struct syn__cuda_at {
     cudaStream_t stream;
     cublasLtHandle_t lt;
     int sms;             /* multiprocessors */
-    int capability;      /* 75, 80, 89, 90 */
+    int capability;      /* what kernels may ask for: the device's 75, 80, 89, 90, or less where
+                            they were compiled for less, and for this device from PTX */
     size_t shared_bytes; /* a block may have, with cudaFuncSetAttribute */
     syn__fault *fault;   /* device memory */
     uint32_t node;       /* number of the node whose kernel runs */

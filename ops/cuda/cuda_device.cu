@@ -51,6 +51,17 @@ static int attribute(const syn__cuda *d, cudaDeviceAttr what) {
     return value;
 }
 
+static __global__ void any_kernel() {}
+
+/* All kernels were compiled for the same; which one runs here. */
+static syn_status find_capability(syn__cuda *d, syn_error *err) {
+    struct cudaFuncAttributes a;
+    SYN_CUDA(cudaFuncGetAttributes(&a, any_kernel), "looking for kernels", err);
+    d->at.capability = capability_of(d->device);
+    if (a.ptxVersion < d->at.capability) d->at.capability = a.ptxVersion;
+    return SYN_OK;
+}
+
 static syn_status open_parts(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
     SYN_CUDA(cudaStreamCreateWithFlags(&d->at.stream, cudaStreamNonBlocking), "a stream", err);
@@ -59,9 +70,9 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaMallocHost((void **)&d->fault, sizeof *d->fault), "staging memory", err);
     SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof *d->fault, d->at.stream), "a fill", err);
     d->at.sms = attribute(d, cudaDevAttrMultiProcessorCount);
-    d->at.capability = capability_of(d->device);
+    SYN_TRY(find_capability(d, err));
     d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    SYN_TRY(syn__cuda_blas_open(&d->blas, d->at.capability, err));
+    SYN_TRY(syn__cuda_blas_open(&d->blas, capability_of(d->device), err));
     SYN_TRY(syn__cuda_staging_open(&d->staging, err));
     SYN_TRY(syn__graphs_open(&d->graphs, d, err));
     return syn__cuda_times_open(&d->times, d->at.stream, err);

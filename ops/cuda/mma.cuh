@@ -68,6 +68,7 @@ template <typename T>
 static inline void syn_mma(float &c0, float &c1, float &c2, float &c3, const unsigned (&a)[4],
                            unsigned b0, unsigned b1) {
     syn_registers mine;
+    if (!std::is_same<T, __half>::value) emulated_compiled_for(80);
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < 4; i++) mine.a[i][k] = syn_half_of<T>(a[i], k);
         mine.b[0][k] = syn_half_of<T>(b0, k);

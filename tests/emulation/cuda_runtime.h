@@ -10,6 +10,7 @@
    SYN_EMULATED_DEVICES     how many devices there are; 1
    SYN_EMULATED_FIRST       which of its machine's devices is the process's first; 0
    SYN_EMULATED_CAPABILITY  what they can; 9.0
+   SYN_EMULATED_PTX         what kernels were compiled for; as the devices can
    SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
    SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed or
                             random:SEED
@@ -95,6 +96,8 @@ void *emulated_dynamic_shared();
 static inline void emulated_align(const void *at, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(at) % bytes != 0) emulated_misaligned(at, bytes);
 }
+/* What a device does that is in no code compiled for less than `capability` (80). */
+void emulated_compiled_for(int capability);
 /* All threads of the block that have not returned. */
 void emulated_barrier();
 /* All lanes of the mask, none of which may have returned: `bytes` bytes of lane `from` at its
@@ -352,6 +355,9 @@ enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusActive,
     cudaStreamCaptureStatusInvalidated
 };
+struct cudaFuncAttributes {
+    int ptxVersion, binaryVersion;
+};
 struct cudaUUID_t {
     char bytes[16];
 };
@@ -418,6 +424,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments,
                              size_t shared, cudaStream_t stream);
+cudaError_t emulated_func_attributes(cudaFuncAttributes *a);
 cudaError_t emulated_set_shared(const void *kernel, cudaFuncAttribute what, int value);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -454,6 +461,11 @@ static inline cudaError_t cudaHostAlloc(T **data, size_t bytes, unsigned flags) 
 template <typename F>
 static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute what, int value) {
     return emulated_set_shared(reinterpret_cast<const void *>(kernel), what, value);
+}
+template <typename F>
+static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, F *kernel) {
+    (void)kernel;
+    return emulated_func_attributes(a);
 }
 
 /* ---- kernels ---- */

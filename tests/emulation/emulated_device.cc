@@ -74,6 +74,24 @@ int emulated_capability() {
     return (int)(10 * atof(setting("SYN_EMULATED_CAPABILITY", "9.0")) + 0.5);
 }
 
+static int compiled() {
+    return (int)(10 * atof(setting("SYN_EMULATED_PTX", setting("SYN_EMULATED_CAPABILITY", "9.0"))) +
+                 0.5);
+}
+
+void emulated_compiled_for(int capability) {
+    if (compiled() < capability)
+        emulated_die("a kernel needs capability %d, and was compiled for %d", capability,
+                     compiled());
+}
+
+cudaError_t emulated_func_attributes(cudaFuncAttributes *a) {
+    EMULATED_ENTER_AS("cudaFuncGetAttributes");
+    a->ptxVersion = compiled();
+    a->binaryVersion = emulated_capability();
+    return cudaSuccess;
+}
+
 size_t emulated_memory() {
     return strtoull(setting("SYN_EMULATED_MEMORY", "68719476736"), NULL, 10);
 }

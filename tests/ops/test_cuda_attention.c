@@ -153,9 +153,20 @@ static void test_older_devices(void) {
     unsetenv("SYN_EMULATED_CAPABILITY");
 }
 
+/* A newer device, whose kernels are made of what was compiled for an older one. */
+static void test_kernels_from_older_ptx(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    setenv("SYN_EMULATED_PTX", "7.5", 1);
+    rounds(forward, 12);
+    rounds(few_queries, 6);
+    rounds(gradients, 12);
+    unsetenv("SYN_EMULATED_PTX");
+}
+
 static const test_case cases[] = {{"forward", test_forward},
                                   {"few queries", test_few_queries},
                                   {"training", test_training},
                                   {"gradients", test_gradients},
-                                  {"older devices", test_older_devices}};
+                                  {"older devices", test_older_devices},
+                                  {"kernels from older PTX", test_kernels_from_older_ptx}};
 TEST_MAIN(cases)

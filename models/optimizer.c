@@ -1,4 +1,4 @@
-#include "models/optimizer.h"
+#include "models/optimizer_private.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +18,8 @@ struct syn_optimizer {
     } * states;                   /* of each bucket */
     syn_tensor *written; /* of each parameter: the version that its master was rounded to */
     syn_tensor rates, one, norm;
+    bool looked;   /* at the last step's squares */
+    float squares; /* then: their sum */
     int64_t step;
 };
 
@@ -332,38 +334,74 @@ static syn_status blame(syn_optimizer *o, syn_error *err) {
                     (long long)o->step + 1);
 }
 
-static syn_status check(syn_optimizer *o, syn_tensor squares, syn_error *err) {
-    float value;
-    if (o->options.unchecked || !syn_ctx_has_data(o->ctx)) return SYN_OK;
-    return is_finite(o->ctx, squares, &value) ? SYN_OK : blame(o, err);
+/* What is known before the update is read in one wait: the loss, if it is asked for, and the
+   squares, if they are to be looked at, or come with it. */
+static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, float *value,
+                       syn_error *err) {
+    const bool checked = !o->options.unchecked;
+    syn_tensor asked[2];
+    float x[2];
+    int n = 0;
+    if (loss.id) asked[n++] = loss;
+    o->looked = squares.id && (checked || n > 0);
+    if (o->looked) asked[n++] = squares;
+    if (n == 0 || !syn_ctx_has_data(o->ctx)) {
+        o->looked = false;
+        return SYN_OK;
+    }
+    SYN_TRY(syn_tensor_read_numbers(o->ctx, asked, n, x));
+    if (o->looked) o->squares = x[n - 1];
+    if (loss.id) *value = x[0];
+    if (checked && loss.id && !isfinite(x[0]))
+        return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the loss is %s", (long long)o->step + 1,
+                        isnan(x[0]) ? "NaN" : "infinite");
+    return checked && !isfinite(o->squares) ? blame(o, err) : SYN_OK;
 }
 
-static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_error *err) {
+static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                                   float *value, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     const double most = o->options.max_grad_norm;
     syn_tensor scale = o->one, squares = {0};
     if (most > 0 || !o->options.unchecked) squares = all_squares(o);
-    SYN_TRY(check(o, squares, err));
+    SYN_TRY(look(o, squares, loss, value, err));
     if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
     SYN_TRY(set_rates(o, learning_rate));
     for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
     return SYN_OK;
 }
 
-syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error *err) {
+syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                               float *value, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
     o->norm = (syn_tensor){0}; /* the last step's may be forgotten */
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
-    const syn_status s = scale_and_update(o, learning_rate, err);
+    const syn_status s = scale_and_update(o, learning_rate, loss, value, err);
     syn_pop_scope(ctx);
     syn_set_phase(ctx, SYN_PHASE_FORWARD);
     syn_set_grad(ctx, was);
     if (s == SYN_OK) syn_drop_grads(ctx);
     syn_release(ctx, mark, &o->norm, o->norm.id ? 1 : 0);
     return syn_ctx_status(ctx) != SYN_OK ? syn_ctx_check(ctx, err) : s;
+}
+
+syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error *err) {
+    float none;
+    return syn__optimizer_step(o, learning_rate, (syn_tensor){0}, &none, err);
+}
+
+/* As syn_clip_factor computes it. */
+syn_status syn_optimizer_norm_value(const syn_optimizer *o, double *norm, syn_error *err) {
+    float x = 0;
+    if (o->norm.id && o->looked) x = (float)sqrt((double)o->squares);
+    else if (o->norm.id && syn_ctx_has_data(o->ctx) &&
+             syn_tensor_read_numbers(o->ctx, &o->norm, 1, &x) != SYN_OK)
+        return syn_ctx_check(o->ctx, err);
+    *norm = (double)x;
+    return SYN_OK;
 }
 
 double syn_learning_rate(double peak, int64_t step, int64_t warm_up, int64_t steps) {

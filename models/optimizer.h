@@ -55,6 +55,10 @@ void syn_optimizer_set_steps(syn_optimizer *optimizer, int64_t steps);
 /* The norm of all gradients of the last step, before it was clipped: a scalar. Poisoned without
    clipping. */
 syn_tensor syn_optimizer_norm(const syn_optimizer *optimizer);
+/* The same as a number, 0 without clipping and on meta; nothing is waited for if the step looked at
+   it. */
+syn_status syn_optimizer_norm_value(const syn_optimizer *optimizer, double *norm,
+                                    syn_error *err) SYN_MUST_USE;
 
 /* Of step `step`, counted from 0: rises linearly from 0 to `peak` over the first `warm_up` steps,
    then falls linearly to 0 at step `steps` (transformers' linear schedule). */

@@ -1,10 +1,9 @@
 #include "models/trainer.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "models/data_parallel.h"
+#include "models/optimizer_private.h"
 #include "syntorch/gradient.h"
 #include "syntorch/memory.h"
 
@@ -64,19 +63,16 @@ static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
     return sum;
 }
 
-static syn_status get_loss(syn_trainer *t, syn_tensor sum, double *value) {
+/* Over the ranks with other texts. */
+static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     syn_ctx *ctx = t->ctx;
-    float x = 0;
+    if (!t->options.dp) return sum;
     const bool was = syn_set_grad(ctx, false);
-    if (t->options.dp) {
-        syn_push_scope(ctx, "data_parallel");
-        sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
-        syn_pop_scope(ctx);
-    }
+    syn_push_scope(ctx, "data_parallel");
+    sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
+    syn_pop_scope(ctx);
     syn_set_grad(ctx, was);
-    if (syn_ctx_has_data(ctx)) SYN_TRY(syn_tensor_read(ctx, sum, &x, sizeof x));
-    *value = (double)x;
-    return syn_ctx_status(ctx);
+    return sum;
 }
 
 /* The sum, or the least, of numbers of all ranks, in their place. */
@@ -116,22 +112,14 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
 
 syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
                             double *loss, syn_error *err) {
-    const bool checked = !t->options.optimizer.unchecked && syn_ctx_has_data(t->ctx);
-    char what[128];
-    double value = 0;
+    syn_error inner = {0};
+    float value = 0;
     if (!t->hold) syn_forget(t->ctx, t->mark, NULL, 0);
     const syn_tensor sum = run_passes(t, pass, arg);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
-    if (get_loss(t, sum, &value) != SYN_OK) return syn_ctx_check(t->ctx, err);
-    if (loss) *loss = value;
-    if (checked && !isfinite(value)) {
-        snprintf(what, sizeof what, "step %lld: the loss is %s",
-                 (long long)syn_optimizer_steps(t->optimizer) + 1,
-                 isnan(value) ? "NaN" : "infinite");
-        return explain(t, pass, arg, what, err);
-    }
-    syn_error inner = {0};
-    const syn_status s = syn_optimizer_step(t->optimizer, learning_rate, &inner);
+    const syn_status s =
+        syn__optimizer_step(t->optimizer, learning_rate, sum_over_ranks(t, sum), &value, &inner);
+    if (loss) *loss = (double)value;
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
         return explain(t, pass, arg, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);

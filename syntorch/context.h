@@ -156,6 +156,9 @@ syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_
 /* The same of the n_elems elements from number `first` on, of a tensor without gaps. */
 syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
                                 void *buf) SYN_MUST_USE;
+/* n numbers of f32, each a tensor of its own: the device is waited for once. */
+syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n,
+                                   float *out) SYN_MUST_USE;
 /* On: all that ops read and make from now on is looked at, which takes much longer than the ops;
    the first tensor that holds NaN or infinity, though what it was computed from holds none, is
    remembered until it is on again. What masks scores may be -infinity. */

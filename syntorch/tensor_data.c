@@ -127,6 +127,25 @@ syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64
                                                       (size_t)n_elems * elem, &ctx->error));
 }
 
+static syn_status copy_number(syn_ctx *ctx, syn_tensor t, float *out) {
+    syn_operand o;
+    const char *data;
+    SYN_TRY(readable(ctx, t, &o, &data));
+    if (o.spec.dtype == SYN_F32 && syn_spec_elems(&o.spec) == 1)
+        return ctx->backend->copy_out(ctx->device, out, data, sizeof *out, &ctx->error);
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u is no number of f32", t.id);
+}
+
+syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, float *out) {
+    syn_status s = SYN_OK;
+    int i = 0;
+    while (i < n && s == SYN_OK) {
+        s = copy_number(ctx, ts[i], &out[i]);
+        if (s == SYN_OK) i++;
+    }
+    return i > 0 ? finish_reading(ctx, s) : s;
+}
+
 syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) {
     const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
     if (ctx->error.code != SYN_OK) return ctx->error.code;

@@ -2,6 +2,7 @@
    are not finite, after which training goes on. */
 #include "models/trainer.h"
 #include "syntorch/gradient.h"
+#include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
 #include "tests/support/test.h"
@@ -143,10 +144,51 @@ static void test_bad_texts(void) {
     check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
 }
 
+/* The loss and the norm come with one wait for the device, where it counts what it is asked for. */
+static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
+    const job j = {.shape = {.tp = 1, .dp = 1}};
+    rank r = {.job = &j};
+    syn_ctx *ctx = NULL;
+    syn_trainer *trainer = NULL;
+    uint64_t *waits = arg;
+    double loss, norm;
+    float from_tensor;
+    const syn_model_options options = {.tp = NULL};
+    const syn_trainer_options how = {.optimizer = {.max_grad_norm = 0.1}};
+    SYN_TRY(syn_mesh_open(&r.mesh, comm, &j.shape, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_status s = syn_model_new(&r.model, ctx, &small_gpt, &options, err);
+    if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
+    for (int i = 0; i < STEPS && s == SYN_OK; i++) {
+        *waits = ref_cuda_calls("cudaStreamSynchronize");
+        s = syn_trainer_step(trainer, pass, &r, 0.001, &loss, err);
+        if (s == SYN_OK) s = syn_optimizer_norm_value(syn_trainer_optimizer(trainer), &norm, err);
+        *waits = ref_cuda_calls("cudaStreamSynchronize") - *waits;
+    }
+    if (s == SYN_OK) {
+        const syn_tensor t = syn_optimizer_norm(syn_trainer_optimizer(trainer));
+        s = syn_tensor_read(ctx, t, &from_tensor, sizeof from_tensor);
+        if (s == SYN_OK && (double)from_tensor != norm)
+            s = SYN_FAIL(err, SYN_E_FORMAT, "norm %g, or %g", norm, (double)from_tensor);
+    }
+    syn_trainer_free(trainer);
+    syn_model_free(r.model);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_one_wait_a_step(void) {
+    uint64_t waits = 0;
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(1, waiting, &waits, &err), err);
+    if (ref_cuda_calls("cudaMalloc") > 0) CHECK_INT(waits, 1);
+}
+
 static const test_case cases[] = {
     {"steps", test_steps},
     {"a parameter that is no number", test_bad_parameter},
     {"a product that overflows", test_overflow},
     {"texts of one rank", test_bad_texts},
+    {"one wait a step", test_one_wait_a_step},
 };
 TEST_MAIN(cases)

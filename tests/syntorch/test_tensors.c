@@ -195,6 +195,31 @@ static void test_parts(void) {
     }
 }
 
+static void test_numbers(void) {
+    const syn_spec one = {SYN_F32, 0, {0}}, row = {SYN_F32, 1, {1}}, whole = {SYN_I32, 0, {0}};
+    const float two = 2, three = 3;
+    const int32_t four = 4;
+    float got[2] = {0};
+    for (int wrong = 0; wrong < 3; wrong++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor a = syn_input(ctx, "a", &one, &two), b = syn_input(ctx, "b", &row, &three),
+                         c = syn_input(ctx, "c", &whole, &four), x = of_numbers(ctx, SYN_F32);
+        const syn_tensor both[2] = {a, b}, bad[2] = {wrong == 2 ? c : a, wrong == 2 ? a : x};
+        if (wrong == 0) {
+            CHECK_INT(syn_tensor_read_numbers(ctx, both, 2, got), SYN_OK);
+            CHECK(got[0] == two && got[1] == three);
+        } else {
+            CHECK(syn_tensor_read_numbers(ctx, bad, 2, got) != SYN_OK);
+            CHECK_HAS(syn_ctx_error(ctx)->text, "is no number of f32");
+        }
+        syn_ctx_free(ctx);
+    }
+    syn_ctx *meta = ref_ctx(SYN_DEVICE_META, NULL);
+    const syn_tensor a = syn_input(meta, "a", &one, &two);
+    CHECK(syn_tensor_read_numbers(meta, &a, 1, got) != SYN_OK);
+    syn_ctx_free(meta);
+}
+
 /* What is not there, or not side by side, on every device. */
 static void test_parts_that_are_not(void) {
     static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
@@ -217,6 +242,7 @@ static void test_parts_that_are_not(void) {
 static const test_case cases[] = {
     {"as f32", test_as_f32},
     {"parts", test_parts},
+    {"numbers", test_numbers},
     {"parts that are not there", test_parts_that_are_not},
     {"of another context", test_of_another_context},
     {"marks", test_marks},

@@ -146,7 +146,7 @@ static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error
     r->first = step % run->steps_per_epoch * args->accumulation;
     r->weight = weight_of(r, r->epoch, r->first, &how);
     SYN_TRY(syn_trainer_step(r->trainer, loss_of, r, m->learning_rate, &m->loss, err));
-    SYN_TRY(read_number(r, syn_optimizer_norm(r->state.optimizer), &m->grad_norm, err));
+    SYN_TRY(syn_optimizer_norm_value(r->state.optimizer, &m->grad_norm, err));
     const uint64_t now = syn__clock_ns();
     const int64_t tokens = args->accumulation * args->batch_size * dp_size(r) * how.tokens;
     m->tokens_per_s = (double)tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);

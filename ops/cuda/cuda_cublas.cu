@@ -98,12 +98,20 @@ static syn_status describe(syn__plan *plan, const syn__product *p, bool tf32, sy
     return lay_out(&plan->out, p->out_dtype, p->m, p->n, p->n, batch, p->out_step, err);
 }
 
+/* On how many bytes all matrices of a batch lie. */
+static uint32_t alignment(const void *data, int64_t step, syn_dtype dtype, int64_t batch) {
+    const int64_t bytes = batch > 1 ? step * (int64_t)syn_dtype_bytes(dtype) : 0;
+    const uintptr_t both = reinterpret_cast<uintptr_t>(data) | (uintptr_t)bytes;
+    return 1u << log_alignment(reinterpret_cast<const void *>(both));
+}
+
 /* What algorithms may use. Parts of sums are f32, whatever the type of the result. */
 static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, uint64_t bytes,
                          syn_error *err) {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint32_t x = 1u << log_alignment(p->x), w = 1u << log_alignment(p->w),
-                   out = 1u << log_alignment(p->out);
+    const uint32_t x = alignment(p->x, p->x_step, p->x_dtype, p->batch),
+                   w = alignment(p->w, p->w_step, p->w_dtype, p->batch),
+                   out = alignment(p->out, p->out_step, p->out_dtype, p->batch);
     SET(cublasLtMatmulPreferenceSetAttribute, how, MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
     SET(cublasLtMatmulPreferenceSetAttribute, how, MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
     SET(cublasLtMatmulPreferenceSetAttribute, how, MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, w);
@@ -113,18 +121,18 @@ static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, 
     return SYN_OK;
 }
 
-static syn_status choose(syn__plan *plan, cublasLtMatmulPreference_t how, const syn_call *c) {
+/* Where it has none, or cannot tell, the plain kernel is there. */
+static void choose(syn__plan *plan, cublasLtMatmulPreference_t how, const syn_call *c) {
     cublasLtMatmulHeuristicResult_t found = {};
     int n = 0;
     const cublasStatus_t code =
         cublasLtMatmulAlgoGetHeuristic(syn__cuda_of(c)->lt, plan->desc, plan->w, plan->x, plan->out,
                                        plan->out, how, 1, &found, &n);
-    if (code == CUBLAS_STATUS_NOT_SUPPORTED) return SYN_OK;
-    SYN_CUBLAS(code, "the choice of an algorithm", c->err);
-    plan->possible = n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+    if (code != CUBLAS_STATUS_SUCCESS) cudaGetLastError(); /* not the next launch's */
+    plan->possible =
+        code == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     plan->algo = found.algo;
-    plan->workspace = found.workspaceSize;
-    return SYN_OK;
+    plan->workspace = plan->possible ? found.workspaceSize : 0;
 }
 
 static syn_status make_plan(syn__plan *plan, const syn_call *c, const syn__product *p) {
@@ -132,8 +140,8 @@ static syn_status make_plan(syn__plan *plan, const syn_call *c, const syn__produ
     cublasLtMatmulPreference_t how;
     SYN_TRY(describe(plan, p, own->tf32, c->err));
     SYN_CUBLAS(cublasLtMatmulPreferenceCreate(&how), "a description", c->err);
-    syn_status s = prefer(how, p, own->most_workspace, c->err);
-    if (s == SYN_OK) s = choose(plan, how, c);
+    const syn_status s = prefer(how, p, own->most_workspace, c->err);
+    if (s == SYN_OK) choose(plan, how, c);
     cublasLtMatmulPreferenceDestroy(how);
     return s;
 }

@@ -332,10 +332,15 @@ struct product {
 
 /* Whether the algorithm can work with what it was given; a product without one asks for none. */
 static bool algo_fits(const emulated_lt_algo &algo, const void *const data[4],
-                      const void *workspace, size_t bytes) {
+                      const emulated_lt_layout *const layouts[4], const void *workspace,
+                      size_t bytes) {
     bool fits = algo.valid == 1 && bytes >= algo.workspace && (workspace || !algo.workspace);
-    for (int i = 0; i < 4; i++)
-        if (reinterpret_cast<uintptr_t>(data[i]) % algo.aligned[i]) fits = false;
+    for (int i = 0; i < 4; i++) {
+        const int last = layouts[i]->batch > 1 ? 1 : 0;
+        for (int of : {0, last})
+            if (reinterpret_cast<uintptr_t>(batch_of(data[i], *layouts[i], of)) % algo.aligned[i])
+                fits = false;
+    }
     return fits;
 }
 
@@ -358,7 +363,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     emulated_lt_algo how = {1, {1, 1, 1, 1}, 0};
     if (algo) memcpy(&how, algo, sizeof how);
     const void *const data[4] = {a, b, c, d};
-    if (!algo_fits(how, data, workspace, bytes) ||
+    const emulated_lt_layout *const layouts[4] = {layout_a, layout_b, layout_c, layout_d};
+    if (!algo_fits(how, data, layouts, workspace, bytes) ||
         ((desc->epilogue & CUBLASLT_EPILOGUE_BIAS) && !desc->bias))
         return CUBLAS_STATUS_INVALID_VALUE;
     emulated_check_range(workspace, how.workspace, "a product's workspace:");

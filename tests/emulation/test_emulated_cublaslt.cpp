@@ -144,6 +144,13 @@ struct asked {
         cublasLtMatmulPreferenceCreate(&preference);
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &space, sizeof space);
+        if (ma.batch == 1) return;
+        const uint32_t steps = 2; /* bytes that entries lie on */
+        for (auto what : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+            cublasLtMatmulPreferenceSetAttribute(preference, what, &steps, sizeof steps);
     }
     asked(const asked &) = delete;
     asked &operator=(const asked &) = delete;

@@ -61,5 +61,15 @@ def test_too_little_memory():
         refuse(f, ["--device", "cuda"], 1, "out of memory", "of its device are free")
 
 
+def test_no_algorithm():
+    """A product that cuBLASLt cannot choose for is done by the plain kernel."""
+    seen = []
+    for variables in {}, {"SYN_EMULATED_FAIL": "cublasLtMatmulAlgoGetHeuristic:1"}:
+        with Folder() as f, Module(EMULATED, **variables):
+            out = expect_ok(f.run("--device", "cuda"))
+            seen.append([line for line in out.splitlines() if line.startswith("text:")])
+    assert seen[0] == seen[1] and len(seen[0]) == 1, seen
+
+
 if __name__ == "__main__":
     main(globals())

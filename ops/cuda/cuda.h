@@ -36,7 +36,6 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
    first one stays, and the next sync says the sentence: op and scope, then the text of `what`. */
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
-    SYN__FAULT_ID,     /* "id <value> is none of <limit>" */
     SYN__FAULT_TARGET, /* "target <value> is none of <limit> classes" */
     SYN__FAULT_SEEN    /* "id <value> is none of <limit>" of a repetition penalty */
 } syn__fault_kind;

@@ -215,7 +215,7 @@ static syn_status tell_fault(syn__cuda *d, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "%s: token %lld was seen, but there are %lld", place,
                         value, limit);
     default:
-        return SYN_FAIL(err, SYN_E_INVALID, "%s: id %lld is none of %lld", place, value, limit);
+        return SYN_FAIL(err, SYN_E_IO, "%s: noted what no kernel does (%d)", place, fault.kind);
     }
 }
 
@@ -258,7 +258,9 @@ static syn_status cuda_sync(void *device, syn_error *err) {
     if (code != cudaSuccess) return tell_late(d, code, err);
     syn__cuda_staging_finish(&d->staging);
     d->first_node = 0;
-    return tell_fault(d, err);
+    const syn_status s = tell_fault(d, err);
+    syn__graphs_synced(d->graphs);
+    return s;
 }
 
 /* ---- kernels ---- */

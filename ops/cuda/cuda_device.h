@@ -41,8 +41,8 @@ void syn__cuda_staging_finish(syn__cuda_staging *s);
 typedef struct syn__cuda_span {
     uint32_t node;         /* number; of a graph's first op */
     uint32_t begins, ends; /* marks */
-    int segment, op; /* of cuda_graph.h: that op, launched alone; op -1: the whole segment as a
-                        graph; segment -1: neither */
+    int segment, op; /* a segment's handle (cuda_graph.h) and that op, launched alone; op -1: the
+                        whole segment as a graph; segment -1: neither */
 } syn__cuda_span;
 enum { SYN__CUDA_MARKS = 1 << 14 };
 typedef struct syn__cuda_times {

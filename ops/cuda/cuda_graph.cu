@@ -4,43 +4,26 @@
 #include <string.h>
 
 #include "ops/cuda/cuda_device.h"
+#include "ops/cuda/cuda_segment.h"
 #include "syntorch/memory.h"
 
+enum { OP_BITS = 14, SEGMENT_BITS = 6, GENERATION_BITS = 11 };
 enum {
-    MAX_SEGMENTS = 64, /* of a step; what comes after them is not repeated */
-    MAX_OPS = 1 << 14, /* of a segment, likewise */
-    FEWEST = 4         /* ops that are worth a graph */
+    MAX_SEGMENTS = 1 << SEGMENT_BITS, /* of a step; what comes after them is not repeated */
+    MAX_OPS = 1 << OP_BITS,           /* of a segment, likewise */
+    FEWEST = 4                        /* ops that are worth a graph */
 };
 
-/* In place of a node's number in kernels of a graph: its segment and op. */
-enum { IN_GRAPH = 1u << 31, OP_BITS = 14 };
+/* In place of a node's number in kernels of a graph: its segment's handle, and the op. */
+enum { IN_GRAPH = 1u << 31 };
 
-/* An op as it was asked for: its operands and attributes lie at `at` of the segment's bytes. */
-typedef struct graph_op {
-    const syn_opdef *def;
-    syn_kernel kernel;
-    int n_in, n_out, n_attr;
-    uint32_t distance; /* of its node's number from the first one's */
-    size_t at, bytes;
-    float ns;              /* measured when it was launched alone; 0: not yet known */
-    int first_node, nodes; /* of the graph; nodes -1: among them are some that cannot be changed */
-} graph_op;
-
-typedef enum segment_state { NEW, SEEN, SEEN_TWICE, READY } segment_state;
-
-typedef struct segment {
-    segment_state state;
-    graph_op *ops;
-    size_t n_ops, ops_cap;
-    char *bytes;
-    size_t n_bytes, bytes_cap;
-    uint32_t first_node; /* its number */
-    cudaGraph_t graph;   /* READY */
-    cudaGraphExec_t exec;
-    cudaGraphNode_t *nodes; /* of kernels, in order */
-    size_t n_nodes, nodes_cap;
-    uint64_t scratch; /* which scratch memory the graph knows */
-} segment;
+/* One whose graph was in flight when its place was given to another: until the next sync, which
+   tells of times and faults, its ops are known. */
+typedef struct retired_segment {
+    struct retired_segment *next;
+    int at;
+    syn__segment s;
+} retired_segment;
 
 typedef enum segment_mode {
     OFF,     /* ops are launched, and not remembered */
@@ -57,11 +40,13 @@ struct syn__graphs {
     bool open; /* the segment has begun */
     bool same; /* EAGER: so far as in the step before */
     size_t n;  /* ops of it so far */
-    segment segments[MAX_SEGMENTS], fresh;
+    syn__segment segments[MAX_SEGMENTS], fresh;
+    retired_segment *retired;
+    uint32_t generations;
     uint64_t launched;
     syn_call call; /* for what was put off */
     /* where launches go to while an op is captured or changed */
-    graph_op *op;
+    syn__graph_op *op;
     bool failed;
 };
 
@@ -88,7 +73,7 @@ static void capture_launch(syn__graphs *g, const syn__launch *l) {
     cudaGraph_t graph = NULL;
     const cudaGraphNode_t *newest = NULL;
     size_t n = 0;
-    segment *s = &g->fresh;
+    syn__segment *s = &g->fresh;
     if (cudaLaunchKernel(l->kernel, l->grid, l->block, l->arguments, l->shared, l->stream) !=
             cudaSuccess ||
         !capture_info(l->stream, &graph, &newest, &n) || n != 1 ||
@@ -101,7 +86,7 @@ static void capture_launch(syn__graphs *g, const syn__launch *l) {
 }
 
 static void change_launch(syn__graphs *g, const syn__launch *l) {
-    segment *s = &g->segments[g->at];
+    syn__segment *s = &g->segments[g->at];
     cudaKernelNodeParams p = {};
     p.func = const_cast<void *>(l->kernel);
     p.gridDim = l->grid;
@@ -125,68 +110,6 @@ bool syn__graphs_capturing(void) {
     return sink != NULL;
 }
 
-/* ---- remembering ops ---- */
-
-/* Bytes of what the op was given; written to `to` unless that is NULL. */
-static size_t pack(const syn_call *c, char *to) {
-    const struct {
-        const void *from;
-        size_t bytes;
-    } parts[] = {{c->in, (size_t)c->n_in * sizeof *c->in},
-                 {c->out, (size_t)c->n_out * sizeof *c->out},
-                 {c->attr, (size_t)c->n_attr * sizeof *c->attr}};
-    size_t n = 0;
-    for (int i = 0; i < 3; n += parts[i++].bytes)
-        if (to && parts[i].bytes) memcpy(to + n, parts[i].from, parts[i].bytes);
-    return n;
-}
-
-static bool same_kind(const graph_op *op, const syn_call *c, uint32_t distance) {
-    return op->def == c->def && op->n_in == c->n_in && op->n_out == c->n_out &&
-           op->n_attr == c->n_attr && op->distance == distance;
-}
-
-/* Compares operands field by field: what lies between and behind them is undefined. */
-static bool same_operands(const syn_operand *a, const syn_operand *b, int n) {
-    for (int i = 0; i < n; i++) {
-        const size_t dims = (size_t)a[i].spec.rank * sizeof *a[i].strides;
-        if (a[i].data != b[i].data || a[i].spec.dtype != b[i].spec.dtype ||
-            a[i].spec.rank != b[i].spec.rank || memcmp(a[i].spec.dims, b[i].spec.dims, dims) ||
-            memcmp(a[i].strides, b[i].strides, dims))
-            return false;
-    }
-    return true;
-}
-
-static bool same_call(const segment *s, const graph_op *op, const syn_call *c) {
-    const syn_operand *operands = reinterpret_cast<const syn_operand *>(s->bytes + op->at);
-    const syn_operand *out = operands + op->n_in;
-    return same_operands(operands, c->in, c->n_in) && same_operands(out, c->out, c->n_out) &&
-           memcmp(out + op->n_out, c->attr, (size_t)op->n_attr * sizeof *c->attr) == 0;
-}
-
-/* Appends the op to `fresh`; NULL when memory is out. */
-static graph_op *remember(syn__graphs *g, const syn_call *c, syn_kernel kernel, uint32_t distance) {
-    segment *s = &g->fresh;
-    const size_t bytes = pack(c, NULL);
-    if (syn_grow(&s->ops, &s->ops_cap, s->n_ops + 1, sizeof *s->ops, NULL) != SYN_OK ||
-        syn_grow(&s->bytes, &s->bytes_cap, s->n_bytes + bytes, 1, NULL) != SYN_OK)
-        return NULL;
-    graph_op *op = &s->ops[s->n_ops++];
-    memset(op, 0, sizeof *op);
-    op->def = c->def;
-    op->kernel = kernel;
-    op->n_in = c->n_in;
-    op->n_out = c->n_out;
-    op->n_attr = c->n_attr;
-    op->distance = distance;
-    op->at = s->n_bytes;
-    op->bytes = bytes;
-    s->n_bytes += bytes;
-    pack(c, s->bytes + op->at);
-    return op;
-}
-
 /* ---- launching ops alone ---- */
 
 static syn_status launch_alone(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t node,
@@ -196,10 +119,10 @@ static syn_status launch_alone(syn__graphs *g, syn_call *c, syn_kernel kernel, u
 }
 
 /* The first n ops of a segment, which were put off. */
-static syn_status launch_copies(syn__graphs *g, const segment *s, size_t n, syn_error *err) {
+static syn_status launch_copies(syn__graphs *g, const syn__segment *s, size_t n, syn_error *err) {
     syn_call *c = &g->call;
     for (size_t i = 0; i < n; i++) {
-        const graph_op *op = &s->ops[i];
+        const syn__graph_op *op = &s->ops[i];
         const syn_operand *operands = reinterpret_cast<const syn_operand *>(s->bytes + op->at);
         c->def = op->def;
         c->n_in = op->n_in;
@@ -217,29 +140,56 @@ static syn_status launch_copies(syn__graphs *g, const segment *s, size_t n, syn_
 
 /* ---- segments ---- */
 
-static void drop_graph(segment *s) {
-    if (s->exec) cudaGraphExecDestroy(s->exec);
-    if (s->graph) cudaGraphDestroy(s->graph);
-    s->exec = NULL;
-    s->graph = NULL;
-    s->n_nodes = 0;
-    if (s->state == READY) s->state = NEW;
+/* What spans and faults know it by. */
+static int handle_of(const syn__graphs *g, const syn__segment *s) {
+    return (int)(s->generation << SEGMENT_BITS | (uint32_t)g->at);
 }
 
-static void clear(segment *s) {
-    drop_graph(s);
-    s->state = NEW;
+/* The segment of a handle; NULL: its ops were others since. */
+static const syn__segment *find(const syn__graphs *g, int handle) {
+    const int at = handle & (MAX_SEGMENTS - 1);
+    const uint32_t generation = (uint32_t)handle >> SEGMENT_BITS;
+    if (g->segments[at].generation == generation) return &g->segments[at];
+    for (const retired_segment *r = g->retired; r; r = r->next)
+        if (r->at == at && r->s.generation == generation) return &r->s;
+    return NULL;
+}
+
+static uint32_t next_generation(syn__graphs *g) {
+    g->generations = g->generations % ((1u << GENERATION_BITS) - 1) + 1;
+    return g->generations;
+}
+
+/* Sets what is in flight aside; that fails only in that it will not be told of. */
+static void retire(syn__graphs *g, syn__segment *s) {
+    retired_segment *r =
+        s->in_flight ? static_cast<retired_segment *>(syn_calloc(1, sizeof *r)) : NULL;
+    if (!r) return;
+    r->s = *s;
+    r->at = g->at;
+    r->next = g->retired;
+    g->retired = r;
+    memset(s, 0, sizeof *s);
+}
+
+static void clear(syn__graphs *g, syn__segment *s) {
+    syn__segment_drop_graph(s);
+    retire(g, s);
+    s->state = SYN__NEW;
+    s->in_flight = 0;
+    s->generation = 0;
     s->n_ops = s->n_bytes = 0;
 }
 
 /* `fresh` takes the place of the segment. */
-static void replace(syn__graphs *g, segment_state state) {
-    segment *s = &g->segments[g->at];
-    const segment before = *s;
+static void replace(syn__graphs *g, syn__segment_state state) {
+    syn__segment *s = &g->segments[g->at];
+    const syn__segment before = *s;
     *s = g->fresh;
     s->state = state;
+    if (state == SYN__SEEN) s->generation = next_generation(g);
     g->fresh = before;
-    clear(&g->fresh);
+    clear(g, &g->fresh);
 }
 
 /* Relaxed: between two ops the context may ask for memory, which else would fail, and the capture
@@ -250,17 +200,19 @@ static bool begin_capture(syn__graphs *g) {
 }
 
 static void begin_segment(syn__graphs *g) {
-    segment *s = &g->segments[g->at];
-    clear(&g->fresh);
+    syn__segment *s = &g->segments[g->at];
+    clear(g, &g->fresh);
+    g->fresh.generation = s->generation ? s->generation : next_generation(g);
     g->fresh.first_node = g->device->at.node;
     g->open = g->same = true;
     g->n = 0;
     g->mode = EAGER;
-    if (s->state == READY && s->scratch != g->device->scratch_number) drop_graph(s);
-    if (s->state == READY) {
+    if (s->state == SYN__READY && s->scratch != g->device->scratch_number)
+        syn__segment_drop_graph(s);
+    if (s->state == SYN__READY) {
         g->mode = REPLAY;
         s->first_node = g->device->at.node;
-    } else if (s->state == SEEN_TWICE && begin_capture(g)) {
+    } else if (s->state == SYN__SEEN_TWICE && begin_capture(g)) {
         g->mode = CAPTURE;
     } else {
         cudaGetLastError();
@@ -268,14 +220,15 @@ static void begin_segment(syn__graphs *g) {
 }
 
 /* Runs the op's function with its launches going to the graph. */
-static bool sink_op(syn__graphs *g, graph_op *op, syn_call *c, syn_kernel kernel) {
+static bool sink_op(syn__graphs *g, syn__graph_op *op, syn_call *c, syn_kernel kernel) {
     syn_error unseen = {};
     syn_error *const err = c->err;
     g->op = op;
     g->failed = false;
     sink = g;
     c->err = &unseen;
-    g->device->at.node = IN_GRAPH | (uint32_t)g->at << OP_BITS | (uint32_t)g->n;
+    const syn__segment *of = g->mode == CAPTURE ? &g->fresh : &g->segments[g->at];
+    g->device->at.node = IN_GRAPH | (uint32_t)handle_of(g, of) << OP_BITS | (uint32_t)g->n;
     const syn_status s = kernel(c);
     g->device->at.node = g->fresh.first_node + op->distance;
     c->err = err;
@@ -292,7 +245,7 @@ static size_t nodes_so_far(const syn__graphs *g) {
     return n;
 }
 
-static bool capture(syn__graphs *g, graph_op *op, syn_call *c, syn_kernel kernel) {
+static bool capture(syn__graphs *g, syn__graph_op *op, syn_call *c, syn_kernel kernel) {
     const size_t before = nodes_so_far(g);
     op->first_node = (int)g->fresh.n_nodes;
     if (!sink_op(g, op, c, kernel)) return false;
@@ -302,10 +255,10 @@ static bool capture(syn__graphs *g, graph_op *op, syn_call *c, syn_kernel kernel
 
 /* Compares with what the graph has, and changes its kernels where that differs. */
 static bool replay(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t distance) {
-    segment *s = &g->segments[g->at];
-    if (g->n >= s->n_ops || !same_kind(&s->ops[g->n], c, distance)) return false;
-    graph_op *op = &s->ops[g->n];
-    if (same_call(s, op, c)) return true;
+    syn__segment *s = &g->segments[g->at];
+    if (g->n >= s->n_ops || !syn__same_kind(&s->ops[g->n], c, distance)) return false;
+    syn__graph_op *op = &s->ops[g->n];
+    if (syn__same_call(s, op, c)) return true;
     const int nodes = op->nodes;
     if (nodes < 0) return false;
     op->nodes = 0;
@@ -313,7 +266,7 @@ static bool replay(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t dist
     const bool all = op->nodes == nodes;
     op->nodes = nodes;
     if (!changed || !all) return false;
-    pack(c, s->bytes + op->at);
+    syn__call_pack(c, s->bytes + op->at);
     return true;
 }
 
@@ -327,19 +280,20 @@ static void forget_capture(syn__graphs *g) {
 
 /* The segment is not what it was: what was put off is launched, op by op, and so is the rest. */
 static syn_status give_up(syn__graphs *g, syn_error *err) {
-    segment *s = g->mode == CAPTURE ? &g->fresh : &g->segments[g->at];
+    syn__segment *s = g->mode == CAPTURE ? &g->fresh : &g->segments[g->at];
     const uint32_t node = g->device->at.node;
     if (g->mode == CAPTURE) forget_capture(g);
     const syn_status status = launch_copies(g, s, g->n, err);
     g->device->at.node = node;
-    clear(&g->segments[g->at]);
+    clear(g, &g->segments[g->at]);
     g->mode = OFF;
     return status;
 }
 
-static syn_status launch_graph(syn__graphs *g, segment *s, syn_error *err) {
+static syn_status launch_graph(syn__graphs *g, syn__segment *s, syn_error *err) {
     syn__cuda *d = g->device;
-    syn__cuda_time_begin(d, s->first_node, g->at, -1);
+    syn__cuda_time_begin(d, s->first_node, handle_of(g, s), -1);
+    s->in_flight = s->first_node;
     SYN_CUDA(cudaGraphLaunch(s->exec, d->at.stream), "the launch of a step's graph", err);
     syn__cuda_time_end(d);
     g->launched++;
@@ -348,25 +302,25 @@ static syn_status launch_graph(syn__graphs *g, segment *s, syn_error *err) {
 
 /* The captured segment becomes a graph, which is launched. */
 static syn_status end_capture(syn__graphs *g, syn_error *err) {
-    segment *s = &g->fresh;
+    syn__segment *s = &g->fresh;
     const bool same = g->n == g->segments[g->at].n_ops && g->n >= FEWEST;
     if (!same || cudaStreamEndCapture(g->device->at.stream, &s->graph) != cudaSuccess ||
         cudaGraphInstantiate(&s->exec, s->graph, 0) != cudaSuccess) {
         cudaGetLastError();
         if (!same) forget_capture(g);
-        drop_graph(s);
+        syn__segment_drop_graph(s);
         SYN_TRY(launch_copies(g, s, g->n, err));
-        clear(&g->segments[g->at]);
+        clear(g, &g->segments[g->at]);
         return SYN_OK;
     }
     for (size_t i = 0; i < g->n; i++) s->ops[i].ns = g->segments[g->at].ops[i].ns;
     s->scratch = g->device->scratch_number;
-    replace(g, READY);
+    replace(g, SYN__READY);
     return launch_graph(g, &g->segments[g->at], err);
 }
 
 static syn_status end_replay(syn__graphs *g, syn_error *err) {
-    segment *s = &g->segments[g->at];
+    syn__segment *s = &g->segments[g->at];
     if (g->n == s->n_ops && s->scratch == g->device->scratch_number) return launch_graph(g, s, err);
     return give_up(g, err);
 }
@@ -375,12 +329,12 @@ syn_status syn__graphs_end(syn__graphs *g, syn_error *err) {
     syn_status status = SYN_OK;
     if (!g || !g->open) return SYN_OK;
     const uint32_t node = g->device->at.node;
-    const segment *s = &g->segments[g->at];
+    const syn__segment *s = &g->segments[g->at];
     g->open = false;
     if (g->mode == CAPTURE) status = end_capture(g, err);
     else if (g->mode == REPLAY) status = end_replay(g, err);
     else if (g->mode == EAGER)
-        replace(g, g->same && g->n == s->n_ops && g->n >= FEWEST ? SEEN_TWICE : SEEN);
+        replace(g, g->same && g->n == s->n_ops && g->n >= FEWEST ? SYN__SEEN_TWICE : SYN__SEEN);
     g->at++;
     g->device->at.node = node;
     return status;
@@ -396,7 +350,7 @@ syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) {
     const uint32_t node = syn__cuda_of(c)->node;
     if (!g->open && g->steps && g->at < MAX_SEGMENTS && !g->device->work.keep) begin_segment(g);
     if (!g->open || g->mode == OFF) return launch_alone(g, c, kernel, node, -1, 0);
-    const segment *s = &g->segments[g->at];
+    const syn__segment *s = &g->segments[g->at];
     const uint32_t distance = node - g->fresh.first_node;
     if (g->mode == REPLAY) {
         if (replay(g, c, kernel, distance)) {
@@ -406,8 +360,8 @@ syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) {
         SYN_TRY(give_up(g, c->err));
         return launch_alone(g, c, kernel, node, -1, 0);
     }
-    const bool same = g->n < s->n_ops && same_kind(&s->ops[g->n], c, distance);
-    graph_op *op = g->n < MAX_OPS ? remember(g, c, kernel, distance) : NULL;
+    const bool same = g->n < s->n_ops && syn__same_kind(&s->ops[g->n], c, distance);
+    syn__graph_op *op = g->n < MAX_OPS ? syn__segment_append(&g->fresh, c, kernel, distance) : NULL;
     if (g->mode == CAPTURE) {
         if (op && same && capture(g, op, c, kernel)) {
             g->n++;
@@ -418,7 +372,7 @@ syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) {
     }
     g->same = g->same && same;
     if (!op) g->mode = OFF;
-    return launch_alone(g, c, kernel, node, op ? g->at : -1, (int)g->n++);
+    return launch_alone(g, c, kernel, node, op ? handle_of(g, &g->fresh) : -1, (int)g->n++);
 }
 
 /* ---- opening and closing ---- */
@@ -434,17 +388,11 @@ syn_status syn__graphs_open(syn__graphs **out, syn__cuda *device, syn_error *err
     return SYN_OK;
 }
 
-static void free_segment(segment *s) {
-    drop_graph(s);
-    syn_free(s->ops);
-    syn_free(s->bytes);
-    syn_free(s->nodes);
-}
-
 void syn__graphs_close(syn__graphs *g) {
     if (!g) return;
-    for (int i = 0; i < MAX_SEGMENTS; i++) free_segment(&g->segments[i]);
-    free_segment(&g->fresh);
+    syn__graphs_synced(g);
+    for (int i = 0; i < MAX_SEGMENTS; i++) syn__segment_free(&g->segments[i]);
+    syn__segment_free(&g->fresh);
     syn_free(g);
 }
 
@@ -452,20 +400,32 @@ void syn__graphs_close(syn__graphs *g) {
 
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node) {
     if (!(node & IN_GRAPH)) return node;
-    const segment *s = &g->segments[(node & ~IN_GRAPH) >> OP_BITS];
-    return s->first_node + s->ops[node & ((1u << OP_BITS) - 1)].distance;
+    const syn__segment *s = find(g, (int)((node & ~IN_GRAPH) >> OP_BITS));
+    const size_t op = node & (MAX_OPS - 1);
+    return s && op < s->n_ops ? s->in_flight + s->ops[op].distance : 0;
 }
 
-int syn__graphs_ops(const syn__graphs *g, int segment_number) {
-    return (int)g->segments[segment_number].n_ops;
+int syn__graphs_ops(const syn__graphs *g, int handle) {
+    const syn__segment *s = find(g, handle);
+    return s ? (int)s->n_ops : 0;
 }
 
-uint32_t syn__graphs_distance(const syn__graphs *g, int segment_number, int op) {
-    return g->segments[segment_number].ops[op].distance;
+uint32_t syn__graphs_distance(const syn__graphs *g, int handle, int op) {
+    return find(g, handle)->ops[op].distance;
 }
 
-float *syn__graphs_ns(syn__graphs *g, int segment_number, int op) {
-    return &g->segments[segment_number].ops[op].ns;
+float *syn__graphs_ns(syn__graphs *g, int handle, int op) {
+    return &find(g, handle)->ops[op].ns;
+}
+
+void syn__graphs_synced(syn__graphs *g) {
+    if (!g) return;
+    for (retired_segment *r; (r = g->retired);) {
+        g->retired = r->next;
+        syn__segment_free(&r->s);
+        syn_free(r);
+    }
+    for (int i = 0; i < MAX_SEGMENTS; i++) g->segments[i].in_flight = 0;
 }
 
 uint64_t syn__graphs_launched(const syn__graphs *g) {

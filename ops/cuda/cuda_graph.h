@@ -17,13 +17,17 @@ void syn__graphs_step(syn__graphs *g);
 syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) SYN_MUST_USE;
 /* Ends the segment: what was put off is launched. Before anything else is asked of the stream. */
 syn_status syn__graphs_end(syn__graphs *g, syn_error *err) SYN_MUST_USE;
-/* Number of the node that a fault names: kernels of a graph were launched for another. */
+/* Number of the node that a fault names: kernels of a graph were launched for another. 0: it is not
+   known any more. */
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node);
-/* How many ops of segment `segment` there are; of op `op` the node's distance from the first one's,
-   and the time it took when it was launched alone, to divide the time of a graph. */
-int syn__graphs_ops(const syn__graphs *g, int segment);
-uint32_t syn__graphs_distance(const syn__graphs *g, int segment, int op);
-float *syn__graphs_ns(syn__graphs *g, int segment, int op);
+/* How many ops there are of the segment that spans know by that handle, 0: its place was given to
+   another; of op `op`, one of those, the node's distance from the first one's, and the time it took
+   when it was launched alone, to divide the time of a graph. */
+int syn__graphs_ops(const syn__graphs *g, int handle);
+uint32_t syn__graphs_distance(const syn__graphs *g, int handle, int op);
+float *syn__graphs_ns(syn__graphs *g, int handle, int op);
+/* Nothing is in flight, and all was told. NULL is allowed. */
+void syn__graphs_synced(syn__graphs *g);
 /* True within an op whose kernels go into a graph: it must not wait, or change memory. */
 bool syn__graphs_capturing(void);
 /* For tests: graphs launched so far. */

@@ -196,6 +196,49 @@ static void test_times_of_graphs(void) {
     syn_ctx_free(l.ctx);
 }
 
+enum { TOKENS = 4, CLASSES = 8 };
+
+static void step_of_losses(syn_ctx *ctx, syn_tensor x, syn_tensor targets, int32_t target) {
+    const int32_t all[TOKENS] = {1, target, 2, 3};
+    const syn_mark mark = syn_ctx_mark(ctx);
+    CHECK_INT(syn_tensor_write(ctx, targets, all, sizeof all), SYN_OK);
+    syn_push_scope(ctx, "losses");
+    for (int i = 0; i < 3; i++) x = syn_tanh(ctx, x);
+    syn_cross_entropy(ctx, x, targets, SYN_MEAN, CLASSES);
+    syn_pop_scope(ctx);
+    syn_forget(ctx, mark, NULL, 0);
+    syn_next_step(ctx);
+}
+
+/* A graph finds a target wrong, and its place is given to other ops before the host waits: the op
+   is told that the graph was of, or, where its row is gone, that it was forgotten. */
+static void test_a_fault_of_a_graph_in_flight(void) {
+    const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int others = 0; others < 4; others++) {
+        syn_ctx *ctx = NULL;
+        syn_error err = {0};
+        NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+        const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
+        const syn_tensor x = syn_input(ctx, "x", &logits, NULL),
+                         targets = syn_input(ctx, "targets", &ids, NULL);
+        syn_next_step(ctx);
+        for (int i = 0; i < 5; i++) step_of_losses(ctx, x, targets, 0);
+        step_of_losses(ctx, x, targets, 99);
+        if (counts()) CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 4);
+        for (int i = 0; i < others; i++) {
+            syn_push_scope(ctx, "others");
+            for (int k = 0; k < 9; k++) syn_scale(ctx, x, 2);
+            syn_pop_scope(ctx);
+            syn_next_step(ctx);
+        }
+        CHECK_INT(syn_ctx_sync(ctx), SYN_E_INVALID);
+        CHECK_STR(syn_ctx_error(ctx)->text,
+                  "an op that was forgotten: a target is 99, which is no class of 8");
+        syn_ctx_free(ctx);
+    }
+}
+
 /* An op that runs on the CPU runs on CUDA. */
 static void test_every_op_has_a_kernel(void) {
     const syn_backend *cuda;
@@ -215,5 +258,6 @@ static const test_case cases[] = {
     {"memory of other sizes", test_memory_of_other_sizes},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
     {"times of graphs", test_times_of_graphs},
+    {"a fault of a graph in flight", test_a_fault_of_a_graph_in_flight},
 };
 TEST_MAIN(cases)

@@ -1,5 +1,5 @@
-# Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL for several devices. CUDA AUTO: used
-# when found, ON: an error when not found, OFF: not looked for.
+# Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL's header for several devices. CUDA
+# AUTO: used when found, ON: an error when not found, OFF: not looked for.
 
 # What the module has of the library: files without a state that its host functions call. It shares
 # no symbol with the program.
@@ -41,7 +41,7 @@ if(found_cuda)
   find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR}/lib)
 endif()
 set(label "CUDA")
-if(found_cuda AND NCCL_INCLUDE AND NCCL_LIBRARY)
+if(found_cuda AND NCCL_INCLUDE)
   set(label "CUDA with NCCL")
 endif()
 syn_use(CUDA "${label}" "no --device cuda" ${found_cuda})
@@ -61,9 +61,17 @@ function(syn_cuda_module target)
   target_link_libraries(${target} PRIVATE CUDA::cublasLt Threads::Threads)
   target_link_options(${target} PRIVATE -Wl,--no-undefined
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/ops/cuda/module.map)
-  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+  # Libraries are looked for beside the module, and where they are now. NCCL is loaded by its name.
+  set(rpath "$ORIGIN")
+  if(NCCL_INCLUDE)
     target_include_directories(${target} PRIVATE ${NCCL_INCLUDE})
     target_compile_definitions(${target} PRIVATE SYN_HAVE_NCCL)
-    target_link_libraries(${target} PRIVATE ${NCCL_LIBRARY})
+    target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+    if(NCCL_LIBRARY)
+      get_filename_component(folder ${NCCL_LIBRARY} DIRECTORY)
+      list(APPEND rpath ${folder})
+    endif()
   endif()
+  set_target_properties(${target} PROPERTIES BUILD_RPATH "${rpath}" INSTALL_RPATH "${rpath}"
+    INSTALL_RPATH_USE_LINK_PATH ON)
 endfunction()

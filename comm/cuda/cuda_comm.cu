@@ -38,13 +38,13 @@ static bool too_long(const syn__cuda_exchanges *x, uint64_t since_ns) {
 
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
                             int line, syn_error *err) {
-    const char *more = ncclGetLastError(comm);
+    const char *more = syn__nccl.GetLastError(comm);
     return syn__fail(err, file, line, SYN_E_COMM, "NCCL failed at %s: %s%s%.300s", what,
-                     ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+                     syn__nccl.GetErrorString(code), more && *more ? ": " : "", more ? more : "");
 }
 
 static void *abort_comm(void *comm) {
-    ncclCommAbort(static_cast<ncclComm_t>(comm));
+    syn__nccl.CommAbort(static_cast<ncclComm_t>(comm));
     return NULL;
 }
 
@@ -66,7 +66,7 @@ static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
     for (const syn__nccl_group *g = x->groups; g; g = g->next) {
         ncclResult_t code = ncclSuccess;
         if (!g->comm) continue;
-        if (ncclCommGetAsyncError(g->comm, &code) != ncclSuccess) code = ncclInternalError;
+        if (syn__nccl.CommGetAsyncError(g->comm, &code) != ncclSuccess) code = ncclInternalError;
         SYN_NCCL(code, g->comm, g->group->name, err);
     }
     return SYN_OK;
@@ -88,7 +88,7 @@ syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char 
     const uint64_t since_ns = syn__clock_ns();
     for (;;) {
         ncclResult_t code = ncclSuccess;
-        SYN_NCCL(ncclCommGetAsyncError(comm, &code), comm, what, err);
+        SYN_NCCL(syn__nccl.CommGetAsyncError(comm, &code), comm, what, err);
         if (code == ncclSuccess) return SYN_OK;
         SYN_TRY(check_others(x, err));
         SYN_NCCL(code, comm, what, err);
@@ -107,7 +107,7 @@ static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId 
     const size_t n = sizeof *id / sizeof(int32_t);
     if (group->index > 0)
         return syn__cuda_host->recv(comm, id, n, SYN_I32, group->ranks[0], TAG_ID, err);
-    SYN_NCCL(ncclGetUniqueId(id), NULL, "its start", err);
+    SYN_NCCL(syn__nccl.GetUniqueId(id), NULL, "its start", err);
     for (int32_t i = 1; i < group->size; i++)
         SYN_TRY(syn__cuda_host->send(comm, id, n, SYN_I32, group->ranks[i], TAG_ID, err));
     return SYN_OK;
@@ -119,8 +119,8 @@ static syn_status join(syn__cuda_exchanges *x, syn__nccl_group *g, syn_error *er
     config.blocking = 0;
     SYN_TRY(share_id(x->comm, g->group, &id, err));
     SYN_CUDA(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "a stream", err);
-    SYN_NCCL(ncclCommInitRankConfig(&g->comm, g->group->size, id, g->group->index, &config), NULL,
-             g->group->name, err);
+    SYN_NCCL(syn__nccl.CommInitRankConfig(&g->comm, g->group->size, id, g->group->index, &config),
+             NULL, g->group->name, err);
     return syn__nccl_settle(x, g->comm, g->group->name, err);
 }
 
@@ -162,7 +162,7 @@ static void close_groups(syn__cuda_exchanges *x) {
     while (x->groups) {
         syn__nccl_group *g = x->groups;
         x->groups = g->next;
-        if (g->comm) ncclCommDestroy(g->comm);
+        if (g->comm) syn__nccl.CommDestroy(g->comm);
         if (g->stream) cudaStreamDestroy(g->stream);
         syn_free(g);
     }
@@ -256,8 +256,10 @@ syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device
     x->last_timed = &x->timed;
     x->timeout_s = timeout();
 #ifdef SYN_HAVE_NCCL
-    x->nccl = !syn__cuda_sharing();
-    if (x->nccl) return open_groups(x, err);
+    if (syn__cuda_sharing()) return SYN_OK;
+    SYN_TRY(syn__nccl_load(err));
+    x->nccl = true;
+    return open_groups(x, err);
 #endif
     return SYN_OK;
 }

@@ -9,6 +9,32 @@
 #ifdef SYN_HAVE_NCCL
 #include <nccl.h>
 
+/* ---- cuda_nccl.cu ---- */
+
+#define SYN_NCCL_FUNCTIONS(X) \
+    X(GetUniqueId)            \
+    X(CommInitRankConfig)     \
+    X(CommDestroy)            \
+    X(CommAbort)              \
+    X(CommGetAsyncError)      \
+    X(GetErrorString)         \
+    X(GetLastError)           \
+    X(GroupStart)             \
+    X(GroupEnd)               \
+    X(AllReduce)              \
+    X(AllGather)              \
+    X(ReduceScatter)          \
+    X(Broadcast)
+typedef struct syn__nccl_functions {
+#define SYN_X(name) decltype(&nccl##name) name;
+    SYN_NCCL_FUNCTIONS(SYN_X)
+#undef SYN_X
+} syn__nccl_functions;
+/* After syn__nccl_load. */
+extern syn__nccl_functions syn__nccl;
+/* Fails with what is missing. */
+syn_status syn__nccl_load(syn_error *err) SYN_MUST_USE;
+
 typedef struct syn__nccl_group {
     struct syn__nccl_group *next;
     const syn_group *group;

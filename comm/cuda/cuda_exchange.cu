@@ -299,13 +299,14 @@ static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_g
     void *out = target(r, i);
     switch (r->exchange.kind) {
     case SYN_COMM_ALL_REDUCE:
-        return ncclAllReduce(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+        return syn__nccl.AllReduce(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
     case SYN_COMM_ALL_GATHER:
-        return ncclAllGather(s->in, out, s->n_elems, type, g->comm, g->stream);
+        return syn__nccl.AllGather(s->in, out, s->n_elems, type, g->comm, g->stream);
     case SYN_COMM_REDUCE_SCATTER:
-        return ncclReduceScatter(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+        return syn__nccl.ReduceScatter(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
     default:
-        return ncclBroadcast(s->in, out, s->n_elems, type, r->exchange.root, g->comm, g->stream);
+        return syn__nccl.Broadcast(s->in, out, s->n_elems, type, r->exchange.root, g->comm,
+                                   g->stream);
     }
 }
 
@@ -313,12 +314,12 @@ static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_g
 static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const syn__nccl_group *g,
                       syn_error *err) {
     const char *what = g->group->name;
-    SYN_NCCL(ncclGroupStart(), g->comm, what, err);
+    SYN_NCCL(syn__nccl.GroupStart(), g->comm, what, err);
     ncclResult_t code = ncclSuccess;
     for (int i = 0; i < r->exchange.n_segments; i++)
         if (r->segments[i].n_elems > 0 && (code == ncclSuccess || code == ncclInProgress))
             code = ask_one(r, i, g);
-    const ncclResult_t end = ncclGroupEnd();
+    const ncclResult_t end = syn__nccl.GroupEnd();
     SYN_NCCL(code, g->comm, what, err);
     SYN_NCCL(end, g->comm, what, err);
     return syn__nccl_settle(x, g->comm, what, err);

@@ -15,6 +15,7 @@
    SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed or
                             random:SEED
    SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
+   SYN_EMULATED_NO_NCCL     set: NCCL cannot be loaded, for this reason
    SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
                             cudaLaunchKernel: the kernel, which then fails all that comes later;
                             ncclRemoteError: what a communicator says of another rank */

@@ -56,6 +56,17 @@ def test_processes_are_as_threads():
     assert seen[0] == seen[1] and len(seen[0]) > 100
 
 
+def test_no_nccl():
+    """Two ranks need it, one does not, nor do two that share a device."""
+    with Folder() as f:
+        with Module(EMULATED, SYN_EMULATED_DEVICES="2", SYN_EMULATED_NO_NCCL="libnccl.so.2 is gone"):
+            expect_ok(f.run("--device", "cuda"))
+            refuse(f, ["--device", "cuda", "--tp", "2"], 1,
+                   "exchange by NCCL, which cannot be loaded: libnccl.so.2 is gone")
+            ENV["SYNTORCH_CUDA_SHARED"] = "1"
+            expect_ok(f.run("--device", "cuda", "--tp", "2"))
+
+
 def test_too_little_memory():
     with Folder() as f, Module(EMULATED, SYN_EMULATED_MEMORY=str(1 << 20)):
         refuse(f, ["--device", "cuda"], 1, "out of memory", "of its device are free")

@@ -1,0 +1,57 @@
+/* NCCL's functions. The module does not link it: one device needs none, and machines with one often
+   have none. */
+#include "comm/cuda/cuda_comm.h"
+
+#ifdef SYN_HAVE_NCCL
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef SYN_EMULATED
+#include <dlfcn.h>
+#endif
+
+syn__nccl_functions syn__nccl;
+
+static char missing[256]; /* why they cannot be called */
+
+#ifdef SYN_EMULATED
+static void load() {
+#define SYN_X(name) syn__nccl.name = nccl##name;
+    SYN_NCCL_FUNCTIONS(SYN_X)
+#undef SYN_X
+    const char *none = getenv("SYN_EMULATED_NO_NCCL");
+    if (none) snprintf(missing, sizeof missing, "%s", none);
+}
+#else
+#define LIBRARY "libnccl.so.2"
+
+static void load() {
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    bool all = library != NULL;
+#define SYN_X(name)                                                    \
+    if (all) {                                                         \
+        void *at = dlsym(library, "nccl" #name);                       \
+        memcpy(&syn__nccl.name, &at, sizeof at); /* as POSIX has it */ \
+        all = at != NULL;                                              \
+    }
+    SYN_NCCL_FUNCTIONS(SYN_X)
+#undef SYN_X
+    const char *why = all ? NULL : dlerror();
+    if (!all) snprintf(missing, sizeof missing, "%s", why ? why : LIBRARY);
+}
+#endif
+
+syn_status syn__nccl_load(syn_error *err) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (!missing[0]) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "ranks with a CUDA device each exchange by NCCL, which cannot be loaded: %s; "
+                    "SYNTORCH_CUDA_SHARED=1 exchanges through the host",
+                    missing);
+}
+
+#endif

@@ -92,10 +92,14 @@ static inline float syn_exp2(float x) {
 static inline void syn_copy_16(void *to, const void *from) {
     emulated_align(to, 16);
     emulated_align(from, 16);
-    memcpy(to, from, 16);
+    emulated_copy_async(to, from, 16);
 }
-static inline void syn_copies_end() {}
-template <int LEFT> static inline void syn_copies_wait() {}
+static inline void syn_copies_end() {
+    emulated_copies_commit();
+}
+template <int LEFT> static inline void syn_copies_wait() {
+    emulated_copies_wait(LEFT);
+}
 
 #else
 

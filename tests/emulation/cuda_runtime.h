@@ -4,16 +4,18 @@
 
    Each stream is a thread of the host's, so work goes on beside the caller as on a device. Blocks
    of a launch run one after the other; the threads of a block are fibers, which give way at
-   barriers and at warp operations only. Shared memory is thread-local. Memory of the device lies
-   between guards and is NaN at first.
+   barriers and at warp operations only. Memory of the device lies between guards and is NaN at
+   first; shared memory is NaN when a block begins.
 
    SYN_EMULATED_DEVICES     how many devices there are; 1
    SYN_EMULATED_FIRST       which of its machine's devices is the process's first; 0
    SYN_EMULATED_CAPABILITY  what they can; 9.0
    SYN_EMULATED_PTX         what kernels were compiled for; as the devices can
    SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
-   SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed or
-                            random:SEED
+   SYN_EMULATED_ORDER       in which the threads of a block take turns, from one barrier or warp
+                            operation to the next: forward, reversed or random:SEED; with greedy-
+                            in front a warp goes on until all of it waits for other warps, so that
+                            it gets as far ahead of them as it can
    SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
    SYN_EMULATED_NO_NCCL     set: NCCL cannot be loaded, for this reason
    SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
@@ -108,6 +110,11 @@ unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int fr
 /* Those of all lanes: lane i's become number i of `all`. */
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all);
 int emulated_lane();
+/* Copies to shared memory that go on beside the thread, as cp.async does: which are a batch when it
+   is complete, and there when all batches but the last `left` were waited for. */
+void emulated_copy_async(void *to, const void *from, size_t bytes);
+void emulated_copies_commit();
+void emulated_copies_wait(int left);
 
 static inline void __syncthreads() {
     emulated_barrier();

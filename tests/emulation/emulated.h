@@ -66,12 +66,22 @@ size_t emulated_shared_optin();
 void emulated_check_range(const void *at, size_t bytes, const char *what);
 void emulated_check_guards();
 
-/* ---- emulated_fiber.cc ---- */
+/* ---- emulated_launch.cc ---- */
 
+struct emulated_kernel {
+    const char *name;
+    emulated_caller *call;
+    std::vector<size_t> bytes; /* of its parameters */
+    size_t shared;             /* that it may ask for; 0: what all may */
+    /* Of emulated_statics.cc: where its variables lie among the module's; how many threads the
+       largest block had that was looked at. */
+    size_t statics_first, statics_end;
+    int statics_threads;
+};
 /* A launch, with copies of its arguments. */
 struct emulated_launch {
-    const char *name;
-    const void *kernel;
+    emulated_kernel *kernel;
+    const void *function;
     dim3 grid, block;
     size_t shared;
     std::vector<std::vector<char>> arguments;
@@ -79,7 +89,28 @@ struct emulated_launch {
 /* False: the kernel is unknown, or the launch is none that a device takes; *code says so. */
 bool emulated_make_launch(emulated_launch *l, const void *kernel, dim3 grid, dim3 block,
                           void **arguments, size_t shared, cudaError_t *code);
+
+/* ---- emulated_block.cc ---- */
+
 void emulated_run(const emulated_launch &l);
+
+/* ---- emulated_statics.cc ---- */
+
+/* The thread's static shared memory, within its variables of the module. */
+struct emulated_statics {
+    char *data = NULL;
+    size_t bytes = 0;
+    emulated_kernel *kernel = NULL;
+    int threads = 0;
+    size_t first = 0, end = 0; /* the kernel's */
+    bool looking = false;      /* for them */
+    std::vector<char> before;
+
+    void open(emulated_kernel *k, int n);
+    /* Around each block. */
+    void begin_block();
+    void end_block();
+};
 
 /* ---- emulated_stream.cc ---- */
 

@@ -91,6 +91,49 @@ static void dynamic_shared() {
                cudaErrorInvalidValue);
 }
 
+/* Each block finds what none has written, whatever the one before has left. */
+template <typename T> static __global__ void stale_kernel(unsigned *to) {
+    __shared__ T space[64][2], other;
+    to[2 * blockIdx.x * blockDim.x + threadIdx.x] = space[threadIdx.x][1];
+    to[(2 * blockIdx.x + 1) * blockDim.x + threadIdx.x] = other;
+    __syncthreads();
+    space[threadIdx.x][1] = 7;
+    if (threadIdx.x == 0) other = 8;
+}
+
+static void static_shared() {
+    enum { BLOCKS = 3 };
+    for (unsigned threads : {32u, 64u}) { /* the larger block has more of them */
+        device_array<unsigned> to(2 * BLOCKS * threads);
+        CHECK_CUDA(LAUNCH(stale_kernel<unsigned>, BLOCKS, threads, 0, NULL, to.data));
+        const std::vector<unsigned> got = to.host();
+        for (size_t i = 2 * threads; i < got.size(); i++) CHECK_INT(got[i], ~0u);
+    }
+}
+
+/* Two batches of which the first was waited for; the third copy is of none. */
+static __global__ void copies_kernel(const int4 *from, int4 *to) {
+    __shared__ int4 space[3];
+    for (int i = 0; i < 3; i++) space[i] = int4{-7, -7, -7, -7};
+    for (int i = 0; i < 3; i++) {
+        emulated_copy_async(&space[i], from + i, sizeof *from);
+        if (i < 2) emulated_copies_commit();
+    }
+    for (int left = 2; left >= 0; left--) {
+        emulated_copies_wait(left);
+        for (int i = 0; i < 3; i++) to[3 * left + i] = space[i];
+    }
+}
+
+static void asynchronous_copies() {
+    device_array<int4> from({int4{1, 2, 3, 4}, int4{5, 6, 7, 8}, int4{9, 10, 11, 12}}), to(9);
+    CHECK_CUDA(LAUNCH(copies_kernel, 1, 1, 0, NULL, from.data, to.data));
+    const std::vector<int4> got = to.host();
+    for (int left = 0; left < 3; left++)
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(got[(size_t)(3 * left + i)].y, i < 2 - left ? 4 * i + 2 : -1);
+}
+
 /* ---- warps ---- */
 
 enum { SHUFFLES = 7 };
@@ -235,6 +278,42 @@ static void print_order() {
     for (int t : order.host()) printf("%d ", t);
 }
 
+/* Which warp comes, twice before a barrier and once behind it. */
+static __global__ void turns_kernel(int *order, int *count) {
+    const int warp = (int)threadIdx.x / 32;
+    const bool tells = threadIdx.x % 32 == 0;
+    for (int i = 0; i < 2; i++) {
+        if (tells) order[atomicAdd(count, 1)] = warp;
+        __syncwarp();
+    }
+    __syncthreads();
+    if (tells) order[atomicAdd(count, 1)] = warp;
+}
+
+static void print_turns() {
+    device_array<int> order(9), count(1);
+    CHECK_CUDA(LAUNCH(turns_kernel, 1, 96, 0, NULL, order.data, count.data));
+    for (int warp : order.host()) printf("%d ", warp);
+}
+
+/* A greedy warp comes to the barrier before the next one begins; the last one to come goes on. */
+static void greedy_orders() {
+    const std::string forward = run_child("turns", "SYN_EMULATED_ORDER=greedy-forward").text;
+    CHECK_STR(forward.c_str(), "0 0 1 1 2 2 2 0 1 ");
+    CHECK_STR(run_child("turns", "SYN_EMULATED_ORDER=greedy-reversed").text.c_str(),
+              "2 2 1 1 0 0 0 2 1 ");
+    CHECK_STR(run_child("turns", "SYN_EMULATED_ORDER=forward").text.c_str(), "0 1 2 0 1 2 0 1 2 ");
+    std::string firsts;
+    for (int seed = 1; seed < 20; seed++) {
+        const std::string order = "SYN_EMULATED_ORDER=greedy-random:" + std::to_string(seed);
+        const std::string text = run_child("turns", order.c_str()).text;
+        CHECK_INT(text.size(), forward.size());
+        for (size_t i = 0; i < 12; i += 4) CHECK_INT(text[i], text[i + 2]);
+        firsts += text[0];
+    }
+    for (const char *warp : {"0", "1", "2"}) CHECK_HAS(firsts.c_str(), warp);
+}
+
 static void orders() {
     std::string forward, reversed;
     for (int t = 0; t < 40; t++) {
@@ -363,19 +442,25 @@ static void deaths() {
     CHECK_DIES("before", "a write 4 bytes before a buffer of 40");
 }
 
-static const test_case cases[] = {
-    {"barriers", barriers},   {"returned threads", returned_threads},
-    {"indices", indices},     {"dynamic shared memory", dynamic_shared},
-    {"shuffles", shuffles},   {"votes", votes},
-    {"warps", warps},         {"atomics", atomics},
-    {"orders", orders},       {"limits", limits},
-    {"arguments", arguments}, {"deaths", deaths}};
-static const test_case children[] = {{"order", print_order},
-                                     {"lone", wait_for_nobody},
-                                     {"gone", name_a_lane_that_returned},
-                                     {"masked", lack_the_own_lane},
-                                     {"shared", write_behind_shared},
-                                     {"between", read_in_between},
-                                     {"behind", write_behind},
-                                     {"before", write_before}};
+static const test_case cases[] = {{"barriers", barriers},
+                                  {"returned threads", returned_threads},
+                                  {"indices", indices},
+                                  {"dynamic shared memory", dynamic_shared},
+                                  {"static shared memory", static_shared},
+                                  {"asynchronous copies", asynchronous_copies},
+                                  {"greedy orders", greedy_orders},
+                                  {"shuffles", shuffles},
+                                  {"votes", votes},
+                                  {"warps", warps},
+                                  {"atomics", atomics},
+                                  {"orders", orders},
+                                  {"limits", limits},
+                                  {"arguments", arguments},
+                                  {"deaths", deaths}};
+static const test_case children[] = {
+    {"order", print_order},        {"turns", print_turns},
+    {"lone", wait_for_nobody},     {"gone", name_a_lane_that_returned},
+    {"masked", lack_the_own_lane}, {"shared", write_behind_shared},
+    {"between", read_in_between},  {"behind", write_behind},
+    {"before", write_before}};
 TEST_MAIN_WITH(cases, children)

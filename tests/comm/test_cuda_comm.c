@@ -10,12 +10,6 @@
 
 enum { RANKS = 4, MOST = 1025 };
 
-/* Exchanges are NCCL's, or go through the host where ranks share devices. */
-static bool by_nccl(void) {
-    const char *shared = getenv("SYNTORCH_CUDA_SHARED");
-    return !shared || strcmp(shared, "1") != 0;
-}
-
 /* ---- Every reduction of every type ---- */
 
 static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16, SYN_I32, SYN_I64};
@@ -194,15 +188,14 @@ static syn_status open_rank(syn_comm *comm, void *arg, syn_error *err) {
 /* 64 are more than any machine has. */
 static void ranks_share_devices_only_if_asked_to(void) {
     syn_error err = {0};
-    const bool shared = !by_nccl();
     if (!ref_has_cuda()) SKIP("no CUDA device");
-    unsetenv("SYNTORCH_CUDA_SHARED");
+    setenv("SYNTORCH_CUDA_SHARED", "0", 1);
     CHECK_INT(syn_local_run(64, open_rank, NULL, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "64 ranks need 64 CUDA devices on this machine, which has ");
     setenv("SYNTORCH_CUDA_SHARED", "1", 1);
     err.code = SYN_OK;
     CHECK_OK(syn_local_run(2, open_rank, NULL, &err), err);
-    if (!shared) unsetenv("SYNTORCH_CUDA_SHARED");
+    unsetenv("SYNTORCH_CUDA_SHARED");
 }
 
 typedef struct told {
@@ -253,7 +246,7 @@ static syn_status alone_rank(syn_comm *comm, void *arg, syn_error *err) {
 static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
-    if (!by_nccl()) SKIP("ranks share devices");
+    if (ref_cuda_devices() < 2) SKIP("ranks share devices");
     setenv("SYNTORCH_NCCL_TIMEOUT_S", "0.2", 1);
     CHECK_INT(syn_local_run(2, alone_rank, NULL, &err), SYN_E_COMM);
     CHECK_HAS(err.text, "group1: other ranks did not come within 0.2 s");
@@ -350,7 +343,7 @@ static void processes_may_each_see_one_device(void) {
 /* Whether the process that waits says this, and the job ends. */
 static void ends_saying(const char *variable, const char *value, const char *sentence) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
-    if (!by_nccl()) SKIP("ranks share devices");
+    if (ref_cuda_devices() < 2) SKIP("ranks share devices");
     setenv(variable, value, 1);
     const int code = run_mpi("late", 2);
     unsetenv(variable);

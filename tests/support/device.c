@@ -1,9 +1,12 @@
 #include "tests/support/device.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "syntorch/context.h"
 
 bool ref_on_cuda(void) {
@@ -16,12 +19,51 @@ bool ref_has_cuda(void) {
     return syn_backend_get(SYN_DEVICE_CUDA, &backend, NULL) == SYN_OK;
 }
 
-uint64_t ref_cuda_calls(const char *name) {
+/* What the emulated device counts with; NULL: the device is another. */
+static uint64_t (*emulated_calls(void))(const char *of) {
     const char *path = getenv("SYNTORCH_CUDA_MODULE");
     void *module = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
     uint64_t (*calls)(const char *of) = NULL;
     if (module) *(void **)&calls = dlsym(module, "emulated_calls");
+    return calls;
+}
+
+uint64_t ref_cuda_calls(const char *name) {
+    uint64_t (*calls)(const char *of) = emulated_calls();
     return calls ? calls(name) : 0;
+}
+
+int ref_cuda_devices(void) {
+    const char *emulated = getenv("SYN_EMULATED_DEVICES");
+    int n = 0, (*init)(unsigned) = NULL, (*count)(int *) = NULL;
+    if (!ref_has_cuda()) return 0;
+    if (emulated_calls()) return emulated ? atoi(emulated) : 1;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver) *(void **)&init = dlsym(driver, "cuInit");
+    if (driver) *(void **)&count = dlsym(driver, "cuDeviceGetCount");
+    return init && count && init(0) == 0 && count(&n) == 0 ? n : 1;
+}
+
+/* The module asks the environment whether ranks may share devices. */
+static void share_devices(const syn_comm *comm) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool ours;
+    const bool wanted = comm && comm->size > ref_cuda_devices();
+    pthread_mutex_lock(&lock);
+    const char *set = getenv("SYNTORCH_CUDA_SHARED");
+    if (!set || (ours && strcmp(set, "1") == 0)) {
+        if (wanted && !set) setenv("SYNTORCH_CUDA_SHARED", "1", 1);
+        if (!wanted && set) unsetenv("SYNTORCH_CUDA_SHARED");
+        ours = wanted;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* What is to be tested is not there: so says the whole program, before anything runs. */
+static __attribute__((constructor)) void skip_without_device(void) {
+    if (!ref_on_cuda() || ref_has_cuda()) return;
+    fputs("skipped: no CUDA device\n", stderr);
+    _Exit(77);
 }
 
 /* The linker's names for a function that is replaced (--wrap). */
@@ -30,5 +72,6 @@ syn_status __wrap_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, 
 
 syn_status __wrap_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err) {
     if (device == SYN_DEVICE_CPU && ref_on_cuda()) device = SYN_DEVICE_CUDA;
+    if (device == SYN_DEVICE_CUDA) share_devices(comm);
     return __real_syn_ctx_new(out, device, comm, err);
 }

@@ -1,6 +1,7 @@
 /* Tests on CUDA. Where the environment variable SYN_TEST_DEVICE is "cuda" contexts that ask for the
    CPU get CUDA, so that a test of ops or models is one of its kernels, too; test programs are
-   linked with a syn_ctx_new that does so. */
+   linked with a syn_ctx_new that does so. Without a device such a program is skipped. Where a test
+   has more ranks than there are devices, they share them, unless SYNTORCH_CUDA_SHARED is set. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 
@@ -11,6 +12,8 @@
 bool ref_on_cuda(void);
 /* Whether there is a module and a device; who compares both says SKIP("no CUDA device") else. */
 bool ref_has_cuda(void);
+/* How many; 0: none. So many ranks have one each, and exchange by NCCL. */
+int ref_cuda_devices(void);
 /* Calls of a function of CUDA's runtime so far, which the emulated device counts; 0 on others. */
 uint64_t ref_cuda_calls(const char *name);
 

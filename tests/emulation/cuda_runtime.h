@@ -16,6 +16,8 @@
                             operation to the next: forward, reversed or random:SEED; with greedy-
                             in front a warp goes on until all of it waits for other warps, so that
                             it gets as far ahead of them as it can
+   SYN_EMULATED_LAZY        set: streams that are made do nothing before somebody waits for them, as
+                            if the device were very busy
    SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
    SYN_EMULATED_NO_NCCL     set: NCCL cannot be loaded, for this reason
    SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of

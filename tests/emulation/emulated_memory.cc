@@ -1,7 +1,10 @@
 /* The devices' memory: each piece lies between guards, which are looked at when it is freed and
-   when streams are waited for. */
+   when streams are waited for. What was freed is NaN, and stays for a while, so that late writes
+   are seen. */
 #include <stdlib.h>
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -14,6 +17,7 @@
 #endif
 
 enum { GUARD = 256, PATTERN = 0xa5, FRESH = 0xff };
+enum { FREED = 64, FREED_BYTES = 64 << 20, LOOKED_AT = 256 };
 
 struct piece {
     size_t bytes;
@@ -24,6 +28,8 @@ struct piece {
 static std::mutex lock;
 static std::map<const char *, piece> pieces;
 static std::map<int, size_t> used;
+static std::deque<piece> freed;
+static size_t freed_bytes;
 
 static struct at_exit {
     ~at_exit() {
@@ -43,9 +49,34 @@ static void check_guards(const char *data, const piece &p) {
     }
 }
 
+/* Those of the first n bytes. */
+static void check_freed(const piece &p, size_t n) {
+    for (size_t i = 0; i < std::min(p.bytes, n); i++)
+        if ((unsigned char)p.whole[GUARD + i] != FRESH)
+            emulated_die("a write at %zu of a buffer of %zu that was freed", i, p.bytes);
+}
+
+static void keep_freed(const piece &p) {
+    if (!GUARDED) {
+        free(p.whole);
+        return;
+    }
+    memset(p.whole + GUARD, FRESH, p.bytes);
+    freed.push_back(p);
+    freed_bytes += p.bytes;
+    while (freed.size() > FREED || freed_bytes > FREED_BYTES) {
+        const piece oldest = freed.front();
+        check_freed(oldest, oldest.bytes);
+        freed.pop_front();
+        freed_bytes -= oldest.bytes;
+        free(oldest.whole);
+    }
+}
+
 void emulated_check_guards() {
     std::lock_guard<std::mutex> hold(lock);
     for (const auto &one : pieces) check_guards(one.first, one.second);
+    for (const piece &one : freed) check_freed(one, LOOKED_AT);
 }
 
 void emulated_check_range(const void *at, size_t bytes, const char *what) {
@@ -90,7 +121,7 @@ cudaError_t cudaFree(void *data) {
     if (found == pieces.end()) return emulated_fail(cudaErrorInvalidValue);
     check_guards(found->first, found->second);
     used[found->second.device] -= found->second.bytes;
-    free(found->second.whole);
+    keep_freed(found->second);
     pieces.erase(found);
     return code;
 }

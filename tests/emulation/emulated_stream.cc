@@ -1,4 +1,5 @@
 /* Streams, events and graphs. */
+#include <stdlib.h>
 #include <time.h>
 
 #include <atomic>
@@ -15,7 +16,7 @@
 
 /* Who waits for a stream does its work; else its own thread does, a while after it was asked for,
    or when much has gathered. So nothing is done before it must be, as on a busy device, and few
-   threads take turns. */
+   threads take turns. A lazy stream's thread does nothing unless somebody asks for it. */
 enum { MUCH = 64 };
 
 struct emulated_stream {
@@ -23,6 +24,7 @@ struct emulated_stream {
     std::condition_variable asked, changed;
     std::deque<emulated_work> work;
     bool busy = false, closed = false;
+    bool lazy = false;
     bool hurried = false; /* somebody asks again and again whether it is done */
     int device = 0;
     emulated_graph *capture = NULL; /* of the thread that captures: no lock */
@@ -65,10 +67,10 @@ struct emulated_stream {
     void run() {
         std::unique_lock<std::mutex> hold(lock);
         while (!closed || !work.empty()) {
-            if (work.empty()) asked.wait(hold);
+            if (work.empty() || (lazy && !closed && !hurried)) asked.wait(hold);
             else if (!closed && !hurried && work.size() < MUCH)
                 asked.wait_for(hold, std::chrono::milliseconds(1));
-            if (!work.empty()) advance(&hold);
+            if (!work.empty() && (!lazy || closed || hurried)) advance(&hold);
             if (work.empty()) hurried = false;
         }
     }
@@ -123,6 +125,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) {
     const auto s = std::make_shared<emulated_stream>();
     emulated_stream *at = s.get();
     s->device = emulated_device();
+    s->lazy = getenv("SYN_EMULATED_LAZY") != NULL;
     s->thread = std::thread([at] { at->run(); });
     std::lock_guard<std::mutex> hold(streams_lock);
     streams[at] = s;

@@ -81,13 +81,13 @@ static inline ended run_child(const char *name, const char *settings = "") {
     return e;
 }
 /* With the address sanitizer strays are its to find. */
-#define CHECK_DIES(child, sentence)                                                                \
-    do {                                                                                           \
-        const ended check_end = run_child(child, "SYN_EMULATED_ORDER=forward");                    \
-        CHECK_MSG(check_end.code != 0 && (check_end.text.find(sentence) != std::string::npos ||    \
-                                          check_end.text.find("AddressSanitizer: heap-buffer-") != \
-                                              std::string::npos),                                  \
-                  "%s: %d, \"%s\"", (child), check_end.code, check_end.text.c_str());              \
+#define CHECK_DIES(child, sentence)                                                          \
+    do {                                                                                     \
+        const ended check_end = run_child(child, "SYN_EMULATED_ORDER=forward");              \
+        CHECK_MSG(check_end.code != 0 &&                                                     \
+                      (check_end.text.find(sentence) != std::string::npos ||                 \
+                       check_end.text.find("AddressSanitizer: heap-") != std::string::npos), \
+                  "%s: %d, \"%s\"", (child), check_end.code, check_end.text.c_str());        \
     } while (0)
 
 /* TEST_MAIN for programs with children. */

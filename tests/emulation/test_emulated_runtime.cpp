@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include <time.h>
+
 #include "tests/emulation/emulation_test.h"
 
 /* ---- memory ---- */
@@ -73,6 +75,16 @@ static void fill_too_much() {
     device_array<char> a(10);
     cudaMemsetAsync(a.data, 0, 11, NULL);
 }
+static __global__ void set_kernel(int *to, int value) {
+    *to = value;
+}
+static void write_to_the_freed() {
+    int *data = NULL;
+    CHECK_CUDA(cudaMalloc(&data, 10 * sizeof *data));
+    CHECK_CUDA(cudaFree(data));
+    CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, NULL, data + 2, 3));
+    cudaStreamSynchronize(NULL);
+}
 static void leak() {
     char *data = NULL;
     CHECK_CUDA(cudaMalloc(&data, 123));
@@ -81,6 +93,7 @@ static void leak() {
 static void strays() {
     CHECK_DIES("copy", "a copy to the end of 6 bytes at 5 of a buffer of 10");
     CHECK_DIES("fill", "a fill to the end of 11 bytes at 0 of a buffer of 10");
+    CHECK_DIES("freed", "a write at 8 of a buffer of 40 that was freed");
     const ended quiet = run_child("leak", "LSAN_OPTIONS=detect_leaks=0");
     const ended told = run_child("leak", "SYN_EMULATED_LEAKS=1");
     CHECK_MSG(quiet.code == 0, "%s", quiet.text.c_str());
@@ -93,9 +106,6 @@ static void strays() {
 /* Waits until the host says so. */
 static __global__ void gate_kernel(const std::atomic<int> *open) {
     while (!*open) sched_yield();
-}
-static __global__ void set_kernel(int *to, int value) {
-    *to = value;
 }
 static __global__ void add_kernel(int *to, const int *x) {
     *to += *x;
@@ -139,6 +149,33 @@ static void alone() {
     while (cudaStreamQuery(stream) == cudaErrorNotReady) sched_yield();
     CHECK_CUDA(cudaStreamQuery(stream));
     CHECK_CUDA(cudaStreamDestroy(stream));
+}
+
+/* Then, and only then. */
+static void lazy() {
+    device_array<int> x(1);
+    cudaStream_t stream;
+    cudaEvent_t event;
+    const struct timespec moment = {0, 20000000};
+    setenv("SYN_EMULATED_LAZY", "1", 1);
+    CHECK_CUDA(cudaStreamCreate(&stream));
+    unsetenv("SYN_EMULATED_LAZY");
+    CHECK_CUDA(cudaEventCreate(&event));
+    CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, stream, x.data, 1));
+    CHECK_CUDA(cudaEventRecord(event, stream));
+    for (int i = 0; i < 200; i++) CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, stream, x.data, 2));
+    nanosleep(&moment, NULL);
+    CHECK_INT(*x.data, 0);
+    CHECK_CUDA(cudaEventSynchronize(event));
+    CHECK_INT(*x.data, 1);
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    CHECK_INT(*x.data, 2);
+    CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, stream, x.data, 3));
+    while (cudaStreamQuery(stream) == cudaErrorNotReady) sched_yield();
+    CHECK_INT(*x.data, 3);
+    CHECK_CUDA(cudaEventDestroy(event));
+    CHECK_CUDA(cudaStreamDestroy(stream));
+    cudaGetLastError();
 }
 
 /* The second stream's work waits for the first one's, and only for what came before the event. */
@@ -359,6 +396,7 @@ static const test_case cases[] = {{"fresh memory", fresh_memory},
                                   {"strays", strays},
                                   {"asynchronous", asynchronous},
                                   {"alone", alone},
+                                  {"lazy", lazy},
                                   {"ordered streams", ordered_streams},
                                   {"times", times},
                                   {"graphs", graphs},
@@ -366,9 +404,7 @@ static const test_case cases[] = {{"fresh memory", fresh_memory},
                                   {"devices", devices},
                                   {"calls", calls},
                                   {"failures", failures}};
-static const test_case children[] = {{"copy", copy_too_much},
-                                     {"fill", fill_too_much},
-                                     {"leak", leak},
-                                     {"failures", print_failures},
-                                     {"stuck", print_stuck}};
+static const test_case children[] = {{"copy", copy_too_much},       {"fill", fill_too_much},
+                                     {"freed", write_to_the_freed}, {"leak", leak},
+                                     {"failures", print_failures},  {"stuck", print_stuck}};
 TEST_MAIN_WITH(cases, children)

@@ -420,7 +420,8 @@ float *syn__graphs_ns(syn__graphs *g, int handle, int op) {
 
 void syn__graphs_synced(syn__graphs *g) {
     if (!g) return;
-    for (retired_segment *r; (r = g->retired);) {
+    while (g->retired) {
+        retired_segment *r = g->retired;
         g->retired = r->next;
         syn__segment_free(&r->s);
         syn_free(r);

@@ -5,11 +5,6 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-static void rounds(both_case f, int n) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
-}
-
 typedef struct heads {
     syn_tensor q, k, v, dout;
     int64_t t, s;
@@ -127,16 +122,16 @@ static void gradients(both_run *r) {
 }
 
 static void test_forward(void) {
-    rounds(forward, 80);
+    both_rounds(forward, 80);
 }
 static void test_few_queries(void) {
-    rounds(few_queries, 50);
+    both_rounds(few_queries, 50);
 }
 static void test_training(void) {
-    rounds(training, 60);
+    both_rounds(training, 60);
 }
 static void test_gradients(void) {
-    rounds(gradients, 60);
+    both_rounds(gradients, 60);
 }
 
 /* Devices whose tensor cores know f16 alone, and which have less shared memory; only the emulated
@@ -146,9 +141,9 @@ static void test_older_devices(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int i = 0; i < 2; i++) {
         setenv("SYN_EMULATED_CAPABILITY", capabilities[i], 1);
-        rounds(forward, 12);
-        rounds(few_queries, 6);
-        rounds(gradients, 12);
+        both_rounds(forward, 12);
+        both_rounds(few_queries, 6);
+        both_rounds(gradients, 12);
     }
     unsetenv("SYN_EMULATED_CAPABILITY");
 }

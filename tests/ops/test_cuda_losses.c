@@ -76,17 +76,12 @@ static void parts(both_run *r) {
     r->tol = tolerance((syn_dtype)s.logits.dtype);
 }
 
-static void rounds(both_case f, int n) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
-}
-
 static void test_cross_entropies(void) {
-    rounds(cross_entropies, 150);
+    both_rounds(cross_entropies, 150);
 }
 
 static void test_parts(void) {
-    rounds(parts, 150);
+    both_rounds(parts, 150);
 }
 
 static const test_case cases[] = {{"cross entropies", test_cross_entropies}, {"parts", test_parts}};

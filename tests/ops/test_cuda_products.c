@@ -102,11 +102,6 @@ static void weights(both_run *r) {
     r->tol = 2e-5;
 }
 
-static void rounds(both_case f, int n) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
-}
-
 /* What cuBLASLt was asked about one product serves for all like it. */
 static void test_plans_are_kept(void) {
     static const char *const none[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
@@ -158,7 +153,7 @@ static void test_tf32_is_asked_for(void) {
 
 #define EACH(f, n)               \
     static void test_##f(void) { \
-        rounds(f, n);            \
+        both_rounds(f, n);       \
     }
 EACH(linears, 150)
 EACH(few_rows, 120)

@@ -6,11 +6,6 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-static void rounds(both_case f, int n) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
-}
-
 static int64_t vocabulary(void) {
     static const int64_t about[] = {1, 17, 256, 1024, 4096, 8192, 50257};
     const int64_t n = about[ref_int(0, 6)] + ref_int(-1, 1);
@@ -96,13 +91,13 @@ static void test_not_numbers(void) {
 }
 
 static void test_best(void) {
-    rounds(best, 30);
+    both_rounds(best, 30);
 }
 static void test_draws(void) {
-    rounds(draws, 50);
+    both_rounds(draws, 50);
 }
 static void test_penalties(void) {
-    rounds(penalties, 20);
+    both_rounds(penalties, 20);
 }
 
 static const test_case cases[] = {{"best", test_best},

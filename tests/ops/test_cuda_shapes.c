@@ -19,11 +19,6 @@ static syn_spec random_shape(syn_dtype dtype, int min_rank) {
     return s;
 }
 
-static void rounds(both_case f, int n) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
-}
-
 /* What broadcasts to the shape. */
 static syn_spec part_of_shape(syn_spec s) {
     const int drop = (int)ref_int(0, s.rank);
@@ -197,7 +192,7 @@ static void test_division(void) {
 
 #define EACH(f, n)               \
     static void test_##f(void) { \
-        rounds(f, n);            \
+        both_rounds(f, n);       \
     }
 EACH(pairs, 60)
 EACH(copies, 40)

@@ -2,6 +2,7 @@
 
 #include "syntorch/half.h"
 #include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
 
 static double number_at(const unsigned char *data, int64_t i, syn_dtype dtype) {
     const size_t bytes = syn_dtype_bytes(dtype);
@@ -75,6 +76,13 @@ bool both_agree(both_case f, uint64_t seed) {
     syn_ctx_free(cpu.ctx);
     syn_ctx_free(cuda.ctx);
     return same;
+}
+
+void both_rounds(both_case f, int n) {
+    const char *few = getenv("SYN_TEST_FEW");
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    if (few && strcmp(few, "1") == 0) n = (n + 9) / 10;
+    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
 }
 
 syn_tensor both_dense(syn_ctx *ctx, syn_spec spec, double low, double high) {

@@ -18,6 +18,10 @@ typedef void (*both_case)(both_run *run);
 /* Whether both devices find the same; says where not. */
 bool both_agree(both_case f, uint64_t seed);
 
+/* A test of n rounds, each with a seed of its own; SYN_TEST_FEW=1 in the environment: of a tenth of
+   them. */
+void both_rounds(both_case f, int n);
+
 /* An input of random numbers from low to high (i32: whole ones), dense. */
 syn_tensor both_dense(syn_ctx *ctx, syn_spec spec, double low, double high);
 /* The same in a random layout: dimensions in another order, and margins about them, often of 8

@@ -152,9 +152,9 @@ static void test_older_devices(void) {
 static void test_kernels_from_older_ptx(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     setenv("SYN_EMULATED_PTX", "7.5", 1);
-    rounds(forward, 12);
-    rounds(few_queries, 6);
-    rounds(gradients, 12);
+    both_rounds(forward, 12);
+    both_rounds(few_queries, 6);
+    both_rounds(gradients, 12);
     unsetenv("SYN_EMULATED_PTX");
 }
 

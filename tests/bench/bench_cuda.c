@@ -1,17 +1,19 @@
 /* ./dev bench cuda: GPT-2 124M and BERT-base on a CUDA device beside what the device allows, which
    cuda_limits.cu measures in turn with ours: cuBLASLt's rate at the same shapes, and a copy's
-   bandwidth; and where SYN_PEER_PYTHON names a Python that has torch and transformers, PyTorch's
-   steps, eager and compiled. Medians; exit 1 when a limit is missed, 77 without a device. "dry" as
-   argument: tiny models, no limits, to see that it runs; another argument: the parts whose name
-   holds it. */
+   bandwidth; what recording costs; with several devices all-reduce beside NCCL's; and where
+   SYN_PEER_PYTHON names a Python that has torch and transformers, PyTorch's steps, eager and
+   compiled. Medians; exit 1 when a limit is missed, 77 without a device. "dry" as argument: tiny
+   models, no limits, to see that it runs; another argument: the parts whose name holds it. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "models/bert.h"
 #include "models/causal.h"
 #include "models/optimizer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/bench.h"
+#include "tests/support/device.h"
 
 enum { RUNS = 5, STEPS = 5 };
 
@@ -76,7 +78,8 @@ static void need(syn_status s, const syn_error *err) {
     if (s != SYN_OK) die(err->text);
 }
 
-static runner open_runner(const char *preset, int64_t batch, int64_t tokens, bool training) {
+static runner open_runner(syn_device device, const char *preset, int64_t batch, int64_t tokens,
+                          bool training) {
     const syn_optimizer_options how = {.weight_decay = 0.01, .unchecked = true};
     const syn_model_options options = {
         .fused_attention = true, .seed = 1, .heads = SYN_BERT_MLM, .dtype = SYN_BF16};
@@ -91,7 +94,7 @@ static runner open_runner(const char *preset, int64_t batch, int64_t tokens, boo
         r.config.vocab_size = 64;
     }
     r.gpt = syn_model_is_causal(&r.config);
-    need(syn_ctx_new(&r.ctx, SYN_DEVICE_CUDA, NULL, &err), &err);
+    need(syn_ctx_new(&r.ctx, device, NULL, &err), &err);
     need(syn_model_new(&r.model, r.ctx, &r.config, &options, &err), &err);
     if (training) need(syn_optimizer_new(&r.optimizer, r.ctx, &how, &err), &err);
     r.ids = calloc((size_t)(r.batch * r.tokens), sizeof *r.ids);
@@ -161,8 +164,20 @@ static void say_pytorch(const char *preset, const runner *r, double ours) {
     }
 }
 
+/* The same steps on meta, where all rows are recorded and nothing else is done, take a part of
+   ours; it is the model's time too, and the host's, which the device need not wait for. */
+static void say_recording(const char *preset, int64_t batch, int64_t tokens, double ours) {
+    runner r = open_runner(SYN_DEVICE_META, preset, batch, tokens, true);
+    double seconds[RUNS];
+    steps_s(&r, train_step, 3);
+    for (int i = 0; i < RUNS; i++) seconds[i] = steps_s(&r, train_step, STEPS);
+    line("recording, of the step's time", 100 * median(seconds, RUNS) / ours, "%", dry ? 1e6 : 1,
+         true);
+    close_runner(&r);
+}
+
 static void train(const char *preset, int64_t batch, int64_t tokens) {
-    runner r = open_runner(preset, batch, tokens, true);
+    runner r = open_runner(SYN_DEVICE_CUDA, preset, batch, tokens, true);
     double ours[RUNS], floors[RUNS], ratios[RUNS];
     const int64_t rows = r.batch * r.tokens;
     steps_s(&r, train_step, 3);
@@ -177,6 +192,7 @@ static void train(const char *preset, int64_t batch, int64_t tokens) {
         "  step %.2f ms, %.0f tokens/s, %.0f TFLOP/s in products with weights (cuBLASLt: %.0f)\n",
         step * 1e3, (double)rows / step, flops / step / 1e12, flops / median(floors, RUNS) / 1e12);
     line("time of its products by cuBLASLt / step", median(ratios, RUNS), "", dry ? 0 : 0.6, false);
+    say_recording(preset, batch, tokens, step);
     say_pytorch(preset, &r, step);
     close_runner(&r);
 }
@@ -197,7 +213,7 @@ static void prefill_step(runner *r) {
 }
 
 static void prefill(void) {
-    runner r = open_runner("gpt2", 16, 1024, false);
+    runner r = open_runner(SYN_DEVICE_CUDA, "gpt2", 16, 1024, false);
     double ours[RUNS], ratios[RUNS];
     const int64_t rows = r.batch * r.tokens;
     steps_s(&r, prefill_step, 3);
@@ -215,7 +231,7 @@ static void prefill(void) {
 
 static void decode(void) {
     enum { BEFORE = 128, DECODED = 128 };
-    runner r = open_runner("gpt2", 1, BEFORE, false);
+    runner r = open_runner(SYN_DEVICE_CUDA, "gpt2", 1, BEFORE, false);
     const syn_spec one = {SYN_I32, 2, {r.batch, 1}};
     const int steps = dry ? 3 : DECODED;
     double ours[RUNS], ratios[RUNS], weights = 0;
@@ -247,6 +263,70 @@ static void decode(void) {
     close_runner(&r);
 }
 
+/* ---- several devices ---- */
+
+enum { MOST_RANKS = 64, REDUCTIONS = 10 };
+
+typedef struct reducing {
+    int64_t n;            /* elements */
+    double seconds[RUNS]; /* of one */
+} reducing;
+
+static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
+    reducing *all = arg;
+    int32_t ranks[MOST_RANKS];
+    syn_group *group = NULL;
+    syn_ctx *ctx = NULL;
+    for (int32_t i = 0; i < comm->size; i++) ranks[i] = i;
+    SYN_TRY(syn_comm_open_group(comm, 1, "all", ranks, comm->size, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
+    const syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_BF16, 1, {all->n}}, NULL);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    for (int run = -1; run < RUNS;
+         run++) { /* each sum waits for all ranks, so they begin together */
+        syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+        if (syn_ctx_sync(ctx) != SYN_OK) break;
+        const double begin = now_s();
+        for (int i = 0; i < REDUCTIONS; i++) {
+            syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+            syn_forget(ctx, mark, NULL, 0);
+        }
+        if (syn_ctx_sync(ctx) != SYN_OK) break;
+        if (comm->rank == 0 && run >= 0) all->seconds[run] = (now_s() - begin) / REDUCTIONS;
+    }
+    const syn_status s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+/* A bucket of data parallelism, and all gradients of GPT-2. Rates as NCCL's own tests give them:
+   what a ring carries over each link. */
+static void reduce(void) {
+    static const int64_t megabytes[] = {25, 256};
+    const int devices = ref_cuda_devices(), n = devices < MOST_RANKS ? devices : MOST_RANKS;
+    if (n < 2) {
+        printf("all-reduce: not measured, for there is one device\n");
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const int64_t bytes = dry ? 4096 : megabytes[i] << 20;
+        reducing all = {.n = bytes / 2};
+        double nccl[RUNS];
+        char question[96];
+        syn_error err = {0};
+        need(syn_local_run(n, reduce_rank, &all, &err), &err);
+        snprintf(question, sizeof question, "all_reduce %lld %d", (long long)bytes, n);
+        for (int k = 0; k < RUNS; k++) nccl[k] = limit_of(question);
+        const double rate = 2.0 * (n - 1) / n * (double)bytes / median(all.seconds, RUNS) / 1e9;
+        snprintf(question, sizeof question, "peer %lld", (long long)bytes);
+        printf(
+            "all-reduce, bf16, %d devices, %lld bytes: %.1f GB/s (NCCL: %.1f; a copy between two "
+            "devices: %.1f)\n",
+            n, (long long)bytes, rate, median(nccl, RUNS), limit_of(question));
+        line("rate / NCCL's", rate / median(nccl, RUNS), "", dry ? 0 : 0.9, false);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -254,7 +334,8 @@ int main(int argc, char **argv) {
     } parts[] = {{"training gpt2", train_gpt2},
                  {"training bert", train_bert},
                  {"prefill", prefill},
-                 {"decode", decode}};
+                 {"decode", decode},
+                 {"all-reduce", reduce}};
     const syn_backend *backend;
     syn_error err = {0};
     const char *build = getenv("SYN_BUILD");

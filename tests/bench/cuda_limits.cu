@@ -1,13 +1,18 @@
 /* What a CUDA device allows, for bench_cuda: for each line "T M N K" (T bf16 or f32) that it reads
    the TFLOP/s of cuBLASLt's product of row-major M x K by K x N at its best choice, for "copy
-   BYTES" the GB/s of a copy within the device, bytes read and written counted. Shares nothing with
-   ours. */
+   BYTES" the GB/s of a copy within the device, bytes read and written counted, for "peer BYTES" of
+   one from the first device to the second, for "all_reduce BYTES N" of NCCL's sum of bf16 on N
+   devices, what each link carries (0: built without NCCL). Shares nothing with ours. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#ifdef SYN_HAVE_NCCL
+#include <nccl.h>
+#endif
 
 #define CHECK(expr)                                             \
     do {                                                        \
@@ -47,6 +52,66 @@ static double copy_rate(size_t bytes) {
     cudaFree(from);
     cudaFree(to);
     return rate;
+}
+
+static double now_s() {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double peer_rate(size_t bytes) {
+    void *from = buffer(bytes), *to;
+    CHECK(cudaSetDevice(1));
+    to = buffer(bytes);
+    if (cudaDeviceEnablePeerAccess(0, 0) != cudaSuccess) cudaGetLastError();
+    CHECK(cudaSetDevice(0));
+    if (cudaDeviceEnablePeerAccess(1, 0) != cudaSuccess) cudaGetLastError();
+    for (int i = 0; i < WARM + TIMES; i++) {
+        if (i == WARM) CHECK(cudaEventRecord(begin, stream));
+        CHECK(cudaMemcpyPeerAsync(to, 1, from, 0, bytes, stream));
+    }
+    CHECK(cudaEventRecord(end, stream));
+    const double rate = (double)bytes * TIMES / milliseconds() / 1e6;
+    cudaFree(from);
+    cudaFree(to);
+    return rate;
+}
+
+/* Seconds as the host sees them, as ours are. */
+static double all_reduce_rate(size_t bytes, int n) {
+#ifdef SYN_HAVE_NCCL
+    enum { MOST = 64 };
+    static ncclComm_t comms[MOST]; /* made once */
+    static cudaStream_t streams[MOST];
+    void *data[MOST];
+    double started = 0;
+    if (n > MOST) return 0;
+    for (int i = 0; i < n; i++) {
+        CHECK(cudaSetDevice(i));
+        if (!streams[i]) CHECK(cudaStreamCreate(&streams[i]));
+        data[i] = buffer(bytes);
+        CHECK(cudaMemset(data[i], 0, bytes));
+    }
+    if (!comms[0]) CHECK(ncclCommInitAll(comms, n, NULL));
+    for (int t = 0; t <= WARM + TIMES; t++) {
+        if (t == WARM || t == WARM + TIMES)
+            for (int i = 0; i < n; i++) CHECK(cudaStreamSynchronize(streams[i]));
+        if (t == WARM) started = now_s();
+        if (t == WARM + TIMES) break;
+        CHECK(ncclGroupStart());
+        for (int i = 0; i < n; i++)
+            CHECK(ncclAllReduce(data[i], data[i], bytes / 2, ncclBfloat16, ncclSum, comms[i],
+                                streams[i]));
+        CHECK(ncclGroupEnd());
+    }
+    const double seconds = (now_s() - started) / TIMES;
+    for (int i = 0; i < n; i++) cudaFree(data[i]);
+    CHECK(cudaSetDevice(0));
+    return 2.0 * (n - 1) / n * (double)bytes / seconds / 1e9;
+#else
+    return 0 * (double)bytes * n;
+#endif
 }
 
 /* Numbers of no pattern, as zeros are multiplied faster. */
@@ -115,6 +180,9 @@ int main() {
     CHECK(cudaEventCreate(&end));
     while (fgets(text, sizeof text, stdin)) {
         if (sscanf(text, "copy %lld", &n) == 1) printf("%.6g\n", copy_rate((size_t)n));
+        else if (sscanf(text, "peer %lld", &n) == 1) printf("%.6g\n", peer_rate((size_t)n));
+        else if (sscanf(text, "all_reduce %lld %lld", &n, &m) == 2)
+            printf("%.6g\n", all_reduce_rate((size_t)n, (int)m));
         else if (sscanf(text, "%15s %lld %lld %lld", type, &m, &n, &k) == 4)
             printf("%.6g\n", product_rate(strcmp(type, "bf16") == 0, m, n, k));
         else return 1;

@@ -10,6 +10,11 @@
 
 enum { RANKS = 4, MOST = 1025 };
 
+/* Exchanges of two ranks are NCCL's, or go through the host where they share a device. */
+static bool by_nccl(void) {
+    return ref_cuda_devices() >= 2;
+}
+
 /* ---- Every reduction of every type ---- */
 
 static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16, SYN_I32, SYN_I64};
@@ -246,7 +251,7 @@ static syn_status alone_rank(syn_comm *comm, void *arg, syn_error *err) {
 static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
-    if (ref_cuda_devices() < 2) SKIP("ranks share devices");
+    if (!by_nccl()) SKIP("ranks share devices");
     setenv("SYNTORCH_NCCL_TIMEOUT_S", "0.2", 1);
     CHECK_INT(syn_local_run(2, alone_rank, NULL, &err), SYN_E_COMM);
     CHECK_HAS(err.text, "group1: other ranks did not come within 0.2 s");
@@ -342,7 +347,7 @@ static void processes_may_each_see_one_device(void) {
 /* Whether the process that waits says this, and the job ends. */
 static void ends_saying(const char *variable, const char *value, const char *sentence) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
-    if (ref_cuda_devices() < 2) SKIP("ranks share devices");
+    if (!by_nccl()) SKIP("ranks share devices");
     setenv(variable, value, 1);
     const int code = run_mpi("late", 2);
     unsetenv(variable);

@@ -317,6 +317,7 @@ static int run_rank(const char *mode) {
 }
 
 static bool have_processes(void) {
+    ref_share_devices(RANKS);
     return ref_has_cuda() && have_mpi();
 }
 

@@ -45,10 +45,10 @@ int ref_cuda_devices(void) {
 }
 
 /* The module asks the environment whether ranks may share devices. */
-static void share_devices(const syn_comm *comm) {
+void ref_share_devices(int ranks) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool ours;
-    const bool wanted = comm && comm->size > ref_cuda_devices();
+    const bool wanted = ranks > ref_cuda_devices();
     pthread_mutex_lock(&lock);
     const char *set = getenv("SYNTORCH_CUDA_SHARED");
     if (!set || (ours && strcmp(set, "1") == 0)) {
@@ -72,6 +72,7 @@ syn_status __wrap_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, 
 
 syn_status __wrap_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err) {
     if (device == SYN_DEVICE_CPU && ref_on_cuda()) device = SYN_DEVICE_CUDA;
-    if (device == SYN_DEVICE_CUDA) share_devices(comm);
+    if (device == SYN_DEVICE_CUDA && (!comm || comm->ops->in_process))
+        ref_share_devices(comm ? comm->size : 1);
     return __real_syn_ctx_new(out, device, comm, err);
 }

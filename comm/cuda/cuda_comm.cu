@@ -13,28 +13,8 @@
 
 /* Of the module's own messages. */
 enum { TAG_ID = INT32_MAX };
-/* How long a rank that ends may take to say why. */
-enum { OTHERS_NS = 2000000000 };
 
 #ifdef SYN_HAVE_NCCL
-
-/* ---- failures of others ---- */
-
-/* Of another rank; what was asked of NCCL may then never come. */
-static syn_status check_others(const syn__cuda_exchanges *x, syn_error *err) {
-    if (x->comm->closed || !x->comm->ops->check) return SYN_OK;
-    return x->comm->ops->check(x->comm, err);
-}
-
-static void moment(uint64_t since_ns) {
-    const struct timespec rest = {0, 50000};
-    if (syn__clock_ns() - since_ns < 200000) sched_yield();
-    else nanosleep(&rest, NULL);
-}
-
-static bool too_long(const syn__cuda_exchanges *x, uint64_t since_ns) {
-    return (double)(syn__clock_ns() - since_ns) > x->timeout_s * 1e9;
-}
 
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
                             int line, syn_error *err) {
@@ -43,63 +23,24 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
                      syn__nccl.GetErrorString(code), more && *more ? ": " : "", more ? more : "");
 }
 
-static void *abort_comm(void *comm) {
-    syn__nccl.CommAbort(static_cast<ncclComm_t>(comm));
-    return NULL;
-}
+/* ---- groups ---- */
 
-/* NCCL may wait for the other ranks of the machine to abort as well, which somebody else does: this
-   rank has a sentence to say. */
-void syn__nccl_break_off(syn__cuda_exchanges *x) {
-    for (syn__nccl_group *g = x->groups; g; g = g->next) {
-        pthread_t thread;
-        if (!g->comm) continue;
-        if (pthread_create(&thread, NULL, abort_comm, g->comm) == 0) pthread_detach(thread);
-        else abort_comm(g->comm);
-        g->comm = NULL;
-    }
-}
-
-/* The first that was found wrong by NCCL itself. That is often another rank's end, whose sentence
-   comes soon and says more. */
-static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
-    for (const syn__nccl_group *g = x->groups; g; g = g->next) {
-        ncclResult_t code = ncclSuccess;
-        if (!g->comm) continue;
-        if (syn__nccl.CommGetAsyncError(g->comm, &code) != ncclSuccess) code = ncclInternalError;
-        SYN_NCCL(code, g->comm, g->group->name, err);
-    }
-    return SYN_OK;
-}
-
-static syn_status check_groups(const syn__cuda_exchanges *x, syn_error *err) {
-    const syn_status s = find_broken(x, err);
-    const uint64_t since_ns = syn__clock_ns();
-    if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
-    while (syn__clock_ns() - since_ns < OTHERS_NS) {
-        SYN_TRY(check_others(x, err));
-        moment(since_ns);
-    }
-    return s;
-}
-
-syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
-                            syn_error *err) {
+/* Waits until what was asked of a communicator that does not block is done. */
+static syn_status settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
+                         syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     for (;;) {
         ncclResult_t code = ncclSuccess;
         SYN_NCCL(syn__nccl.CommGetAsyncError(comm, &code), comm, what, err);
         if (code == ncclSuccess) return SYN_OK;
-        SYN_TRY(check_others(x, err));
+        SYN_TRY(syn__nccl_check_others(x, err));
         SYN_NCCL(code, comm, what, err);
-        if (too_long(x, since_ns))
+        if (syn__nccl_too_long(x, since_ns))
             return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not come within %g s", what,
                             x->timeout_s);
-        moment(since_ns);
+        syn__nccl_moment(since_ns);
     }
 }
-
-/* ---- groups ---- */
 
 /* The first member draws the id, and sends it to the others. */
 static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId *id,
@@ -115,13 +56,18 @@ static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId 
 
 static syn_status join(syn__cuda_exchanges *x, syn__nccl_group *g, syn_error *err) {
     ncclUniqueId id;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    ncclConfig_t whole = NCCL_CONFIG_INITIALIZER, part = NCCL_CONFIG_INITIALIZER;
+    whole.blocking = 0;
+    part.blocking = 1;
+    whole.splitShare = part.splitShare = 1;
     SYN_TRY(share_id(x->comm, g->group, &id, err));
     SYN_CUDA(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "a stream", err);
-    SYN_NCCL(syn__nccl.CommInitRankConfig(&g->comm, g->group->size, id, g->group->index, &config),
+    SYN_NCCL(syn__nccl.CommInitRankConfig(&g->whole, g->group->size, id, g->group->index, &whole),
              NULL, g->group->name, err);
-    return syn__nccl_settle(x, g->comm, g->group->name, err);
+    SYN_TRY(settle(x, g->whole, g->group->name, err));
+    SYN_NCCL(syn__nccl.CommSplit(g->whole, 0, g->group->index, &g->comm, &part), g->whole,
+             g->group->name, err);
+    return settle(x, g->whole, g->group->name, err);
 }
 
 syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
@@ -133,7 +79,9 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
         if (!g) return SYN_FAIL_NOMEM(err, sizeof *g, "a group");
         g->group = group;
         g->next = x->groups;
+        pthread_mutex_lock(&x->lock);
         x->groups = g;
+        pthread_mutex_unlock(&x->lock);
         const syn_status s = join(x, g, err);
         if (s != SYN_OK) {
             syn__nccl_break_off(x);
@@ -157,15 +105,20 @@ static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
 static void close_groups(syn__cuda_exchanges *x) {
     syn_error ignored;
     ignored.code = SYN_OK;
-    if (x->device->late.code != SYN_OK || check_others(x, &ignored) != SYN_OK)
+    syn__nccl_unwatch(x);
+    if (x->device->late.code != SYN_OK || syn__nccl_check_others(x, &ignored) != SYN_OK)
         syn__nccl_break_off(x);
+    const bool done = syn__nccl_aborted(); /* else NCCL may still write to groups */
     while (x->groups) {
         syn__nccl_group *g = x->groups;
         x->groups = g->next;
         if (g->comm) syn__nccl.CommDestroy(g->comm);
+        if (g->whole) syn__nccl.CommDestroy(g->whole);
         if (g->stream) cudaStreamDestroy(g->stream);
-        syn_free(g);
+        if (done) syn_free(g);
     }
+    pthread_cond_destroy(&x->stopping);
+    pthread_mutex_destroy(&x->lock);
 }
 
 /* What the device still waits for, for the sentence of a failure. */
@@ -180,11 +133,7 @@ static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *er
     char what[256];
     syn_error inner;
     inner.code = SYN_OK;
-    if (check_others(x, &inner) == SYN_OK && check_groups(x, &inner) == SYN_OK) {
-        if (!too_long(x, since_ns)) return SYN_OK;
-        SYN_FAIL(&inner, SYN_E_COMM, "the other ranks of the group did not come within %g s",
-                 x->timeout_s);
-    }
+    if (syn__nccl_check_all(x, since_ns, &inner) == SYN_OK) return SYN_OK;
     describe_oldest(x, what, sizeof what);
     return SYN_FAIL(err, inner.code, "waiting for %s: %s", what, inner.text);
 }
@@ -196,7 +145,7 @@ template <typename F> static syn_status wait_for(syn__cuda_exchanges *x, F ready
     while (s == SYN_OK && ready() == cudaErrorNotReady) {
         s = check(x, since_ns, err);
         cudaGetLastError(); /* where "not ready" stays, too: the next launch would find it */
-        if (s == SYN_OK) moment(since_ns);
+        if (s == SYN_OK) syn__nccl_moment(since_ns);
     }
     if (s != SYN_OK) syn__nccl_break_off(x);
     return s; /* the stream's own failures are told by whoever asks it next */
@@ -218,7 +167,7 @@ void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
 }
 
 syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) {
-    const syn_status s = check_others(x, err);
+    const syn_status s = syn__nccl_check_others(x, err);
     if (s != SYN_OK) syn__nccl_break_off(x);
     return s;
 }
@@ -256,10 +205,13 @@ syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device
     x->last_timed = &x->timed;
     x->timeout_s = timeout();
 #ifdef SYN_HAVE_NCCL
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_cond_init(&x->stopping, NULL);
     if (syn__cuda_sharing()) return SYN_OK;
     SYN_TRY(syn__nccl_load(err));
     x->nccl = true;
-    return open_groups(x, err);
+    SYN_TRY(open_groups(x, err));
+    return syn__nccl_watch(x, err);
 #endif
     return SYN_OK;
 }

@@ -8,6 +8,7 @@
 
 #ifdef SYN_HAVE_NCCL
 #include <nccl.h>
+#include <pthread.h>
 
 /* ---- cuda_nccl.cu ---- */
 
@@ -15,6 +16,7 @@
     X(GetUniqueId)            \
     X(CommInitRankConfig)     \
     X(CommDestroy)            \
+    X(CommSplit)              \
     X(CommAbort)              \
     X(CommGetAsyncError)      \
     X(GetErrorString)         \
@@ -38,7 +40,7 @@ syn_status syn__nccl_load(syn_error *err) SYN_MUST_USE;
 typedef struct syn__nccl_group {
     struct syn__nccl_group *next;
     const syn_group *group;
-    ncclComm_t comm;
+    ncclComm_t whole, comm; /* see cuda_abort.cu; exchanges are `comm`'s. NULL: broken off */
     cudaStream_t stream;
 } syn__nccl_group;
 #endif
@@ -70,7 +72,14 @@ typedef struct syn__cuda_exchanges {
     double timeout_s;
 #ifdef SYN_HAVE_NCCL
     bool nccl;
+    pthread_mutex_t lock; /* of what follows, but for those who only read `comm` of their groups */
     syn__nccl_group *groups;
+    /* a thread that looks at calls that may block */
+    pthread_t watcher;
+    pthread_cond_t stopping;
+    bool watched, stop;
+    uint64_t inside_ns; /* the call's begin; 0: there is none. Atomic */
+    syn_error broken;   /* why a call was ended */
 #endif
 } syn__cuda_exchanges;
 
@@ -109,14 +118,34 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
 /* NCCL's group for it, made if need be. */
 syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
                                syn__nccl_group **out, syn_error *err) SYN_MUST_USE;
+/* Whether another rank has failed, after which nothing is waited for any more. */
+syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+
+/* ---- cuda_abort.cu ---- */
+
 /* Ends what is under way in streams, for good: with others gone it would never end by itself, and
    memory could not be freed. */
 void syn__nccl_break_off(syn__cuda_exchanges *x);
-/* Whether another rank has failed, after which nothing is waited for any more. */
-syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
-/* What was asked of it is in its stream. */
-syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
-                            syn_error *err) SYN_MUST_USE;
+/* Waits until NCCL has aborted all that was broken off, but not for long: false then. */
+bool syn__nccl_aborted(void);
+/* A failure of another rank, where the communicator tells of it. */
+syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+/* A failure s that NCCL told is often another rank's end, whose sentence comes soon and says more:
+   that one then. */
+syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s,
+                               syn_error *err) SYN_MUST_USE;
+bool syn__nccl_too_long(const syn__cuda_exchanges *x, uint64_t since_ns);
+/* Of another rank, of NCCL, or that it has been too long since since_ns. From any thread. */
+syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns,
+                               syn_error *err) SYN_MUST_USE;
+/* A moment, the longer the longer it has been. */
+void syn__nccl_moment(uint64_t since_ns);
+/* The thread that ends calls of NCCL that block for too long, or for a rank that failed; those
+   between enter and leave, which fails with why. */
+syn_status syn__nccl_watch(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+void syn__nccl_unwatch(syn__cuda_exchanges *x);
+void syn__nccl_enter(syn__cuda_exchanges *x);
+syn_status syn__nccl_leave(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
 #endif
 
 /* ---- cuda_exchange.cu ---- */

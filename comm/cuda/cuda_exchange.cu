@@ -311,18 +311,29 @@ static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_g
 }
 
 /* A list goes out as one. */
+static ncclResult_t ask_all(const syn__cuda_request *r, const syn__nccl_group *g) {
+    ncclResult_t code = syn__nccl.GroupStart();
+    if (code != ncclSuccess) return code;
+    for (int i = 0; i < r->exchange.n_segments; i++)
+        if (r->segments[i].n_elems > 0 && code == ncclSuccess) code = ask_one(r, i, g);
+    const ncclResult_t end = syn__nccl.GroupEnd();
+    return code != ncclSuccess ? code : end;
+}
+
+static syn_status told(ncclResult_t code, const syn__nccl_group *g, syn_error *err) {
+    SYN_NCCL(code, g->comm, g->group->name, err);
+    return SYN_OK;
+}
+
+/* May block, for others too. */
 static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const syn__nccl_group *g,
                       syn_error *err) {
-    const char *what = g->group->name;
-    SYN_NCCL(syn__nccl.GroupStart(), g->comm, what, err);
-    ncclResult_t code = ncclSuccess;
-    for (int i = 0; i < r->exchange.n_segments; i++)
-        if (r->segments[i].n_elems > 0 && (code == ncclSuccess || code == ncclInProgress))
-            code = ask_one(r, i, g);
-    const ncclResult_t end = syn__nccl.GroupEnd();
-    SYN_NCCL(code, g->comm, what, err);
-    SYN_NCCL(end, g->comm, what, err);
-    return syn__nccl_settle(x, g->comm, what, err);
+    syn__nccl_enter(x);
+    const ncclResult_t code = ask_all(r, g);
+    syn_status s = syn__nccl_leave(x, err);
+    if (s == SYN_OK) s = syn__nccl_or_others(x, told(code, g, err), err);
+    if (s != SYN_OK) syn__nccl_break_off(x);
+    return s;
 }
 
 /* Members tell the host's communicator what they call: where it compares, those that differ end

@@ -44,9 +44,16 @@ static void load() {
 }
 #endif
 
+/* An exchange is asked for without waiting for the other ranks, which may first want a message of
+   this one: so ranks connect when their communicators are made, not when they first need it. */
+static void prepare() {
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    load();
+}
+
 syn_status syn__nccl_load(syn_error *err) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load);
+    pthread_once(&once, prepare);
     if (!missing[0]) return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                     "ranks with a CUDA device each exchange by NCCL, which cannot be loaded: %s; "

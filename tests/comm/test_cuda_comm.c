@@ -180,6 +180,37 @@ static void groups_that_share_ranks(void) {
     CHECK_OK(syn_local_run(RANKS, groups_rank, NULL, &err), err);
 }
 
+/* ---- What a call costs ---- */
+
+enum { CALLS = 50 };
+
+/* Once members have met, the host asks for an exchange and goes on: nobody looks whether it was. */
+static syn_status asking_rank(syn_comm *comm, void *arg, syn_error *err) {
+    uint64_t *looks = arg;
+    syn_group *group;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
+    syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL);
+    x = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    syn_status s = syn_ctx_sync(ctx);
+    const uint64_t before = ref_cuda_calls("ncclCommGetAsyncError");
+    for (int i = 0; i < CALLS; i++) x = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    if (comm->rank == 0) *looks = ref_cuda_calls("ncclCommGetAsyncError") - before;
+    if (s == SYN_OK) s = syn_ctx_sync(ctx);
+    if (s != SYN_OK) s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void calls_look_at_nothing(void) {
+    uint64_t looks = 0;
+    syn_error err = {0};
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    CHECK_OK(syn_local_run(2, asking_rank, &looks, &err), err);
+    CHECK(looks < CALLS); /* but the thread that watches may, if the machine is slow */
+}
+
 /* ---- Failures ---- */
 
 static syn_status open_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -204,6 +235,7 @@ static void ranks_share_devices_only_if_asked_to(void) {
 }
 
 typedef struct told {
+    bool first; /* it is the first sum: members meet in the call, where their hosts wait */
     syn_error by[RANKS];
 } told;
 
@@ -215,7 +247,7 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
     syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL);
-    x = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    if (!t->first) x = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
     if (comm->rank == 2) syn_ctx_fail(ctx, SYN_E_FORMAT, "the text ended");
     syn_push_scope(ctx, "layer");
     syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
@@ -229,11 +261,13 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
 static void a_rank_that_fails_ends_the_others(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int repeat = 0; repeat < 5; repeat++) {
-        told t = {.by = {{0}}};
+        told t = {.first = repeat % 2 != 0};
+        if (t.first) setenv("NCCL_RUNTIME_CONNECT", "1", 1);
         syn_error err = {0};
         CHECK(syn_local_run(RANKS, failing_rank, &t, &err) != SYN_OK);
         CHECK_HAS(err.text, "the text ended");
         for (int r = 0; r < RANKS; r++) CHECK_HAS(t.by[r].text, "the text ended");
+        setenv("NCCL_RUNTIME_CONNECT", "0", 1);
     }
 }
 
@@ -260,22 +294,34 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
 
 /* ---- Processes ---- */
 
-/* Rank 0 waits on its device for a sum that rank 1 does not call. */
-static syn_status late_rank(syn_comm *comm, void *arg, syn_error *err) {
+/* Rank 0 waits on its device for a sum that rank 1 does not call; of the first one the host waits.
+ */
+static syn_status miss_sum(syn_comm *comm, bool first, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
     int32_t none;
-    (void)arg;
+    if (first) setenv("NCCL_RUNTIME_CONNECT", "1", 1); /* it is then that members meet */
     SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
+    syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL);
+    if (!first) x = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
     if (comm->rank == 1) return syn_comm_recv(comm, &none, 1, SYN_I32, 0, 1, err);
     syn_push_scope(ctx, "layer");
-    syn_all_reduce(ctx, syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL), SYN_REDUCE_SUM,
-                   group);
+    syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
     syn_status s = syn_ctx_sync(ctx);
     if (s != SYN_OK) s = syn_ctx_check(ctx, err);
     syn_ctx_free(ctx);
     return s;
+}
+
+static syn_status late_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    return miss_sum(comm, false, err);
+}
+
+static syn_status first_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    return miss_sum(comm, true, err);
 }
 
 /* As under a launcher that shows each rank one device: its own, or to all the same. */
@@ -301,11 +347,8 @@ static int run_rank(const char *mode) {
     static const struct {
         const char *mode;
         syn_rank_main *main;
-    } modes[] = {{"values", values_rank},
-                 {"groups", groups_rank},
-                 {"late", late_rank},
-                 {"own", own_rank},
-                 {"same", same_rank}};
+    } modes[] = {{"values", values_rank}, {"groups", groups_rank}, {"late", late_rank},
+                 {"first", first_rank},   {"own", own_rank},       {"same", same_rank}};
     const syn_mpi_options options = {.log = log_line};
     syn_comm *comm = NULL;
     syn_error err = {0};
@@ -346,32 +389,39 @@ static void processes_may_each_see_one_device(void) {
 }
 
 /* Whether the process that waits says this, and the job ends. */
-static void ends_saying(const char *variable, const char *value, const char *sentence) {
+static void ends_saying(const char *mode, const char *variable, const char *value,
+                        const char *sentence) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
     if (!by_nccl()) SKIP("ranks share devices");
     setenv(variable, value, 1);
-    const int code = run_mpi("late", 2);
+    const int code = run_mpi(mode, 2);
     unsetenv(variable);
     CHECK_MSG(code != 0 && code != HUNG, "code %d: %s", code, output);
     CHECK_HAS(output, sentence);
 }
 
 static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
-    ends_saying("SYNTORCH_NCCL_TIMEOUT_S", "0.2",
+    ends_saying("late", "SYNTORCH_NCCL_TIMEOUT_S", "0.2",
                 "error: waiting for all_reduce in layer: the other ranks of the group did not come "
                 "within 0.2 s");
+    ends_saying(
+        "first", "SYNTORCH_NCCL_TIMEOUT_S", "0.2",
+        "error: all_reduce in layer: the other ranks of the group did not come within 0.2 s");
 }
 
 /* NCCL says so of itself. */
 static void a_process_that_is_gone_is_told_of(void) {
     if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
-    ends_saying("SYN_EMULATED_FAIL", "ncclRemoteError:20",
+    ends_saying("late", "SYN_EMULATED_FAIL", "ncclRemoteError:20",
                 "error: waiting for all_reduce in layer: NCCL failed at group1: remote error");
+    ends_saying("first", "SYN_EMULATED_FAIL", "ncclRemoteError:1",
+                "error: all_reduce in layer: NCCL failed at group1: remote error");
 }
 
 static const test_case cases[] = {
     {"every_reduction_of_every_type", every_reduction_of_every_type},
     {"groups_that_share_ranks", groups_that_share_ranks},
+    {"calls_look_at_nothing", calls_look_at_nothing},
     {"ranks_share_devices_only_if_asked_to", ranks_share_devices_only_if_asked_to},
     {"a_rank_that_fails_ends_the_others", a_rank_that_fails_ends_the_others},
     {"a_rank_that_does_not_come_is_not_waited_for_for_ever",

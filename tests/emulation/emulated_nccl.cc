@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +28,12 @@ struct part {
 
 enum { MOST = 64 }; /* members */
 
+/* A communicator's file as the process has it that made it. */
+struct its_name {
+    pid_t process;
+    int file;
+};
+
 /* What the members of a communicator share, which may be of several processes: the first page of a
    file without a name. Behind it each has room for its input, and there is room for the result. */
 struct clique {
@@ -35,7 +42,10 @@ struct clique {
     int size, joined, left; /* left: have destroyed or aborted it */
     bool processes;         /* several */
     bool dead;              /* a member has aborted */
-    int come, gone;         /* of the present operation */
+    int called;             /* have called something */
+    bool split;             /* there is a part */
+    its_name of_part;
+    int come, gone; /* of the present operation */
     bool done;
     part parts[MOST];
 };
@@ -49,19 +59,17 @@ struct hold {
     void tell() { pthread_cond_broadcast(&of->changed); }
 };
 
-/* The file as the process of the id has it. */
-struct its_name {
-    pid_t process;
-    int file;
-};
-
 /* A member, as long as it or its work is there. */
 struct member {
     int file = -1, of_id = -1; /* of_id: of the first member, that of the id */
     clique *all = NULL;
     int rank = 0;
     bool ready = false, lost = false; /* has heard that all have joined; of an error */
-    std::atomic<bool> aborted{false};
+    bool blocks = false, called = false;
+    std::shared_ptr<std::atomic<bool>> stop; /* aborted; a part shares it */
+    std::shared_ptr<member> part;
+    ncclComm_t *part_to = NULL; /* where a part is awaited */
+    bool part_blocks = false;
     ~member() {
         if (all) munmap(all, sizeof *all);
         if (file >= 0) close(file);
@@ -225,8 +233,8 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     if (sends) emulated_check_range(in, reads, kind_names[mine.what]);
     emulated_check_range(out, writes, kind_names[mine.what]);
     hold h(all);
-    while (all->done && !m.aborted) h.wait(); /* the others leave the one before */
-    if (m.aborted) return;
+    while (all->done && !*m.stop) h.wait(); /* the others leave the one before */
+    if (*m.stop) return;
     all->parts[m.rank] = mine;
     if (sends) m.put(in, reads, m.input_of(m.rank));
     if (++all->come == all->size && !all->dead && agree(*all)) {
@@ -234,7 +242,7 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
         all->done = true;
         h.tell();
     }
-    while (!all->done && !m.aborted) h.wait();
+    while (!all->done && !*m.stop) h.wait();
     if (all->done)
         m.get(out, writes, m.result() + (mine.what == REDUCE_SCATTER ? m.rank * (off_t)bytes : 0));
     if (++all->gone < all->size) return;
@@ -243,10 +251,24 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     h.tell();
 }
 
+/* Members connect when they call for the first time, for which the host waits: unless
+   NCCL_RUNTIME_CONNECT=0, which is when they are made. */
+static bool connect(member *m) {
+    const char *later = getenv("NCCL_RUNTIME_CONNECT");
+    hold h(m->all);
+    if (m->called || !m->blocks || (later && strcmp(later, "0") == 0)) return true;
+    m->called = true;
+    m->all->called++;
+    h.tell();
+    while (m->all->called < m->all->size && !*m->stop) h.wait();
+    return !*m->stop;
+}
+
 static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const part &mine, const void *in,
                         void *out) {
     if (!comm || !stream || !comm->me->ready) return ncclInvalidUsage;
     const std::shared_ptr<member> me = comm->me;
+    if (!connect(me.get())) return ncclInternalError;
     return failure_of(emulated_ask(stream, [me, mine, in, out] { meet(*me, mine, in, out); }));
 }
 
@@ -294,12 +316,11 @@ static clique *map_file(int file) {
     return at == MAP_FAILED ? NULL : static_cast<clique *>(at);
 }
 
-ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-    EMULATED_ENTER_NCCL();
-    const its_name name = {getpid(), memfd_create("emulated NCCL", MFD_CLOEXEC)};
+static bool make_clique(its_name *name) {
+    *name = {getpid(), memfd_create("emulated NCCL", MFD_CLOEXEC)};
     clique *all =
-        name.file >= 0 && ftruncate(name.file, sizeof *all) == 0 ? map_file(name.file) : NULL;
-    if (!all) return ncclSystemError;
+        name->file >= 0 && ftruncate(name->file, sizeof *all) == 0 ? map_file(name->file) : NULL;
+    if (!all) return false;
     pthread_mutexattr_t of_lock;
     pthread_mutexattr_init(&of_lock);
     pthread_mutexattr_setpshared(&of_lock, PTHREAD_PROCESS_SHARED);
@@ -309,9 +330,35 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     pthread_condattr_setpshared(&of_changed, PTHREAD_PROCESS_SHARED);
     pthread_cond_init(&all->changed, &of_changed);
     munmap(all, sizeof *all);
+    return true;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    EMULATED_ENTER_NCCL();
+    its_name name;
+    if (!make_clique(&name)) return ncclSystemError;
     memset(id, 0, sizeof *id);
     memcpy(id, &name, sizeof name);
     return ncclSuccess;
+}
+
+static std::shared_ptr<member> join(const its_name &name, int rank, int n, bool blocks,
+                                    const std::shared_ptr<std::atomic<bool>> &stop) {
+    const auto me = std::make_shared<member>();
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)name.process, name.file);
+    me->file = open(path, O_RDWR | O_CLOEXEC);
+    me->all = me->file >= 0 ? map_file(me->file) : NULL;
+    if (!me->all) return NULL;
+    me->rank = rank;
+    me->blocks = blocks;
+    me->stop = stop;
+    if (rank == 0) me->of_id = name.file;
+    hold h(me->all);
+    me->all->size = n;
+    me->all->joined++;
+    if (name.process != getpid()) me->all->processes = true;
+    return me;
 }
 
 /* Does not wait for the others, as a communicator that is not blocking does not. */
@@ -319,33 +366,54 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
                                     ncclConfig_t *config) {
     EMULATED_ENTER_NCCL();
     its_name name;
-    char path[64];
     memcpy(&name, &id, sizeof name);
     if (config->blocking || rank < 0 || rank >= n || n > MOST) return ncclInvalidArgument;
-    const auto me = std::make_shared<member>();
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)name.process, name.file);
-    me->file = open(path, O_RDWR | O_CLOEXEC);
-    me->all = me->file >= 0 ? map_file(me->file) : NULL;
-    if (!me->all) return ncclSystemError;
-    me->rank = rank;
-    if (rank == 0) me->of_id = name.file;
-    hold h(me->all);
-    me->all->size = n;
-    me->all->joined++;
-    if (name.process != getpid()) me->all->processes = true;
+    const auto me = join(name, rank, n, false, std::make_shared<std::atomic<bool>>(false));
+    if (!me) return ncclSystemError;
     *comm = new emulated_comm{me};
     return ncclInProgress;
 }
 
-/* What failed meanwhile: SYN_EMULATED_FAIL=ncclRemoteError:N, at the N-th look, for good. */
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part,
+                           ncclConfig_t *config) {
+    EMULATED_ENTER_NCCL();
+    member *me = comm->me.get();
+    hold h(me->all);
+    *part = NULL;
+    if (color != 0 || key != me->rank || !config->splitShare || me->part_to)
+        return ncclInvalidArgument;
+    if (!me->ready) return ncclInvalidUsage;
+    if (me->rank == 0 && !make_clique(&me->all->of_part)) return ncclSystemError;
+    if (me->rank == 0) me->all->split = true;
+    me->part_to = part;
+    me->part_blocks = config->blocking != 0;
+    return ncclInProgress;
+}
+
+/* Whether the part that was asked for, if any, is there. */
+static bool has_split(member *me) {
+    if (!me->part_to) return true;
+    if (!me->part && me->all->split)
+        me->part = join(me->all->of_part, me->rank, me->all->size, me->part_blocks, me->stop);
+    if (!me->part) return false;
+    hold h(me->part->all);
+    me->part->ready = me->part->all->joined == me->part->all->size;
+    if (!me->part->ready) return false;
+    *me->part_to = new emulated_comm{me->part};
+    me->part_to = NULL;
+    return true;
+}
+
+/* What failed meanwhile: SYN_EMULATED_FAIL=ncclRemoteError:N, at the N-th look at one that blocks,
+   for good. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     EMULATED_ENTER_NCCL();
     static emulated_function remote("ncclRemoteError");
     member *me = comm->me.get();
     hold h(me->all);
     me->ready = me->ready || me->all->joined == me->all->size;
-    me->lost = me->lost || (me->ready && emulated_enter(&remote) != cudaSuccess);
-    *code = me->lost ? ncclRemoteError : me->ready ? ncclSuccess : ncclInProgress;
+    me->lost = me->lost || (me->blocks && emulated_enter(&remote) != cudaSuccess);
+    *code = me->lost ? ncclRemoteError : me->ready && has_split(me) ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 
@@ -354,9 +422,14 @@ static ncclResult_t leave(ncclComm_t comm, bool abort) {
     clique *all = comm->me->all;
     {
         hold h(all);
-        if (abort) comm->me->aborted = all->dead = true;
+        if (abort) *comm->me->stop = all->dead = true;
         all->left++;
         h.tell();
+        if (abort && comm->me->part) { /* shares the end */
+            hold of_part(comm->me->part->all);
+            comm->me->part->all->dead = true;
+            of_part.tell();
+        }
         while (all->processes && all->left < all->size) h.wait();
     }
     delete comm;

@@ -1,7 +1,8 @@
 /* What comm/cuda asks of NCCL, for ranks that are threads or processes of one machine;
    emulated_nccl.cc. Types and names are NCCL's. Members of a communicator meet as work of their
    streams. Where one calls another operation than the first, or another count, type or reduction,
-   all hang until they are aborted, as NCCL does, and standard error says why. */
+   all hang until they are aborted, as NCCL does, and standard error says why. The first call in a
+   communicator that blocks does so until all members have called, unless NCCL_RUNTIME_CONNECT=0. */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
 
@@ -29,15 +30,18 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 typedef struct {
-    int blocking;
+    int blocking, splitShare;
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER \
-    { 1 }
+    { 1, 0 }
 typedef struct emulated_comm *ncclComm_t;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);
+/* One part, of all members, which shares the whole's end. */
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part,
+                           ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code);

@@ -1,0 +1,191 @@
+/* How NCCL's work ends when other ranks do not come: it is broken off, from whichever thread finds
+   out.
+
+   A call that launches an exchange is made in a communicator that blocks, since each call in one
+   that does not starts a thread of NCCL's. It blocks indeed where members connect (cuda_nccl.cu),
+   or where the device lags far behind. So each group has a second communicator, which was made
+   first and does not block: the other one is a part of it that shares its resources, and its flag
+   that ends all. That one may be aborted from another thread, while a call in the part goes on; the
+   part itself must not, as its memory would be freed. */
+#include "comm/cuda/cuda_comm.h"
+
+#ifdef SYN_HAVE_NCCL
+
+#include <sched.h>
+#include <time.h>
+
+#include "syntorch/clock.h"
+#include "syntorch/memory.h"
+
+/* How long a rank that ends may take to say why, and NCCL to abort. */
+enum { OTHERS_NS = 2000000000, LOOKS_MS = 50 };
+
+void syn__nccl_moment(uint64_t since_ns) {
+    const struct timespec rest = {0, 50000};
+    if (syn__clock_ns() - since_ns < 200000) sched_yield();
+    else nanosleep(&rest, NULL);
+}
+
+/* ---- breaking off ---- */
+
+typedef struct aborted {
+    ncclComm_t whole, part; /* or NULL */
+} aborted;
+
+static int aborting; /* threads of the process */
+
+static void *abort_both(void *arg) {
+    aborted *a = static_cast<aborted *>(arg);
+    if (a->whole) syn__nccl.CommAbort(a->whole);
+    if (a->part) syn__nccl.CommAbort(a->part);
+    syn_free(a);
+    __atomic_sub_fetch(&aborting, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* NCCL may wait for the other ranks of the machine to abort as well, so somebody else does it: this
+   rank has a sentence to say. */
+static void start_abort(ncclComm_t whole, ncclComm_t part) {
+    aborted *a = static_cast<aborted *>(syn_malloc(sizeof *a));
+    pthread_t thread;
+    if (!a || (!whole && !part)) {
+        syn_free(a);
+        return;
+    }
+    a->whole = whole;
+    a->part = part;
+    __atomic_add_fetch(&aborting, 1, __ATOMIC_RELEASE);
+    if (pthread_create(&thread, NULL, abort_both, a) == 0) pthread_detach(thread);
+    else abort_both(a);
+}
+
+static ncclComm_t take(ncclComm_t *from) {
+    const ncclComm_t comm = *from;
+    *from = NULL;
+    return comm;
+}
+
+void syn__nccl_break_off(syn__cuda_exchanges *x) {
+    pthread_mutex_lock(&x->lock);
+    for (syn__nccl_group *g = x->groups; g; g = g->next)
+        start_abort(take(&g->whole), take(&g->comm));
+    pthread_mutex_unlock(&x->lock);
+}
+
+bool syn__nccl_aborted(void) {
+    const uint64_t since_ns = syn__clock_ns();
+    while (__atomic_load_n(&aborting, __ATOMIC_ACQUIRE) > 0) {
+        if (syn__clock_ns() - since_ns > OTHERS_NS) return false;
+        syn__nccl_moment(since_ns);
+    }
+    return true;
+}
+
+/* ---- what is wrong ---- */
+
+syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) {
+    if (x->comm->closed || !x->comm->ops->check) return SYN_OK;
+    return x->comm->ops->check(x->comm, err);
+}
+
+syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s, syn_error *err) {
+    const uint64_t since_ns = syn__clock_ns();
+    if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
+    while (syn__clock_ns() - since_ns < OTHERS_NS) {
+        SYN_TRY(syn__nccl_check_others(x, err));
+        syn__nccl_moment(since_ns);
+    }
+    return s;
+}
+
+/* The first group that NCCL itself found wrong. */
+static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
+    for (const syn__nccl_group *g = x->groups; g; g = g->next) {
+        ncclResult_t code = ncclSuccess;
+        if (!g->comm) continue;
+        if (syn__nccl.CommGetAsyncError(g->comm, &code) != ncclSuccess) code = ncclInternalError;
+        SYN_NCCL(code, g->comm, g->group->name, err);
+    }
+    return SYN_OK;
+}
+
+bool syn__nccl_too_long(const syn__cuda_exchanges *x, uint64_t since_ns) {
+    return (double)(syn__clock_ns() - since_ns) > x->timeout_s * 1e9;
+}
+
+syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *err) {
+    SYN_TRY(syn__nccl_check_others(x, err));
+    pthread_mutex_lock(&x->lock);
+    const syn_status s = find_broken(x, err);
+    pthread_mutex_unlock(&x->lock);
+    SYN_TRY(syn__nccl_or_others(x, s, err));
+    if (!syn__nccl_too_long(x, since_ns)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_COMM, "the other ranks of the group did not come within %g s",
+                    x->timeout_s);
+}
+
+/* ---- calls that may block ---- */
+
+/* Ends the call that has begun at since_ns, if it is still that one. */
+static void end_call(syn__cuda_exchanges *x, uint64_t since_ns, const syn_error *why) {
+    pthread_mutex_lock(&x->lock);
+    if (__atomic_load_n(&x->inside_ns, __ATOMIC_ACQUIRE) == since_ns) {
+        x->broken = *why;
+        for (syn__nccl_group *g = x->groups; g; g = g->next) start_abort(take(&g->whole), NULL);
+    }
+    pthread_mutex_unlock(&x->lock);
+}
+
+static bool stopped(syn__cuda_exchanges *x) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOKS_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&x->lock);
+    if (!x->stop) pthread_cond_timedwait(&x->stopping, &x->lock, &until);
+    const bool stop = x->stop;
+    pthread_mutex_unlock(&x->lock);
+    return stop;
+}
+
+static void *watch(void *arg) {
+    syn__cuda_exchanges *x = static_cast<syn__cuda_exchanges *>(arg);
+    while (!stopped(x)) {
+        const uint64_t since_ns = __atomic_load_n(&x->inside_ns, __ATOMIC_ACQUIRE);
+        syn_error why;
+        why.code = SYN_OK;
+        if (since_ns && syn__nccl_check_all(x, since_ns, &why) != SYN_OK)
+            end_call(x, since_ns, &why);
+    }
+    return NULL;
+}
+
+syn_status syn__nccl_watch(syn__cuda_exchanges *x, syn_error *err) {
+    x->watched = pthread_create(&x->watcher, NULL, watch, x) == 0;
+    return x->watched ? SYN_OK : SYN_FAIL(err, SYN_E_COMM, "the system cannot start a thread");
+}
+
+void syn__nccl_unwatch(syn__cuda_exchanges *x) {
+    if (!x->watched) return;
+    pthread_mutex_lock(&x->lock);
+    x->stop = true;
+    pthread_cond_signal(&x->stopping);
+    pthread_mutex_unlock(&x->lock);
+    pthread_join(x->watcher, NULL);
+    x->watched = false;
+}
+
+void syn__nccl_enter(syn__cuda_exchanges *x) {
+    __atomic_store_n(&x->inside_ns, syn__clock_ns(), __ATOMIC_RELEASE);
+}
+
+syn_status syn__nccl_leave(syn__cuda_exchanges *x, syn_error *err) {
+    __atomic_store_n(&x->inside_ns, 0, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&x->lock);
+    const syn_error why = x->broken;
+    pthread_mutex_unlock(&x->lock);
+    return why.code == SYN_OK ? SYN_OK : SYN_FAIL(err, why.code, "%s", why.text);
+}
+
+#endif

@@ -294,8 +294,7 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
 
 /* ---- Processes ---- */
 
-/* Rank 0 waits on its device for a sum that rank 1 does not call; of the first one the host waits.
- */
+/* Rank 0 waits for a sum that rank 1 does not call: on its device, or, of the first, as it asks. */
 static syn_status miss_sum(syn_comm *comm, bool first, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;

@@ -432,9 +432,8 @@ static void test_what_fails(void) {
     CHECK_STR(err.text, "there is no far device");
 }
 
-/* Two tensors of a size, then two of another, where there is room for two: what waits for its size
-   goes back to the device, behind the work that needs it, and numbers of storages are used again.
- */
+/* Tensors of one size and of another in turn, where there is room for those of one: what waits goes
+   back to the device, behind the work that needs it; numbers of storages are used again. */
 static void test_memory_of_other_sizes(void) {
     enum { ROUNDS = 12 };
     float data[2048], back[2048];

@@ -70,7 +70,8 @@ static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_erro
                                              : n->phase == col->part->phase;
         if (inside) syn__pic_totals_add(&t, n);
     }
-    syn__pic_put(out, "%s%s ops", s->count > 1 ? "each " : "", syn__pic_count(t.ops, a));
+    syn__pic_put(out, "%s%s op%s", s->count > 1 ? "each " : "", syn__pic_count(t.ops, a),
+                 t.ops == 1 ? "" : "s");
     if (t.flops > 0) syn__pic_put(out, DOT "%s", syn__pic_flops(t.flops, b));
     if (t.comms > 0)
         syn__pic_put(out, DOT "%s into communication", syn__pic_bytes(t.comm_bytes, c));

@@ -85,12 +85,12 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
     else syn__pic_put(&title, "Tensor trace");
     SYN_TRY(syn__pic_facts(&d->arena, graph, &h.lines[0], err));
     syn__pic_clear(&totals);
-    syn__pic_put(&totals, "%s ops", syn__pic_count(t->ops, a));
+    syn__pic_put(&totals, "%s op%s", syn__pic_count(t->ops, a), t->ops == 1 ? "" : "s");
     if (t->flops > 0) syn__pic_put(&totals, DOT "%s", syn__pic_flops(t->flops, b));
     if (t->bytes > 0) syn__pic_put(&totals, DOT "%s memory traffic", syn__pic_bytes(t->bytes, a));
     if (t->comms > 0)
-        syn__pic_put(&totals, DOT "%s communications, %s", syn__pic_count(t->comms, a),
-                     syn__pic_bytes(t->comm_bytes, b));
+        syn__pic_put(&totals, DOT "%s communication%s, %s", syn__pic_count(t->comms, a),
+                     t->comms == 1 ? "" : "s", syn__pic_bytes(t->comm_bytes, b));
     if (t->busy_ns != SYN_NO_TIME)
         syn__pic_put(&totals, DOT "ops add up to %s measured", syn__pic_time(t->busy_ns, a));
     if (t->wait_ns > 0) syn__pic_put(&totals, ", +%s waiting", syn__pic_time(t->wait_ns, a));

@@ -38,7 +38,8 @@ bool syn__same_call(const syn__segment *s, const syn__graph_op *op, const syn_ca
     const syn_operand *operands = reinterpret_cast<const syn_operand *>(s->bytes + op->at);
     const syn_operand *out = operands + op->n_in;
     return same_operands(operands, c->in, c->n_in) && same_operands(out, c->out, c->n_out) &&
-           memcmp(out + op->n_out, c->attr, (size_t)op->n_attr * sizeof *c->attr) == 0;
+           (op->n_attr == 0 ||
+            memcmp(out + op->n_out, c->attr, (size_t)op->n_attr * sizeof *c->attr) == 0);
 }
 
 syn__graph_op *syn__segment_append(syn__segment *s, const syn_call *c, syn_kernel kernel,

@@ -76,9 +76,10 @@ static void print_simulated(const syn_pytorch_simulated *w, FILE *out) {
     char time[32];
     fprintf(out,
             "  written for astra-sim: %" PRIu64 " nodes: %" PRIu64 " kernels and copies, %" PRIu64
-            " host delays (%s), %" PRIu64 " communications as computation",
+            " host delays (%s), %" PRIu64 " communication%s as computation",
             w->nodes, w->compute, w->delays,
-            cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins);
+            cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins,
+            cli_plural(w->stand_ins));
     if (w->absorbed > 0) fprintf(out, " and %" PRIu64 " as host delay", w->absorbed);
     for (size_t i = 0; i < SYN_PYTORCH_REASONS && w->reasons[i].why; i++)
         fprintf(out, "%s%" PRIu64 ": %s", i == 0 ? " (" : "; ", w->reasons[i].count,

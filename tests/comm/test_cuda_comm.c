@@ -411,6 +411,7 @@ static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
 /* NCCL says so of itself: on a busy machine maybe before the first sum, of no layer, is over. */
 static void a_process_that_is_gone_is_told_of(void) {
     if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
+    if (!have_processes() || !by_nccl()) SKIP("no CUDA device, no MPI, or ranks share devices");
     ends_saying("late", "SYN_EMULATED_FAIL", "ncclRemoteError:20", "error: waiting for all_reduce");
     CHECK_HAS(output, ": NCCL failed at group1: remote error");
     ends_saying("first", "SYN_EMULATED_FAIL", "ncclRemoteError:1",

@@ -28,4 +28,6 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
     if (node->category == SYN_CATEGORY_MATMUL && out) node->extents = product_extents(node, out);
     else if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) && in[1])
         node->extents = attention_extents(in[0], in[1]);
+    else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)
+        node->extents = (syn_extents){out->dims[0] * out->dims[1], out->dims[2], out->dims[3], 0};
 }

@@ -52,7 +52,7 @@ static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn
         *limit = computed >= read ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
         return fmax(computed, read);
     }
-    if (node->category == SYN_CATEGORY_ATTENTION && node->extents.rows > 1) {
+    if ((node->flags & SYN_NODE_FUSED) != 0 && node->extents.rows > 1) {
         const double rate = op_rate(&width->flops_per_ns, node->op, (double)node->extents.rows);
         *limit = SYN_LIMIT_COMPUTE;
         if (rate > 0) return flops / rate;

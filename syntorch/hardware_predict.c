@@ -55,6 +55,10 @@ static double product_ns(const syn_hardware *hw, const syn_node *node, double ra
     return (waves + hw->stack.matmul_tail) * 2 * tile * TILE * inner * parts / rate;
 }
 
+static double moved_ns(const syn_hardware *hw, double bytes) {
+    return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
+}
+
 /* A query a sequence reads the cache once; more of them also move their scores, as often as the
    stack does, and backward as much more often as it has more flops. */
 static double attention_ns(const syn_hardware *hw, const syn_node *node, double rate) {
@@ -64,18 +68,41 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
     if (e->rows <= 1) return flops / rate;
     const double scores = (double)e->batch * (double)e->rows * (double)e->columns;
     const double again = flops / (4 * scores * (double)e->inner);
-    return flops / rate + hw->stack.score_passes * again * scores *
-                              (double)syn_dtype_bytes(node->dtype) /
-                              (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
+    const double bytes = scores * (double)syn_dtype_bytes(node->dtype);
+    return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
 }
 
-static double kernels_of(const syn_stack *stack, const syn_node *node, bool fused) {
-    const syn_extents *e = &node->extents;
-    const double kernels = op_value(&stack->kernels, node->op, 1);
-    if (!fused || e->rows == 0) return kernels;
-    if (e->rows == 1) return min2(kernels, 1);
+/* Attention in ops of its own, as stacks have it that move its scores. */
+static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
+    return hw->multiprocessors > 0 && hw->stack.score_passes > 0 && strcmp(node->op, op) == 0;
+}
+
+/* What the whole moves besides two products, each the scores once, and a mask, as much as this. */
+static double softmax_ns(const syn_hardware *hw, const syn_node *node, double traffic) {
+    const double left = moved_ns(hw, (hw->stack.score_passes - 2) * (double)node->bytes_read);
+    return max2(traffic, left - traffic);
+}
+
+static double attention_kernels(const syn_stack *stack, const char *op, const syn_extents *e) {
     const bool odd = stack->score_heads > 0 && e->batch % stack->score_heads != 0;
-    return kernels + (odd ? stack->score_kernels : 0);
+    return op_value(&stack->kernels, op, 1) + (odd ? stack->score_kernels : 0);
+}
+
+/* Attention of a query a sequence is one kernel, of which its four ops have a quarter each. Of more
+   queries the softmax has those that its products and mask have not. */
+static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fused) {
+    const syn_hw_ops *known = &hw->stack.kernels;
+    const syn_extents *e = &node->extents;
+    const double kernels = op_value(known, node->op, 1);
+    if (fused && e->rows == 1) return min2(kernels, 1);
+    if (fused && e->rows > 0) return attention_kernels(&hw->stack, node->op, e);
+    const bool softmax = is_apart(hw, node, "softmax");
+    if (node->phase == SYN_PHASE_DECODE &&
+        (softmax || is_apart(hw, node, "matmul") || is_apart(hw, node, "scale_mask")))
+        return 0.25;
+    if (!softmax || e->rows == 0) return kernels;
+    const double others = 2 * op_value(known, "matmul", 1) + op_value(known, "scale_mask", 1);
+    return max2(kernels, attention_kernels(&hw->stack, "attention", e) - others);
 }
 
 static double compute_ns(const syn_hardware *hw, const syn_node *node, double *work,
@@ -97,9 +124,11 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     if (fused || product) computed = 0;
     if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
     if (product && node->flops > 0) computed = product_ns(hw, node, rate);
-    const double traffic = bytes / (hw->memory_bytes_per_ns * moved);
+    double traffic = bytes / (hw->memory_bytes_per_ns * moved);
+    if (node->phase != SYN_PHASE_DECODE && is_apart(hw, node, "softmax"))
+        traffic = softmax_ns(hw, node, traffic);
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
-    const double kernels = kernels_of(stack, node, fused), host = or_else(phase->launch, 1);
+    const double kernels = kernels_of(hw, node, fused), host = or_else(phase->launch, 1);
     const double launches = kernels * stack->launch_ns * host;
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
     *work = max2(computed, traffic) * or_else(phase->device, 1);

@@ -8,8 +8,7 @@
 typedef struct run_shape {
     bool training, wide; /* wide: f32, of which nothing was measured */
     int64_t layers, hidden, tp, dp, batch, tokens, new_tokens;
-    const char
-        *unlike[4]; /* what else no measured run had: "separate attention ops"; NULL: no more */
+    const char *unlike[4]; /* what else no measured run had: "no dropout"; NULL: no more */
 } run_shape;
 
 typedef struct run_error {

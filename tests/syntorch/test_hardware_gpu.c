@@ -84,6 +84,39 @@ static void attention_moves_its_scores(void) {
     CHECK_NEAR(toy_ns(&n), 100000 + 1000, 1e-6);
 }
 
+static void attention_in_separate_ops(void) {
+    /* The same 80000 scores: product, mask, softmax, product. Of the whole's 4 passes at 80 GB/s
+       the products have one each, the mask two of its own at 40 GB/s; of its 5 kernels these three
+       have one each. */
+    const syn_node product = {.kind = SYN_NODE_COMPUTE,
+                              .category = SYN_CATEGORY_MATMUL,
+                              .op = "matmul",
+                              .dtype = SYN_F16,
+                              .phase = SYN_PHASE_DECODE,
+                              .bytes_read = 8000};
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_ATTENTION,
+                  .op = "softmax",
+                  .dtype = SYN_F16,
+                  .bytes_read = 160000,
+                  .extents = {8, 100, 100, 0}};
+    syn_hardware hw;
+    load(&hw, toy);
+    hw.stack.score_passes = 10;
+    hw.stack.launch_ns = 0;
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 8 * 2000 - 4000 + 2000, 1e-6);
+    hw.stack.score_passes = 3; /* no less than its own traffic */
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 2000, 1e-6);
+    n.extents.batch = 6; /* no multiple of 4 */
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 9000, 1e-6);
+    n.phase = SYN_PHASE_DECODE;
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 250, 1e-6);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &product, NULL, 0), 100 + 250, 1e-6);
+    hw.stack.score_passes = 0; /* a stack that moves none runs them as they are */
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 1000, 1e-6);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &product, NULL, 0), 100 + 1000, 1e-6);
+}
+
 static void stacks_fuse_and_wait(void) {
     syn_node n = {.kind = SYN_NODE_COMPUTE,
                   .category = SYN_CATEGORY_ELEMENTWISE,
@@ -274,6 +307,7 @@ static void nccl_all_reduce_across_nodes(void) {
 static const test_case cases[] = {
     {"products_come_in_tiles", products_come_in_tiles},
     {"attention_moves_its_scores", attention_moves_its_scores},
+    {"attention_in_separate_ops", attention_in_separate_ops},
     {"stacks_fuse_and_wait", stacks_fuse_and_wait},
     {"the_fastest_protocol_is_taken", the_fastest_protocol_is_taken},
     {"refuses_half_a_link", refuses_half_a_link},

@@ -2,8 +2,8 @@
 # variant.sh address|thread|minimal|clang|cuda: builds the project once more, in
 # SYN_BUILD/variant-NAME, as far as it checks it there.
 #   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C
-#            programs, models in full size aside, and the scripts that give the programs what
-#            they must refuse
+#            programs, but models in full size and what starts MPI once more, and the scripts that
+#            give the programs what they must refuse
 #   thread   ThreadSanitizer; the tests with threads
 #   minimal  a shared library with no optional library at all; the installation and the tests that
 #            are C programs, but models in full size and what no library has a part in
@@ -131,7 +131,7 @@ address | cuda)
     ;;&
 address)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined $shared
-    check -L program -E "_full|$doubles"
+    check -L program -E "_full|_mpi_start|training_mpi|$doubles"
     check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
 cuda)
@@ -150,7 +150,8 @@ thread)
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
     threads+='|worker|parallel|inference|score|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'
-    check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
+    alone='full|_half|forgotten|picture|tokenizer|_hub|_pt_|_et_|weights_|config|refused|chrome'
+    check -L program -R "$threads" -E "$alone|^test_($kernels)$"
     # Of the kernels only what they do on threads.
     build test_attention test_attention_grad test_products
     for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
@@ -161,7 +162,8 @@ minimal)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1' $shared -DSYN_WERROR=ON \
         -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
         -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
-    check -L program -E "_full|_comm|alloc|ops_table|$doubles"
+    same='_full|_comm|_half|_pt_|alloc|ops_table|attention|rows|forgotten|memory|views|parts'
+    check -L program -E "$same|training_trace|ops_select|$doubles"
     build syntorch
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/project/test_install.sh"
     ;;

@@ -9,6 +9,13 @@ import tempfile
 import checks
 from checks import BUILD, SOURCE, check, finish
 
+WIDTH = {"read_gb_per_s": 10, "gflop_per_s": {"linear": [[1, 10]]}}
+MEASURED_CPU = {
+    "name": "a-cpu",
+    "hardware": {"peak_tflops": {"f32": 0.1}, "memory_gib": 8, "memory_gb_per_s": 10,
+                 "node_ranks": 2, "intra": {"alpha_us": 1, "gb_per_s": 10}},
+    "stack": {"name": "syntorch", "launch_us": 1, "matmul_efficiency": 1, "memory_efficiency": 1},
+    "kernels": {"alone": {"ranks": 1, "launch_us": 1, "memory": [[1, 10]], "f32": WIDTH}}}
 MEASURED = os.path.join(SOURCE, "tests/measured")
 
 
@@ -190,6 +197,21 @@ def constants_come_back(folder):
     check("collective_us" not in fixed["constants"] and fixed["fitted"]["mean"] > 0.5, str(fixed))
 
 
+def quoted_fields(folder):
+    """As spreadsheets write them (RFC 4180): commas, quotes and line breaks within a field."""
+    plain, quoted = os.path.join(folder, "plain.csv"), os.path.join(folder, "quoted.csv")
+    with open(plain, "w", encoding="utf-8") as f:
+        f.write("stack,gpus,bytes,ip_ns\na,2,1024,5\nb,4,2048,7\n")
+    with open(quoted, "w", encoding="utf-8", newline="") as f:
+        f.write('"note","stack",gpus,"bytes",ip_ns\r\n'
+                '"one, two",a,"2",1024,5\r\n\r\n"a ""line""\nand more","b",4,"2048","7"\r\n')
+    got = [calibrate("--check", "--hw", "a100-80g", "--rows", path, *how)["given"]
+           for how in ([], ["--rows_stack", "b"]) for path in (plain, quoted)]
+    check([g["rows"] for g in got] == [2, 2, 1, 1], str(got))
+    check(got[0]["mean"] == got[1]["mean"] and got[2]["mean"] == got[3]["mean"], str(got))
+    check(got[3]["worst_line"] == 4, f"line of a record behind an empty line: {got[3]}")
+
+
 def refused(folder):
     def refuses(text, says, *more):
         path = os.path.join(folder, "bad.csv")
@@ -208,7 +230,19 @@ def refused(folder):
     refuses("layers,heads,head_dim,tp,batch,input_tokens,output_tokens,latency_ms\n"
             "2,4,32,3,1,8,8,5\n", "bad.csv:2: ")
     refuses("gpus,bytes,ip_ns\n2000,1024,5\n", "2000 ranks; at most 1024")
+    refuses('gpus,bytes,ip_ns\n2,"1024\n,5\n', "bad.csv:2: a quote is not closed")
+    refuses('note,gpus,bytes,ip_ns\n"a\nb"c,2,1024,5\n', "bad.csv:3: behind a closing quote")
+    refuses('note,gpus,bytes,ip_ns\n"a\nb",2,1024,5\nc,2,0,5\n', 'bad.csv:4: "bytes" must be')
     refuses("gpus,bytes,ip_ns\n2,1024,5\n", "cannot read a1000", "--hw", "a1000")
+    cpu, rows = os.path.join(folder, "cpu.json"), os.path.join(folder, "one.csv")
+    with open(cpu, "w", encoding="utf-8") as f:
+        json.dump(MEASURED_CPU, f)
+    with open(rows, "w", encoding="utf-8") as f:
+        f.write("gpus,bytes,ip_ns\n2,1024,5\n")
+    done = run("--hw", cpu, "--rows", rows)
+    check(done.returncode == 1 and "a machine's kernels were measured" in done.stderr and
+          done.stderr.count("\n") == 1, done.stderr)
+    check(run("--hw", cpu, "--rows", rows, "--check").returncode == 0, "errors of measured kernels")
     done = run()
     check(done.returncode == 2 and "--rows" in done.stderr, done.stderr)
     done = run("--rows", os.path.join(MEASURED, "all_reduce_a100.csv"), "--fix", "speed")
@@ -223,5 +257,6 @@ with tempfile.TemporaryDirectory() as where:
     few_rows(where)
     steps_as_printed(where)
     constants_come_back(where)
+    quoted_fields(where)
     refused(where)
 finish()

@@ -199,6 +199,12 @@ for name, args, sentence in (
     said = start(name, *args, code=2)
     check(sentence in said and said.count("\n") == 1, f"{name} {args}: {said}")
     check(not os.path.exists("nothing"), f"{name} {args}: a folder")
+said = start("inference", "--sweep", "tp=5,7", "--num_output_tokens", "2", "--json", code=1)
+check("--sweep: none of its 2 combinations is possible; the first: model gpt3-tiny: tp 5" in said
+      and said.count("\n") == 1 and len(rows()) == 2, said)
+said = start("pretrain", "--sweep", "tp=3", "num_gpus=2", "--trace-output-dir", "none", code=1)
+check("--sweep: its only combination is not possible: " in said and said.count("\n") == 1 and
+      len(rows("none")) == 1, said)
 said = start("inference", "--sweep", "tp=1,2", "--out_dir", "/dev/null/x", code=1)
 check("/dev/null" in said and said.count("\n") == 1, said)
 out = start("inference", "--sweep", "tp=5,1 model=gpt2,gpt5", "--num_output_tokens", "2")

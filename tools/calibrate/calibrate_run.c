@@ -213,6 +213,11 @@ static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err)
 
 static syn_status run(findings *f, measured *m, syn_error *err) {
     SYN_TRY(syn_hardware_load(&f->start, args.hw, NULL, err));
+    if (!args.check && f->start.alone.ranks > 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s has nothing to fit: a machine's kernels were measured, from which "
+                        "its times are predicted; --check prints its errors",
+                        f->start.name);
     syn_hardware_title(&f->start, f->title, sizeof f->title);
     SYN_TRY(read_rows(m, &f->start, err));
     f->all = syn_calloc(m->n, sizeof *f->all);

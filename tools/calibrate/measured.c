@@ -16,13 +16,59 @@ typedef struct fields {
     int n;
 } fields;
 
-static void split(char *line, fields *f) {
-    f->n = 0;
-    for (char *at = line; at != NULL && f->n < COLUMNS; f->n++) {
-        f->at[f->n] = at;
-        at = strchr(at, ',');
-        if (at != NULL) *at++ = '\0';
+typedef struct reading {
+    const char *path;
+    int64_t line; /* of the record's first line */
+    int64_t next; /* of the line behind it */
+    fields names, at;
+    syn_error *err;
+} reading;
+
+/* What follows a field. */
+static bool is_end(char c) {
+    return c == ',' || c == '\n' || c == '\r' || c == '\0';
+}
+
+/* The field within quotes that begins at *at, of which "" are one (RFC 4180); it may have commas
+   and line breaks. *at: behind it. */
+static syn_status unquote(reading *r, char **at) {
+    char *to = *at, *from = *at + 1;
+    const long long line = r->next;
+    for (; *from != '"' || from[1] == '"'; from++) {
+        if (*from == '\0')
+            return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: a quote is not closed", r->path, line);
+        if (*from == '"') from++;
+        r->next += *from == '\n';
+        *to++ = *from;
     }
+    from++;
+    if (!is_end(*from))
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%s:%lld: behind a closing quote stands neither a comma nor the line's end",
+                        r->path, (long long)r->next);
+    *at = from;
+    while (to < from) *to++ = '\0';
+    return SYN_OK;
+}
+
+/* Cuts a record into its fields, in place; *text: the one behind it, NULL: there is none. */
+static syn_status split(reading *r, char **text, fields *f) {
+    char *at = *text;
+    r->line = r->next;
+    f->n = 0;
+    for (char end = ','; end == ',';) {
+        char *field = at;
+        if (*at == '"') SYN_TRY(unquote(r, &at));
+        while (!is_end(*at)) at++;
+        end = *at;
+        if (end == '\0') *text = NULL;
+        if (end == '\r' && at[1] == '\n') *at++ = '\0';
+        if (end != '\0') *at++ = '\0';
+        if (f->n < COLUMNS) f->at[f->n++] = field;
+    }
+    r->next++;
+    if (*text != NULL) *text = at;
+    return SYN_OK;
 }
 
 /* A column's field; NULL: there is none. */
@@ -31,13 +77,6 @@ static const char *field(const fields *names, const fields *line, const char *na
         if (strcmp(names->at[i], name) == 0) return line->at[i];
     return NULL;
 }
-
-typedef struct reading {
-    const char *path;
-    int64_t line;
-    fields names, at;
-    syn_error *err;
-} reading;
 
 /* A number above 0 and at most `most`. */
 static syn_status number(const reading *r, const char *name, double most, double *out) {
@@ -150,17 +189,15 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
     return SYN_OK;
 }
 
-static syn_status read_lines(measured *m, char *text, const char *path, const char *stack,
-                             syn_error *err) {
-    reading r = {.path = path, .err = err};
+static syn_status read_records(measured *m, char *text, const char *path, const char *stack,
+                               syn_error *err) {
+    reading r = {.path = path, .next = 1, .err = err};
     if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3; /* as spreadsheets mark UTF-8 */
-    for (char *line = text, *next; line != NULL; line = next) {
-        next = strchr(line, '\n');
-        if (next != NULL) *next++ = '\0';
-        line[strcspn(line, "\r")] = '\0';
-        if (++r.line > 1 && *line == '\0') continue;
-        split(line, r.line == 1 ? &r.names : &r.at);
-        if (r.line > 1) SYN_TRY(read_row(&r, m, stack));
+    SYN_TRY(split(&r, &text, &r.names));
+    while (text != NULL) {
+        SYN_TRY(split(&r, &text, &r.at));
+        const bool empty = r.at.n == 1 && *r.at.at[0] == '\0';
+        if (!empty) SYN_TRY(read_row(&r, m, stack));
     }
     return SYN_OK;
 }
@@ -169,7 +206,7 @@ syn_status measured_read(measured *m, const char *path, const char *stack, syn_e
     char *text;
     size_t bytes;
     SYN_TRY(syn_read_file(path, (size_t)1 << 26, &text, &bytes, err));
-    const syn_status s = read_lines(m, text, path, stack, err);
+    const syn_status s = read_records(m, text, path, stack, err);
     syn_free(text);
     return s;
 }

@@ -90,7 +90,7 @@ void sweep_name(sweep *s, const char *option, const char *model, const char *all
 /* Makes the folder and tries whether files can be written there. */
 syn_status sweep_check_folder(const char *folder, syn_error *err) SYN_MUST_USE;
 /* Writes sweep.csv and sweep.svg to the folder; prints the table, or the rows as a
-   JSON array. */
+   JSON array. Then fails if no combination is possible. */
 syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
                       syn_error *err) SYN_MUST_USE;
 /* The picture: time against cost. */

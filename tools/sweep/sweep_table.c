@@ -292,7 +292,7 @@ static syn_status write_files(const sweep *s, const char *folder, syn_error *err
     return sweep_draw(s, path, err);
 }
 
-syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
+static syn_status tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
     char shown[CLI_SHOWN_BYTES];
     syn_sink *out;
     SYN_TRY(write_files(s, folder, err));
@@ -306,4 +306,21 @@ syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
     cli_shown(folder, shown, sizeof shown);
     printf("\nwritten: %s/sweep.csv, %s/sweep.svg\n", shown, shown);
     return SYN_OK;
+}
+
+static bool is_any_possible(const sweep *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->rows[i].refused) return true;
+    return false;
+}
+
+syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
+    SYN_TRY(tell(s, folder, json, quiet, err));
+    if (s->n == 0 || is_any_possible(s)) return SYN_OK;
+    if (s->n == 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "--sweep: its only combination is not possible: %s",
+                        s->rows[0].refused);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "--sweep: none of its %zu combinations is possible; the first: %s", s->n,
+                    s->rows[0].refused);
 }

@@ -9,6 +9,13 @@ SYN_API_BEGIN
 
 typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META, SYN_DEVICE_CUDA } syn_device;
 
+/* What a device is, as far as its backend tells: else "" and 0. */
+typedef struct syn_device_facts {
+    char name[128];          /* "NVIDIA H100 PCIe" */
+    int32_t multiprocessors; /* that share a kernel's blocks */
+    int32_t devices;         /* of its kind that this process sees, itself among them */
+} syn_device_facts;
+
 struct syn_ctx;
 
 /* `device`: what open made. The work of a context (copies, fills, kernels) is done in the order in
@@ -58,6 +65,8 @@ typedef struct syn_backend {
        are. */
     void (*describe)(void *device, char *text, size_t bytes);
     syn_status (*room)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
+    /* The same for programs; NULL: it does not tell. */
+    void (*facts)(void *device, syn_device_facts *out);
 } syn_backend;
 
 /* *out stays as long as the process. CUDA's is in a module (backend_module.h), loaded when it is

@@ -72,6 +72,11 @@ void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes) {
         backend->describe(ctx->device, text + n, bytes - (size_t)n);
 }
 
+void syn_ctx_device_facts(const syn_ctx *ctx, syn_device_facts *out) {
+    *out = (syn_device_facts){"", 0, 0};
+    if (ctx->backend->facts) ctx->backend->facts(ctx->device, out);
+}
+
 syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
     *free_bytes = *all_bytes = 0;
     if (!ctx->backend->room) return SYN_OK;

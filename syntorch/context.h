@@ -57,6 +57,8 @@ syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
 /* What its device is, for people: "cpu", "meta", or "cuda: NVIDIA H100 PCIe, 79.2 GiB, compute
    capability 9.0". */
 void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes);
+/* The same for programs. */
+void syn_ctx_device_facts(const syn_ctx *ctx, syn_device_facts *out);
 /* Of a device with memory of its own how many bytes are free, and how many there are; both
    0 elsewhere. */
 syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,

@@ -340,6 +340,16 @@ static void cuda_describe(void *device, char *text, size_t bytes) {
              (double)p.totalGlobalMem / GIB, p.major, p.minor);
 }
 
+static void cuda_facts(void *device, syn_device_facts *out) {
+    const syn__cuda *d = cuda_of(device);
+    struct cudaDeviceProp p;
+    syn_error ignored = {};
+    if (cudaGetDeviceProperties(&p, d->device) == cudaSuccess)
+        snprintf(out->name, sizeof out->name, "%.127s", p.name);
+    out->multiprocessors = d->at.sms;
+    if (syn__cuda_devices(&out->devices, &ignored) != SYN_OK) out->devices = 1;
+}
+
 static syn_status cuda_room(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
     SYN_CUDA(cudaSetDevice(cuda_of(device)->device), "choosing a device", err);
     SYN_CUDA(cudaMemGetInfo(free_bytes, all_bytes), "asking for its memory", err);
@@ -367,5 +377,6 @@ const syn_backend *syn__cuda_backend(void) {
     backend.keep_work = cuda_keep_work;
     backend.describe = cuda_describe;
     backend.room = cuda_room;
+    backend.facts = cuda_facts;
     return &backend;
 }

@@ -106,9 +106,25 @@ static void test_copies_in_of_a_busy_device(void) {
     free(data);
 }
 
+/* The CPU tells nothing of itself. */
+static void test_what_a_device_is(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int k = 0; k < 2; k++) {
+        syn_error err = {0};
+        syn_ctx *ctx = NULL;
+        syn_device_facts facts;
+        NEED_OK(syn_ctx_new(&ctx, k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU, NULL, &err), err);
+        syn_ctx_device_facts(ctx, &facts);
+        CHECK((facts.name[0] != '\0') == k && (facts.multiprocessors > 0) == k);
+        CHECK_INT(facts.devices, k ? ref_cuda_devices() : 0);
+        syn_ctx_free(ctx);
+    }
+}
+
 static const test_case cases[] = {
     {"scratch memory that is gone", test_scratch_memory_that_is_gone},
     {"what is wrong within a graph", test_what_is_wrong_within_a_graph},
     {"copies in of a busy device", test_copies_in_of_a_busy_device},
+    {"what a device is", test_what_a_device_is},
 };
 TEST_MAIN(cases)

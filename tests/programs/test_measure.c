@@ -6,6 +6,7 @@
 #include "tests/support/device.h"
 #include "tests/support/test.h"
 #include "tools/calibrate/measure.h"
+#include "tools/calibrate/probe.h"
 
 /* Ops as they are recorded, with times by the prediction of *hw, all of them `n` times. */
 static void put(timed_ops *ops, const syn_hardware *hw, syn_node node, double ns) {
@@ -115,6 +116,136 @@ static void link_comes_back(void) {
     timed_ops_free(&ops);
 }
 
+/* ---- A GPU ---- */
+
+static syn_node gpu_product(int64_t rows, int64_t size, syn_dtype dtype) {
+    syn_node n = product(rows, dtype);
+    const uint64_t bytes = syn_dtype_bytes(dtype), moved = (uint64_t)(rows * size) * bytes;
+    n.extents = (syn_extents){1, rows, size, size};
+    n.flops = 2 * (uint64_t)(rows * size * size);
+    n.bytes_read = (uint64_t)(size * size) * bytes + moved;
+    n.bytes_written = moved;
+    return n;
+}
+
+static syn_node gpu_attention(int64_t tokens, syn_dtype dtype) {
+    syn_node n = attention("attention", tokens);
+    n.dtype = dtype;
+    n.extents = (syn_extents){128, tokens, tokens, 64};
+    n.flops = 4 * 128 * 64 * (uint64_t)(tokens * tokens);
+    n.bytes_read = n.bytes_written = 2 * 128 * 64 * (uint64_t)tokens * syn_dtype_bytes(dtype);
+    return n;
+}
+
+/* Ops on that machine at the sizes that probes have, now and then a third slower. */
+static void gpu_ops(timed_ops *ops, const syn_hardware *hw) {
+    static const syn_dtype types[] = {SYN_F32, SYN_F16, SYN_BF16};
+    static const int64_t rows[] = {1, 16, 256, 2048};
+    for (int t = 0; t < 3; t++) {
+        for (int64_t size = 64; size <= 8192; size *= 2)
+            for (int r = 0; r < 4; r++) put(ops, hw, gpu_product(rows[r], size, types[t]), 0);
+        for (int bits = 10; bits <= 30; bits += 3)
+            put(ops, hw, moving("add", (uint64_t)1 << bits, types[t]), 0);
+        for (int64_t tokens = 8; tokens <= 8192; tokens *= 2)
+            put(ops, hw, gpu_attention(tokens, types[t]), 0);
+    }
+    for (size_t i = 0; i < ops->n; i += 7) ops->at[i].ns *= 1.3;
+}
+
+/* Peaks are what products reach, and the bandwidth what anything does. */
+static void gpu_constants_come_back(void) {
+    static syn_hardware hw, found;
+    timed_ops ops = {0};
+    fit_errors errors;
+    syn_error err = {0};
+    NEED_OK(syn_hardware_load(&hw, "h100+serving", NULL, &err), err);
+    hw.stack = (syn_stack){.name = "real",
+                           .kernel_ns = 2500,
+                           .matmul_efficiency = 0.7,
+                           .matmul_tail = 0.4,
+                           .attention_efficiency = 0.35,
+                           .score_passes = 1.5,
+                           .memory_efficiency = 0.85,
+                           .vector_efficiency = 0.6};
+    gpu_ops(&ops, &hw);
+    found = (syn_hardware){.multiprocessors = hw.multiprocessors, .stack = {.name = "found"}};
+    CHECK_OK(measure_constants(&found, &ops, &errors, &err), err);
+    CHECK_MSG(errors.median < 0.03, "median error %g", errors.median);
+    const syn_stack *s = &found.stack;
+    const struct {
+        const char *what;
+        double got, want;
+    } constants[] = {
+        {"f32", found.peak_flops_per_ns[SYN_F32], 0.7 * hw.peak_flops_per_ns[SYN_F32]},
+        {"f16", found.peak_flops_per_ns[SYN_F16], 0.7 * hw.peak_flops_per_ns[SYN_F16]},
+        {"bf16", found.peak_flops_per_ns[SYN_BF16], 0.7 * hw.peak_flops_per_ns[SYN_BF16]},
+        {"tail", s->matmul_tail, 0.4},
+        {"kernel", s->kernel_ns, 2500},
+        {"attention", s->attention_efficiency, 0.5},
+        {"reading", found.memory_bytes_per_ns * s->memory_efficiency,
+         0.85 * hw.memory_bytes_per_ns},
+        {"moving", found.memory_bytes_per_ns * s->vector_efficiency, 0.6 * hw.memory_bytes_per_ns},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+        CHECK_MSG(fabs(constants[i].got / constants[i].want - 1) < 0.1, "%s: %g, not %g",
+                  constants[i].what, constants[i].got, constants[i].want);
+    timed_ops_free(&ops);
+}
+
+/* Counted once an op, the mean of its sizes; those of one kernel are not listed. */
+static void kernels_are_counted(void) {
+    static const struct {
+        const char *op;
+        uint32_t kernels;
+    } counted[] = {{"add", 1},    {"sample", 3}, {"linear", 1},
+                   {"linear", 2}, {"add", 1},    {"gelu", 0}};
+    timed_ops ops = {0};
+    syn_stack stack = {.name = "counted"};
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+        put(&ops, NULL, moving(counted[i].op, 1 << i, SYN_F32), 1);
+        ops.at[i].kernels = counted[i].kernels;
+        ops.at[i].node.phase = i < 2 ? SYN_PHASE_DECODE : SYN_PHASE_FORWARD;
+    }
+    measure_kernels(&stack, &ops);
+    CHECK_INT(stack.kernels.n, 2);
+    CHECK_STR(stack.kernels.at[0].op, "sample");
+    CHECK_NEAR(stack.kernels.at[0].value, 3, 1e-9);
+    CHECK_NEAR(stack.kernels.at[1].value, 1.5, 1e-9);
+    CHECK_NEAR(measure_launches(&stack, &ops, true), 1 + 3, 1e-9);
+    CHECK_NEAR(measure_launches(&stack, &ops, false), 1.5 + 1.5 + 1 + 1, 1e-9);
+    timed_ops_free(&ops);
+}
+
+static void library_comes_back(void) {
+    static syn_hardware hw, found;
+    int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    timed_ops ops[2] = {{0}, {0}};
+    fit_errors errors;
+    syn_error err = {0};
+    NEED_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
+    found = hw;
+    hw.collectives.protocols[SYN_PROTOCOL_LL128].link_efficiency = 0;
+    hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].copy_efficiency = 0;
+    for (int all = 0; all < 2; all++)
+        for (int bits = 10; bits <= 28; bits += 2) {
+            const syn_graph_group group = {.id = 1, .ranks = ranks, .n_ranks = all ? 8 : 2};
+            const syn_node n = {.kind = SYN_NODE_COLLECTIVE,
+                                .op = "all_reduce",
+                                .comm = SYN_COMM_ALL_REDUCE,
+                                .comm_bytes = (uint64_t)1 << bits};
+            put(&ops[all], NULL, n, syn_hardware_predict_ns(&hw, &n, &group, 0));
+        }
+    CHECK_OK(measure_library(&found, &ops[0], &ops[1], 8, &errors, &err), err);
+    CHECK_INT(errors.n, 20);
+    CHECK_MSG(errors.worst < 0.05, "worst error %g", errors.worst);
+    CHECK_NEAR(found.intra.bytes_per_ns, hw.intra.bytes_per_ns, 0.05 * hw.intra.bytes_per_ns);
+    CHECK_NEAR(found.inter.bytes_per_ns, hw.inter.bytes_per_ns, 0);
+    CHECK_NEAR(found.collectives.protocols[SYN_PROTOCOL_SIMPLE].hop_ns,
+               hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].hop_ns, 0);
+    timed_ops_free(&ops[0]);
+    timed_ops_free(&ops[1]);
+}
+
 static size_t times_of(const timed_ops *ops, const char *op, syn_phase phase) {
     size_t n = 0;
     for (size_t i = 0; i < ops->n; i++)
@@ -137,14 +268,15 @@ static void models_run_on(syn_device device) {
     training.shapes[0] = training.shapes[1] = (struct job_shape){1, 4, 0};
     timed_ops ops = {0};
     syn_error err = {0};
-    double decode_ns = 0;
-    CHECK_OK(job_run(&generating, &ops, &decode_ns, &err), err);
-    CHECK(decode_ns > 0);
+    job_times times = {0};
+    CHECK_OK(job_run(&generating, &ops, &times, &err), err);
+    CHECK(times.decode_ns > 0 && times.prefill_ns > 0);
     CHECK_INT(times_of(&ops, "attention", SYN_PHASE_PREFILL), 2 * 2 * 2);
     CHECK_INT(times_of(&ops, "attention", SYN_PHASE_DECODE), 2 * 2 * (2 + 1));
     CHECK_INT(times_of(&ops, "all_reduce", SYN_PHASE_DECODE), 2 * 5 * (2 + 1));
     timed_ops_free(&ops);
-    CHECK_OK(job_run(&training, &ops, NULL, &err), err);
+    CHECK_OK(job_run(&training, &ops, &times, &err), err);
+    CHECK(times.training_ns > 0);
     CHECK_INT(times_of(&ops, "attention_grad", SYN_PHASE_BACKWARD), 2 * 2 * 2);
     timed_ops_settle(&ops);
     for (size_t i = 0; i < ops.n; i++)
@@ -152,9 +284,34 @@ static void models_run_on(syn_device device) {
     timed_ops_free(&ops);
 }
 
+/* Every series has its first size, and each size was timed beside its first call. */
+static void a_device_is_probed(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    probed p;
+    syn_error err = {0};
+    CHECK_OK(probe_device(&p, SYN_DEVICE_CUDA, 0, &err), err);
+    CHECK(p.n_series > 20 && p.sizes == p.n_series);
+    CHECK(p.device.multiprocessors > 0 && p.memory_bytes > 0 && p.launch_ns > 0);
+    static const char *const ops[] = {"linear",    "add",        "gelu",
+                                      "layernorm", "contiguous", "attention"};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        CHECK_MSG(times_of(&p.ops, ops[i], SYN_PHASE_FORWARD) > 0, "%s was not called", ops[i]);
+    for (size_t i = 0; i < p.ops.n; i++)
+        CHECK_MSG(p.ops.at[i].ns > 0, "%s took no time", p.ops.at[i].node.op);
+    for (size_t i = 0; i < p.first.n; i++)
+        CHECK_MSG(p.first.at[i].kernels > 0, "%s has no kernels", p.first.at[i].node.op);
+    probed_free(&p);
+}
+
 /* Of each size each measured sum, by the first rank. */
 static void ranks_sum(void) {
-    const job sums = {.shapes = {{1, 1, 1}}, .ranks = 2, .threads = 1, .steps = 2};
+    const job sums = {.shapes = {{1, 1, 1}},
+                      .ranks = 2,
+                      .threads = 1,
+                      .steps = 2,
+                      .first_bits = 8,
+                      .last_bits = 24,
+                      .more_bits = 4};
     timed_ops ops = {0};
     syn_error err = {0};
     syn_link link = {0, 0};
@@ -182,5 +339,9 @@ static const test_case cases[] = {
     {"link_comes_back", link_comes_back},
     {"ranks_sum", ranks_sum},
     {"models_run", models_run},
+    {"gpu_constants_come_back", gpu_constants_come_back},
+    {"kernels_are_counted", kernels_are_counted},
+    {"library_comes_back", library_comes_back},
+    {"a_device_is_probed", a_device_is_probed},
 };
 TEST_MAIN(cases)

@@ -9,6 +9,7 @@ typedef struct calibrate_args {
     const char *hw, *rows_stack, *output, *predictions;
     bool check, json, measure;
     int64_t rounds;
+    int device; /* of --measure; 0: the CPU, 1: CUDA */
 } calibrate_args;
 
 extern calibrate_args calibrate_given; /* the options' values */

@@ -19,6 +19,11 @@ static const cli_option options[] = {
      "measure this machine, in less than two minutes in which nothing else should run; over MPI "
      "what MPI takes, for the file --hw",
      0, 0},
+    {"device", CLI_CHOICE, &args.device, "cpu|cuda",
+     "what --measure measures; cuda: the GPUs, with links to other nodes (of one GPU, all links) "
+     "as "
+     "--hw has them",
+     0, 0},
     {"check", CLI_FLAG, &args.check, NULL, "fit nothing: print the errors of --hw", 0, 0},
     {"rounds", CLI_INT, &args.rounds, "N", "of the fit, at most", 1, 1000},
     {"predictions", CLI_TEXT, &args.predictions, "FILE.csv",

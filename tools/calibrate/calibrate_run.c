@@ -246,11 +246,26 @@ static syn_status measure_over_mpi(syn_hardware *hw, syn_error *err) {
     return is_first ? write_file(hw, err) : SYN_OK;
 }
 
+static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {
+    const syn_backend *backend;
+    syn_error why = {0};
+    if (syn_backend_get(SYN_DEVICE_CUDA, &backend, &why) != SYN_OK)
+        return SYN_FAIL(err, why.code, "--device cuda: %s", why.text);
+    SYN_TRY(syn_hardware_load(hw, args.hw, NULL, err));
+    return measure_device(hw, SYN_DEVICE_CUDA, args.json, err);
+}
+
 static syn_status measure(syn_error *err) {
     static syn_hardware hw; /* too large for some stacks */
     int32_t processes = 1;
-    if (syn_mpi_launched(NULL, &processes) && processes > 1) return measure_over_mpi(&hw, err);
-    SYN_TRY(measure_machine(&hw, args.json, err));
+    const bool mpi = syn_mpi_launched(NULL, &processes) && processes > 1, cuda = args.device == 1;
+    if (mpi && cuda)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "--measure --device cuda is one process, which has all GPUs of the machine; "
+            "start it without a launcher");
+    if (mpi) return measure_over_mpi(&hw, err);
+    SYN_TRY(cuda ? measure_gpus(&hw, err) : measure_machine(&hw, args.json, err));
     return write_file(&hw, err);
 }
 
@@ -259,6 +274,8 @@ int calibrate_program(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     syn_error err = {0};
     if (args.measure) return cli_done(&calibrate_cli, measure(&err), &err);
+    if (args.device != 0)
+        return cli_fail(&calibrate_cli, CLI_USAGE, "--device does nothing without --measure");
     if (args.rows.n == 0)
         return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
     measured m = {0};

@@ -1,12 +1,10 @@
 #include "tools/calibrate/job.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "models/pretraining.h"
 #include "models/trainer.h"
+#include "syntorch/clock.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/calibrate/measured.h"
@@ -23,62 +21,20 @@ typedef struct worker {
     uint64_t counted; /* nodes up to this id were */
     int done;         /* runs or steps */
     bool timed;
-    double decode_ns; /* shortest */
+    job_times shortest;
 } worker;
 
-/* ---- Times ---- */
-
-static syn_status note(timed_ops *ops, const syn_node *node, double ns, syn_error *err) {
-    timed_op *op = NULL;
-    for (size_t i = ops->n; i-- > 0 && op == NULL;)
-        if (measured_same_cost(&ops->at[i].node, node)) op = &ops->at[i];
-    if (op == NULL) {
-        SYN_TRY(syn_grow(&ops->at, &ops->cap, ops->n + 1, sizeof *ops->at, err));
-        op = &ops->at[ops->n++];
-        *op = (timed_op){.node = *node};
-        op->node.deps = NULL;
-        op->node.n_deps = op->node.n_inputs = op->node.n_outputs = op->node.n_attributes = 0;
-        op->node.label = op->node.scope = "";
-    }
-    SYN_TRY(syn_grow(&op->all, &op->cap, op->n + 1, sizeof *op->all, err));
-    op->all[op->n++] = ns;
-    return SYN_OK;
+static void note_step(double *shortest, double ns) {
+    if (*shortest == 0 || ns < *shortest) *shortest = ns;
 }
+
+/* ---- Times ---- */
 
 /* What was recorded since the last call, but not of the first run, which finds nothing in caches
    and takes memory from the system. */
 static syn_status note_rows(worker *w, syn_error *err) {
-    const syn_trace *trace = syn_ctx_trace(w->ctx);
-    syn_graph *graph = NULL;
-    syn_cursor cursor = {0};
     if (w->ops == NULL) return SYN_OK;
-    SYN_TRY(syn_ctx_sync(w->ctx));
-    SYN_TRY(syn_trace_graph(&graph, &trace, 1, NULL, err));
-    syn_status s = SYN_OK;
-    for (uint32_t i = 0; i < graph->ranks[0].n_nodes && s == SYN_OK; i++) {
-        const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
-        if (node == NULL) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
-        if (node == NULL || node->id <= w->counted) continue;
-        w->counted = node->id;
-        if ((node->flags & SYN_NODE_VIRTUAL) == 0 && w->done > 0)
-            s = note(w->ops, node, syn_node_busy_ns(node), err);
-    }
-    syn_cursor_free(&cursor);
-    syn_graph_free(graph);
-    return s;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-void timed_ops_settle(timed_ops *ops) {
-    for (size_t i = 0; i < ops->n; i++) {
-        timed_op *op = &ops->at[i];
-        qsort(op->all, op->n, sizeof *op->all, compare);
-        op->ns = op->all[op->n / 2];
-    }
+    return timed_ops_take(w->done > 0 ? w->ops : NULL, w->ctx, &w->counted, err);
 }
 
 /* ---- Inference ---- */
@@ -102,7 +58,8 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
     syn_free(g.tokens);
     if (!watched) syn_forget(w->ctx, mark, NULL, 0);
     const double ns = (double)g.decode_ns / (double)(g.made > 1 ? g.made - 1 : 1);
-    if (!watched && (w->decode_ns == 0 || ns < w->decode_ns)) w->decode_ns = ns;
+    if (!watched) note_step(&w->shortest.prefill_ns, (double)g.prefill_ns);
+    if (!watched) note_step(&w->shortest.decode_ns, ns);
     return s;
 }
 
@@ -130,9 +87,12 @@ static syn_tensor loss_of(void *arg, int pass) {
 }
 
 static syn_status train(worker *w, syn_trainer *trainer, syn_error *err) {
-    for (w->done = 0; w->done <= w->what->steps; w->done++) {
+    const int steps = (w->timed ? 2 : 1) * w->what->steps;
+    for (w->done = 0; w->done <= steps; w->done++) {
+        const uint64_t begun_ns = syn__clock_ns();
         SYN_TRY(syn_trainer_step(trainer, loss_of, w, 1e-4, NULL, err));
-        SYN_TRY(note_rows(w, err));
+        if (w->done <= w->what->steps) SYN_TRY(note_rows(w, err));
+        else note_step(&w->shortest.training_ns, (double)(syn__clock_ns() - begun_ns));
     }
     return SYN_OK;
 }
@@ -207,17 +167,37 @@ static syn_status add(worker *w, int64_t elements, syn_error *err) {
     return syn_ctx_check(w->ctx, err);
 }
 
-static syn_status sum_over_ranks(worker *w, syn_error *err) {
-    for (int bits = 8; bits <= 24; bits += 4) {
-        const syn_spec spec = {SYN_F32, 1, {(int64_t)1 << bits}};
-        const syn_tensor a = syn_state(w->ctx, "a", &spec);
-        const syn_mark mark = syn_ctx_mark(w->ctx);
-        for (w->done = 0; w->done <= w->what->steps; w->done++) {
-            (void)syn_all_reduce(w->ctx, a, SYN_REDUCE_SUM, w->mesh->group[SYN_AXIS_TP]);
-            SYN_TRY(note_rows(w, err));
-            syn_forget(w->ctx, mark, NULL, 0);
-        }
+/* Sums of one size; *ns: what all of them took on the slowest rank. */
+static syn_status sum_of_size(worker *w, int bits, double *ns, syn_error *err) {
+    const syn_spec spec = {SYN_F32, 1, {(int64_t)1 << bits}}, one = {SYN_F32, 1, {1}};
+    const syn_group *tp = w->mesh->group[SYN_AXIS_TP];
+    const syn_tensor a = syn_state(w->ctx, "a", &spec);
+    const syn_mark mark = syn_ctx_mark(w->ctx);
+    const uint64_t begun_ns = syn__clock_ns();
+    for (w->done = 0; w->done <= w->what->steps; w->done++) {
+        (void)syn_all_reduce(w->ctx, a, SYN_REDUCE_SUM, tp);
+        SYN_TRY(note_rows(w, err));
+        syn_forget(w->ctx, mark, NULL, 0);
     }
+    float most = (float)(syn__clock_ns() - begun_ns);
+    const syn_tensor mine = syn_input(w->ctx, "took", &one, &most);
+    const syn_tensor all = syn_all_reduce(w->ctx, mine, SYN_REDUCE_MAX, tp);
+    if (syn_tensor_read(w->ctx, all, &most, sizeof most) != SYN_OK)
+        return syn_ctx_check(w->ctx, err);
+    w->counted = syn_ctx_mark(w->ctx).node - 1; /* this one is none of them */
+    syn_forget(w->ctx, mark, NULL, 0);
+    syn_drop(w->ctx, a);
+    *ns = most;
+    return SYN_OK;
+}
+
+#define SUMS_NS 2e8 /* of one size: larger ones are not tried */
+
+static syn_status sum_over_ranks(worker *w, syn_error *err) {
+    double ns = 0;
+    for (int bits = w->what->first_bits; bits <= w->what->last_bits && ns < SUMS_NS;
+         bits += w->what->more_bits)
+        SYN_TRY(sum_of_size(w, bits, &ns, err));
     return syn_ctx_check(w->ctx, err);
 }
 
@@ -230,7 +210,7 @@ typedef struct started {
     task task;
     int64_t elements; /* to add */
     bool timed;
-    double decode_ns;
+    job_times times;
     int32_t ranks; /* that there were */
 } started;
 
@@ -255,9 +235,10 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));
     if (training) syn_ctx_set_overlap(w.ctx, true);
+    syn_ctx_keep_work(w.ctx, s->what->keep_work);
     syn_status status = syn_ctx_set_threads(w.ctx, s->what->threads, err);
     if (status == SYN_OK) status = run_task(&w, s, err);
-    if (comm->rank == 0) s->decode_ns = w.decode_ns;
+    if (comm->rank == 0) s->times = w.shortest;
     if (comm->rank == 0) s->ranks = comm->size;
     syn_model_free(w.model);
     syn_ctx_free(w.ctx);
@@ -268,10 +249,10 @@ static syn_status run_ranks(started *s, syn_error *err) {
     return syn_local_run(s->what->ranks, rank_main, s, err);
 }
 
-syn_status job_run(const job *what, timed_ops *ops, double *decode_ns, syn_error *err) {
-    started s = {.what = what, .ops = ops, .timed = decode_ns != NULL};
+syn_status job_run(const job *what, timed_ops *ops, job_times *times, syn_error *err) {
+    started s = {.what = what, .ops = ops, .timed = times != NULL};
     SYN_TRY(run_ranks(&s, err));
-    if (decode_ns != NULL) *decode_ns = s.decode_ns;
+    if (times != NULL) *times = s.times;
     return SYN_OK;
 }
 
@@ -285,17 +266,4 @@ syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks, syn_e
     SYN_TRY(syn_ranks_run(what->ranks, rank_main, &s, err));
     *ranks = s.ranks;
     return SYN_OK;
-}
-
-syn_status timed_ops_add(timed_ops *to, const timed_ops *from, syn_error *err) {
-    for (size_t i = 0; i < from->n; i++)
-        for (size_t j = 0; j < from->at[i].n; j++)
-            SYN_TRY(note(to, &from->at[i].node, from->at[i].all[j], err));
-    return SYN_OK;
-}
-
-void timed_ops_free(timed_ops *ops) {
-    for (size_t i = 0; i < ops->n; i++) syn_free(ops->at[i].all);
-    syn_free(ops->at);
-    *ops = (timed_ops){0};
 }

@@ -59,7 +59,7 @@ typedef struct measuring {
 } measuring;
 
 /* Runs a job, again if something else ran beside it, while there is time. */
-static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, double *decode_ns,
+static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, job_times *times,
                               syn_error *err) {
     double others = 1;
     timed_ops fresh = {0};
@@ -68,7 +68,7 @@ static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, dou
         if (tries > 0 && syn__clock_ns() - m->begun_ns > RETRY_NS) break;
         timed_ops_free(&fresh);
         const quiet_mark mark = quiet_begin();
-        s = job_run(what, &fresh, decode_ns, err);
+        s = job_run(what, &fresh, times, err);
         others = quiet_others(&mark);
     }
     m->disturbed = fmax(m->disturbed, others);
@@ -89,14 +89,16 @@ static double time_of(timed_ops *ops, const char *op) {
 static syn_status measure_launch(measuring *m, syn_hw_kernels *k, syn_error *err) {
     timed_ops ops = {0};
     job j = shared_by(&tiny, k->ranks, SYN_F32);
-    double step_ns = 0, n = 0;
+    job_times times = {0};
+    double n = 0;
     j.steps = 10;
     j.ranks = 1; /* collectives are no launches */
-    const syn_status s = run_quietly(m, &j, &ops, &step_ns, err);
+    const syn_status s = run_quietly(m, &j, &ops, &times, err);
     for (size_t i = 0; i < ops.n; i++)
         if (ops.at[i].node.phase == SYN_PHASE_DECODE) n += (double)ops.at[i].n;
     m->own_ns = time_of(&ops, "add");
-    if (n > 0) k->launch_ns = step_ns * (double)(tiny.shapes[0].new_tokens - 1) * j.steps / n;
+    if (n > 0)
+        k->launch_ns = times.decode_ns * (double)(tiny.shapes[0].new_tokens - 1) * j.steps / n;
     timed_ops_free(&ops);
     return s;
 }
@@ -259,6 +261,9 @@ syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *
     int32_t ranks = 0;
     job j = shared_by(&tiny, 1, SYN_F32);
     j.steps = SUMS;
+    j.first_bits = 8; /* 1 KiB */
+    j.last_bits = 24;
+    j.more_bits = 4;
     const syn_status s = job_all_reduce(&j, &ops, &ranks, err);
     *is_first = s == SYN_OK && ranks > 0;
     if (*is_first) {

@@ -72,9 +72,10 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
     return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
 }
 
-/* Attention in ops of its own, as stacks have it that move its scores. */
+/* Attention in ops of its own, of a stack whose one op is not one kernel either: it moves scores
+   more often than two products do. */
 static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
-    return hw->multiprocessors > 0 && hw->stack.score_passes > 0 && strcmp(node->op, op) == 0;
+    return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
 
 /* What the whole moves besides two products, each the scores once, and a mask, as much as this. */

@@ -193,8 +193,7 @@ static syn_status make_noise(prober *p, syn_dtype dtype, syn_error *err) {
 /* ---- Times ---- */
 
 static syn_status wait_for(const prober *p, syn_error *err) {
-    if (syn_ctx_sync(p->ctx) != SYN_OK) return syn_ctx_check(p->ctx, err);
-    return syn_ctx_check(p->ctx, err);
+    return syn_ctx_sync(p->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(p->ctx, err);
 }
 
 /* Calls of one size, which the device may still be busy with; what the host took for one. */

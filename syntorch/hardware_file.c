@@ -76,6 +76,9 @@ static const syn__setting protocol_rows[] = {
     F64("link_efficiency", REQUIRED, PROTOCOL(link_efficiency), 1e-3, 1, 1),
     F64("gb_per_s", 0, PROTOCOL(bytes_per_ns), 1e-6, 1e6, 1),
     F64("copy_efficiency", 0, PROTOCOL(copy_efficiency), 1e-3, 1, 1),
+    F64("fill_us", 0, PROTOCOL(fill_ns), 0, 1e6, 1e3),
+    F64("network_efficiency", 0, PROTOCOL(network_efficiency), 1e-3, 1, 1),
+    F64("network_fill_us", 0, PROTOCOL(network_fill_ns), 0, 1e6, 1e3),
 };
 static const syn__setting_table protocol_table = ROWS(protocol_rows);
 

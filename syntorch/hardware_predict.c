@@ -187,29 +187,39 @@ static double ring_ns(const syn_link *link, const struct transfer *t, double k) 
     return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
 }
 
-static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
-                          const struct places *at) {
-    const double share = hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks;
-    const double link =
-        at->nodes > 1 ? min2(hw->intra.bytes_per_ns, share) : hw->intra.bytes_per_ns;
-    double rate = link * p->link_efficiency;
-    if (p->bytes_per_ns > 0) rate = min2(rate, p->bytes_per_ns);
-    const double passes = max2(t->passes, 1);
-    double ns = p->base_ns + passes * (at->node_ranks - 1) * p->step_ns +
-                passes * log2(at->nodes) * p->hop_ns + t->wire / rate;
-    if (p->copy_efficiency > 0) ns += t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
-    return ns;
+/* Nodes share nothing but the network: what is slower, they or it, is what takes time. Two stages,
+   such as sending sums up a tree and results down, work side by side once the first part has come
+   through, which is all of a small buffer. */
+static double stages_ns(const syn_protocol *p, double passes, const struct places *at,
+                        double within, double across) {
+    const bool far = at->nodes > 1;
+    const double ns = far ? max2(within, across) : within;
+    const double fill = p->fill_ns + (far ? p->network_fill_ns : 0);
+    return p->base_ns + passes * ((at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns) +
+           ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
 }
 
-/* The switches of each node sum up what its ranks have, a tree of nodes exchanges these sums, twice
-   but for the root's, while the next part is summed. */
+static double network_rate(const syn_hardware *hw, const syn_protocol *p, const struct places *at) {
+    return hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks *
+           or_else(p->network_efficiency, p->link_efficiency);
+}
+
+static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                          const struct places *at) {
+    const double most = or_else(p->bytes_per_ns, INFINITY);
+    double within = t->wire / min2(hw->intra.bytes_per_ns * p->link_efficiency, most);
+    if (p->copy_efficiency > 0) within += t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
+    const double across = t->wire / min2(network_rate(hw, p, at), most);
+    return stages_ns(p, max2(t->passes, 1), at, within, across);
+}
+
+/* The switches of each node sum up what its ranks have, trees of nodes exchange these sums: of two
+   nodes each sends them once, of more some pass on those of others. */
 static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at) {
-    const double share = hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks;
     const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
-    const double across = 2 * (at->nodes - 1) / at->nodes * t->whole / share;
-    return p->base_ns + 2 * (at->node_ranks - 1) * p->step_ns + 2 * log2(at->nodes) * p->hop_ns +
-           max2(within, at->nodes > 1 ? across : 0);
+    const double across = min2(at->nodes - 1, 2) * t->whole / network_rate(hw, p, at);
+    return stages_ns(p, 2, at, within, across);
 }
 
 /* The library takes the fastest of its protocols. */

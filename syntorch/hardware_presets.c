@@ -13,29 +13,61 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Collective library ---- */
 
-#define NCCL_RINGS(step_us, hop_us, ll_gb_per_s)                                              \
-    [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),                                                  \
-                         .step_ns = US(step_us),                                              \
-                         .hop_ns = US(hop_us),                                                \
-                         .link_efficiency = 1,                                                \
-                         .bytes_per_ns = GB_PER_S(ll_gb_per_s)},                              \
-    [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7), .hop_ns = US(10), .link_efficiency = 0.528}, \
-    [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(35),                                               \
-                             .step_ns = US(4.25),                                             \
-                             .hop_ns = US(7),                                                 \
-                             .link_efficiency = 1,                                            \
-                             .copy_efficiency = 0.254}
+#define NCCL_SIMPLE(base_us, step_us)                                                             \
+    .base_ns = US(base_us), .step_ns = US(step_us), .hop_ns = US(7), .network_efficiency = 0.945, \
+    .network_fill_ns = US(205)
+#define NCCL_RINGS \
+    [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(35, 4.25), .link_efficiency = 1, .copy_efficiency = 0.254}
 
-#define NCCL                                                      \
-    {                                                             \
-        .name = "nccl", .protocols = { NCCL_RINGS(1.6, 3.7, 15) } \
+#define NCCL                                                    \
+    {                                                           \
+        .name = "nccl", .protocols = {                          \
+            [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),            \
+                                 .step_ns = US(1.6),            \
+                                 .hop_ns = US(3.7),             \
+                                 .link_efficiency = 1,          \
+                                 .bytes_per_ns = GB_PER_S(15),  \
+                                 .network_efficiency = 0.014},  \
+            [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),        \
+                                    .hop_ns = US(10),           \
+                                    .link_efficiency = 0.528,   \
+                                    .network_efficiency = 0.4}, \
+            NCCL_RINGS                                          \
+        }                                                       \
     }
-#define NCCL_WITH_SWITCH                                                                          \
-    {                                                                                             \
-        .name = "nccl", .protocols = {                                                            \
-            NCCL_RINGS(1.3, 6.5, 10),                                                             \
-            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(40), .hop_ns = US(7), .link_efficiency = 0.56} \
-        }                                                                                         \
+#define NCCL_WITH_SWITCH                                          \
+    {                                                             \
+        .name = "nccl", .protocols = {                            \
+            [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),              \
+                                 .step_ns = US(1.3),              \
+                                 .hop_ns = US(6.5),               \
+                                 .link_efficiency = 1,            \
+                                 .bytes_per_ns = GB_PER_S(10)},   \
+            [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),          \
+                                    .hop_ns = US(2),              \
+                                    .link_efficiency = 0.528,     \
+                                    .network_efficiency = 0.076}, \
+            NCCL_RINGS,                                           \
+            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(28.5),         \
+                                     .hop_ns = US(24),            \
+                                     .link_efficiency = 0.575,    \
+                                     .fill_ns = US(50),           \
+                                     .network_efficiency = 0.945, \
+                                     .network_fill_ns = US(185)}  \
+        }                                                         \
+    }
+#define NCCL_VOLTA                                                                   \
+    {                                                                                \
+        .name = "nccl", .protocols = {                                               \
+            [SYN_PROTOCOL_LL] = {.base_ns = US(29),                                  \
+                                 .step_ns = US(1.46),                                \
+                                 .hop_ns = US(3.7),                                  \
+                                 .link_efficiency = 1,                               \
+                                 .bytes_per_ns = GB_PER_S(51),                       \
+                                 .network_efficiency = 0.056},                       \
+            [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(5, 4.85), .link_efficiency = 0.888, \
+                                     .fill_ns = US(37)}                              \
+        }                                                                            \
     }
 
 /* ---- Stacks ---- */
@@ -86,7 +118,7 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .memory_efficiency = 0.828,
         .vector_efficiency = 0.408,
         .collective_kernel_ns = US(8.2),
-        .collective_hop_ns = US(16.6),
+        .collective_hop_ns = US(10),
         .kernels = {{{"kv_append", 0}, {"contiguous", 0.5}, {"add", 0}, {"attention", 18.4}}, 4},
     },
 };
@@ -151,7 +183,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .node_ranks = 8,
         .intra = {0, GB_PER_S(150)},
         .inter = {0, GB_PER_S(50)},
-        .collectives = NCCL,
+        .collectives = NCCL_VOLTA,
     },
     {
         .name = "cpu",

@@ -19,6 +19,19 @@ MEASURED_CPU = {
 MEASURED = os.path.join(SOURCE, "tests/measured")
 
 
+# Machine, rows, how many these are, limit of the mean error.
+ALL_REDUCES = (("a100-80g+pytorch-eager", "a100", 140, 0.05),
+               ("a100-80g+pytorch-eager", "a100_8", 60, 0.17),
+               ("a100-80g+pytorch-eager", "a100_16_32", 53, 0.12),
+               ("a100-80g+pytorch-eager", "a100_nodes", 21, 0.15),
+               ("h100+pytorch-eager", "h100_8", 39, 0.23),
+               ("h100+pytorch-eager", "h100_nodes", 7, 0.03),
+               ("h100+pytorch-eager", "h100_16_64", 43, 0.09),
+               ("h200+pytorch-eager", "h200", 39, 0.09),
+               ("v100-32g+pytorch-eager", "v100", 19, 0.03),
+               (os.path.join(MEASURED, "dgx2.json"), "v100_dgx2", 21, 0.06))
+
+
 def run(*args):
     done = checks.run("calibrate", *args)
     done.stderr = done.stderr.decode() if isinstance(done.stderr, bytes) else done.stderr
@@ -47,11 +60,11 @@ def built_in_stacks(folder):
     """Mean errors on measured rows, and how many these are."""
     short = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: int(r["output_tokens"]) <= 20)
     steps = some_rows(folder, "training_a100.csv", lambda i, r: i % 3 == 0)
-    sums = os.path.join(MEASURED, "all_reduce_a100.csv")
     for hw, rows, stack, n, mean in (("a100-80g+serving", short, "ft", 93, 0.045),
                                      ("a100-80g+megatron", short, "megatron", 4, 0.06),
                                      ("a100-80g+megatron", steps, None, 47, 0.06),
-                                     ("a100-80g+pytorch-eager", sums, None, 140, 0.05)):
+                                     *((hw, os.path.join(MEASURED, f"all_reduce_{name}.csv"),
+                                        None, n, mean) for hw, name, n, mean in ALL_REDUCES)):
         got = calibrate("--check", "--hw", hw, "--rows", rows,
                         *(["--rows_stack", stack] if stack else []))["given"]
         check(got["rows"] == n and got["mean"] <= mean, f"{hw}: {got}")

@@ -40,9 +40,12 @@ static const fit_constant protocols[] = {
     {"ll128.link_efficiency", PROTOCOL(LL128, link_efficiency), 0.1, 1, 0.7, 1},
     {"simple.base_us", PROTOCOL(SIMPLE, base_ns), 1, 200, 30, 1e3},
     {"simple.step_us", PROTOCOL(SIMPLE, step_ns), 0.1, 50, 3, 1e3},
+    {"simple.link_efficiency", PROTOCOL(SIMPLE, link_efficiency), 0.1, 1, 0.9, 1},
     {"simple.copy_efficiency", PROTOCOL(SIMPLE, copy_efficiency), 0.01, 1, 0.3, 1},
+    {"simple.fill_us", PROTOCOL(SIMPLE, fill_ns), 1, 1000, 50, 1e3},
     {"switch.base_us", PROTOCOL(SWITCH, base_ns), 1, 200, 30, 1e3},
     {"switch.link_efficiency", PROTOCOL(SWITCH, link_efficiency), 0.1, 1, 0.7, 1},
+    {"switch.fill_us", PROTOCOL(SWITCH, fill_ns), 1, 1000, 50, 1e3},
 };
 
 static double *place(const fit_constant *c, syn_hardware *hw) {

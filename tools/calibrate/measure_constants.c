@@ -176,17 +176,21 @@ static const fit_constant of_steps[] = {
     {"simple.step_us", AT(collectives.protocols[SYN_PROTOCOL_SIMPLE].step_ns), 0.01, 1e4, 2, 1e3},
 };
 
-static double hops_of(const syn_hardware *hw, syn_protocol_id id) {
-    return hw->collectives.protocols[id].hop_ns;
+/* Between nodes a protocol stays as it was. */
+static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
+    const syn_protocol *p = &hw->collectives.protocols[id];
+    return (syn_protocol){.hop_ns = p->hop_ns,
+                          .link_efficiency = 1,
+                          .network_efficiency = p->network_efficiency,
+                          .network_fill_ns = p->network_fill_ns};
 }
 
-/* Small sums by a protocol with a low rate, large ones by another; hops stay as they were. */
+/* Small sums by a protocol with a low rate, large ones by another. */
 static syn_collectives library_of(const syn_hardware *hw) {
-    const double ll = hops_of(hw, SYN_PROTOCOL_LL), simple = hops_of(hw, SYN_PROTOCOL_SIMPLE);
     return (syn_collectives){
         .name = "nccl",
-        .protocols = {[SYN_PROTOCOL_LL] = {.hop_ns = ll, .link_efficiency = 1},
-                      [SYN_PROTOCOL_SIMPLE] = {.hop_ns = simple, .link_efficiency = 1}}};
+        .protocols = {[SYN_PROTOCOL_LL] = protocol_of(hw, SYN_PROTOCOL_LL),
+                      [SYN_PROTOCOL_SIMPLE] = protocol_of(hw, SYN_PROTOCOL_SIMPLE)}};
 }
 
 syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const timed_ops *of_all,

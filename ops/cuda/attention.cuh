@@ -108,15 +108,18 @@ static __device__ __forceinline__ const T *syn_rows_at(const syn_head_rows &r, i
     return static_cast<const T *>(r.data) + b * r.batch + h * r.head;
 }
 
-/* Copies ROWS rows to shared memory, Tile::ROW apart: row r lies at `from + place(r)`; those from
-   `n` on, and what is beyond the depth, are zeros. */
+/* Copies numbers `first` on of ROWS rows to shared memory, Tile::ROW apart: row r lies at
+   `from + place(r)`; rows from `n` on, and what is beyond the depth, are zeros. */
 template <class Tile, int ROWS, typename T, typename F>
 static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to, const T *from,
-                                                      int n, const syn_attention &a, F place) {
+                                                      int n, const syn_attention &a, int first,
+                                                      F place) {
     constexpr int wide = syn_wide<T>::n, packs = Tile::DEPTH / wide;
+    const int depth = a.depth - first;
+    from += first;
     for (int i = (int)threadIdx.x; i < ROWS * packs; i += Tile::THREADS) {
         const int r = i / packs, d = i % packs * wide;
-        const bool there = r < n && d < a.depth;
+        const bool there = r < n && d < depth;
         const T *row = there ? from + place(r) + d : from;
         typename Tile::element *at = to + r * Tile::ROW + d;
         if (a.packs && there) {
@@ -126,9 +129,43 @@ static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to
         syn_pack<T, wide> pack;
 #pragma unroll
         for (int k = 0; k < wide; k++)
-            pack.at[k] = there && d + k < a.depth ? row[k] : syn_from_float<T>(0.0f);
+            pack.at[k] = there && d + k < depth ? row[k] : syn_from_float<T>(0.0f);
         Tile::put(at, pack);
     }
+}
+
+/* How many pieces of the depth there are; of a deep tile each piece of the results is made by a
+   block of its own, which computes all of its scores. */
+template <class Tile>
+static __host__ __device__ __forceinline__ int syn_depth_pieces(int depth) {
+    return Tile::DEEP ? (depth + Tile::DEPTH - 1) / Tile::DEPTH : 1;
+}
+/* Behind the scores of a deep tile's first piece: those of the others. `fetch(d, e)` fetches own
+   rows from number d on and other rows from e on; `add` adds their products. Leaves the first piece
+   of own rows and the others' from `last` on. */
+template <class Tile, typename F, typename S>
+static __device__ __forceinline__ void syn_deeper(const syn_attention &a, int last, F fetch,
+                                                  S add) {
+    for (int d = Tile::DEPTH; d < a.depth; d += Tile::DEPTH) {
+        __syncthreads();
+        fetch(d, d);
+        __syncthreads();
+        add();
+    }
+    __syncthreads();
+    fetch(0, last);
+    __syncthreads();
+}
+template <class Tile>
+static __device__ __forceinline__ void syn_add_scores(float (&s)[Tile::R][Tile::C],
+                                                      const typename Tile::element *own,
+                                                      const typename Tile::element *other) {
+    float more[Tile::R][Tile::C];
+    Tile::scores(more, own, other);
+#pragma unroll
+    for (int r = 0; r < Tile::R; r++)
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++) s[r][c] += more[r][c];
 }
 
 /* Writes a row of results: numbers n of the thread, two of which lie side by side. */
@@ -166,8 +203,8 @@ bool syn__head_packs(const syn_operand *o);
 
 /* Whether the device multiplies matrices of the call's type by tensor cores. */
 bool syn__tensor_cores(const syn_call *c);
-/* The failure of heads that no tile is for. */
-syn_status syn__too_deep(const syn_call *c, const syn_attention *a);
+/* The failure where a block has less shared memory than that of any device. */
+syn_status syn__too_little_shared(const syn_call *c);
 
 /* Asks for `bytes` of shared memory for a kernel where that is more than any may have; false:
    that is more than there is. */

@@ -54,7 +54,7 @@ static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float
     }
 }
 
-/* A block's queries and the keys it goes through. */
+/* A block's queries, the keys it goes through, and which of the results' numbers it makes. */
 struct attend_task {
     int64_t unit, first; /* number of the first row within the unit */
     int n;               /* rows */
@@ -62,6 +62,7 @@ struct attend_task {
     int64_t t0;          /* the first query that any row is, and the last, counted from it */
     int last;
     int64_t part, from, until; /* keys */
+    int depth;                 /* the first number of results */
 };
 
 /* The tiles that see most come first. */
@@ -69,6 +70,9 @@ template <class Tile>
 static __device__ __forceinline__ attend_task task_of(const syn_attention &a, const attend_cut &cut,
                                                       int64_t number) {
     attend_task k;
+    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    k.depth = (int)(number % pieces) * Tile::DEPTH;
+    number /= pieces;
     k.part = number % cut.parts;
     k.unit = number / cut.parts / cut.tiles;
     k.first = (cut.tiles - 1 - number / cut.parts % cut.tiles) * Tile::OWN;
@@ -109,11 +113,12 @@ template <class Tile, typename T>
 static __device__ __forceinline__ void
 store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, const attend_task &k,
       int64_t row, const float (&sums)[Tile::A], float max, float sum) {
-    const bool leads = Tile::column(0) == 0; /* of the lanes that hold the row one */
+    /* of the lanes, and pieces of the depth, that hold the row one */
+    const bool leads = Tile::column(0) == 0 && k.depth == 0;
     if (cut.partial) {
         const int64_t place = (k.unit * cut.unit_rows + row) * cut.parts + k.part;
         float *to = cut.partial + place * (a.depth + 2);
-        syn_store_row<Tile>(to, sums, 1, a.depth);
+        syn_store_row<Tile>(to + k.depth, sums, 1, a.depth - k.depth);
         if (!leads) return;
         to[a.depth] = max;
         to[a.depth + 1] = sum;
@@ -121,7 +126,7 @@ store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, co
     }
     const query_place o = place_of(a, cut, k.unit, row);
     T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
-    syn_store_row<Tile>(to, sums, sum == 0 ? 0 : a.keep / sum, a.depth);
+    syn_store_row<Tile>(to + k.depth, sums, sum == 0 ? 0 : a.keep / sum, a.depth - k.depth);
     if (rows.log_sum && leads)
         rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
             sum == 0 ? -INFINITY : max * SYN_LN_2 + logf(sum);
@@ -138,7 +143,8 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     float *const biases = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
     const bool ready = scale > 0 && !a.mask; /* the largest product is the largest score */
-    for (int64_t number = blockIdx.x; number < cut.tasks; number += gridDim.x) {
+    const int64_t tasks = cut.tasks * syn_depth_pieces<Tile>(a.depth);
+    for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const attend_task task = task_of<Tile>(a, cut, number);
         const T *const k = syn_rows_at<T>(rows.k, task.b, task.shared);
         const T *const v = syn_rows_at<T>(rows.v, task.b, task.shared);
@@ -149,22 +155,28 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             max[r] = -INFINITY;
             at[r] = (int)(place_of(a, cut, task.unit, task.first + Tile::row(r)).t - task.t0);
         }
+        const auto fetch_own = [&](int d) {
+            syn_fetch_rows<Tile, Tile::OWN>(
+                own, static_cast<const T *>(rows.q.data), task.n, a, d, [&](int r) {
+                    const query_place o = place_of(a, cut, task.unit, task.first + r);
+                    return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
+                });
+        };
+        const auto fetch_keys = [&](int64_t s, int stage, int d) {
+            const int n = (int)(task.until - s < OTHER ? task.until - s : OTHER);
+            syn_fetch_rows<Tile, OTHER>(others + stage * 2 * KEYS, k + s * rows.k.row, n, a, d,
+                                        [&](int r) { return r * rows.k.row; });
+        };
         const auto fetch = [&](int64_t s, int stage) {
             const int n = (int)(task.until - s < OTHER ? task.until - s : OTHER);
-            E *const to = others + stage * 2 * KEYS;
-            syn_fetch_rows<Tile, OTHER>(to, k + s * rows.k.row, n, a,
-                                        [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, OTHER>(to + KEYS, v + s * rows.v.row, n, a,
-                                        [&](int r) { return r * rows.v.row; });
+            fetch_keys(s, stage, 0);
+            syn_fetch_rows<Tile, OTHER>(others + (stage * 2 + 1) * KEYS, v + s * rows.v.row, n, a,
+                                        task.depth, [&](int r) { return r * rows.v.row; });
             for (int i = (int)threadIdx.x; a.mask && i < n; i += Tile::THREADS)
                 biases[stage * OTHER + i] = a.mask[task.b * a.mask_row + s + i] * SYN_LOG2_E;
         };
         if (task.from < task.until) {
-            syn_fetch_rows<Tile, Tile::OWN>(
-                own, static_cast<const T *>(rows.q.data), task.n, a, [&](int r) {
-                    const query_place o = place_of(a, cut, task.unit, task.first + r);
-                    return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
-                });
+            fetch_own(0);
             fetch(task.from, 0);
         }
         Tile::fetched();
@@ -179,6 +191,14 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             const float *const bias = biases + stage * OTHER;
             float s[R][C];
             Tile::scores(s, own, keys);
+            if (Tile::DEEP)
+                syn_deeper<Tile>(
+                    a, 0,
+                    [&](int d, int e) {
+                        fetch_own(d);
+                        fetch_keys(s0, stage, e);
+                    },
+                    [&] { syn_add_scores<Tile>(s, own, keys); });
             if (!ready) {
 #pragma unroll
                 for (int r = 0; r < R; r++)
@@ -264,8 +284,9 @@ template <class Tile, typename T> static bool launch(attend_call *call) {
     if (!syn_want_shared(call->c, attend_kernel<Tile, T>, bytes)) return false;
     cut->tiles = (cut->unit_rows + Tile::OWN - 1) / Tile::OWN;
     cut->tasks = call->a.batches * cut->unit_heads * cut->tiles * cut->parts;
-    SYN_LAUNCH((attend_kernel<Tile, T>), syn_blocks(cut->tasks, 1, 1), Tile::THREADS, bytes,
-               at->stream, call->a, *cut, call->rows);
+    const int64_t blocks = cut->tasks * syn_depth_pieces<Tile>(call->a.depth);
+    SYN_LAUNCH((attend_kernel<Tile, T>), syn_blocks(blocks, 1, 1), Tile::THREADS, bytes, at->stream,
+               call->a, *cut, call->rows);
     return true;
 }
 
@@ -274,6 +295,7 @@ enum { FEW = 16 };
 
 template <typename T> static bool launch_tensor(attend_call *call) {
     const int depth = call->a.depth;
+    if (depth > 256) return false;
     if (call->cut.unit_rows <= FEW)
         return depth <= 64    ? launch<syn_tensor_tile<T, 64, 1, 1, 64>, T>(call)
                : depth <= 128 ? launch<syn_tensor_tile<T, 128, 1, 1, 32>, T>(call)
@@ -294,10 +316,12 @@ template <typename T> static bool launch_plain(attend_call *call) {
     if (call->cut.unit_rows <= FEW)
         return depth <= 64    ? launch<syn_plain_tile<64, 4, 8, 4, 4>, T>(call)
                : depth <= 128 ? launch<syn_plain_tile<128, 4, 8, 4, 4>, T>(call)
-                              : launch<syn_plain_tile<256, 4, 8, 4, 2>, T>(call);
+               : depth <= 256 ? launch<syn_plain_tile<256, 4, 8, 4, 2>, T>(call)
+                              : launch<syn_plain_tile<256, 4, 8, 4, 2, true>, T>(call);
     return depth <= 64    ? launch<syn_plain_tile<64, 16, 16, 4, 2>, T>(call)
            : depth <= 128 ? launch<syn_plain_tile<128, 16, 16, 2, 2>, T>(call)
-                          : launch<syn_plain_tile<256, 16, 8, 1, 2>, T>(call);
+           : depth <= 256 ? launch<syn_plain_tile<256, 16, 8, 1, 2>, T>(call)
+                          : launch<syn_plain_tile<256, 16, 8, 1, 2, true>, T>(call);
 }
 
 /* Few queries: so that blocks of one warp fill the device, but parts are no shorter than is worth
@@ -332,7 +356,6 @@ static syn_status attend(attend_call *call) {
     attend_cut *cut = &call->cut;
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
     if (a->batches * a->heads * a->queries == 0) return SYN_OK;
-    if (a->depth > 256) return syn__too_deep(c, a);
     call->rows.q = syn_head_rows_of(&c->in[0]);
     call->rows.k = syn_head_rows_of(&c->in[1]);
     call->rows.v = syn_head_rows_of(&c->in[2]);
@@ -343,7 +366,7 @@ static syn_status attend(attend_call *call) {
     if (few) SYN_TRY(cut_keys(call));
     SYN_WITH_FLOAT(dtype, T, {
         if (!(syn__tensor_cores(c) && launch_tensor<T>(call)) && !launch_plain<T>(call))
-            return syn__too_deep(c, a);
+            return syn__too_little_shared(c);
         if (cut->partial)
             SYN_LAUNCH(join_kernel<T>,
                        syn_blocks(a->batches * cut->unit_heads * cut->unit_rows, 1, 1), 64, 0,

@@ -62,8 +62,8 @@ bool syn__tensor_cores(const syn_call *c) {
     }
 }
 
-syn_status syn__too_deep(const syn_call *c, const syn_attention *a) {
+syn_status syn__too_little_shared(const syn_call *c) {
     return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
-                    "heads of %d numbers, of which this device takes at most 256 at a time",
-                    a->depth);
+                    "attention takes more shared memory than the %zu bytes of a block here",
+                    syn__cuda_of(c)->shared_bytes);
 }

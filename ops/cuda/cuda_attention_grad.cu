@@ -98,7 +98,11 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     E *const others = own + 2 * in::OWN;
     float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * in::OTHER);
     float *const biases = room + Tile::WEIGHTS;
-    for (int64_t task = blockIdx.x; task < a.batches * a.heads * tiles; task += gridDim.x) {
+    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    for (int64_t number = blockIdx.x; number < a.batches * a.heads * tiles * pieces;
+         number += gridDim.x) {
+        const int64_t task = number / pieces;
+        const int depth = (int)(number % pieces) * Tile::DEPTH; /* the first number of results */
         const int64_t h = task / tiles % a.heads, b = task / tiles / a.heads;
         const int64_t first = (tiles - 1 - task % tiles) * Tile::OWN, left = a.queries - first;
         const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
@@ -113,20 +117,27 @@ static __global__ void __launch_bounds__(Tile::THREADS)
 #pragma unroll
         for (int r = 0; r < R; r++)
             if (Tile::row(r) < n) of[r] = query_of(a, rows, b, h, first + Tile::row(r));
-        const auto fetch = [&](int64_t s, int stage) {
+        const auto fetch_own = [&](int d) {
+            syn_fetch_rows<Tile, Tile::OWN>(own, q, n, a, d, [&](int r) { return r * rows.q.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, dout, n, a, d,
+                                            [&](int r) { return r * rows.dout.row; });
+        };
+        const auto fetch_keys = [&](int64_t s, int stage, int d) {
             const int keys = (int)(until - s < Tile::OTHER ? until - s : Tile::OTHER);
             E *const to = others + stage * 2 * in::OTHER;
-            syn_fetch_rows<Tile, Tile::OTHER>(to, k + s * rows.k.row, keys, a,
+            syn_fetch_rows<Tile, Tile::OTHER>(to, k + s * rows.k.row, keys, a, d,
                                               [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, Tile::OTHER>(to + in::OTHER, v + s * rows.v.row, keys, a,
+            syn_fetch_rows<Tile, Tile::OTHER>(to + in::OTHER, v + s * rows.v.row, keys, a, d,
                                               [&](int r) { return r * rows.v.row; });
+        };
+        const auto fetch = [&](int64_t s, int stage) {
+            const int keys = (int)(until - s < Tile::OTHER ? until - s : Tile::OTHER);
+            fetch_keys(s, stage, 0);
             for (int i = (int)threadIdx.x; i < keys; i += Tile::THREADS)
                 biases[stage * Tile::OTHER + i] = bias_of(a, b, s + i);
         };
         if (from < until) {
-            syn_fetch_rows<Tile, Tile::OWN>(own, q, n, a, [&](int r) { return r * rows.q.row; });
-            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, dout, n, a,
-                                            [&](int r) { return r * rows.dout.row; });
+            fetch_own(0);
             fetch(from, 0);
         }
         Tile::fetched();
@@ -143,6 +154,17 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             const int n_keys = (int)(until - s0 < Tile::OTHER ? until - s0 : Tile::OTHER);
             Tile::scores(s, own, keys);
             Tile::scores(dp, own + in::OWN, keys + in::OTHER);
+            if (Tile::DEEP)
+                syn_deeper<Tile>(
+                    a, depth,
+                    [&](int d, int e) {
+                        fetch_own(d);
+                        fetch_keys(s0, stage, e);
+                    },
+                    [&] {
+                        syn_add_scores<Tile>(s, own, keys);
+                        syn_add_scores<Tile>(dp, own + in::OWN, keys + in::OTHER);
+                    });
             weigh<Tile>(
                 a, s, dp, syn_band_of_query(a, first, s0), n_keys,
                 [&](int r, int) { return of[r]; },
@@ -157,7 +179,8 @@ static __global__ void __launch_bounds__(Tile::THREADS)
 #pragma unroll
         for (int r = 0; r < R; r++)
             if (Tile::row(r) < n)
-                syn_store_row<Tile>(dq + Tile::row(r) * rows.dq.row, sums[r], a.scale, a.depth);
+                syn_store_row<Tile>(dq + Tile::row(r) * rows.dq.row + depth, sums[r], a.scale,
+                                    a.depth - depth);
         __syncthreads();
     }
 }
@@ -174,7 +197,11 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
     grad_query *const queries =
         reinterpret_cast<grad_query *>(others + Tile::STAGES * 2 * in::OTHER);
     float *const room = reinterpret_cast<float *>(queries + Tile::STAGES * Tile::OTHER);
-    for (int64_t task = blockIdx.x; task < a.batches * a.shared * tiles; task += gridDim.x) {
+    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    for (int64_t number = blockIdx.x; number < a.batches * a.shared * tiles * pieces;
+         number += gridDim.x) {
+        const int64_t task = number / pieces;
+        const int depth = (int)(number % pieces) * Tile::DEPTH; /* the first number of results */
         const int64_t h = task / tiles % a.shared, b = task / tiles / a.shared;
         const int64_t first = task % tiles * Tile::OWN, left = a.keys - first;
         const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
@@ -189,23 +216,32 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
 #pragma unroll
         for (int r = 0; r < R; r++)
             if (Tile::row(r) < n) bias[r] = bias_of(a, b, first + Tile::row(r));
-        const auto fetch = [&](int64_t step, int stage) {
+        const auto fetch_own = [&](int d) {
+            syn_fetch_rows<Tile, Tile::OWN>(own, k, n, a, d, [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, v, n, a, d,
+                                            [&](int r) { return r * rows.v.row; });
+        };
+        const auto fetch_queries = [&](int64_t step, int stage, int d) {
             const int64_t head = h * a.group + step / per_head;
             const int64_t t = from + step % per_head * Tile::OTHER;
             const int some = (int)(until - t < Tile::OTHER ? until - t : Tile::OTHER);
             E *const to = others + stage * 2 * in::OTHER;
             syn_fetch_rows<Tile, Tile::OTHER>(to, syn_rows_at<T>(rows.q, b, head) + t * rows.q.row,
-                                              some, a, [&](int r) { return r * rows.q.row; });
+                                              some, a, d, [&](int r) { return r * rows.q.row; });
             syn_fetch_rows<Tile, Tile::OTHER>(
-                to + in::OTHER, syn_rows_at<T>(rows.dout, b, head) + t * rows.dout.row, some, a,
+                to + in::OTHER, syn_rows_at<T>(rows.dout, b, head) + t * rows.dout.row, some, a, d,
                 [&](int r) { return r * rows.dout.row; });
+        };
+        const auto fetch = [&](int64_t step, int stage) {
+            const int64_t head = h * a.group + step / per_head;
+            const int64_t t = from + step % per_head * Tile::OTHER;
+            const int some = (int)(until - t < Tile::OTHER ? until - t : Tile::OTHER);
+            fetch_queries(step, stage, 0);
             for (int i = (int)threadIdx.x; i < some; i += Tile::THREADS)
                 queries[stage * Tile::OTHER + i] = query_of(a, rows, b, head, t + i);
         };
         if (steps > 0) {
-            syn_fetch_rows<Tile, Tile::OWN>(own, k, n, a, [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, v, n, a,
-                                            [&](int r) { return r * rows.v.row; });
+            fetch_own(0);
             fetch(0, 0);
         }
         Tile::fetched();
@@ -223,6 +259,17 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
             const int some = (int)(until - t0 < Tile::OTHER ? until - t0 : Tile::OTHER);
             Tile::scores(s, own, q);
             Tile::scores(dp, own + in::OWN, dout);
+            if (Tile::DEEP)
+                syn_deeper<Tile>(
+                    a, depth,
+                    [&](int d, int e) {
+                        fetch_own(d);
+                        fetch_queries(step, stage, e);
+                    },
+                    [&] {
+                        syn_add_scores<Tile>(s, own, q);
+                        syn_add_scores<Tile>(dp, own + in::OWN, dout);
+                    });
             weigh<Tile>(
                 a, s, dp, syn_band_of_key(a, first, t0), some,
                 [&](int, int c) { return of[Tile::column(c)]; },
@@ -240,7 +287,8 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
 #pragma unroll
             for (int r = 0; r < R; r++)
                 if (Tile::row(r) < n)
-                    syn_store_row<Tile>(at + Tile::row(r) * to.row, sums[r], by, a.depth);
+                    syn_store_row<Tile>(at + Tile::row(r) * to.row + depth, sums[r], by,
+                                        a.depth - depth);
         };
         store(rows.dk, dk_sums, a.scale);
         store(rows.dv, dv_sums, 1);
@@ -265,13 +313,16 @@ template <class Tile, typename T> static bool launch(const grad_call *call) {
         !syn_want_shared(call->c, keys_kernel<Tile, T>, bytes))
         return false;
     const int64_t of_queries = (a->queries + Tile::OWN - 1) / Tile::OWN,
-                  of_keys = (a->keys + Tile::OWN - 1) / Tile::OWN;
+                  of_keys = (a->keys + Tile::OWN - 1) / Tile::OWN,
+                  pieces = syn_depth_pieces<Tile>(a->depth);
     if (call->rows.dk.data || call->rows.dv.data)
-        SYN_LAUNCH((keys_kernel<Tile, T>), syn_blocks(a->batches * a->shared * of_keys, 1, 1),
-                   Tile::THREADS, bytes, stream, *a, call->rows, of_keys);
+        SYN_LAUNCH((keys_kernel<Tile, T>),
+                   syn_blocks(a->batches * a->shared * of_keys * pieces, 1, 1), Tile::THREADS,
+                   bytes, stream, *a, call->rows, of_keys);
     if (call->rows.dq.data)
-        SYN_LAUNCH((queries_kernel<Tile, T>), syn_blocks(a->batches * a->heads * of_queries, 1, 1),
-                   Tile::THREADS, bytes, stream, *a, call->rows, of_queries);
+        SYN_LAUNCH((queries_kernel<Tile, T>),
+                   syn_blocks(a->batches * a->heads * of_queries * pieces, 1, 1), Tile::THREADS,
+                   bytes, stream, *a, call->rows, of_queries);
     return true;
 }
 
@@ -281,7 +332,8 @@ template <typename T> static bool launch_tensor(const grad_call *call) {
            : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 32>, T>(call)
            : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 32>, T>(call)
            : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 32>, T>(call)
-                          : launch<syn_tensor_tile<T, 256, 2, 1, 16>, T>(call);
+           : depth <= 256 ? launch<syn_tensor_tile<T, 256, 2, 1, 16>, T>(call)
+                          : false;
 }
 template <> bool launch_tensor<float>(const grad_call *call) {
     (void)call;
@@ -292,7 +344,8 @@ template <typename T> static bool launch_plain(const grad_call *call) {
     const int depth = call->a.depth;
     return depth <= 64    ? launch<syn_plain_tile<64, 16, 16, 2, 2>, T>(call)
            : depth <= 128 ? launch<syn_plain_tile<128, 16, 16, 2, 1>, T>(call)
-                          : launch<syn_plain_tile<256, 16, 8, 1, 1>, T>(call);
+           : depth <= 256 ? launch<syn_plain_tile<256, 16, 8, 1, 1>, T>(call)
+                          : launch<syn_plain_tile<256, 16, 8, 1, 1, true>, T>(call);
 }
 
 /* Output i, (B, T, H, D), if it is asked for. */
@@ -317,7 +370,6 @@ static syn_status attention_grad_cuda(syn_call *c) {
         for (int i = 0; i < 3; i++) syn__cuda_copy(c, &c->out[i], NULL);
         return syn__launched(c);
     }
-    if (a->depth > 256) return syn__too_deep(c, a);
     rows->q = syn_head_rows_of(&c->in[0]);
     rows->k = syn_head_rows_of(&c->in[1]);
     rows->v = syn_head_rows_of(&c->in[2]);
@@ -336,7 +388,7 @@ static syn_status attention_grad_cuda(syn_call *c) {
         SYN_LAUNCH(mean_kernel<T>, syn_blocks(queries, 8, 1), 8 * SYN_WARP, 0, at->stream, *a,
                    *rows);
         if (!(syn__tensor_cores(c) && launch_tensor<T>(&call)) && !launch_plain<T>(&call))
-            return syn__too_deep(c, a);
+            return syn__too_little_shared(c);
     });
     return syn__launched(c);
 }

@@ -1,7 +1,9 @@
 /* The two products of attention, of a tile of own rows and one of other rows, both in shared
    memory: scores (own, other) = own other', and sums (own, depth) += weights (own, other) other. A
    thread has R rows of scores in C columns and the same rows of sums in A columns; lanes LANES
-   apart or less hold a row together. Once with ordinary instructions, once with tensor cores. */
+   apart or less hold a row together. Once with ordinary instructions, once with tensor cores. A
+   deep tile has DEPTH numbers of rows that are longer: scores are sums over all such pieces, and
+   sums are those of one piece (syn_deeper in attention.cuh). */
 #ifndef OPS_CUDA_TILES_CUH
 #define OPS_CUDA_TILES_CUH
 
@@ -9,8 +11,10 @@
 
 /* In f32: TY x TX threads with R rows and C columns each. Any type is widened when it is fetched.
  */
-template <int D, int TY, int TX, int ROWS, int COLUMNS> struct syn_plain_tile {
+template <int D, int TY, int TX, int ROWS, int COLUMNS, bool IS_DEEP = false>
+struct syn_plain_tile {
     typedef float element;
+    static constexpr bool DEEP = IS_DEEP;
     static constexpr int DEPTH = D, THREADS = TY * TX, OWN = TY * ROWS, OTHER = TX * COLUMNS;
     static constexpr int R = ROWS, C = COLUMNS, A = D / TX, LANES = TX;
     static constexpr int ROW = D + 4; /* so that 8 rows lie in different banks */
@@ -97,6 +101,7 @@ template <int D, int TY, int TX, int ROWS, int COLUMNS> struct syn_plain_tile {
    rounded to T. */
 template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
     typedef T element;
+    static constexpr bool DEEP = false;
     static constexpr int DEPTH = D, THREADS = WARPS * SYN_WARP, OWN = WARPS * M * 16, OTHER = N;
     static constexpr int R = 2 * M, C = N / 4, A = D / 4, LANES = 4;
     static constexpr int ROW = D + 8; /* an odd number of 16 bytes: no bank twice */

@@ -262,7 +262,7 @@ static void fetched_rows() {
         a.packs = packed;
         for (unsigned t = 0; t < tile::THREADS; t++) {
             threadIdx = {t, 0, 0};
-            syn_fetch_rows<tile, ROWS>(to, first, ROWS, a, [&](int r) { return r * rows.row; });
+            syn_fetch_rows<tile, ROWS>(to, first, ROWS, a, 0, [&](int r) { return r * rows.row; });
         }
         for (int r = 0; r < ROWS; r++)
             for (int d = 0; d < DEPTH; d++) CHECK_NEAR(to[r * tile::ROW + d], 100 * r + d, 0);

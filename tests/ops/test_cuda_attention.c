@@ -24,9 +24,9 @@ static syn_tensor rows(both_run *r, syn_dtype dtype, int64_t b, int64_t h, int64
 
 /* At most `most` products of a score. */
 static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
-    static const int64_t depths[] = {1, 8, 16, 64, 80, 96, 128, 256};
+    static const int64_t depths[] = {1, 8, 16, 64, 80, 96, 128, 256, 257, 320, 512, 1000};
     heads x = {.dtype = both_float()};
-    const int64_t d = ref_int(0, 2) ? depths[ref_int(0, 7)] : ref_int(1, 256);
+    const int64_t d = ref_int(0, 2) ? depths[ref_int(0, 11)] : ref_int(1, 300);
     const int64_t g = ref_int(1, 2), h = g * (ref_int(0, 1) ? 1 : ref_int(2, 4));
     int64_t b = ref_int(1, 2);
     x.t = both_size(few);

@@ -52,7 +52,7 @@ typedef struct syn__cuda_request {
     syn_request *host; /* the communicator's: the exchange, or its comparison; NULL: is over */
     bool in_stream;    /* NCCL's: between two events of the group's stream */
     cudaEvent_t begin, end;
-    cudaEvent_t copied;          /* `pinned` is free again */
+    cudaEvent_t copied;          /* the device has read `pinned` */
     uint64_t begin_ns;           /* through the host */
     uint64_t call_ns, called_ns; /* of NCCL's: the host's call, where work is kept; else 0 */
     syn_exchange exchange;       /* as the op described it, with `segments` */

@@ -196,14 +196,17 @@ static size_t bytes_out(const syn__cuda_request *r, int i) {
     return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
 }
 
-/* One behind the other on 16 bytes: what a segment reads, then what it writes. */
+/* One behind the other on 16 bytes: what a segment reads, then what it writes. What was copied from
+   there before is over when somebody writes there again, which is behind r->end. */
 static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     size_t bytes = 0;
     for (int i = 0; i < r->exchange.n_segments; i++)
         bytes += (bytes_in(r, i) + 15) / 16 * 16 + (bytes_out(r, i) + 15) / 16 * 16;
-    if (r->pinned) SYN_CUDA(cudaEventSynchronize(r->copied), "waiting for a copy", err);
     if (bytes > r->pinned_bytes) {
-        if (r->pinned) SYN_CUDA(cudaFreeHost(r->pinned), "staging memory", err);
+        if (r->pinned) {
+            SYN_CUDA(cudaEventSynchronize(r->copied), "waiting for a copy", err);
+            SYN_CUDA(cudaFreeHost(r->pinned), "staging memory", err);
+        }
         r->pinned = NULL;
         r->pinned_bytes = 0;
         SYN_CUDA(cudaMallocHost((void **)&r->pinned, bytes), "staging memory", err);

@@ -211,6 +211,45 @@ static void calls_look_at_nothing(void) {
     CHECK(looks < CALLS); /* but the thread that watches may, if the machine is slow */
 }
 
+/* ---- Staging memory ---- */
+
+/* Sums through the host, each larger than the one before, so that its staging memory is another:
+   devices that do nothing before they must still have to copy from the last one's. */
+static syn_status growing_rank(syn_comm *comm, void *arg, syn_error *err) {
+    enum { SUMS = 6 };
+    syn_group *group;
+    syn_ctx *ctx = NULL;
+    syn_tensor sums[SUMS];
+    (void)arg;
+    SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
+    for (int i = 0; i < SUMS; i++) {
+        float data[16 << SUMS];
+        const syn_spec spec = {SYN_F32, 1, {16 << i}};
+        for (int k = 0; k < 16 << i; k++) data[k] = (float)(100 * i + k);
+        sums[i] = syn_all_reduce(ctx, syn_input(ctx, "x", &spec, data), SYN_REDUCE_SUM, group);
+    }
+    for (int i = 0; i < SUMS; i++) {
+        float got[16 << SUMS];
+        if (syn_tensor_read(ctx, sums[i], got, (size_t)(16 << i) * sizeof *got) != SYN_OK) break;
+        for (int k = 0; k < 16 << i; k++)
+            if (got[k] != (float)(comm->size * (100 * i + k)))
+                syn_ctx_fail(ctx, SYN_E_FORMAT, "sum %d, element %d: %g", i, k, (double)got[k]);
+    }
+    const syn_status s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void staging_memory_that_grows(void) {
+    syn_error err = {0};
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    if (by_nccl()) SKIP("nothing goes through the host");
+    setenv("SYN_EMULATED_LAZY", "1", 1);
+    CHECK_OK(syn_local_run(2, growing_rank, NULL, &err), err);
+    unsetenv("SYN_EMULATED_LAZY");
+}
+
 /* ---- Failures ---- */
 
 static syn_status open_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -422,6 +461,7 @@ static const test_case cases[] = {
     {"every_reduction_of_every_type", every_reduction_of_every_type},
     {"groups_that_share_ranks", groups_that_share_ranks},
     {"calls_look_at_nothing", calls_look_at_nothing},
+    {"staging_memory_that_grows", staging_memory_that_grows},
     {"ranks_share_devices_only_if_asked_to", ranks_share_devices_only_if_asked_to},
     {"a_rank_that_fails_ends_the_others", a_rank_that_fails_ends_the_others},
     {"a_rank_that_does_not_come_is_not_waited_for_for_ever",

@@ -1,6 +1,7 @@
 /* The devices' memory: each piece lies between guards, which are looked at when it is freed and
    when streams are waited for. What was freed is NaN, and stays for a while, so that late writes
-   are seen. */
+   are seen. So is the host's pinned memory, which is not waited for when it is freed: who copies
+   from it then gets NaN. */
 #include <stdlib.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 #endif
 
 enum { GUARD = 256, PATTERN = 0xa5, FRESH = 0xff };
-enum { FREED = 64, FREED_BYTES = 64 << 20, LOOKED_AT = 256 };
+enum { FREED = 64, FREED_BYTES = 64 << 20, LOOKED_AT = 256, PINNED_FREED = 8 };
 
 struct piece {
     size_t bytes;
@@ -30,6 +31,8 @@ static std::map<const char *, piece> pieces;
 static std::map<int, size_t> used;
 static std::deque<piece> freed;
 static size_t freed_bytes;
+static std::map<void *, size_t> pinned;
+static std::deque<void *> pinned_freed;
 
 static struct at_exit {
     ~at_exit() {
@@ -129,13 +132,27 @@ cudaError_t cudaFree(void *data) {
 cudaError_t emulated_malloc_host(void **data, size_t bytes) {
     EMULATED_ENTER_AS("cudaMallocHost");
     if (emulated_unsafe() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    return posix_memalign(data, 256, bytes) == 0 ? cudaSuccess
-                                                 : emulated_fail(cudaErrorMemoryAllocation);
+    if (posix_memalign(data, 256, bytes) != 0) return emulated_fail(cudaErrorMemoryAllocation);
+    memset(*data, FRESH, bytes);
+    std::lock_guard<std::mutex> hold(lock);
+    pinned[*data] = bytes;
+    return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *data) {
     EMULATED_ENTER_ANYHOW(code);
-    free(data);
+    if (!data) return code;
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = pinned.find(data);
+    if (found == pinned.end()) return emulated_fail(cudaErrorInvalidValue);
+    memset(data, FRESH, found->second);
+    if (GUARDED) pinned_freed.push_back(data);
+    else free(data);
+    pinned.erase(found);
+    while (pinned_freed.size() > PINNED_FREED) {
+        free(pinned_freed.front());
+        pinned_freed.pop_front();
+    }
     return code;
 }
 

@@ -43,6 +43,27 @@ static void full_memory() {
     unsetenv("SYN_EMULATED_MEMORY");
 }
 
+/* A copy that is asked for before memory is freed, and done after that. */
+static void pinned_memory() {
+    device_array<float> x(1);
+    float *host = NULL, got = 0;
+    cudaStream_t stream;
+    setenv("SYN_EMULATED_LAZY", "1", 1);
+    CHECK_CUDA(cudaStreamCreate(&stream));
+    unsetenv("SYN_EMULATED_LAZY");
+    CHECK_CUDA(cudaMallocHost(&host, sizeof *host));
+    CHECK(isnan(*host));
+    *host = 5;
+    CHECK_CUDA(cudaMemcpyAsync(x.data, host, sizeof *host, cudaMemcpyHostToDevice, stream));
+    CHECK_CUDA(cudaFreeHost(host));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    CHECK_CUDA(cudaMemcpy(&got, x.data, sizeof got, cudaMemcpyDeviceToHost));
+    CHECK(isnan(got));
+    CHECK_CODE(cudaFreeHost(&got), cudaErrorInvalidValue);
+    CHECK_CODE(cudaGetLastError(), cudaErrorInvalidValue);
+    CHECK_CUDA(cudaStreamDestroy(stream));
+}
+
 static void copies() {
     device_array<uint8_t> a(64), b(64);
     std::vector<uint8_t> host(64);
@@ -392,6 +413,7 @@ static void failures() {
 
 static const test_case cases[] = {{"fresh memory", fresh_memory},
                                   {"full memory", full_memory},
+                                  {"pinned memory", pinned_memory},
                                   {"copies", copies},
                                   {"strays", strays},
                                   {"asynchronous", asynchronous},

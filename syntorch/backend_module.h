@@ -20,6 +20,11 @@ typedef struct syn_module_host {
     void (*add_between)(struct syn_ctx *ctx, const syn_piece_between *piece); /* ..._add_between */
     /* Op and scope of the node of that number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
+    /* Frees the buffers that wait to be used again, which nothing that was asked for may need any
+       more; false: there were none. Where that was no help: the failure of memory for `what`. */
+    bool (*give_back)(struct syn_ctx *ctx);
+    syn_status (*no_room)(const struct syn_ctx *ctx, size_t bytes, const char *what,
+                          syn_error *err);
     syn_comm *(*comm)(const struct syn_ctx *ctx); /* syn_ctx_comm; NULL: a world of one rank */
     /* syn_comm_next_group, syn_comm_send, syn_comm_recv */
     const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);

@@ -92,33 +92,36 @@ static void give_to_device(syn_storages *s, uint32_t number) {
     s->vacant = number;
 }
 
-/* Gives the buffers that wait back to the device, once what was asked of it needs none of them.
-   Those of one size are of no use to another. */
-static syn_status give_back_waiting(syn_storages *s, bool *any, syn_error *err) {
-    *any = false;
+static bool any_waits(const syn_storages *s) {
+    for (int c = 0; c < SYN__CLASSES; c++)
+        if (s->waiting[c]) return true;
+    return false;
+}
+
+/* Those of one size are of no use to another. */
+bool syn__storages_give_back(syn_storages *s) {
+    const bool any = any_waits(s);
     for (int c = 0; c < SYN__CLASSES; c++)
         while (s->waiting[c]) {
             const uint32_t number = s->waiting[c];
-            if (!*any) SYN_TRY(s->backend->sync(s->device, err));
-            *any = true;
             s->waiting[c] = s->at[number].older;
             give_to_device(s, number);
         }
-    return SYN_OK;
+    return any;
 }
 
-/* Out of memory: with what a device of its own has left. */
-static syn_status fail_room(const syn_storages *s, size_t bytes, syn_error *err) {
+syn_status syn__storages_no_room(const syn_storages *s, size_t bytes, const char *what,
+                                 syn_error *err) {
     size_t left, all;
     syn_error ignored = {0};
     if (!s->backend->room || s->backend->room(s->device, &left, &all, &ignored) != SYN_OK)
-        return SYN_FAIL_NOMEM(err, bytes, "a tensor");
-    return SYN_FAIL(
-        err, SYN_E_NOMEM,
-        "out of memory: %zu bytes for a tensor, where %.2f of the device's %.2f GiB are "
-        "free; tensors hold %.2f GiB; smaller batches, --dtype bf16 or more ranks need "
-        "less of it",
-        bytes, (double)left / GIB, (double)all / GIB, (double)s->held_bytes / GIB);
+        return SYN_FAIL_NOMEM(err, bytes, what);
+    return SYN_FAIL(err, SYN_E_NOMEM,
+                    "out of memory: %zu bytes for %s, where %.2f of the device's %.2f GiB are "
+                    "free; tensors hold %.2f GiB; smaller batches, --dtype bf16 or more ranks need "
+                    "less of it",
+                    bytes, what, (double)left / GIB, (double)all / GIB,
+                    (double)s->held_bytes / GIB);
 }
 
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
@@ -130,12 +133,12 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     uint32_t number = s->waiting[c];
     if (number) s->waiting[c] = s->at[number].older;
     else number = new_buffer(s, c);
-    if (!number) {
-        bool any;
-        SYN_TRY(give_back_waiting(s, &any, err));
-        if (any) number = new_buffer(s, c);
+    if (!number && any_waits(s)) {
+        SYN_TRY(s->backend->sync(s->device, err));
+        syn__storages_give_back(s);
+        number = new_buffer(s, c);
     }
-    if (!number) return fail_room(s, bytes, err);
+    if (!number) return syn__storages_no_room(s, bytes, "a tensor", err);
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     s->at[number].leaf = s->at[number].grads = 0;

@@ -64,6 +64,12 @@ static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
 }
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
 void syn__storage_arrived(syn_storages *s, uint32_t number); /* an exchange is done with it */
+/* Gives the buffers that wait back to the device, of which nothing that was asked for needs one;
+   false: there were none. */
+bool syn__storages_give_back(syn_storages *s);
+/* Fails: out of memory, with what a device of its own has left. */
+syn_status syn__storages_no_room(const syn_storages *s, size_t bytes, const char *what,
+                                 syn_error *err) SYN_MUST_USE;
 /* All buffers, whatever holds them. */
 void syn__storages_free(syn_storages *s);
 

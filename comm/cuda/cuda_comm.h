@@ -59,7 +59,7 @@ typedef struct syn__cuda_request {
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned;
     size_t pinned_bytes;
-    char *woven; /* device memory for blocks of ranks, of which rows are woven */
+    void *woven; /* device memory for blocks of ranks, of which rows are woven */
     size_t woven_bytes;
     int64_t outer, inner_bytes; /* of rows; outer 1: blocks are rows */
 } syn__cuda_request;

@@ -143,17 +143,9 @@ static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const 
     const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
     r->inner_bytes = (int64_t)part_bytes / r->outer;
     if (bytes <= r->woven_bytes) return SYN_OK;
-    syn__cuda_exchanges_quiet(x);
-    SYN_TRY(syn__cuda_late(x->device, err));
-    if (r->woven) SYN_CUDA(cudaFree(r->woven), "a buffer", err);
-    r->woven = NULL;
-    r->woven_bytes = 0;
-    if (cudaMalloc((void **)&r->woven, bytes) != cudaSuccess) {
-        cudaGetLastError();
-        return SYN_FAIL_NOMEM(err, bytes, "blocks of ranks");
-    }
-    r->woven_bytes = bytes;
-    return SYN_OK;
+    SYN_TRY(syn__cuda_grow(x->device, &r->woven, &r->woven_bytes, bytes, bytes, "blocks of ranks",
+                           err));
+    return syn__cuda_late(x->device, err);
 }
 
 static syn_status weave_before(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {

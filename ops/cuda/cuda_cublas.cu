@@ -165,14 +165,8 @@ static syn_status grow_workspace(const syn_call *c, size_t bytes) {
     if (syn__graphs_capturing())
         return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "cuBLASLt's workspace grows within a graph");
     d->scratch_number++;
-    syn__cuda_exchanges_quiet(d->exchanges);
-    SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
-    if (own->workspace) SYN_CUDA(cudaFree(own->workspace), "a buffer", c->err);
-    own->workspace = NULL;
-    own->workspace_bytes = 0;
-    SYN_CUDA(cudaMalloc(&own->workspace, bytes), "cuBLASLt's workspace", c->err);
-    own->workspace_bytes = bytes;
-    return SYN_OK;
+    return syn__cuda_grow(d, &own->workspace, &own->workspace_bytes, bytes, bytes,
+                          "cuBLASLt's workspace", c->err);
 }
 
 static syn_status plan_of(const syn_call *c, const syn__product *p, syn__plan **out) {

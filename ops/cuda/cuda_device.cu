@@ -174,23 +174,29 @@ static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_
     return SYN_OK;
 }
 
+syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
+                          const char *what, syn_error *err) {
+    syn__cuda_exchanges_quiet(d->exchanges);
+    SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", err);
+    if (*data) SYN_CUDA(cudaFree(*data), "a buffer", err);
+    *bytes = want;
+    *data = cuda_alloc(d, want);
+    if (!*data && syn__cuda_host->give_back(d->ctx)) *data = cuda_alloc(d, want);
+    if (!*data && least < want) *data = cuda_alloc(d, *bytes = least);
+    if (*data) return SYN_OK;
+    *bytes = 0;
+    return syn__cuda_host->no_room(d->ctx, least, what, err);
+}
+
 syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
     syn__cuda *d = syn__cuda_of(c)->device;
     if (bytes > d->scratch_bytes) {
         if (syn__graphs_capturing())
             return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "scratch memory grows within a graph");
-        if (bytes < 2 * d->scratch_bytes) bytes = 2 * d->scratch_bytes; /* that it be seldom */
+        const size_t twice = 2 * d->scratch_bytes; /* that it be seldom */
         d->scratch_number++;
-        syn__cuda_exchanges_quiet(d->exchanges);
-        SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
-        if (d->scratch) SYN_CUDA(cudaFree(d->scratch), "a buffer", c->err);
-        d->scratch = NULL;
-        d->scratch_bytes = 0;
-        if (cudaMalloc((void **)&d->scratch, bytes) != cudaSuccess) {
-            cudaGetLastError();
-            return SYN_FAIL_NOMEM(c->err, bytes, "a kernel's scratch memory");
-        }
-        d->scratch_bytes = bytes;
+        SYN_TRY(syn__cuda_grow(d, &d->scratch, &d->scratch_bytes, bytes < twice ? twice : bytes,
+                               bytes, "a kernel's scratch memory", c->err));
     }
     *out = d->scratch;
     return SYN_OK;

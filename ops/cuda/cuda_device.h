@@ -135,7 +135,7 @@ struct syn__cuda {
     syn__graphs *graphs; /* NULL: none are wanted */
     syn__cuda_blas blas;
     struct syn__cuda_exchanges *exchanges; /* of comm/cuda; NULL: a world of one rank */
-    char *scratch;
+    void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* another one whenever it is another piece of memory */
     syn_error late;          /* of what cannot tell its failure: the next sync's */
@@ -148,6 +148,12 @@ syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
 /* The failure of what could not tell it. */
 syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
+/* In place of the memory at *data, of *bytes bytes, which all work of the compute stream is then
+   done with: `want` bytes, or where that is too much, `least`. Before that the buffers that wait to
+   be used again go back to the device. Not while ops are put off, which may need one of those: such
+   ops found all they need, since they ran before. */
+syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
+                          const char *what, syn_error *err) SYN_MUST_USE;
 /* Before anything that is no kernel is asked of the stream. */
 syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Around what is launched for a node (syn__cuda_span). */

@@ -160,7 +160,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
     EMULATED_ENTER();
     std::lock_guard<std::mutex> hold(lock);
     *all_bytes = emulated_memory();
-    *free_bytes = *all_bytes - used[emulated_device()];
+    *free_bytes = *all_bytes - std::min(*all_bytes, used[emulated_device()]);
     return cudaSuccess;
 }
 

@@ -121,7 +121,103 @@ static void test_what_a_device_is(void) {
     }
 }
 
+/* Memory of a device that is as small as that, but for what it had before. */
+static void limit_memory(int64_t bytes, char *before, size_t size) {
+    const char *was = getenv("SYN_EMULATED_MEMORY");
+    char text[32];
+    snprintf(before, size, "%s", was ? was : "");
+    snprintf(text, sizeof text, "%lld", (long long)bytes);
+    setenv("SYN_EMULATED_MEMORY", text, 1);
+}
+static void end_limit(const char *before) {
+    if (*before) setenv("SYN_EMULATED_MEMORY", before, 1);
+    else unsetenv("SYN_EMULATED_MEMORY");
+}
+
+enum { MIB = 1 << 20, ROWS = 8, IN = 2048, OUT = 2048 };
+
+/* A product whose matrix of 16 bits is widened into 16 MiB of scratch memory. */
+static syn_tensor widened(syn_ctx *ctx, syn_tensor x, syn_tensor w) {
+    const syn_tensor y = syn_linear(ctx, x, w, (syn_tensor){0}, false);
+    return syn_square_sum(ctx, &y, 1);
+}
+
+/* Scratch memory and cuBLASLt's workspace grow where buffers that wait have taken the rest of the
+   device; then where tensors have. */
+static void test_scratch_memory_of_a_full_device(void) {
+    enum { ALL = 64 };
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    if (ref_cuda_calls("cudaMalloc") == 0) SKIP("the device is not emulated");
+    float got[2] = {0}, *data = calloc(ROWS * IN, sizeof *data);
+    uint16_t *half = malloc(IN * OUT * sizeof *half);
+    char before[64];
+    const syn_spec of_x = {SYN_F32, 2, {ROWS, IN}}, of_w = {SYN_BF16, 2, {IN, OUT}};
+    NEED(data && half, "out of memory");
+    for (int i = 0; i < ROWS * IN; i++) data[i] = (float)(i % 7) * 0.01f;
+    for (int i = 0; i < IN * OUT; i++) half[i] = (uint16_t)(0x3c00 + i % 64);
+    for (int k = 0; k < 2; k++) {
+        syn_error err = {0};
+        syn_ctx *ctx = NULL;
+        NEED_OK(syn_ctx_new(&ctx, k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU, NULL, &err), err);
+        limit_memory((int64_t)ALL * MIB, before, sizeof before);
+        const syn_tensor x = syn_input(ctx, "x", &of_x, data), w = syn_input(ctx, "w", &of_w, half);
+        const syn_mark mark = syn_ctx_mark(ctx);
+        for (int mib = 5; mib < 9; mib++) /* of ever other sizes: they wait */
+            syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {mib * (MIB / 2)}});
+        for (int mib = 9; mib < 13; mib++) syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {mib}});
+        syn_forget(ctx, mark, NULL, 0);
+        const uint64_t frees = ref_cuda_calls("cudaFree");
+        const syn_tensor y = widened(ctx, x, w);
+        CHECK_OK(syn_tensor_read(ctx, y, &got[k], sizeof got[k]), *syn_ctx_error(ctx));
+        if (k) CHECK(ref_cuda_calls("cudaFree") >= frees + 8);
+        end_limit(before);
+        syn_ctx_free(ctx);
+    }
+    CHECK_NEAR(got[1], got[0], 1e-4 * (double)got[0]);
+    syn_error err = {0};
+    syn_ctx *ctx = NULL;
+    NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+    limit_memory((int64_t)ALL * MIB, before, sizeof before);
+    const syn_tensor x = syn_input(ctx, "x", &of_x, data), w = syn_input(ctx, "w", &of_w, half);
+    for (int i = 0; i < 11; i++) syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {MIB}});
+    CHECK_INT(syn_tensor_read(ctx, widened(ctx, x, w), got, sizeof *got), SYN_E_NOMEM);
+    CHECK_HAS(syn_ctx_error(ctx)->text,
+              "out of memory: 16777216 bytes for a kernel's scratch memory, where 0.0");
+    CHECK_HAS(syn_ctx_error(ctx)->text, "of the device's 0.06 GiB are free; tensors hold 0.05 GiB");
+    end_limit(before);
+    syn_ctx_free(ctx);
+    free(data);
+    free(half);
+}
+
+/* Of a device that has become full, so that nothing that is given back is enough. */
+static void test_workspace_of_a_full_device(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    if (ref_cuda_calls("cudaMalloc") == 0) SKIP("the device is not emulated");
+    char before[64];
+    syn_error err = {0};
+    syn_ctx *ctx = NULL;
+    const syn_spec x = {SYN_F32, 2, {64, 64}}, other = {SYN_F32, 1, {1 << 16}};
+    NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+    const syn_tensor in[2] = {syn_input(ctx, "x", &x, NULL), syn_input(ctx, "w", &x, NULL)};
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_state(ctx, "result", &x);
+    syn_state(ctx, "other", &other);
+    syn_forget(ctx, mark, NULL, 0);
+    const uint64_t frees = ref_cuda_calls("cudaFree");
+    limit_memory(1, before, sizeof before);
+    syn_linear(ctx, in[0], in[1], (syn_tensor){0}, false);
+    CHECK_INT(syn_ctx_status(ctx), SYN_E_NOMEM);
+    CHECK_HAS(syn_ctx_error(ctx)->text,
+              "out of memory: 1024 bytes for cuBLASLt's workspace, where 0.00 of the device's");
+    CHECK_INT(ref_cuda_calls("cudaFree") - frees, 1);
+    end_limit(before);
+    syn_ctx_free(ctx);
+}
+
 static const test_case cases[] = {
+    {"workspace of a full device", test_workspace_of_a_full_device},
+    {"scratch memory of a full device", test_scratch_memory_of_a_full_device},
     {"scratch memory that is gone", test_scratch_memory_that_is_gone},
     {"what is wrong within a graph", test_what_is_wrong_within_a_graph},
     {"copies in of a busy device", test_copies_in_of_a_busy_device},

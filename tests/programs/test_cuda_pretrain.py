@@ -74,6 +74,8 @@ def traces_are_alike(runs):
             and e["cat"] in ("gpu_memcpy", "cuda_sync"))
         check(between["Memcpy HtoD (Pinned -> Device)"] > 0 and between["Stream Sync"] > 0,
               f"{path}: a step gets texts, and is waited for: {between}")
+        kernels = [e["name"] for e in events if e.get("cat") == "kernel"]
+        check(any("adamw" in name for name in kernels), f"{path}: the update's kernels, too")
 
 
 def timeline_has_waits():

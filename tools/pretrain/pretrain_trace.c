@@ -251,6 +251,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
         SYN_TRY(pretrain_predict_all(run, ctx, here.active, err));
     if (run->predicts) return SYN_OK;
+    if (syn_ctx_sync(ctx) != SYN_OK) return syn_ctx_check(ctx, err); /* times are known then */
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
     if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);

@@ -18,6 +18,11 @@ typedef struct syn_device_facts {
 
 struct syn_ctx;
 
+enum {
+    SYN_ASKED_NUMBERS = 4, /* of one reading */
+    SYN_ASKED_MOST = 4     /* readings of a context under way */
+};
+
 /* `device`: what open made. The work of a context (copies, fills, kernels) is done in the order in
    which it was asked for, but may go on after the call; sync waits for all of it. */
 typedef struct syn_backend {
@@ -40,6 +45,11 @@ typedef struct syn_backend {
     syn_status (*fill)(void *device, void *to, int byte, size_t bytes, syn_error *err);
     /* Fails with what failed since the last sync. */
     syn_status (*sync)(void *device, syn_error *err);
+    /* Where work goes on after calls, else NULL: begins to read n numbers of f32 as reading number
+       `which`, and waits for those of a reading, and what was asked for before them, alone; fails
+       as sync does. */
+    syn_status (*ask)(void *device, int which, const void *const *from, int n, syn_error *err);
+    syn_status (*get)(void *device, int which, float *out, int n, syn_error *err);
     /* The op's kernel, given `device` in its call; NULL: it does not run here. Not
        asked for views. */
     syn_kernel (*kernel)(const syn_opdef *def);

@@ -136,6 +136,10 @@ bool syn_ctx_has_data(const syn_ctx *ctx) {
     return ctx->backend->has_data;
 }
 
+bool syn_ctx_goes_on(const syn_ctx *ctx) {
+    return ctx->backend->ask != NULL;
+}
+
 syn_comm *syn_ctx_comm(const syn_ctx *ctx) {
     return ctx->comm;
 }

@@ -37,6 +37,8 @@ void syn_ctx_free(syn_ctx *ctx);
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 /* False on meta: tensors have shapes only. */
 bool syn_ctx_has_data(const syn_ctx *ctx);
+/* Whether ops go on after the calls that ask for them: who waits then keeps the device waiting. */
+bool syn_ctx_goes_on(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
 /* The group that a recorded communication went over, to call others over it (a gradient's); NULL
@@ -161,6 +163,12 @@ syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64
 /* n numbers of f32, each a tensor of its own: the device is waited for once. */
 syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n,
                                    float *out) SYN_MUST_USE;
+/* The same in two calls: ask waits for nothing; get, once for each, waits until the numbers are
+   there, while what was asked for since goes on. *asked names them. At most SYN_ASKED_NUMBERS
+   numbers, and SYN_ASKED_MOST askings that were not got. */
+syn_status syn_tensor_ask_numbers(syn_ctx *ctx, const syn_tensor *ts, int n,
+                                  int *asked) SYN_MUST_USE;
+syn_status syn_tensor_get_numbers(syn_ctx *ctx, int asked, float *out) SYN_MUST_USE;
 /* On: all that ops read and make from now on is looked at, which takes much longer than the ops;
    the first tensor that holds NaN or infinity, though what it was computed from holds none, is
    remembered until it is on again. What masks scores may be -infinity. */

@@ -61,6 +61,12 @@ typedef struct syn__watch {
     int64_t element;
 } syn__watch;
 
+/* A reading that was begun (syn_tensor_ask_numbers). */
+typedef struct syn__asked {
+    int n;                            /* 0: none */
+    float numbers[SYN_ASKED_NUMBERS]; /* of a device that does not read beside its work */
+} syn__asked;
+
 struct syn_ctx {
     uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
@@ -85,6 +91,7 @@ struct syn_ctx {
     size_t n_pending, pending_cap;
     syn__gradients gradients;
     syn__watch watch;
+    syn__asked asked[SYN_ASKED_MOST];
 };
 
 /* Row of a tensor; 0: poisoned, none of this context, or forgotten. */

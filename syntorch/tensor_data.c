@@ -127,13 +127,17 @@ syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64
                                                       (size_t)n_elems * elem, &ctx->error));
 }
 
-static syn_status copy_number(syn_ctx *ctx, syn_tensor t, float *out) {
+static syn_status find_number(syn_ctx *ctx, syn_tensor t, const char **data) {
     syn_operand o;
-    const char *data;
-    SYN_TRY(readable(ctx, t, &o, &data));
-    if (o.spec.dtype == SYN_F32 && syn_spec_elems(&o.spec) == 1)
-        return ctx->backend->copy_out(ctx->device, out, data, sizeof *out, &ctx->error);
+    SYN_TRY(readable(ctx, t, &o, data));
+    if (o.spec.dtype == SYN_F32 && syn_spec_elems(&o.spec) == 1) return SYN_OK;
     return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u is no number of f32", t.id);
+}
+
+static syn_status copy_number(syn_ctx *ctx, syn_tensor t, float *out) {
+    const char *data;
+    SYN_TRY(find_number(ctx, t, &data));
+    return ctx->backend->copy_out(ctx->device, out, data, sizeof *out, &ctx->error);
 }
 
 syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, float *out) {
@@ -144,6 +148,41 @@ syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, fl
         if (s == SYN_OK) i++;
     }
     return i > 0 ? finish_reading(ctx, s) : s;
+}
+
+syn_status syn_tensor_ask_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, int *asked) {
+    const void *from[SYN_ASKED_NUMBERS];
+    int which = 0;
+    while (which < SYN_ASKED_MOST && ctx->asked[which].n > 0) which++;
+    if (n < 1 || n > SYN_ASKED_NUMBERS || which == SYN_ASKED_MOST)
+        return SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                        "%d numbers are asked for, %d at a time are possible, and to ask %d times "
+                        "before they are got",
+                        n, SYN_ASKED_NUMBERS, SYN_ASKED_MOST);
+    syn__asked *a = &ctx->asked[which];
+    for (int i = 0; i < n; i++) {
+        const char *data;
+        SYN_TRY(find_number(ctx, ts[i], &data));
+        from[i] = data;
+    }
+    if (!ctx->backend->ask) SYN_TRY(syn_tensor_read_numbers(ctx, ts, n, a->numbers));
+    else SYN_TRY(ctx->backend->ask(ctx->device, which, from, n, &ctx->error));
+    a->n = n;
+    *asked = which;
+    return SYN_OK;
+}
+
+syn_status syn_tensor_get_numbers(syn_ctx *ctx, int asked, float *out) {
+    syn__asked *a = asked >= 0 && asked < SYN_ASKED_MOST ? &ctx->asked[asked] : NULL;
+    if (ctx->error.code != SYN_OK) return ctx->error.code;
+    if (!a || a->n == 0)
+        return SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                        "numbers are to be got that were not asked for");
+    const int n = a->n;
+    a->n = 0;
+    if (ctx->backend->get) return ctx->backend->get(ctx->device, asked, out, n, &ctx->error);
+    memcpy(out, a->numbers, (size_t)n * sizeof *out);
+    return SYN_OK;
 }
 
 syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) {

@@ -69,6 +69,11 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaMalloc((void **)&d->at.fault, sizeof *d->fault), "a buffer", err);
     SYN_CUDA(cudaMallocHost((void **)&d->fault, sizeof *d->fault), "staging memory", err);
     SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof *d->fault, d->at.stream), "a fill", err);
+    SYN_CUDA(cudaMallocHost((void **)&d->asked, SYN_ASKED_MOST * sizeof *d->asked),
+             "staging memory", err);
+    for (int i = 0; i < SYN_ASKED_MOST; i++)
+        SYN_CUDA(cudaEventCreateWithFlags(&d->asked_done[i], cudaEventDisableTiming), "an event",
+                 err);
     d->at.sms = attribute(d, cudaDevAttrMultiProcessorCount);
     SYN_TRY(find_capability(d, err));
     d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
@@ -89,6 +94,9 @@ static void cuda_close(void *device) {
     syn__cuda_blas_close(&d->blas);
     if (d->scratch) cudaFree(d->scratch);
     if (d->fault) cudaFreeHost(d->fault);
+    if (d->asked) cudaFreeHost(d->asked);
+    for (int i = 0; i < SYN_ASKED_MOST; i++)
+        if (d->asked_done[i]) cudaEventDestroy(d->asked_done[i]);
     if (d->at.fault) cudaFree(d->at.fault);
     if (d->at.lt) cublasLtDestroy(d->at.lt);
     if (d->at.stream) cudaStreamDestroy(d->at.stream);
@@ -205,8 +213,7 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
 /* ---- waiting ---- */
 
 /* What a kernel noted (syn__fault). */
-static syn_status tell_fault(syn__cuda *d, syn_error *err) {
-    const syn__fault fault = *d->fault;
+static syn_status tell_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     if (fault.kind == SYN__FAULT_NONE) return SYN_OK;
     char place[256];
     const long long value = fault.value, limit = fault.limit;
@@ -264,9 +271,43 @@ static syn_status cuda_sync(void *device, syn_error *err) {
     if (code != cudaSuccess) return tell_late(d, code, err);
     syn__cuda_staging_finish(&d->staging);
     d->first_node = 0;
-    const syn_status s = tell_fault(d, err);
+    const syn_status s = tell_fault(d, *d->fault, err);
     syn__graphs_synced(d->graphs);
     return s;
+}
+
+static syn_status cuda_ask(void *device, int which, const void *const *from, int n,
+                           syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    syn__cuda_asked *a = &d->asked[which];
+    SYN_TRY(syn__cuda_before_other(d, err));
+    for (int i = 0; i < n; i++) {
+        syn__cuda_between_begin(d);
+        const cudaError_t code = cudaMemcpyAsync(&a->numbers[i], from[i], sizeof *a->numbers,
+                                                 cudaMemcpyDeviceToHost, d->at.stream);
+        syn__cuda_between_end(d, SYN_PIECE_COPY_OUT, sizeof *a->numbers);
+        SYN_CUDA(code, "a copy from the device", err);
+    }
+    SYN_CUDA(cudaMemcpyAsync(&a->fault, d->at.fault, sizeof a->fault, cudaMemcpyDeviceToHost,
+                             d->at.stream),
+             "a copy from the device", err);
+    SYN_CUDA(cudaEventRecord(d->asked_done[which], d->at.stream), "an event", err);
+    return SYN_OK;
+}
+
+/* What was put off is launched before, so that the device has something to do. */
+static syn_status cuda_get(void *device, int which, float *out, int n, syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    const cudaEvent_t done = d->asked_done[which];
+    SYN_TRY(syn__cuda_late(d, err));
+    SYN_TRY(syn__cuda_before_other(d, err));
+    const uint64_t from_ns = syn__clock_ns();
+    if (d->exchanges) SYN_TRY(syn__cuda_exchanges_sync(d->exchanges, done, err));
+    const cudaError_t code = cudaEventSynchronize(done);
+    syn__cuda_waited(d, from_ns);
+    if (code != cudaSuccess) return tell_late(d, code, err);
+    memcpy(out, d->asked[which].numbers, (size_t)n * sizeof *out);
+    return tell_fault(d, d->asked[which].fault, err);
 }
 
 /* ---- kernels ---- */
@@ -374,6 +415,8 @@ const syn_backend *syn__cuda_backend(void) {
     backend.copy_out = cuda_copy_out;
     backend.fill = cuda_fill;
     backend.sync = cuda_sync;
+    backend.ask = cuda_ask;
+    backend.get = cuda_get;
     backend.kernel = cuda_kernel;
     backend.start = syn__cuda_start;
     backend.wait = syn__cuda_wait;

@@ -85,7 +85,7 @@ typedef struct syn__cuda_call {
     syn_node_work work;
     uint32_t span;
 } syn__cuda_call;
-/* What no node asked for, between two marks as well. */
+/* What no node asked for, between two marks as well, but for waits. */
 typedef struct syn__cuda_between {
     syn_piece_between it;
     uint32_t begins, ends;
@@ -114,7 +114,7 @@ bool syn__cuda_work_launch(const syn__launch *launch);
 /* Around a copy or a fill that no node asked for. Nothing unless work is kept. */
 void syn__cuda_between_begin(syn__cuda *d);
 void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
-/* The host waited from then on until now; to the context at once. */
+/* The host waited from then on until now; to the context behind what came before it. */
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
 /* Gives the call of span number i, whose first mark was at begin_ns, to the context. */
 void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns);
@@ -124,6 +124,12 @@ void syn__cuda_work_close(syn__cuda_work *w);
 
 /* ---- cuda_device.cu ---- */
 
+/* A reading beside other work, in pinned memory: numbers, and what a kernel noted until then. */
+typedef struct syn__cuda_asked {
+    float numbers[SYN_ASKED_NUMBERS];
+    syn__fault fault;
+} syn__cuda_asked;
+
 struct syn__cuda {
     syn__cuda_at at; /* first: what kernels are given */
     struct syn_ctx *ctx;
@@ -131,7 +137,9 @@ struct syn__cuda {
     syn__cuda_staging staging;
     syn__cuda_times times;
     syn__cuda_work work;
-    syn__fault *fault;   /* the host's copy, pinned */
+    syn__fault *fault;      /* the host's copy, pinned */
+    syn__cuda_asked *asked; /* SYN_ASKED_MOST */
+    cudaEvent_t asked_done[SYN_ASKED_MOST];
     syn__graphs *graphs; /* NULL: none are wanted */
     syn__cuda_blas blas;
     struct syn__cuda_exchanges *exchanges; /* of comm/cuda; NULL: a world of one rank */

@@ -118,8 +118,10 @@ static void give_between(syn__cuda *d) {
     cursor c = {t->anchors[0], t->anchor_ns, 0};
     for (size_t i = 0; i < d->work.n_between && d->work.between[i].ends < t->n_events; i++) {
         syn__cuda_between *b = &d->work.between[i];
-        b->it.piece.start_ns = when(t, &c, b->begins);
-        b->it.piece.wall_ns = syn__cuda_times_between(t, b->begins, b->ends);
+        if (b->it.piece.kind != SYN_PIECE_WAIT) {
+            b->it.piece.start_ns = when(t, &c, b->begins);
+            b->it.piece.wall_ns = syn__cuda_times_between(t, b->begins, b->ends);
+        }
         syn__cuda_host->add_between(d->ctx, &b->it);
     }
 }

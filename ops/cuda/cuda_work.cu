@@ -166,16 +166,19 @@ void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes) {
 }
 
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns) {
-    syn_piece_between b;
-    if (!d->work.keep) return;
+    syn__cuda_work *w = &d->work;
+    syn__cuda_between b;
+    if (!w->keep) return;
     memset(&b, 0, sizeof b);
-    b.after = d->at.node;
-    b.piece.kind = SYN_PIECE_WAIT;
-    b.piece.device = (uint32_t)d->device;
-    b.piece.stream = SYN__CUDA_COMPUTE_STREAM;
-    b.piece.call_ns = b.piece.start_ns = from_ns;
-    b.piece.call_wall_ns = b.piece.wall_ns = syn__clock_ns() - from_ns;
-    syn__cuda_host->add_between(d->ctx, &b);
+    b.it.after = d->at.node;
+    b.it.piece.kind = SYN_PIECE_WAIT;
+    b.it.piece.device = (uint32_t)d->device;
+    b.it.piece.stream = SYN__CUDA_COMPUTE_STREAM;
+    b.it.piece.call_ns = b.it.piece.start_ns = from_ns;
+    b.it.piece.call_wall_ns = b.it.piece.wall_ns = syn__clock_ns() - from_ns;
+    if (w->n_between == 0) syn__cuda_host->add_between(d->ctx, &b.it);
+    else if (!syn_grow(&w->between, &w->between_cap, w->n_between + 1, sizeof b, NULL))
+        w->between[w->n_between++] = b;
 }
 
 /* ---- after a sync ---- */

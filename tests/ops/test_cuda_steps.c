@@ -167,6 +167,40 @@ static void test_a_steady_step_asks_for_nothing(void) {
     syn_ctx_free(l.ctx);
 }
 
+/* Numbers are read while the device goes on: what was put off is launched before the host waits,
+   and all of the device is not waited for. So also of a device that does nothing by itself. */
+static void test_numbers_beside_work(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int lazy = 0; lazy < 2; lazy++) {
+        float got[2][8] = {{0}};
+        for (int k = 0; k < 2; k++) {
+            if (lazy) setenv("SYN_EMULATED_LAZY", "1", 1);
+            loop l = open_loop(k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU);
+            unsetenv("SYN_EMULATED_LAZY");
+            uint64_t waits = 0;
+            int asked = 0;
+            for (int i = 0; i < 9; i++) {
+                syn_tensor x = l.x;
+                for (int n = 0; n < 4; n++) x = syn_tanh(l.ctx, syn_scale(l.ctx, x, 1.1));
+                const syn_tensor squares = syn_square_sum(l.ctx, &x, 1);
+                const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
+                if (i == 0)
+                    waits = ref_cuda_calls("cudaStreamSynchronize"); /* scratch memory is there */
+                if (i > 0) CHECK_INT(syn_tensor_get_numbers(l.ctx, asked, &got[k][i - 1]), SYN_OK);
+                if (k && i > 2 && counts())
+                    CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 1);
+                if (i < 8) CHECK_INT(syn_tensor_ask_numbers(l.ctx, &squares, 1, &asked), SYN_OK);
+                l.x = syn_scale(l.ctx, x, 1.01);
+                syn_forget(l.ctx, l.mark, &l.x, 1);
+                syn_next_step(l.ctx);
+            }
+            CHECK_INT(ref_cuda_calls("cudaStreamSynchronize") - waits, 0);
+            syn_ctx_free(l.ctx);
+        }
+        for (int i = 0; i < 8; i++) CHECK_NEAR(got[1][i], got[0][i], 1e-5 * (double)got[0][i]);
+    }
+}
+
 /* Times are divided among the ops of a graph, and lie one behind the other. */
 static void test_times_of_graphs(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -239,6 +273,28 @@ static void test_a_fault_of_a_graph_in_flight(void) {
     }
 }
 
+/* Who waits for a number is told what is wrong with those that came before. */
+static void test_a_fault_beside_work(void) {
+    const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
+    const int32_t wrong[TOKENS] = {1, 2, CLASSES, 3};
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    syn_ctx *ctx = NULL;
+    syn_error err = {0};
+    int asked[2];
+    float got = 0;
+    NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+    const syn_tensor x = syn_input(ctx, "x", &logits, NULL),
+                     targets = syn_input(ctx, "targets", &ids, wrong);
+    const syn_tensor before = syn_square_sum(ctx, &x, 1);
+    CHECK_INT(syn_tensor_ask_numbers(ctx, &before, 1, &asked[0]), SYN_OK);
+    const syn_tensor loss = syn_cross_entropy(ctx, x, targets, SYN_MEAN, CLASSES);
+    CHECK_INT(syn_tensor_ask_numbers(ctx, &loss, 1, &asked[1]), SYN_OK);
+    CHECK_INT(syn_tensor_get_numbers(ctx, asked[0], &got), SYN_OK);
+    CHECK_INT(syn_tensor_get_numbers(ctx, asked[1], &got), SYN_E_INVALID);
+    CHECK_STR(syn_ctx_error(ctx)->text, "cross_entropy: a target is 8, which is no class of 8");
+    syn_ctx_free(ctx);
+}
+
 /* An op that runs on the CPU runs on CUDA. */
 static void test_every_op_has_a_kernel(void) {
     const syn_backend *cuda;
@@ -257,6 +313,8 @@ static const test_case cases[] = {
     {"a step that needs memory", test_a_step_that_needs_memory},
     {"memory of other sizes", test_memory_of_other_sizes},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
+    {"numbers beside work", test_numbers_beside_work},
+    {"a fault beside work", test_a_fault_beside_work},
     {"times of graphs", test_times_of_graphs},
     {"a fault of a graph in flight", test_a_fault_of_a_graph_in_flight},
 };

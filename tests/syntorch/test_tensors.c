@@ -220,6 +220,37 @@ static void test_numbers(void) {
     syn_ctx_free(meta);
 }
 
+/* In two calls, some of them under way at a time; what is wrong with them. */
+static void test_asked_numbers(void) {
+    const syn_spec one = {SYN_F32, 0, {0}};
+    float got[SYN_ASKED_NUMBERS] = {0};
+    int asked[SYN_ASKED_MOST], more;
+    for (int wrong = 0; wrong < 5; wrong++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor x[SYN_ASKED_MOST + SYN_ASKED_NUMBERS];
+        for (int i = 0; i < SYN_ASKED_MOST + SYN_ASKED_NUMBERS; i++)
+            x[i] = syn_input(ctx, "x", &one, &(float){(float)i});
+        for (int i = 0; i < SYN_ASKED_MOST; i++)
+            CHECK_INT(syn_tensor_ask_numbers(ctx, &x[i], SYN_ASKED_NUMBERS, &asked[i]), SYN_OK);
+        syn_add(ctx, x[0], x[1]);
+        for (int i = SYN_ASKED_MOST - 1; i >= (wrong == 1); i--) {
+            CHECK_INT(syn_tensor_get_numbers(ctx, asked[i], got), SYN_OK);
+            for (int k = 0; k < SYN_ASKED_NUMBERS; k++) CHECK(got[k] == (float)(i + k));
+        }
+        if (wrong == 1)
+            for (int i = 1; i < SYN_ASKED_MOST; i++)
+                CHECK_INT(syn_tensor_ask_numbers(ctx, x, 1, &more), SYN_OK);
+        if (wrong == 1 || wrong == 2)
+            CHECK(syn_tensor_ask_numbers(ctx, x, wrong == 1 ? 1 : SYN_ASKED_NUMBERS + 1, &more) !=
+                  SYN_OK);
+        if (wrong == 3) CHECK(syn_tensor_get_numbers(ctx, asked[0], got) != SYN_OK);
+        if (wrong == 4) CHECK(syn_tensor_get_numbers(ctx, -1, got) != SYN_OK);
+        if (wrong == 1 || wrong == 2) CHECK_HAS(syn_ctx_error(ctx)->text, "4 at a time");
+        if (wrong > 2) CHECK_HAS(syn_ctx_error(ctx)->text, "were not asked for");
+        syn_ctx_free(ctx);
+    }
+}
+
 /* What is not there, or not side by side, on every device. */
 static void test_parts_that_are_not(void) {
     static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
@@ -243,6 +274,7 @@ static const test_case cases[] = {
     {"as f32", test_as_f32},
     {"parts", test_parts},
     {"numbers", test_numbers},
+    {"numbers that are asked for", test_asked_numbers},
     {"parts that are not there", test_parts_that_are_not},
     {"of another context", test_of_another_context},
     {"marks", test_marks},

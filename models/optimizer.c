@@ -317,7 +317,7 @@ static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
 }
 
 /* Of several the one that was made first: what it was computed from was sound. */
-static syn_status blame(syn_optimizer *o, syn_error *err) {
+syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -332,6 +332,16 @@ static syn_status blame(syn_optimizer *o, syn_error *err) {
                     "step %lld: a gradient of another rank is not finite, or their norm "
                     "is too large",
                     (long long)o->step + 1);
+}
+
+static syn_status bad_loss(const syn_optimizer *o, float loss, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the loss is %s", (long long)o->step + 1,
+                    isnan(loss) ? "NaN" : "infinite");
+}
+
+/* As syn_clip_factor computes it. */
+static double norm_of(float squares) {
+    return (double)(float)sqrt((double)squares);
 }
 
 /* What is known before the update is read in one wait: the loss, if it is asked for, and the
@@ -352,34 +362,40 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
     SYN_TRY(syn_tensor_read_numbers(o->ctx, asked, n, x));
     if (o->looked) o->squares = x[n - 1];
     if (loss.id) *value = x[0];
-    if (checked && loss.id && !isfinite(x[0]))
-        return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the loss is %s", (long long)o->step + 1,
-                        isnan(x[0]) ? "NaN" : "infinite");
-    return checked && !isfinite(o->squares) ? blame(o, err) : SYN_OK;
+    if (checked && loss.id && !isfinite(x[0])) return bad_loss(o, x[0], err);
+    return checked && !isfinite(o->squares) ? syn__optimizer_blame(o, err) : SYN_OK;
 }
 
+/* The same without waiting. */
+static syn_status ask(syn_optimizer *o, syn_tensor squares, syn_tensor loss, int *asked) {
+    const syn_tensor both[2] = {loss, squares};
+    o->looked = false;
+    return syn_tensor_ask_numbers(o->ctx, both, squares.id ? 2 : 1, asked);
+}
+
+/* asked: not NULL for a step ahead. */
 static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_tensor loss,
-                                   float *value, syn_error *err) {
+                                   float *value, int *asked, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     const double most = o->options.max_grad_norm;
     syn_tensor scale = o->one, squares = {0};
     if (most > 0 || !o->options.unchecked) squares = all_squares(o);
-    SYN_TRY(look(o, squares, loss, value, err));
+    SYN_TRY(asked ? ask(o, squares, loss, asked) : look(o, squares, loss, value, err));
     if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
     SYN_TRY(set_rates(o, learning_rate));
     for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
     return SYN_OK;
 }
 
-syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
-                               float *value, syn_error *err) {
+static syn_status step(syn_optimizer *o, double learning_rate, syn_tensor loss, float *value,
+                       int *asked, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
     o->norm = (syn_tensor){0}; /* the last step's may be forgotten */
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
-    const syn_status s = scale_and_update(o, learning_rate, loss, value, err);
+    const syn_status s = scale_and_update(o, learning_rate, loss, value, asked, err);
     syn_pop_scope(ctx);
     syn_set_phase(ctx, SYN_PHASE_FORWARD);
     syn_set_grad(ctx, was);
@@ -388,17 +404,42 @@ syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tenso
     return syn_ctx_status(ctx) != SYN_OK ? syn_ctx_check(ctx, err) : s;
 }
 
+syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                               float *value, syn_error *err) {
+    return step(o, learning_rate, loss, value, NULL, err);
+}
+
+syn_status syn__optimizer_step_ahead(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                                     int *asked, syn_error *err) {
+    float none;
+    return step(o, learning_rate, loss, &none, asked, err);
+}
+
+syn_status syn__optimizer_settle(syn_optimizer *o, int asked, float *loss, double *norm,
+                                 syn_error *err) {
+    float x[2] = {0};
+    SYN_TRY(syn_tensor_get_numbers(o->ctx, asked, x));
+    *loss = x[0];
+    *norm = norm_of(x[1]);
+    if (o->options.unchecked || (isfinite(x[0]) && isfinite(x[1]))) return SYN_OK;
+    o->step--;
+    return isfinite(x[0]) ? SYN_FAIL(err, SYN_E_INVALID, "%s", "") : bad_loss(o, x[0], err);
+}
+
+double syn__optimizer_looked(const syn_optimizer *o) {
+    return o->norm.id && o->looked ? norm_of(o->squares) : 0;
+}
+
 syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error *err) {
     float none;
     return syn__optimizer_step(o, learning_rate, (syn_tensor){0}, &none, err);
 }
 
-/* As syn_clip_factor computes it. */
 syn_status syn_optimizer_norm_value(const syn_optimizer *o, double *norm, syn_error *err) {
     float x = 0;
-    if (o->norm.id && o->looked) x = (float)sqrt((double)o->squares);
-    else if (o->norm.id && syn_ctx_has_data(o->ctx) &&
-             syn_tensor_read_numbers(o->ctx, &o->norm, 1, &x) != SYN_OK)
+    *norm = syn__optimizer_looked(o);
+    if (o->looked || !o->norm.id || !syn_ctx_has_data(o->ctx)) return SYN_OK;
+    if (syn_tensor_read_numbers(o->ctx, &o->norm, 1, &x) != SYN_OK)
         return syn_ctx_check(o->ctx, err);
     *norm = (double)x;
     return SYN_OK;

@@ -14,6 +14,14 @@ struct syn_trainer {
     syn_optimizer *optimizer;
     syn_mark mark; /* what came before is not forgotten */
     bool hold;
+    bool ahead;
+    struct {
+        bool waits; /* a step waits for its numbers, which were asked for: */
+        int asked;
+        syn_pass *pass; /* its passes */
+        void *arg;
+    } before;
+    syn_trained known;
 };
 
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
@@ -23,6 +31,8 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ctx = ctx;
     t->options = *options;
     if (t->options.passes == 0) t->options.passes = 1;
+    t->ahead = options->ahead && syn_ctx_goes_on(ctx) &&
+               (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
     syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
     syn_forget(ctx, before, NULL, 0); /* that parameters were made equal is in no step's trace */
@@ -34,7 +44,10 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
 }
 
 void syn_trainer_free(syn_trainer *t) {
+    float unseen[SYN_ASKED_NUMBERS];
     if (!t) return;
+    if (t->before.waits && syn_tensor_get_numbers(t->ctx, t->before.asked, unseen) == SYN_OK)
+        t->before.waits = false;
     syn_optimizer_free(t->optimizer);
     syn_data_parallel_free(t->parallel);
     syn_free(t);
@@ -86,11 +99,12 @@ static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduc
 }
 
 /* The passes once more, while their values are watched; all ranks come here. What the first rank
-   that found something found is the sentence of all. */
+   that found something found is the sentence of all, behind `what`, or "", of the gradients. */
 static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char *what,
                           syn_error *err) {
     enum { NOBODY = INT32_MAX };
     syn_ctx *ctx = t->ctx;
+    syn_error blamed = {0};
     int32_t who = NOBODY, words[128] = {0};
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
@@ -98,6 +112,7 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
     run_passes(t, pass, arg);
     syn_ctx_watch_values(ctx, false);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
+    if (!*what && syn__optimizer_blame(t->optimizer, &blamed) != SYN_OK) what = blamed.text;
     if (syn_ctx_bad_value(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
     const bool mine = of_all(t, &who, 1, SYN_REDUCE_MIN) == SYN_OK && who == syn_ctx_rank(ctx);
     if (!mine) memset(words, 0, sizeof words);
@@ -110,6 +125,36 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
                     (const char *)words);
 }
 
+syn_status syn_trainer_settle(syn_trainer *t, syn_error *err) {
+    syn_error inner = {0};
+    float loss = 0;
+    double norm = 0;
+    if (!t->before.waits) return SYN_OK;
+    t->before.waits = false;
+    const syn_status s = syn__optimizer_settle(t->optimizer, t->before.asked, &loss, &norm, &inner);
+    if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
+        return explain(t, t->before.pass, t->before.arg, inner.text, err);
+    if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
+    t->known = (syn_trained){t->known.steps + 1, (double)loss, norm};
+    return SYN_OK;
+}
+
+syn_trained syn_trainer_known(const syn_trainer *t) {
+    return t->known;
+}
+
+static syn_status step_ahead(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
+                             syn_tensor loss, syn_error *err) {
+    int asked;
+    SYN_TRY(syn_trainer_settle(t, err));
+    SYN_TRY(syn__optimizer_step_ahead(t->optimizer, learning_rate, loss, &asked, err));
+    t->before.waits = true;
+    t->before.asked = asked;
+    t->before.pass = pass;
+    t->before.arg = arg;
+    return SYN_OK;
+}
+
 syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
                             double *loss, syn_error *err) {
     syn_error inner = {0};
@@ -117,12 +162,20 @@ syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double le
     if (!t->hold) syn_forget(t->ctx, t->mark, NULL, 0);
     const syn_tensor sum = run_passes(t, pass, arg);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
-    const syn_status s =
-        syn__optimizer_step(t->optimizer, learning_rate, sum_over_ranks(t, sum), &value, &inner);
+    const syn_tensor all = sum_over_ranks(t, sum);
+    if (t->ahead) {
+        SYN_TRY(step_ahead(t, pass, arg, learning_rate, all, err));
+        if (loss) *loss = t->known.loss;
+        syn_next_step(t->ctx);
+        return syn_ctx_check(t->ctx, err);
+    }
+    const syn_status s = syn__optimizer_step(t->optimizer, learning_rate, all, &value, &inner);
     if (loss) *loss = (double)value;
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
         return explain(t, pass, arg, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
+    t->known =
+        (syn_trained){t->known.steps + 1, (double)value, syn__optimizer_looked(t->optimizer)};
     syn_next_step(t->ctx);
     return syn_ctx_check(t->ctx, err);
 }

@@ -194,6 +194,7 @@ static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
                      .root = rates[2]};
     int64_t first = 0; /* of parameter i */
     (void)worker;
+    if (!(how.scale > 0)) return;
     for (int i = 0; i < k && first < end; first += elems(&c->in[i++])) {
         const int64_t from = begin > first ? begin : first, last = first + elems(&c->in[i]);
         const int64_t n = (end < last ? end : last) - from;

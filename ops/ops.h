@@ -162,9 +162,10 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
 /* AdamW (Loshchilov and Hutter 2019) of n parameters, which become their new versions, as do the
    moments m and v: of all elements, one parameter behind the other. `decayed`: bit i if parameter
    i decays. rates (3): learning rate, learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) for step
-   t from 1. Gradients are multiplied by `scale` (one number). Parameters of 16 bits become what
-   their masters, f32 and laid out as the moments, are rounded to: these are updated; what the
-   parameters hold is not read. */
+   t from 1. Gradients are multiplied by `scale` (one number); where that is NaN or 0, as
+   syn_clip_factor makes it of gradients that are not finite, nothing changes. Parameters of 16 bits
+   become what their masters, f32 and laid out as the moments, are rounded to: these are updated;
+   what the parameters hold is not read. */
 typedef struct syn_adamw_call {
     syn_tensor *params;
     const syn_tensor *grads;

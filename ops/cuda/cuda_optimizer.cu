@@ -78,6 +78,7 @@ template <typename P> static __global__ void adamw_kernel(const adamw a) {
     const int n = (int)(left < PIECE ? left : (int64_t)PIECE);
     const step s = {*a.scale, a.rates[1], a.rates[2],
                     a.decayed >> t & 1 ? 1.0f - a.rates[0] * a.decay : 1.0f};
+    if (!(s.scale > 0)) return; /* as syn_adamw_step says */
     const int packed = packs_fit<P>(a, t, before) ? n / WIDE * WIDE : 0;
     for (int i = tid * WIDE; i < packed; i += THREADS * WIDE)
         adamw_pack<P, WIDE>(a, s, t, from + i, before + from + i);

@@ -86,6 +86,28 @@ static void test_not_finite_after_forgetting(void) {
     job_free(&j);
 }
 
+/* Nobody looks, but the clipping factor of such gradients is none: the device changes nothing. */
+static void test_not_finite_unchecked(void) {
+    static const float bad[2] = {INFINITY, 3e37f}; /* NaN; and squares that overflow */
+    for (int i = 0; i < 2; i++) {
+        const syn_optimizer_options how = {.max_grad_norm = 1, .unchecked = true};
+        job j = job_new(&how, false);
+        float before[IN * OUT], after[IN * OUT];
+        syn_error err = {0};
+        get_weight(&j, before);
+        backward(&j, bad[i]);
+        CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+        get_weight(&j, after);
+        CHECK(memcmp(before, after, sizeof before) == 0);
+        backward(&j, 1);
+        CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+        get_weight(&j, after);
+        for (int k = 0; k < IN * OUT; k++) CHECK(isfinite(after[k]));
+        CHECK(memcmp(before, after, sizeof before) != 0);
+        job_free(&j);
+    }
+}
+
 static void test_every_parameter(void) {
     const syn_optimizer_options how = {.max_grad_norm = 1};
     job j = job_new(&how, true);
@@ -142,6 +164,7 @@ static void test_shards(void) {
 static const test_case cases[] = {
     {"gradients that are not finite", test_not_finite},
     {"gradients that are not finite after a forgotten step", test_not_finite_after_forgetting},
+    {"gradients that nobody looks at", test_not_finite_unchecked},
     {"every parameter has a gradient", test_every_parameter},
     {"versions", test_versions},
     {"shards", test_shards},

@@ -16,10 +16,14 @@ typedef struct accident {
     const char *sentence;
 } accident;
 
+/* How steps are waited for: at once; by the next one; `ahead`, but each settled at once. */
+typedef enum waiting_how { AT_ONCE, AHEAD, SETTLED } waiting_how;
+
 typedef struct job {
     syn_mesh_shape shape;
     int passes;
     const accident *accident; /* NULL: none */
+    waiting_how how;
     double losses[STEPS];
 } job;
 
@@ -38,7 +42,7 @@ static syn_tensor pass(void *arg, int number) {
     const syn_spec one = {SYN_F32, 0, {0}};
     (void)number;
     if (!r->bad_weight) return loss;
-    return syn_mul(ctx, loss, syn_input(ctx, "factor", &one, &(float){NAN}));
+    return syn_mul(ctx, loss, syn_input(ctx, "factor", &one, &r->job->accident->value));
 }
 
 /* Sets one element of a parameter; what it was. */
@@ -58,14 +62,27 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     syn_error inner = {0};
     double loss;
     float was = 0;
+    rank bad = *r; /* which the next step's passes know nothing of */
     if (a->param) was = set(ctx, a->param, a->value);
-    else r->bad_weight = syn_ctx_rank(ctx) == 1;
-    const syn_status s = syn_trainer_step(trainer, pass, r, 0.001, &loss, &inner);
+    else bad.bad_weight = syn_ctx_rank(ctx) == 1;
+    const int64_t before = syn_trainer_known(trainer).steps;
+    syn_status s = syn_trainer_step(trainer, pass, &bad, 0.001, &loss, &inner);
+    if (s == SYN_OK && r->job->how == AHEAD)
+        s = syn_trainer_step(trainer, pass, r, 0.001, &loss, &inner);
+    if (s == SYN_OK && r->job->how == SETTLED) s = syn_trainer_settle(trainer, &inner);
+    if (syn_trainer_known(trainer).steps > before + (r->job->how == AHEAD))
+        return SYN_FAIL(err, SYN_E_FORMAT, "a step that failed is known");
     if (s != SYN_E_INVALID || strcmp(inner.text, a->sentence) != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "got \"%s\", want \"%s\"", inner.text, a->sentence);
-    r->bad_weight = false;
     if (a->param) set(ctx, a->param, was);
     return syn_ctx_check(ctx, err);
+}
+
+/* What is known; the losses are those of all ranks. */
+static syn_trained note(job *j, const syn_comm *comm, const syn_trainer *trainer) {
+    const syn_trained known = syn_trainer_known(trainer);
+    if (known.steps > 0 && comm->rank == 0) j->losses[known.steps - 1] = known.loss;
+    return known;
 }
 
 static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
@@ -77,7 +94,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_model_options options = {.tp = r.mesh.group[SYN_AXIS_TP]};
     const syn_trainer_options how = {.optimizer = {.max_grad_norm = 1, .tp = options.tp},
                                      .dp = r.mesh.group[SYN_AXIS_DP],
-                                     .passes = j->passes};
+                                     .passes = j->passes,
+                                     .ahead = j->how != AT_ONCE};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&r.model, ctx, &small_gpt, &options, err);
@@ -86,7 +104,12 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
         double loss = 0;
         if (i == ACCIDENT && j->accident) s = have_accident(&r, trainer, err);
         if (s == SYN_OK) s = syn_trainer_step(trainer, pass, &r, 0.001, &loss, err);
-        if (comm->rank == 0) j->losses[i] = loss;
+        note(j, comm, trainer);
+        if (s == SYN_OK && (j->how == SETTLED || i == STEPS - 1))
+            s = syn_trainer_settle(trainer, err);
+        const syn_trained known = note(j, comm, trainer);
+        if (s == SYN_OK && j->how == AT_ONCE && loss != known.loss)
+            s = SYN_FAIL(err, SYN_E_FORMAT, "loss %g, or %g", loss, known.loss);
     }
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
     syn_trainer_free(trainer);
@@ -113,11 +136,15 @@ static void test_steps(void) {
 }
 
 static void check_accident(syn_mesh_shape shape, const accident *a) {
-    job with = {.shape = shape, .accident = a}, without = {.shape = shape};
+    job without = {.shape = shape};
     syn_error err = {0};
-    CHECK_OK(syn_local_run(shape.tp * shape.dp, train, &with, &err), err);
     CHECK_OK(syn_local_run(shape.tp * shape.dp, train, &without, &err), err);
-    for (int i = 0; i < STEPS; i++) CHECK(with.losses[i] == without.losses[i]);
+    for (int how = AT_ONCE; how <= SETTLED; how++) {
+        job with = {.shape = shape, .accident = a, .how = (waiting_how)how};
+        err.code = SYN_OK;
+        CHECK_OK(syn_local_run(shape.tp * shape.dp, train, &with, &err), err);
+        for (int i = 0; i < STEPS; i++) CHECK(with.losses[i] == without.losses[i]);
+    }
 }
 
 static void test_bad_parameter(void) {
@@ -144,27 +171,49 @@ static void test_bad_texts(void) {
     check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
 }
 
-/* The loss and the norm come with one wait for the device, where it counts what it is asked for. */
+/* The loss is finite, and so are gradients, but for the sum of their squares. */
+static void test_large_gradients(void) {
+    const accident a = {NULL, 3e37f,
+                        "step 4: the gradient of 'wte.weight' is not finite (infinite)"};
+    check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
+}
+
+typedef struct waits {
+    waiting_how how;
+    uint64_t device, events; /* of the last step */
+} waits;
+
+/* The loss and the norm come with one wait for the device, where it counts what it is asked for; or
+   with one for what the step before asked for. */
 static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
+    waits *w = arg;
     const job j = {.shape = {.tp = 1, .dp = 1}};
     rank r = {.job = &j};
     syn_ctx *ctx = NULL;
     syn_trainer *trainer = NULL;
-    uint64_t *waits = arg;
-    double loss, norm;
+    double loss, norm = 0;
     float from_tensor;
     const syn_model_options options = {.tp = NULL};
-    const syn_trainer_options how = {.optimizer = {.max_grad_norm = 0.1}};
+    const syn_trainer_options how = {.optimizer = {.max_grad_norm = 0.1},
+                                     .ahead = w->how != AT_ONCE};
     SYN_TRY(syn_mesh_open(&r.mesh, comm, &j.shape, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_status s = syn_model_new(&r.model, ctx, &small_gpt, &options, err);
     if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
     for (int i = 0; i < STEPS && s == SYN_OK; i++) {
-        *waits = ref_cuda_calls("cudaStreamSynchronize");
+        w->device = ref_cuda_calls("cudaStreamSynchronize");
+        w->events = ref_cuda_calls("cudaEventSynchronize");
         s = syn_trainer_step(trainer, pass, &r, 0.001, &loss, err);
-        if (s == SYN_OK) s = syn_optimizer_norm_value(syn_trainer_optimizer(trainer), &norm, err);
-        *waits = ref_cuda_calls("cudaStreamSynchronize") - *waits;
+        if (s == SYN_OK && w->how == AT_ONCE)
+            s = syn_optimizer_norm_value(syn_trainer_optimizer(trainer), &norm, err);
+        w->device = ref_cuda_calls("cudaStreamSynchronize") - w->device;
+        w->events = ref_cuda_calls("cudaEventSynchronize") - w->events;
     }
+    if (s == SYN_OK) s = syn_trainer_settle(trainer, err);
+    if (w->how == AT_ONCE && norm != syn_trainer_known(trainer).grad_norm)
+        s = SYN_FAIL(err, SYN_E_FORMAT, "norm %g, or %g", norm,
+                     syn_trainer_known(trainer).grad_norm);
+    norm = syn_trainer_known(trainer).grad_norm;
     if (s == SYN_OK) {
         const syn_tensor t = syn_optimizer_norm(syn_trainer_optimizer(trainer));
         s = syn_tensor_read(ctx, t, &from_tensor, sizeof from_tensor);
@@ -177,11 +226,30 @@ static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void test_one_wait_a_step(void) {
-    uint64_t waits = 0;
-    syn_error err = {0};
-    CHECK_OK(syn_local_run(1, waiting, &waits, &err), err);
-    if (ref_cuda_calls("cudaMalloc") > 0) CHECK_INT(waits, 1);
+static void test_waits(void) {
+    for (int how = AT_ONCE; how <= AHEAD; how++) {
+        waits w = {.how = (waiting_how)how};
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(1, waiting, &w, &err), err);
+        if (ref_cuda_calls("cudaMalloc") == 0) continue;
+        CHECK_INT(w.device, how == AT_ONCE);
+        CHECK_INT(w.events, how == AHEAD);
+    }
+}
+
+/* The same losses, the last of which is waited for in the end; also of ranks. */
+static void test_ahead(void) {
+    for (int ranks = 1; ranks <= 4; ranks *= 4) {
+        job jobs[3];
+        for (int how = AT_ONCE; how <= SETTLED; how++) {
+            syn_error err = {0};
+            jobs[how] = (job){.how = (waiting_how)how, .passes = 2};
+            jobs[how].shape =
+                (syn_mesh_shape){.tp = ranks / 2 + ranks % 2, .dp = ranks > 1 ? 2 : 1};
+            CHECK_OK(syn_local_run(ranks, train, &jobs[how], &err), err);
+            for (int i = 0; i < STEPS; i++) CHECK(jobs[how].losses[i] == jobs[0].losses[i]);
+        }
+    }
 }
 
 static const test_case cases[] = {
@@ -189,6 +257,8 @@ static const test_case cases[] = {
     {"a parameter that is no number", test_bad_parameter},
     {"a product that overflows", test_overflow},
     {"texts of one rank", test_bad_texts},
-    {"one wait a step", test_one_wait_a_step},
+    {"gradients that are too large", test_large_gradients},
+    {"waits", test_waits},
+    {"steps ahead", test_ahead},
 };
 TEST_MAIN(cases)

@@ -11,6 +11,15 @@
 #include "tools/pretrain/pretrain.h"
 #include "tools/progress.h"
 
+struct rank;
+
+/* What a step's passes need; the trainer may come back to those of the step before. */
+typedef struct step_passes {
+    struct rank *rank;
+    int64_t epoch, first; /* its batches begin with this one of the epoch */
+    float weight;
+} step_passes;
+
 typedef struct rank {
     pretrain *run;
     syn_ctx *ctx;
@@ -22,9 +31,10 @@ typedef struct rank {
     int64_t *which; /* texts of a batch */
     syn_batch batch;
     int64_t first_step; /* of this run */
-    /* Of the step: */
-    int64_t epoch, first; /* its batches begin with this one of the epoch */
-    float weight;
+    /* Of this step and the one before, by the lowest bit of their numbers: */
+    step_passes passes[2];
+    pretrain_metrics metrics[2];
+    int64_t noted; /* steps of this run that are logged */
     uint64_t begun_ns;
     pretrain_state state;
     bool done; /* no further step is wanted */
@@ -115,14 +125,15 @@ static void set_dropout(rank *r, int64_t epoch) {
 
 /* A syn_pass. */
 static syn_tensor loss_of(void *arg, int pass) {
-    rank *r = arg;
-    const int64_t micro = r->first + pass;
+    const step_passes *p = arg;
+    rank *r = p->rank;
+    const int64_t micro = p->first + pass;
     syn_batch_how how = r->run->batches;
-    how.epoch = r->epoch;
-    choose_texts(r, r->run->texts, &r->sampler, r->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
-    if (r->run->args->dropout > 0) set_dropout(r, r->epoch);
+    how.epoch = p->epoch;
+    choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
+    if (r->run->args->dropout > 0) set_dropout(r, p->epoch);
     const syn_pretraining_batch b =
-        make_inputs(r, r->run->texts, &r->sampler, r->epoch, micro, &how, r->weight);
+        make_inputs(r, r->run->texts, &r->sampler, p->epoch, micro, &how, p->weight);
     return syn_pretraining_loss(r->model, &b);
 }
 
@@ -135,22 +146,38 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
     return syn_ctx_check(r->ctx, err);
 }
 
-static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error *err) {
+/* Logs a step that became known by now: on a device that goes on after calls the one before. */
+static void note_known(rank *r) {
+    const syn_trained known = syn_trainer_known(r->trainer);
+    const pretrain_args *args = r->run->args;
+    if (known.steps == r->noted) return;
+    pretrain_metrics *m = &r->metrics[(r->first_step + r->noted) & 1];
+    r->noted = known.steps;
+    m->loss = known.loss;
+    m->grad_norm = known.grad_norm;
+    const uint64_t now = syn__clock_ns();
+    const int64_t tokens =
+        args->accumulation * args->batch_size * dp_size(r) * r->run->batches.tokens;
+    m->tokens_per_s = (double)tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
+    r->begun_ns = now;
+    if (r->comm->rank == 0 && syn_ctx_has_data(r->ctx)) pretrain_log_step(r->run, m);
+}
+
+static syn_status one_step(rank *r, int64_t step, syn_error *err) {
     const pretrain *run = r->run;
     const pretrain_args *args = run->args;
     syn_batch_how how = run->batches;
+    step_passes *p = &r->passes[step & 1];
+    pretrain_metrics *m = &r->metrics[step & 1];
     m->step = step + 1;
-    m->epoch = how.epoch = r->epoch = step / run->steps_per_epoch;
+    p->rank = r;
+    m->epoch = how.epoch = p->epoch = step / run->steps_per_epoch;
     m->learning_rate = syn_learning_rate(args->learning_rate, step, args->warmup_steps,
                                          run->steps_per_epoch * args->num_epochs);
-    r->first = step % run->steps_per_epoch * args->accumulation;
-    r->weight = weight_of(r, r->epoch, r->first, &how);
-    SYN_TRY(syn_trainer_step(r->trainer, loss_of, r, m->learning_rate, &m->loss, err));
-    SYN_TRY(syn_optimizer_norm_value(r->state.optimizer, &m->grad_norm, err));
-    const uint64_t now = syn__clock_ns();
-    const int64_t tokens = args->accumulation * args->batch_size * dp_size(r) * how.tokens;
-    m->tokens_per_s = (double)tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
-    r->begun_ns = now;
+    p->first = step % run->steps_per_epoch * args->accumulation;
+    p->weight = weight_of(r, p->epoch, p->first, &how);
+    SYN_TRY(syn_trainer_step(r->trainer, loss_of, p, m->learning_rate, NULL, err));
+    note_known(r);
     return SYN_OK;
 }
 
@@ -228,26 +255,30 @@ static bool is_time(int64_t step, int64_t every) {
     return every > 0 && (step + 1) % every == 0;
 }
 
-static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, syn_error *err) {
+static syn_status after_step(rank *r, int64_t step, syn_error *err) {
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
     const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
     const int64_t nth = step - r->first_step;
     const pretrain_tracing tracing = pretrain_tracing_of(args, nth, last);
+    const bool saves = is_time(step, args->save_steps);
+    const bool ends =
+        last || is_time(step, run->steps_per_epoch) || is_time(step, args->eval_steps);
+    if (tracing != PRETRAIN_UNTRACED || saves || ends) {
+        SYN_TRY(syn_trainer_settle(r->trainer, err));
+        note_known(r);
+    }
     syn_trainer_hold(r->trainer, tracing == PRETRAIN_ACTIVE);
     if (tracing >= PRETRAIN_WINDOW) {
         if (!meta && r->comm->rank == 0)
-            run->measured_ns = pretrain_step_tokens(run) * 1e9 / m->tokens_per_s;
+            run->measured_ns = pretrain_step_tokens(run) * 1e9 / r->metrics[step & 1].tokens_per_s;
         const bool over = tracing == PRETRAIN_LAST_WINDOW;
         SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, nth, step + 1, over, err));
         r->done = meta && over; /* the graph is of these rows until other ranks have run */
     }
     if (meta) return SYN_OK;
-    if (r->comm->rank == 0) pretrain_log_step(run, m);
-    const bool ends =
-        last || is_time(step, run->steps_per_epoch) || is_time(step, args->eval_steps);
     if (run->eval_texts && ends) SYN_TRY(validate(r, step + 1, err));
-    if (is_time(step, args->save_steps)) return save_checkpoint(r, step + 1, err);
+    if (saves) return save_checkpoint(r, step + 1, err);
     return last ? save_last(r, step + 1, err) : SYN_OK;
 }
 
@@ -255,12 +286,11 @@ static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
     r->first_step = r->state.step;
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
-        pretrain_metrics m = {0};
         const pretrain_tracing tracing =
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
         syn_ctx_keep_work(r->ctx, tracing != PRETRAIN_UNTRACED);
-        SYN_TRY(one_step(r, step, &m, err));
-        SYN_TRY(after_step(r, step, &m, err));
+        SYN_TRY(one_step(r, step, err));
+        SYN_TRY(after_step(r, step, err));
     }
     if (r->comm->rank == 0 && r->first_step < r->run->steps) pretrain_end_trace(r->run);
     return SYN_OK;
@@ -330,6 +360,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                       .tp = tp},
         .dp = r->mesh.group[SYN_AXIS_DP],
         .passes = (int)args->accumulation,
+        .ahead = true,
     };
     r->sampler = (syn_sampler){.n = run->n_texts,
                                .batch = args->batch_size,

@@ -109,43 +109,82 @@ static syn_status scale_cuda(syn_call *c) {
 
 /* ---- by place ---- */
 
-/* x (B, ..., C): `rows` rows of `columns` a sample. */
+/* x (B, ..., C): `rows` rows of `columns`, in packs, a sample. */
 struct dropping {
-    double p;
     uint64_t seed;
-    int64_t sample, row, column, rows, columns;
+    int64_t sample, row, column;
+    syn_divisor rows, columns;
+    int32_t limit;
+    float keep;
     const int32_t *keys; /* or NULL: sample + the index in the batch */
-    __device__ void operator()(const float *x, float *y, int64_t i) const {
-        const int64_t line = i / columns, b = line / rows;
-        const int32_t key = keys ? keys[b] : (int32_t)(sample + b);
-        const syn_dropout_row drop = syn__dropout_row(p, seed, key, row + line % rows);
-        *y = syn__drops(&drop, (uint32_t)(column + i % columns)) ? 0.0f : *x * drop.keep;
-    }
 };
+
+/* A pack lies within a row, whose generator is made once for it. */
+template <typename T, int W>
+static __global__ void dropout_kernel(const syn_each_places<T, 1, 1> p, const dropping d,
+                                      int64_t n) {
+    const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * SYN_EACH_THREADS + threadIdx.x; i < n; i += step) {
+        int64_t at[1];
+        syn_pack<T, W> pack;
+        syn_walk_to(p.walk, i, at);
+        const syn_pack<T, W> x = syn_load<T, W>(p.in[0] + at[0]);
+        const int64_t line = syn_quotient(i, d.columns), b = syn_quotient(line, d.rows);
+        const int32_t key = d.keys ? d.keys[b] : (int32_t)(d.sample + b);
+        syn_dropout_row drop = syn__dropout_row(0, d.seed, key, d.row + line - b * d.rows.by);
+        drop.limit = d.limit;
+        const uint32_t column = (uint32_t)(d.column + (i - line * d.columns.by) * W);
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            pack.at[w] = syn_from_float<T>(
+                syn__drops(&drop, column + (uint32_t)w) ? 0.0f : syn_to_float(x.at[w]) * d.keep);
+        syn_store(p.out[0] + i * W, pack);
+    }
+}
+
+template <typename T> static void launch_dropout(const syn_call *c, dropping d, int64_t columns) {
+    constexpr int W = syn_wide<T>::n;
+    const cudaStream_t stream = syn__cuda_of(c)->stream;
+    syn_each_places<T, 1, 1> p;
+    int64_t n;
+    const bool packs = syn_each_of(c, columns % W == 0, &p, &n);
+    d.columns = syn_divisor_of(packs ? columns / W : columns);
+    const unsigned blocks = syn_blocks(n, SYN_EACH_THREADS, 1);
+    if (packs) SYN_LAUNCH((dropout_kernel<T, W>), blocks, SYN_EACH_THREADS, 0, stream, p, d, n);
+    else SYN_LAUNCH((dropout_kernel<T, 1>), blocks, SYN_EACH_THREADS, 0, stream, p, d, n);
+}
 
 static syn_status dropout_cuda(syn_call *c) {
     const syn_spec *x = &c->in[0].spec;
     const int64_t n = syn_elems(x), columns = x->dims[x->rank - 1];
     if (n == 0) return SYN_OK;
-    const dropping f = {
-        c->attr[0].f, (uint64_t)c->attr[1].i,
-        c->attr[2].i, c->attr[3].i,
-        c->attr[4].i, n / x->dims[0] / columns,
-        columns,      c->n_in > 1 ? static_cast<const int32_t *>(c->in[1].data) : NULL};
-    return syn_each<1, 1>(c, f);
+    const syn_dropout_row how = syn__dropout_row(c->attr[0].f, 0, 0, 0);
+    dropping d = {};
+    d.seed = (uint64_t)c->attr[1].i;
+    d.sample = c->attr[2].i;
+    d.row = c->attr[3].i;
+    d.column = c->attr[4].i;
+    d.rows = syn_divisor_of(n / x->dims[0] / columns);
+    d.limit = how.limit;
+    d.keep = how.keep;
+    d.keys = c->n_in > 1 ? static_cast<const int32_t *>(c->in[1].data) : NULL;
+    SYN_WITH_FLOAT(x->dtype, T, launch_dropout<T>(c, d, columns));
+    return syn__launched(c);
 }
 
 /* scores (..., T, S), and the mask of (B, H, T, S) */
 struct masking {
     float factor;
-    int64_t rows, columns, offset, window, per_mask, mask_step;
+    syn_divisor rows, columns, per_mask;
+    int64_t offset, window, mask_step;
     bool causal;
     const float *mask; /* or NULL */
     __device__ void operator()(const float *x, float *y, int64_t i) const {
-        const int64_t line = i / columns, column = i % columns, row = line % rows;
+        const int64_t line = syn_quotient(i, columns), column = i - line * columns.by;
+        const int64_t row = line - syn_quotient(line, rows) * rows.by;
         const bool hidden =
             (causal && column - row > offset) || (window > 0 && column - row <= offset - window);
-        const float added = mask ? mask[line / per_mask * mask_step + column] : 0.0f;
+        const float added = mask ? mask[syn_quotient(line, per_mask) * mask_step + column] : 0.0f;
         *y = hidden ? -INFINITY : mask ? *x * factor + added : *x * factor;
     }
 };
@@ -155,16 +194,18 @@ static syn_status scale_mask_cuda(syn_call *c) {
     if (syn_elems(x) == 0) return SYN_OK;
     masking f = {};
     f.factor = (float)c->attr[0].f;
-    f.columns = x->rank > 0 ? x->dims[x->rank - 1] : 1;
-    f.causal = c->attr[1].i && c->attr[2].i < f.columns;
+    const int64_t columns = x->rank > 0 ? x->dims[x->rank - 1] : 1;
+    const int64_t rows = x->rank > 1 ? x->dims[x->rank - 2] : 1;
+    f.columns = syn_divisor_of(columns);
+    f.causal = c->attr[1].i && c->attr[2].i < columns;
     f.offset = c->attr[2].i;
     f.window = c->n_attr > 3 ? c->attr[3].i : 0;
-    f.rows = x->rank > 1 ? x->dims[x->rank - 2] : 1;
-    f.per_mask = 1;
+    f.rows = syn_divisor_of(rows);
+    f.per_mask = syn_divisor_of(1);
     if (c->n_in > 1) {
         f.mask = static_cast<const float *>(c->in[1].data);
         f.mask_step = c->in[1].strides[0];
-        f.per_mask = f.rows * x->dims[1];
+        f.per_mask = syn_divisor_of(rows * x->dims[1]);
     }
     return syn_each<1, 1>(c, f);
 }

@@ -39,12 +39,14 @@ static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, in
     }
 }
 
-template <typename T, int OUTS, int INS, typename F>
-static void syn_launch_each(const syn_call *c, F f) {
+/* The places of a call, and how many packs of 16 bytes there are, if they fit and `packs` allows
+   them: true then; else how many elements. */
+template <typename T, int OUTS, int INS>
+static bool syn_each_of(const syn_call *c, bool packs, syn_each_places<T, OUTS, INS> *out,
+                        int64_t *count) {
     syn_each_places<T, OUTS, INS> p = {};
     const syn_spec *shape = &c->in[0].spec;
     constexpr int W = syn_wide<T>::n;
-    bool packs = true;
     for (int d = 0; d < shape->rank; d++) {
         int64_t strides[INS];
         for (int k = 0; k < INS; k++) strides[k] = c->in[k].strides[d];
@@ -61,6 +63,17 @@ static void syn_launch_each(const syn_call *c, F f) {
         syn_walk_pack(&p.walk, W);
         n /= W;
     }
+    *out = p;
+    *count = n;
+    return packs;
+}
+
+template <typename T, int OUTS, int INS, typename F>
+static void syn_launch_each(const syn_call *c, F f) {
+    constexpr int W = syn_wide<T>::n;
+    syn_each_places<T, OUTS, INS> p;
+    int64_t n;
+    const bool packs = syn_each_of(c, true, &p, &n);
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     const unsigned blocks = syn_blocks(n, SYN_EACH_THREADS, 1);
     if (packs)

@@ -48,6 +48,20 @@ def goes_on(runs):
     check(len(files) > 1 and sorted(equal) == files, f"{files}, of which equal {equal}")
 
 
+def goes_wrong(runs):
+    """A step whose numbers are not finite is told of by its number, though the next one has begun,
+    and those before it are in the file."""
+    for ranks in "1", "2":
+        folder = runs.path(f"wrong{ranks}")
+        done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--save-dir",
+                          folder, "--device", "cuda", "--max-steps", "40", "--learning-rate",
+                          "1000", "--warmup-steps", "1", "--num-gpus", ranks, *SHORT)
+        check(done.returncode == 1 and "step 3: the loss is NaN: first, on rank 0, tensor" in
+              done.stderr, f"{ranks}: {done.returncode}: {done.stderr}")
+        steps = [row["step"] for row in runs.rows(folder)]
+        check(steps == ["1", "2"], f"{ranks}: steps {steps}")
+
+
 def counted(trace):
     """What a trace holds in all, but for times."""
     done = subprocess.run([os.path.join(BUILD, "syntorch"), "stat", trace, "--json"],
@@ -109,6 +123,7 @@ def main():
         compare(runs, "gpt", 6, 1e-5, "--num-gpus", "4", "--tp", "2")
         compare(runs, "gpt", 6, 2e-2, "--dtype", "bf16")
         goes_on(runs)
+        goes_wrong(runs)
         traces_are_alike(runs)
         timeline_has_waits()
     finally:

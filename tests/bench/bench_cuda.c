@@ -129,6 +129,7 @@ static void train_step(runner *r) {
     syn_backward(r->ctx, x);
     need(syn_optimizer_step(r->optimizer, 1e-4, &err), &err);
     syn_forget(r->ctx, r->mark, NULL, 0);
+    syn_next_step(r->ctx); /* what repeats is launched as a graph, as in programs */
 }
 
 /* Seconds of each of `steps`, none of which is waited for before the last. */
@@ -144,6 +145,11 @@ static double steps_s(runner *r, void (*step)(runner *), int steps) {
 }
 
 /* ---- parts ---- */
+
+/* Steps of a loop are graphs, as those of programs are; the emulated device counts them. */
+static void expect_graphs(uint64_t before) {
+    if (dry && ref_cuda_calls("cudaGraphLaunch") == before) die("no step was launched as a graph");
+}
 
 static void say_pytorch(const char *preset, const runner *r, double ours) {
     static const char *const modes[] = {"cuda", "compiled"};
@@ -180,12 +186,14 @@ static void train(const char *preset, int64_t batch, int64_t tokens) {
     runner r = open_runner(SYN_DEVICE_CUDA, preset, batch, tokens, true);
     double ours[RUNS], floors[RUNS], ratios[RUNS];
     const int64_t rows = r.batch * r.tokens;
+    const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
     steps_s(&r, train_step, 3);
     for (int i = 0; i < RUNS; i++) {
         floors[i] = model_s(&r.config, rows, rows, true);
         ours[i] = steps_s(&r, train_step, STEPS);
         ratios[i] = floors[i] / ours[i];
     }
+    expect_graphs(graphs);
     const double step = median(ours, RUNS), flops = model_flops(&r.config, rows, rows, true);
     printf("%s, training, bf16, %lld x %lld:\n", preset, (long long)r.batch, (long long)r.tokens);
     printf(
@@ -210,6 +218,7 @@ static void prefill_step(runner *r) {
     need(syn_causal_begin(r->model, r->batch, r->tokens, &err), &err);
     syn_argmax(r->ctx, syn_causal_forward(r->model, tokens_of(r)));
     syn_forget(r->ctx, r->mark, NULL, 0);
+    syn_next_step(r->ctx);
 }
 
 static void prefill(void) {
@@ -238,6 +247,7 @@ static void decode(void) {
     syn_error err = {0};
     for (size_t i = 0; i < syn_ctx_param_count(r.ctx); i++)
         weights += (double)syn_spec_bytes(syn_tensor_spec(r.ctx, syn_ctx_param(r.ctx, i).tensor));
+    const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
     for (int i = -1; i < RUNS; i++) {
         const double copy = limit_of("copy 1073741824") * 1e9;
         need(syn_causal_begin(r.model, r.batch, r.tokens + steps, &err), &err);
@@ -246,6 +256,7 @@ static void decode(void) {
         for (int s = -1; s < steps; s++) {
             const syn_tensor token = syn_argmax(r.ctx, syn_causal_forward(r.model, next));
             next = syn_reshape(r.ctx, token, one.dims, 2);
+            syn_next_step(r.ctx);
             if (s >= 0) continue;
             need(syn_ctx_sync(r.ctx), syn_ctx_error(r.ctx));
             begin = now_s();
@@ -257,6 +268,7 @@ static void decode(void) {
         ours[i] = seconds;
         ratios[i] = weights / seconds / copy;
     }
+    expect_graphs(graphs);
     printf("gpt2, decode, bf16, batch %lld: %.3f ms a token, %.0f MB of weights\n",
            (long long)r.batch, median(ours, RUNS) * 1e3, weights / 1e6);
     line("bytes of weights a second / copy", median(ratios, RUNS), "", dry ? 0 : 0.8, false);

@@ -62,9 +62,9 @@ typedef struct syn_pytorch_object {
     uint64_t number; /* ONE_OBJECT: from 0 */
 } syn_pytorch_object;
 
-/* Which of several nodes with one id keeps it. */
+/* Which of several nodes with one id keeps it; children mean that one. */
 typedef enum syn_pytorch_same_ids {
-    SYN_PYTORCH_FIRST_KEEPS,
+    SYN_PYTORCH_FIRST_KEEPS, /* children may mean another one, that ran around them */
     SYN_PYTORCH_LAST_KEEPS,
     SYN_PYTORCH_NONE_KEEPS /* SYN_E_FORMAT instead */
 } syn_pytorch_same_ids;

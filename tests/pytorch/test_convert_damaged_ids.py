@@ -1,6 +1,8 @@
 """`syntorch convert pytorch` where the ids that join host and device trace are damaged, and on odd
 device events: the same ops launch the same work as in the undamaged trace, found another way, and
 each anomaly is told; --strict refuses."""
+import copy
+
 from checks import check
 import damaged_traces
 from execution_trace import COLL
@@ -119,6 +121,32 @@ def no_rf_ids(p, base):
         check(r.rank["matches"]["host_external_id"] == base.rank["matches"]["host_rf_id"],
               f"{p.name}: {r.rank['matches']}")
         check(launches(r) == launches(base), f"{p.name}: External id for rf_id")
+
+
+def forked(p, base):
+    """A data loader's workers, forked from the process that is recorded, have its ids from there
+    on, and write into its file."""
+    q = p.copy()
+    ops = sorted((n for n in q.nodes if attr(n, "rf_id")), key=lambda n: n["id"])
+    worker = copy.deepcopy(ops[len(ops) // 2:])
+    for n in worker:
+        n["name"] = "aten::stack"
+    q.nodes[:0] = worker
+    r = convert(*q.texts())
+    if not good(f"{p.name}: forked workers", r, q.kinds()):
+        return
+    check(set(r.anomalies) == {"duplicate-id", "duplicate-rf-id"},
+          f"{p.name}: forked workers: {r.anomalies}")
+    check(r.rank["matches"]["host_rf_id"] == base.rank["matches"]["host_rf_id"],
+          f"{p.name}: forked workers: {r.rank['matches']}")
+    check(launches(r) == launches(base), f"{p.name}: forked workers: another op launched")
+
+    def ran(result):
+        names = {n.id: n.name for n in result.nodes}
+        return sorted((n.name, n.start, n.dur, [names[c] for c in n.ctrl])
+                      for n in result.nodes if n.start is not None)
+
+    check(ran(r) == ran(base), f"{p.name}: forked workers: other times or callers")
 
 
 # ---- Device events ----
@@ -275,5 +303,5 @@ def odd_tensor(p, base):
           f"{p.name}: sizes from attributes")
 
 
-damaged_traces.main(rf_id_twice, correlation, external_id, no_rf_ids, no_time, flows, no_step,
-                    no_work, kernel_names, odd_tensor)
+damaged_traces.main(rf_id_twice, correlation, external_id, no_rf_ids, forked, no_time, flows,
+                    no_step, no_work, kernel_names, odd_tensor)

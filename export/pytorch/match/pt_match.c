@@ -152,15 +152,21 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
     m->rank->matches.host_rf_id++;
 }
 
-static bool is_named(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
+/* Whether events of this record function id are left, none of which has the node's name. Where
+   other nodes took them all, a forked process went on with the ids of its parent, as a data
+   loader's workers do: their nodes say nothing about those of the parent. */
+static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
     int tries = 0;
-    for (uint32_t e = head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++)
-        if (same_name(m, node, e)) return true;
-    return false;
+    bool left = false;
+    for (uint32_t e = head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++) {
+        if (same_name(m, node, e)) return false;
+        left |= m->event_node[e] == SYN__PT_NONE;
+    }
+    return left;
 }
 
 /* Nodes whose record function id some event has, but that have none yet: each is taken if `take`;
-   returns how many of them no such event names. */
+   returns how many of them differ from all such events. */
 static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
                             bool any_name, bool take) {
     const syn__pt_host *h = &m->rank->host;
@@ -172,7 +178,7 @@ static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32
         if (m->node_event[node] != SYN__PT_NONE) continue;
         const uint32_t head = syn__pt_map_get(heads, n->rf_id);
         if (head == SYN__PT_NONE) continue;
-        n_differ += !is_named(m, node, head, next);
+        n_differ += differs(m, node, head, next);
         if (take) take_by_rf_id(m, node, syn__pt_map_put(heads, n->rf_id), next, any_name);
     }
     return n_differ;
@@ -244,6 +250,32 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
     return SYN_OK;
 }
 
+/* How well a node fits as the caller: one that ran around the called one, or neither of them ran
+   while the profiler recorded. */
+static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t node) {
+    const syn__pt_event *events = m->rank->device.events;
+    const uint32_t outer = m->node_event[parent], inner = m->node_event[node];
+    if (outer == SYN__PT_NONE || inner == SYN__PT_NONE) return outer == inner;
+    return events[outer].tid == events[inner].tid && within(&events[inner], &events[outer]);
+}
+
+/* Of several nodes with the parent's id the events tell which one is meant. */
+static void choose_parents(syn__pt_matcher *m) {
+    const syn__pt_host_node *nodes = m->rank->host.nodes;
+    const size_t n_nodes = m->rank->host.n_nodes;
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const uint32_t p = m->parent[i];
+        if (p == SYN__PT_NONE || fits_as_parent(m, p, i)) continue;
+        size_t at = m->place[p];
+        while (at > 0 && nodes[m->order[at - 1]].id == nodes[p].id) at--;
+        for (; at < n_nodes && nodes[m->order[at]].id == nodes[p].id; at++) {
+            if (!fits_as_parent(m, m->order[at], i)) continue;
+            m->parent[i] = m->order[at];
+            break;
+        }
+    }
+}
+
 static syn_status match_others(syn__pt_matcher *m) {
     const syn__pt_device *d = &m->rank->device;
     syn__pt_map by_external = {0};
@@ -308,6 +340,7 @@ static syn_status match_all(syn__pt_matcher *m) {
         SYN_TRY(match_rf_ids(m));
         SYN_TRY(match_others(m));
         SYN_TRY(syn__pt_pair_library_ops(m));
+        if (m->options->same_ids == SYN_PYTORCH_FIRST_KEEPS) choose_parents(m);
     }
     count_matches(m);
     SYN_TRY(syn__pt_find_launches(m));

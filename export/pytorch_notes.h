@@ -25,9 +25,10 @@ SYN_API_BEGIN
     X(NO_ID, "no-id", "nodes without id", "left out")                                              \
     X(DUPLICATE_ID, "duplicate-id", "nodes whose id was met before",                               \
       "kept under a fresh id (--dup_ids chooses)")                                                 \
-    X(NO_PARENT, "no-parent", "nodes without ctrl_deps", "attached to their thread's root")        \
+    X(NO_PARENT, "no-parent", "nodes without ctrl_deps",                                           \
+      "attached to the op that ran around them, else to their thread's root")                      \
     X(MISSING_PARENT, "missing-parent", "nodes whose parent is not in the file",                   \
-      "attached to their thread's root")                                                           \
+      "attached to the op that ran around them, else to their thread's root")                      \
     X(FOREIGN_PARENT, "foreign-parent", "nodes whose parent is in another thread",                 \
       "attached to their thread's root")                                                           \
     X(PARENT_CYCLE, "parent-cycle", "nodes whose parent comes after them (or a cycle of parents)", \
@@ -143,7 +144,7 @@ typedef struct syn_pytorch_note {
       "(profile with record_shapes=True, or give the host trace)")                                 \
     X(MANY_ORPHANS, "many-orphans",                                                                \
       "most host nodes have a parent that is not in the file: the ExecutionTraceObserver was "     \
-      "started or stopped within a step")
+      "started or stopped within a step, or failed to write an op")
 
 typedef enum syn_pytorch_hint {
 #define SYN_X(id, name, sentence) SYN_PYTORCH_HINT_##id,

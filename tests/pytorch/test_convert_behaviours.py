@@ -65,6 +65,37 @@ def missing_parents(p, base):
         check("many-orphans" in r.rank["notes"], f"{what}: {r.rank['notes']}")
 
 
+def lost_op(p, base):
+    """An op that the observer failed to write stays on its stack: it becomes the caller of those
+    that follow as well, and those of their callers. The device trace tells the true ones."""
+    ids = {n["id"]: n for n in p.nodes}
+    parents = {n["ctrl_deps"] for n in p.nodes}
+    lost = next(n for n in p.nodes if n["name"].startswith("aten") and n["id"] in parents
+                and attr(ids[n["ctrl_deps"]], "rf_id"))
+    q = p.copy()
+    q.host["nodes"] = [n for n in q.nodes if n["id"] != lost["id"]]
+    after = [n for n in q.nodes if n["id"] > lost["id"] and n["ctrl_deps"] == lost["ctrl_deps"]
+             and attr(n, "tid") == attr(lost, "tid")]
+    for n in after:
+        n["ctrl_deps"] = lost["id"]
+    r = convert(*q.texts())
+    what = f"{p.name}: an op lost with {len(after)} behind it"
+    if not good(what, r, q.kinds()):
+        return
+
+    def callers(result):
+        rf_ids = {n.id: n.attr.get("rf_id") for n in result.nodes}
+        return {n.attr["rf_id"]: rf_ids[n.ctrl[0]] for n in result.nodes
+                if not n.on_gpu and n.ctrl and n.attr.get("rf_id")}
+
+    want = callers(base)
+    above = want.pop(attr(lost, "rf_id"))
+    want = {n: above if c == attr(lost, "rf_id") else c for n, c in want.items()}
+    got = callers(r)
+    check(got == want, f"{what}: callers {set(got.items()) - set(want.items())}")
+    check(set(r.anomalies) == {"missing-parent"}, f"{what}: {r.anomalies}")
+
+
 def streams(p, base):
     """Behaviour e: GPU work waits for the work before it on its stream and for its launch."""
     order = collections.defaultdict(list)
@@ -494,7 +525,7 @@ def linking(p, base):
     refused(f"{p.name}: link of nothing", r, "empty")
 
 
-EACH = (missing_parents, streams, lacking, cycles, edges, dup_ids, usage, schemas, linking)
+EACH = (missing_parents, lost_op, streams, lacking, cycles, edges, dup_ids, usage, schemas, linking)
 
 
 main(*EACH, once=[deep] + ([sets_of_linked] if pt.TRACES else []))

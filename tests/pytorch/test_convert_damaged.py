@@ -164,15 +164,24 @@ def no_id(p, base):
               == sum(n["ctrl_deps"] == gone for n in q.nodes), f"{p.name}: {r.anomalies}")
 
 
+def check_caller(what, q, i, r, base):
+    """The device trace tells the true caller; without it the thread's root has to do."""
+    rf_id = attr(q.nodes[i], "rf_id")
+    got, true = (parent_of(x, by_rf(x, rf_id)[0]).attr.get("rf_id") for x in (r, base))
+    check(got == true, f"{q.name}: {what}: called by {got}, not {true}")
+    alone = convert(q.texts()[0])
+    n = by_rf(alone, rf_id)[0]
+    check(parent_of(alone, n) is thread_root(alone, n),
+          f"{q.name}: {what}: without device trace hangs from {n.ctrl}")
+
+
 def no_parent(p, base):
     q = p.copy()
     i = middle(q)
     del q.nodes[i]["ctrl_deps"]
     r = run("a node without ctrl_deps", q)
     if r:
-        n = by_rf(r, attr(q.nodes[i], "rf_id"))[0]
-        check(parent_of(r, n) is thread_root(r, n),
-              f"{p.name}: without ctrl_deps: hangs from {n.ctrl}")
+        check_caller("without ctrl_deps", q, i, r, base)
 
 
 def no_attribute(p, base):
@@ -244,8 +253,7 @@ def missing_parent(p, base):
     q.nodes[i]["ctrl_deps"] = 4_000_000
     r = run("a parent that is not there", q)
     if r:
-        n = by_rf(r, attr(q.nodes[i], "rf_id"))[0]
-        check(parent_of(r, n) is thread_root(r, n), f"{p.name}: hangs from {n.ctrl}")
+        check_caller("a parent that is not there", q, i, r, base)
         check(len(r.nodes) == len(base.nodes) and launches(r) == launches(base),
               f"{p.name}: a parent that is not there: something else changed")
 

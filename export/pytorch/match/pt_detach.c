@@ -1,12 +1,12 @@
-/* Ops of communication libraries that run beside the thread that calls them (gloo), and what they
-   muddle.
+/* Ops of communication libraries that run beside the thread that calls them (gloo), what they
+   muddle, and what an op muddles that the observer lost.
 
    A collective is made by the calling thread, so the host trace gives it that thread's tid, but it
    begins and ends in one of the library's. A message begins with its call and ends when the program
    has waited for it (pt_launch.c finds those). The observer keeps one stack of open ops a tid, so
    such ops are given a caller that was merely open when they began, and while they are open, ops of
-   the calling thread are given wrong callers as well. The device trace has the true
-   threads and times. */
+   the calling thread are given wrong callers as well. So they are where the observer failed to
+   write an op, which then stays on its stack. The device trace has the true threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"
@@ -82,7 +82,7 @@ syn_status syn__pt_pair_library_ops(syn__pt_matcher *m) {
 typedef struct thread {
     uint32_t tid;  /* of its events: the one of most of them, in syn__pt_device.names */
     int64_t votes; /* by which that one leads (Boyer and Moore 1981) */
-    bool muddled;  /* ops of libraries have its tid */
+    bool muddled;  /* ops of libraries have its tid, or callers are missing */
 } thread;
 
 typedef struct finder {
@@ -146,19 +146,25 @@ static void mend_parents(finder *f) {
     m->n_late = n_late;
 }
 
+static bool lacks_caller(const syn__pt_matcher *m, uint32_t node) {
+    const syn__pt_host_node *n = &m->rank->host.nodes[node];
+    if (m->parent[node] != SYN__PT_NONE) return false;
+    return !(n->has & SYN__PT_HAS_PARENT) || syn__pt_map_get(&m->by_id, n->parent) == SYN__PT_NONE;
+}
+
 static syn_status find(finder *f) {
     syn__pt_matcher *m = f->m;
     const size_t n = m->rank->host.n_nodes;
     bool any = false;
     for (uint32_t i = 0; i < n && !any; i++)
-        any = m->node_event[i] != SYN__PT_NONE && is_library(f, i);
+        any = m->node_event[i] != SYN__PT_NONE && (is_library(f, i) || lacks_caller(m, i));
     for (uint32_t i = 0; any && i < n; i++)
         if (m->node_event[i] != SYN__PT_NONE) SYN_TRY(vote(f, i));
     for (uint32_t i = 0; any && i < n; i++) {
-        if (m->node_event[i] == SYN__PT_NONE || !is_library(f, i)) continue;
+        if (m->node_event[i] == SYN__PT_NONE) continue;
         thread *t = thread_of(f, i);
-        if (event_tid(f, i) != t->tid) m->detached[i] = true;
-        if (m->detached[i]) t->muddled = true;
+        if (is_library(f, i) && event_tid(f, i) != t->tid) m->detached[i] = true;
+        if (m->detached[i] || lacks_caller(m, i)) t->muddled = true;
     }
     if (any) mend_parents(f);
     return SYN_OK;

@@ -17,7 +17,7 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m);
    as many of a name. */
 syn_status syn__pt_pair_library_ops(syn__pt_matcher *m);
 /* pt_detach.c: finds ops that ran in threads of communication libraries, and the true callers of
-   those whose callers these had muddled. */
+   those whose callers these, or a lost op, had muddled. */
 syn_status syn__pt_find_detached(syn__pt_matcher *m);
 /* pt_linked.c, of a trace that a linker has written: device nodes become events; they and host
    nodes find each other. */

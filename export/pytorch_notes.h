@@ -133,6 +133,10 @@ typedef struct syn_pytorch_note {
     X(OTHER_STEPS, "other-steps",                                                                  \
       "the device trace holds steps that the host trace lacks (record both files over the same "   \
       "steps; --trim leaves out the device work of the others)")                                   \
+    X(UNTIMED_OPS, "untimed-ops",                                                                  \
+      "the host trace holds many ops that the device trace lacks, of other steps, threads or "     \
+      "forked processes: they have no times, and simulators take none for them (record both "      \
+      "files over the same steps)")                                                                \
     X(REPEATED_STEPS, "repeated-steps",                                                            \
       "the host trace fits several steps of the device trace equally well: it was matched to the " \
       "first")                                                                                     \

@@ -164,6 +164,9 @@ def main():
           f"two steps of the host's six: {r.rank['matches']}, not {in_window}")
     check(r.rank["matches"]["device_none"] + r.rank["matches"]["device_time"] == 0,
           f"two steps of the host's six: {r.rank['matches']}")
+    check("untimed-ops" in hints(r), f"two steps of the host's six: {hints(r)}")
+    r = convert(pt.dump(host), pt.dump(device_of(steps)[0]))
+    check("untimed-ops" not in hints(r), f"six steps of six: {hints(r)}")
 
     # More steps than a place can be compared with one by one.
     many, many_same = (list(enumerate(job(2000, same_steps, layers=1)))

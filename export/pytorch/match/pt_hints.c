@@ -28,13 +28,15 @@ static uint32_t matching_hints(const syn__pt_rank *rank, bool distrusted) {
     const syn_pytorch_matches *m = &rank->matches;
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
     const bool ids = m->host_rf_id > 0;
+    const bool few = m->cpu_events > 0 && found * 2 < m->host_calls && found * 2 < m->cpu_events;
     return bit(m->cpu_events == 0, SYN_PYTORCH_HINT_NO_CPU_OPS) |
            bit(m->cpu_events > 0 && !ids && !distrusted, SYN_PYTORCH_HINT_NO_RF_IDS) |
            bit(m->renumbered, SYN_PYTORCH_HINT_RENUMBERED_STEPS) |
            bit(m->repeats, SYN_PYTORCH_HINT_REPEATED_STEPS) |
            bit(m->device_outside * 10 > m->device_events, SYN_PYTORCH_HINT_OTHER_STEPS) |
-           bit(m->cpu_events > 0 && found * 2 < m->host_calls && found * 2 < m->cpu_events,
-               SYN_PYTORCH_HINT_FEW_MATCHES);
+           bit(few, SYN_PYTORCH_HINT_FEW_MATCHES) |
+           bit(m->cpu_events > 0 && !few && found * 10 < m->host_calls * 9,
+               SYN_PYTORCH_HINT_UNTIMED_OPS);
 }
 
 static bool has_correlation(const syn__pt_device *device) {

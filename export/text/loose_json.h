@@ -85,7 +85,8 @@ static inline size_t syn__loose_at(const syn__loose *l) {
 }
 
 /* Decodes a string's text into out (room for `text.bytes`), returns the length: escapes resolved,
-   surrogate pairs joined, lone surrogates as U+FFFD, bytes that are not UTF-8 as "?". */
+   surrogate pairs joined, lone surrogates as U+FFFD, bytes that are not UTF-8 as "?". Backslashes
+   that escape nothing stay. */
 size_t syn__loose_decode(syn__str text, char *out);
 /* The four hexadecimal digits at p; -1 if they are not. */
 int32_t syn__loose_hex4(const char *p, const char *end);

@@ -38,17 +38,23 @@ uint32_t syn__loose_unicode(const char **p, const char *end) {
     return (uint32_t)high;
 }
 
-/* The escape behind a backslash at *p; unknown ones stand for their character. Every escape is at
-   least as long as what it means, but for a single broken \u, which takes 3 bytes for 2. */
+/* A backslash that escapes nothing that JSON knows: the writer escaped none, "C:\dir". */
+static size_t put_plain(char c, char *out) {
+    out[0] = '\\';
+    out[1] = c;
+    return 2;
+}
+
+/* The escape behind a backslash at *p. Every escape is at least as long as what it means. */
 static size_t put_escape(const char **p, const char *end, char *out) {
-    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
+    static const char from[] = "\"\\/'bfnrt", to[] = "\"\\/'\b\f\n\r\t";
     const char c = *(*p)++;
     const char *known = c ? strchr(from, c) : NULL;
     if (known) return *out = to[known - from], 1;
-    if (c != 'u') return *out = c, 1;
+    if (c != 'u') return put_plain(c, out);
     const char *const digits = *p;
     const uint32_t code = syn__loose_unicode(p, end);
-    if (*p == digits) return *out = '?', 1;
+    if (*p == digits) return put_plain(c, out);
     return syn_utf8_encode(code >= 0xD800 && code <= 0xDFFF ? NO_CHARACTER : code, out);
 }
 

@@ -206,11 +206,12 @@ static void strings(void) {
 static void damaged_strings(void) {
     static const char *const texts[][2] = {
         {"a\\", "a\\"},
-        {"\\u12", "?12"},
-        {"\\u", "?"},
-        {"\\u00g1", "?00g1"},
-        {"\\uD83D\\uDE0", "\xEF\xBF\xBD?DE0"},
-        {"\\x41", "x41"},
+        {"\\u12", "\\u12"},
+        {"\\u", "\\u"},
+        {"\\u00g1", "\\u00g1"},
+        {"\\uD83D\\uDE0", "\xEF\xBF\xBD\\uDE0"},
+        {"\\x41", "\\x41"},
+        {"C:\\dir\\x.py", "C:\\dir\\x.py"},
         {"\\'", "'"},
         {"\\ud83d", "\xEF\xBF\xBD"},
         {"\\ude00\\ud83d", "\xEF\xBF\xBD\xEF\xBF\xBD"},

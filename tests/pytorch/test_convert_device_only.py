@@ -101,6 +101,22 @@ def check_costs():
           f"mm: {[n.attr for n in gemm]}")
     check(gemm[0].attr.get("tensor_size") == 2 * (64 * 256 + 256 * 32),
           f"mm: {[n.attr for n in gemm]}")
+    # 2 x 8 x 5 x 5 elements come out, of 4 x 3 x 3 products each; backward twice as many
+    image, weight, out = [2, 4, 9, 9], [8, 4, 3, 3], [2, 8, 5, 5]
+    forward = {"Input Dims": [image, weight, [], [], [], []],
+               "Concrete Inputs": ["", "", "", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False"]}
+    backward = {"Input Dims": [out, image, weight],
+                "Concrete Inputs": ["", "", "", "[8]", "[2, 2]", "[1, 1]", "[1, 1]", "False",
+                                    "[0, 0]", "1", "[True, True, False]"]}
+    # the product that runs beside it was launched before anything was recorded
+    r = alone(document([op("aten::miopen_convolution", 100, 50, **forward), launch(110, 1),
+                        kernel("conv", 120, 20, 1),
+                        op("aten::convolution_backward", 200, 50, **backward), launch(210, 2),
+                        kernel("grad", 220, 20, 2), op("aten::mm", 300, 50, **shapes),
+                        kernel("before", 310, 20, 77)]), "--profile", "astra-sim")
+    ops = {n.name: n.attr.get("num_ops") for n in r.nodes}
+    one = 2 * 2 * 8 * 5 * 5 * 4 * 3 * 3
+    check((ops["conv"], ops["grad"], ops["before"]) == (one, 2 * one, 1), f"convolutions: {ops}")
 
 
 def check_callers():

@@ -19,6 +19,22 @@ static syn__pt_cost cost(const char *name, const char *in_shapes, const char *in
     return c;
 }
 
+/* Of an op of a device trace, as export/pytorch/rank/pt_host_from_events.c writes it. */
+static long long device_flops(const char *name, const char *in_shapes, const char *in_values) {
+    static char text[4096];
+    hand h;
+    snprintf(text, sizeof text, "{\"values\": %s, \"shapes\": %s}", in_values, in_shapes);
+    const hand_op row = {.name = name, .kind = SYN_PYTORCH_OP_HOST};
+    hand_make(&h, &row, 1);
+    h.nodes[0].text = text;
+    h.nodes[0].text_bytes = h.nodes[0].inputs_bytes = (uint32_t)strlen(text);
+    h.rank.host.from_event = &h.nodes[0].name;
+    const long long n = (long long)syn__pt_cost_of(&h.rank.host, &h.nodes[0]).flops;
+    h.rank.host.from_event = NULL;
+    hand_free(&h);
+    return n;
+}
+
 static long long flops(const char *name, const char *in, const char *out) {
     return (long long)cost(name, in, "[]", "[]", out).flops;
 }
@@ -63,6 +79,47 @@ static void test_convolutions(void) {
     CHECK_INT(flops("aten::_convert_weight_to_int4pack", in, out), 0);
     CHECK_INT(flops("aten::convolution", "[[2,3,224,224],[]]", out), 0);
     CHECK_INT(flops("aten::convolution", "[[2,3,4],[0,3,7]]", out), 0);
+}
+
+static void test_convolutions_of_device_traces(void) {
+    /* ResNet's first: stride 2, padding 3, as each library has its arguments. */
+    const char *in = "[[2,3,224,224],[64,3,7,7],[]]";
+    const long long all = 2LL * 1605632 * 147;
+    const struct {
+        const char *name, *values;
+    } rows[] = {{"aten::convolution", "[\"\",\"\",\"\",[2, 2],[3, 3],[1, 1],\"False\",[0, 0],1]"},
+                {"aten::cudnn_convolution", "[\"\",\"\",[3, 3],[2, 2],[1, 1],1,\"False\"]"},
+                {"aten::miopen_convolution", "[\"\",\"\",\"\",[3],[2],[1],1,\"False\"]"},
+                {"aten::cudnn_convolution_relu", "[\"\",\"\",\"\",[2, 2],[3, 3],[1, 1],1]"},
+                {"aten::_slow_conv2d_forward", "[\"\",\"\",[7, 7],\"\",[2, 2],[3, 3]]"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK_INT(device_flops(rows[i].name, in, rows[i].values), all);
+    /* Taps 1, 3 and 5 of a row of 10 with a step of 3: 2 of them. */
+    CHECK_INT(device_flops("aten::convolution", "[[1,4,10],[6,4,3],[]]",
+                           "[\"\",\"\",\"\",[3],[0],[2],\"False\",[0],1]"),
+              2 * 12 * 12);
+    CHECK_INT(device_flops("aten::convolution", "[[1,6,7],[6,5,2],[]]",
+                           "[\"\",\"\",\"\",[2],[0],[1],\"True\",[0],1]"),
+              2 * 42 * 10);
+    CHECK_INT(device_flops("aten::convolution", in, "[]"), 0);
+    CHECK_INT(device_flops("aten::convolution", "[[1,4,2],[6,4,3],[]]",
+                           "[\"\",\"\",\"\",[1],[0],[1],\"False\",[0],1]"),
+              0);
+    CHECK_INT(device_flops("aten::convolution", "[[1,4,2],[6,4,3],[]]",
+                           "[\"\",\"\",\"\",[0],[1],[1],\"False\",[0],1]"),
+              0);
+    /* Which gradients are asked for. */
+    const char *back = "[[2,64,112,112],[2,3,224,224],[64,3,7,7]]";
+    static char values[256];
+    const struct {
+        const char *mask;
+        int n;
+    } masks[] = {{"\"[True, True, False]\"", 2}, {"\"[False, True, True]\"", 1}, {"\"\"", 0}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        snprintf(values, sizeof values,
+                 "[\"\",\"\",\"\",[0],[2, 2],[3, 3],[1, 1],\"False\",[0, 0],1,%s]", masks[i].mask);
+        CHECK_INT(device_flops("aten::convolution_backward", back, values), masks[i].n * all);
+    }
 }
 
 static void test_convolutions_backward(void) {
@@ -171,12 +228,14 @@ static void test_damage(void) {
     }
 }
 
-static const test_case cases[] = {{"products", test_products},
-                                  {"convolutions", test_convolutions},
-                                  {"convolutions_backward", test_convolutions_backward},
-                                  {"attention", test_attention},
-                                  {"bytes", test_bytes},
-                                  {"flat", test_flat},
-                                  {"large", test_large},
-                                  {"damage", test_damage}};
+static const test_case cases[] = {
+    {"products", test_products},
+    {"convolutions", test_convolutions},
+    {"convolutions_of_device_traces", test_convolutions_of_device_traces},
+    {"convolutions_backward", test_convolutions_backward},
+    {"attention", test_attention},
+    {"bytes", test_bytes},
+    {"flat", test_flat},
+    {"large", test_large},
+    {"damage", test_damage}};
 TEST_MAIN(cases)

@@ -208,6 +208,12 @@ static void take_turns(syn__pt_sim *sim) {
 
 /* ---- Costs ---- */
 
+/* Where launches are recorded, what has none was launched before that began, not by the op that
+   happened to run beside it. */
+static bool is_stray(const syn__pt_rank *rank, const syn__pt_op *op) {
+    return op->by_time && op->launch == SYN__PT_NONE && rank->matches.device_correlation > 0;
+}
+
 /* Of the kernels that an op launched the longest one stands for it. */
 static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
@@ -218,7 +224,7 @@ static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
         const syn__pt_op *op = &rank->ops[sim->nodes[i].op];
         if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE || op->kind != SYN_PYTORCH_OP_KERNEL)
             continue;
-        if (op->parent == SYN__PT_NONE || op->host == SYN__PT_NONE) continue;
+        if (op->parent == SYN__PT_NONE || op->host == SYN__PT_NONE || is_stray(rank, op)) continue;
         uint32_t *b = &best[op->parent];
         if (*b != SYN__PT_NONE && rank->ops[sim->nodes[*b].op].wall_ns >= op->wall_ns) continue;
         if (*b != SYN__PT_NONE) sim->nodes[*b].dominates = false;

@@ -1,10 +1,12 @@
-/* What a PyTorch op costs, from the shapes in the host trace. Multiply and add count one each.
+/* What a PyTorch op costs, from the shapes in the host trace, else in the device trace. Multiply
+   and add count one each.
 
    - A product of (m x k) and (k x n): 2mkn (Golub and Van Loan, Matrix Computations, 1.1).
    - A convolution: 2 for each element of the output, input channel of its group and tap of the
      kernel; backward the same for the input's gradient and for the weight's (Dumoulin and Visin
      2016, "A guide to convolution arithmetic": each is a convolution or its transpose). Of a
-     transposed one the input's elements count.
+     transposed one the input's elements count. A device trace alone does not tell outputs: they
+     follow from strides, paddings and dilations (relationship 15 there).
    - Attention of T queries and S keys of D elements, values of E: scores 2TSD and their product
      with the values 2TSE; backward the scores again, dP and dV (E), dQ and dK (D): 2TS(3D + 2E)
      (Dao et al. 2022, FlashAttention, algorithms 1 and 4). All of T x S also under a mask. */
@@ -23,16 +25,31 @@ static bool has(const op *o, const char *part) {
     return strstr(o->name, part) != NULL;
 }
 
-/* Input `index` is "true". */
-static bool is_true(const op *o, size_t index) {
+/* The text of a list's element; bytes 0: there is none. */
+static syn__str element(syn__str list, size_t index) {
     syn__loose l;
     syn__str at = {"", 0};
-    if (!syn__loose_open_array(&l, o->io.values[0])) return false;
+    const syn__str none = at;
+    if (!syn__loose_open_array(&l, list)) return none;
     for (size_t i = 0; i <= index; i++) {
-        if (!syn__loose_element(&l)) return false;
+        if (!syn__loose_element(&l)) return none;
         syn__loose_skip(&l, &at);
     }
-    return syn__str_is(at, "true");
+    return at;
+}
+
+/* Host traces write truth as a word, Kineto as text. */
+static bool is_true(const op *o, size_t index) {
+    const syn__str at = element(o->io.values[0], index);
+    return syn__str_is(at, "true") || syn__str_is(at, "\"True\"");
+}
+
+/* A number of the list at an input; of a list of one it is that one for all dimensions. */
+static bool number_at(const op *o, size_t input, size_t index, uint64_t *out) {
+    const syn__str list = element(o->io.values[0], input);
+    syn__str at = element(list, index);
+    if (at.bytes == 0 && index > 0) at = element(list, 0);
+    return syn__loose_u64(at, out) && *out <= UINT32_MAX;
 }
 
 /* a (.., m, k) times b (.., k, n) or (k). */
@@ -46,21 +63,84 @@ static uint64_t linear(const syn__pt_shape *x, const syn__pt_shape *w) {
     return w->n == 0 ? 0 : syn__pt_mul(2, syn__pt_mul(syn__pt_elems(x), w->n > 1 ? w->dim[0] : 1));
 }
 
+/* Places among the inputs of stride, padding and dilation; that of an image and a weight are 0
+   and 1. */
+typedef struct places {
+    const char *name;
+    uint8_t stride, padding, dilation; /* dilation 0: none */
+} places;
+
+static const places *places_of(const op *o) {
+    static const places all[] = {{"aten::convolution", 3, 4, 5},
+                                 {"aten::_convolution", 3, 4, 5},
+                                 {"aten::convolution_overrideable", 3, 4, 5},
+                                 {"aten::cudnn_convolution", 3, 2, 4},
+                                 {"aten::cudnn_convolution_relu", 3, 4, 5},
+                                 {"aten::cudnn_convolution_add_relu", 5, 6, 7},
+                                 {"aten::miopen_convolution", 4, 3, 5},
+                                 {"aten::miopen_depthwise_convolution", 4, 3, 5},
+                                 {"aten::miopen_convolution_relu", 3, 4, 5},
+                                 {"aten::mkldnn_convolution", 4, 3, 5},
+                                 {"aten::_slow_conv2d_forward", 4, 5, 0},
+                                 {"aten::slow_conv3d_forward", 4, 5, 0},
+                                 {"aten::slow_conv_dilated2d", 4, 5, 6},
+                                 {"aten::slow_conv_dilated3d", 4, 5, 6},
+                                 {"aten::_conv_depthwise2d", 4, 5, 6},
+                                 {"aten::conv_depthwise3d", 4, 5, 6}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(o->name, all[i].name) == 0) return &all[i];
+    return NULL;
+}
+
+/* Elements of what a convolution puts out; 0: not known. */
+static uint64_t convolved(const op *o) {
+    const syn__pt_shape *in = &o->in[0], *weight = &o->in[1];
+    const places *at = places_of(o);
+    if (o->out[0].n != 0 || o->io.shapes[1].bytes != 0) return syn__pt_elems(&o->out[0]);
+    if (at == NULL || in->n < 3 || in->n != weight->n) return 0;
+    uint64_t elems = syn__pt_mul(in->dim[0], weight->dim[0]);
+    for (size_t i = 2; i < in->n; i++) {
+        uint64_t stride, padding, dilation = 1;
+        if (!number_at(o, at->stride, i - 2, &stride) || stride == 0) return 0;
+        if (!number_at(o, at->padding, i - 2, &padding)) return 0;
+        if (at->dilation != 0 && !number_at(o, at->dilation, i - 2, &dilation)) return 0;
+        const uint64_t all = syn__pt_add(in->dim[i], 2 * padding);
+        const uint64_t reach =
+            weight->dim[i] == 0 ? 1 : syn__pt_mul(dilation, weight->dim[i] - 1) + 1;
+        if (all < reach) return 0;
+        elems = syn__pt_mul(elems, (all - reach) / stride + 1);
+    }
+    return elems;
+}
+
+/* Of the gradients of image and weight those that are asked for: Kineto has "[True, False, True]"
+   as the last input. */
+static uint64_t n_gradients(const op *o) {
+    if (o->io.shapes[1].bytes != 0)
+        return (uint64_t)(o->out[0].n != 0) + (uint64_t)(o->out[1].n != 0);
+    const syn__str mask = element(o->io.values[0], 10);
+    uint64_t n = 0;
+    for (size_t i = 0, commas = 0; i < mask.bytes && commas < 2; i++) {
+        n += mask.text[i] == 'T';
+        commas += mask.text[i] == ',';
+    }
+    return n;
+}
+
 /* weight (out, in / groups, taps..), transposed (in, out / groups, taps..): its first dimension is
    that of the side whose elements count. */
 static uint64_t convolution(const op *o) {
     const bool backward = has(o, "backward");
     const syn__pt_shape *in = &o->in[backward ? 1 : 0], *weight = &o->in[backward ? 2 : 1];
-    const syn__pt_shape *out = backward ? &o->in[0] : &o->out[0];
+    const uint64_t out = backward ? syn__pt_elems(&o->in[0]) : convolved(o);
     /* Those of cuDNN and its like have other arguments there. */
     const bool general = strncmp(o->name, "aten::convolution", 17) == 0 ||
                          strncmp(o->name, "aten::_convolution", 18) == 0;
     const bool transposed = has(o, "transpose") || (general && is_true(o, backward ? 7 : 6));
     if (weight->dim[0] == 0) return 0;
-    const uint64_t one = syn__pt_mul(2, syn__pt_mul(syn__pt_elems(transposed ? in : out),
+    const uint64_t one = syn__pt_mul(2, syn__pt_mul(transposed ? syn__pt_elems(in) : out,
                                                     syn__pt_elems(weight) / weight->dim[0]));
-    if (!backward) return one;
-    return syn__pt_mul(one, (uint64_t)(o->out[0].n != 0) + (uint64_t)(o->out[1].n != 0));
+    return backward ? syn__pt_mul(one, n_gradients(o)) : one;
 }
 
 /* q (B, H, T, D), k (B, H, S, D), v (B, H, S, E); of the ops that are not "scaled_dot_product" with

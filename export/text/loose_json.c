@@ -81,13 +81,19 @@ static inline const char *find_quote(syn__loose *l, const char *p) {
 
 typedef enum place { IN_KEY, IN_VALUE, ANYWHERE } place;
 
-/* Whether what stands behind a string's closing quote may stand there. */
-static bool may_follow(const syn__loose *l, const char *p, place where) {
-    p = past_space(p, l->end);
+static bool ends_value(char c) {
+    return c == ',' || c == '}' || c == ']';
+}
+
+/* Whether what stands behind a string's closing quote may stand there. Of two quotes side by side
+   before the end of the value, "step "3"", the second one closes. */
+static bool may_follow(const syn__loose *l, const char *behind, place where) {
+    const char *p = past_space(behind, l->end);
     if (p >= l->end) return true;
     if (*p == ':') return where != IN_VALUE;
     if (where == IN_KEY) return false;
-    return *p == ',' || *p == '}' || *p == ']' || *p == '"' || *p == '{' || *p == '[';
+    if (*p == '"') return p != behind || !ends_value(p[1]);
+    return ends_value(*p) || *p == '{' || *p == '[';
 }
 
 /* JSON as a string, its quotes not escaped: from the bracket at p to the quote behind the bracket
@@ -131,7 +137,7 @@ static const char *past_quotes(syn__loose *l, const char *begin, const char *quo
 static inline const char *string_end(syn__loose *l, const char *p, place where) {
     const char *quote = find_quote(l, p);
     const char next = quote < l->end ? quote[1] : '\0';
-    const bool usual = where == IN_KEY ? next == ':' : next == ',' || next == ']' || next == '}';
+    const bool usual = where == IN_KEY ? next == ':' : ends_value(next);
     if (usual || quote >= l->end || (where == ANYWHERE && next == ':')) return quote;
     return past_quotes(l, p, quote, where);
 }

@@ -90,6 +90,17 @@ static void note_late_parents(const syn__pt_matcher *m) {
 
 /* ---- Host nodes and CPU events ---- */
 
+/* The observer writes names as they are; Kineto has had several ways with what JSON would have to
+   escape: all come to one. */
+static size_t plain_name(char *text, size_t bytes) {
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        const char c = text[i];
+        if (c != '\n') text[n++] = c == '"' ? '\'' : c == '\\' ? '/' : c;
+    }
+    return n;
+}
+
 /* Names as ids that agree between the two files, which may escape differently. */
 static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint32_t **out) {
     syn_status s = new_table(m, out, names->n_entries);
@@ -99,10 +110,17 @@ static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint
         const syn__str raw = {syn_intern_get(names, i), syn_intern_entry_bytes(names, i)};
         s = syn_grow(&text, &cap, raw.bytes + 1, 1, m->err);
         if (s != SYN_OK) break;
-        s = syn_intern_put(&m->names, text, syn__loose_decode(raw, text), &(*out)[i], m->err);
+        const size_t bytes = plain_name(text, syn__loose_decode(raw, text));
+        s = syn_intern_put(&m->names, text, bytes, &(*out)[i], m->err);
     }
     syn_free(text);
     return s;
+}
+
+/* Kineto of PyTorch 2.8 and newer has this for names beyond printable ASCII. */
+static bool has_no_name(const syn__pt_matcher *m, uint32_t event) {
+    const syn__pt_device *d = &m->rank->device;
+    return syn__str_is(syn__pt_device_name(d, d->events[event].name), "unknown");
 }
 
 static bool same_name(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
@@ -159,7 +177,7 @@ static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, cons
     int tries = 0;
     bool left = false;
     for (uint32_t e = head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++) {
-        if (same_name(m, node, e)) return false;
+        if (same_name(m, node, e) || has_no_name(m, e)) return false;
         left |= m->event_node[e] == SYN__PT_NONE;
     }
     return left;

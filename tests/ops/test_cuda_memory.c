@@ -129,6 +129,7 @@ static void limit_memory(int64_t bytes, char *before, size_t size) {
     snprintf(text, sizeof text, "%lld", (long long)bytes);
     setenv("SYN_EMULATED_MEMORY", text, 1);
 }
+
 static void end_limit(const char *before) {
     if (*before) setenv("SYN_EMULATED_MEMORY", before, 1);
     else unsetenv("SYN_EMULATED_MEMORY");

@@ -15,8 +15,9 @@ typedef struct syn_trainer_options {
     int passes;          /* backward passes each step adds up (accumulation); 0: 1 */
     /* Where ops go on after calls (syn_ctx_goes_on), and gradients are clipped or unchecked: a step
        does not wait for its loss and norm, the next one does, when its passes are asked for; so the
-       device never waits for the host. What is not finite is found by then: that call fails for the
-       step before, and has done nothing of its own. */
+       device goes on meanwhile. What is not finite is found by then: that call fails for the
+       step before, and has done nothing of its own. (Where gradients are finite beside a loss that
+       is not, the update has been made.) */
     bool ahead;
 } syn_trainer_options;
 

@@ -53,6 +53,19 @@ class Case(unittest.TestCase):
 
 
 class Misuse(Case):
+    def test_nothing_was_recorded(self):
+        """The advice fits what was given."""
+        root = [n for n in self.host["nodes"] if n["name"].endswith("|process]")]
+        self.write("none.json", {**self.host, "nodes": root})
+        self.write("events.json", {"traceEvents": []})
+        for files, advice in ((("--host", "none.json"), "together with its device trace"),
+                              (("--host", "none.json", "--device", "events.json"),
+                               "steps in which the profiler was active")):
+            run = self.run_tool("convert", "pytorch", *files, "--output", "t.0.et",
+                                "--profile", "astra-sim")
+            self.refused(run, advice)
+            self.assertFalse(os.path.exists(self.path("t.0.et")))
+
     def test_inputs_are_not_overwritten(self):
         pair = ("--host", "host.json", "--device", "device.json")
         os.symlink(self.path("host.json"), self.path("link.json"))

@@ -91,9 +91,10 @@ syn_status syn__pt_sim_make(syn__pt_sim *sim, const syn__pt_rank *rank, syn_erro
     if (sim->n_nodes == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%s: the trace holds neither device work nor communication nor times of "
-                        "host ops, so a simulator has nothing to run; convert it together with its "
-                        "device trace, or with --profile full",
-                        rank->host_input.name != NULL ? rank->host_input.name : "trace");
+                        "host ops, so a simulator has nothing to run; %s, or with --profile full",
+                        rank->host_input.name != NULL ? rank->host_input.name : "trace",
+                        rank->has_device ? "convert one of steps in which the profiler was active"
+                                         : "convert it together with its device trace");
     return syn__pt_sim_arrange(sim, n_real, n_links, err);
 }
 

@@ -92,7 +92,7 @@ static bool may_follow(const syn__loose *l, const char *behind, place where) {
     if (p >= l->end) return true;
     if (*p == ':') return where != IN_VALUE;
     if (where == IN_KEY) return false;
-    if (*p == '"') return p != behind || !ends_value(p[1]);
+    if (*p == '"') return p != behind || (p + 1 < l->end && !ends_value(p[1]));
     return ends_value(*p) || *p == '{' || *p == '[';
 }
 

@@ -27,8 +27,12 @@ static const char *next_quote(const char *p, const char *end) {
     return p < end ? p : end;
 }
 
-static bool may_follow(const char *p, const char *end) {
+/* As in loose_json.c, two quotes side by side at the end of a value among them. */
+static bool may_follow(const char *behind, const char *end) {
+    const char *p = behind;
     while (p < end && (unsigned char)*p <= ' ') p++;
+    if (p < end && p == behind && *p == '"')
+        return p + 1 < end && (p[1] == '\0' || strchr(",]}", p[1]) == NULL);
     return p == end || strchr(",]}:\"[{", *p) != NULL;
 }
 
@@ -61,16 +65,18 @@ static uint32_t utf8_character(const char **p, const char *end) {
 }
 
 uint32_t syn__python_decode(const char **p, const char *end) {
-    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
+    static const char from[] = "\"\\/'bfnrt", to[] = "\"\\/'\b\f\n\r\t";
     if (**p != '\\' || end - *p < 2) return utf8_character(p, end);
     const char c = (*p)[1];
-    const char *known = c ? strchr(from, c) : NULL;
-    if (known == NULL && c != 'u') {
-        ++*p;
-        return utf8_character(p, end); /* the character itself: \" \\ \/ */
+    const char *known = c ? strchr(from, c) : NULL, *const digits = *p + 2;
+    *p = digits;
+    if (known != NULL) return (uint32_t)to[known - from];
+    if (c == 'u') {
+        const uint32_t code = syn__loose_unicode(p, end);
+        if (*p != digits) return code;
     }
-    *p += 2;
-    return c == 'u' ? syn__loose_unicode(p, end) : (uint32_t)to[known - from];
+    *p = digits - 1;
+    return '\\'; /* it escapes nothing, as in loose_text.c */
 }
 
 /* ---- Numbers and words ---- */

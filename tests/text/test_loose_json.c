@@ -119,6 +119,7 @@ static void faults(void) {
     reads("[\"say \"x\" now\",1]", "['say \"x\" now',1,]", SYN__LOOSE_QUOTE, 1, 6);
     reads("[\"say \"x\"\",1]", "['say \"x\"',1,]", SYN__LOOSE_QUOTE, 1, 6);
     reads("{\"a\":\"\"x\"\"}", "{a='\"x\"',}", SYN__LOOSE_QUOTE, 1, 6);
+    reads("\"say \"x\"\"", "'say \"x\"'", SYN__LOOSE_QUOTE, 1, 5);
     reads("[\"a\"\"b\"]", "['a','b',]", SYN__LOOSE_MISSING_COMMA, 1, 4);
     reads("{\"a\":\"[{\"b\": 1}]\",\"c\":2}", "{a='[{\"b\": 1}]',c=2,}", SYN__LOOSE_QUOTE, 1, 8);
     reads("{\"a\":\"[{\"b\": \"x\", \"c\": [\"}\"]}]\",\"d\":2}",

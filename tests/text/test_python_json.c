@@ -107,8 +107,9 @@ static void damaged_text(void) {
     CHECK_STR(str("[\"abc"), "['abc'");
     CHECK_STR(str("{\"a\":{\"b\":1]"), "{'a': {'b': 1]");
     CHECK_STR(str("[None,nan,-inf,1.2.3,0x1F,+5,-]"), "[None, nan, -inf, 1.2.3, 0x1F, +5, -]");
-    CHECK_STR(str("[\"a\nb\x01\",\"\\u12\",\"\\q\"]"), "['a\\nb\\x01', '\xEF\xBF\xBD"
-                                                       "12', 'q']");
+    CHECK_STR(str("[\"a\nb\x01\",\"\\u12\",\"\\q\"]"), "['a\\nb\\x01', '\\\\u12', '\\\\q']");
+    CHECK_STR(str("[\"say \"x\"\",1]"), "['say \"x\"', 1]");
+    CHECK_STR(dump("\"say \"x\"\"", 0), "\"say \\\"x\\\"\"");
     CHECK_STR(str("[\"\xFF\xC3\"]"), "['\xEF\xBF\xBD\xEF\xBF\xBD']");
     CHECK_STR(str(""), "");
     CHECK_STR(dump("[1,,2,]", 0), "[\n    1,\n    2\n]");

@@ -71,8 +71,8 @@ struct prober {
 /* ---- Kinds ---- */
 
 static int product_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = (syn_spec){s->dtype, 2, {s->rows > 0 ? s->rows : size, size}};
-    out[1] = (syn_spec){s->dtype, 2, {size, size}};
+    out[0] = (syn_spec){(int32_t)s->dtype, 2, {s->rows > 0 ? s->rows : size, size}};
+    out[1] = (syn_spec){(int32_t)s->dtype, 2, {size, size}};
     return 2;
 }
 
@@ -81,7 +81,7 @@ static void product_call(prober *p, const syn_tensor in[3]) {
 }
 
 static int sum_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = out[1] = (syn_spec){s->dtype, 1, {size}};
+    out[0] = out[1] = (syn_spec){(int32_t)s->dtype, 1, {size}};
     return 2;
 }
 
@@ -90,7 +90,7 @@ static void sum_call(prober *p, const syn_tensor in[3]) {
 }
 
 static int gelu_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = (syn_spec){s->dtype, 1, {size}};
+    out[0] = (syn_spec){(int32_t)s->dtype, 1, {size}};
     return 1;
 }
 
@@ -99,7 +99,7 @@ static void gelu_call(prober *p, const syn_tensor in[3]) {
 }
 
 static int norm_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = (syn_spec){s->dtype, 2, {size / NORM, NORM}};
+    out[0] = (syn_spec){(int32_t)s->dtype, 2, {size / NORM, NORM}};
     return 1;
 }
 
@@ -110,7 +110,7 @@ static void norm_call(prober *p, const syn_tensor in[3]) {
 
 /* Heads and tokens change places, as between products and attention. */
 static int turned_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = (syn_spec){s->dtype, 3, {size / (4 * HEAD), 4, HEAD}};
+    out[0] = (syn_spec){(int32_t)s->dtype, 3, {size / (4 * HEAD), 4, HEAD}};
     return 1;
 }
 
@@ -120,8 +120,8 @@ static void turned_call(prober *p, const syn_tensor in[3]) {
 }
 
 static int attention_operands(const series *s, int64_t size, syn_spec out[3]) {
-    out[0] = (syn_spec){s->dtype, 4, {s->rows, HEADS, s->decodes ? 1 : size, HEAD}};
-    out[1] = out[2] = (syn_spec){s->dtype, 4, {s->rows, HEADS, size, HEAD}};
+    out[0] = (syn_spec){(int32_t)s->dtype, 4, {s->rows, HEADS, s->decodes ? 1 : size, HEAD}};
+    out[1] = out[2] = (syn_spec){(int32_t)s->dtype, 4, {s->rows, HEADS, size, HEAD}};
     return 3;
 }
 

@@ -242,6 +242,8 @@ def refused(folder):
     refuses("\ufeffgpus,bytes,ip_ns\n2,1024,x\n", 'bad.csv:2: "ip_ns" must be a number above 0')
     refuses("layers,heads,head_dim,tp,batch,input_tokens,output_tokens,latency_ms\n"
             "2,4,32,3,1,8,8,5\n", "bad.csv:2: ")
+    refuses("gpus,bytes,ip_ns\n1,1024,5\n", 'bad.csv:2: all-reduces have two "gpus" at least')
+    refuses("gpus,bytes,ip_ns\n2,0.5,5\n", '"bytes" are an integer')
     refuses("gpus,bytes,ip_ns\n2000,1024,5\n", "2000 ranks; at most 1024")
     refuses('gpus,bytes,ip_ns\n2,"1024\n,5\n', "bad.csv:2: a quote is not closed")
     refuses('note,gpus,bytes,ip_ns\n"a\nb"c,2,1024,5\n', "bad.csv:3: behind a closing quote")

@@ -159,6 +159,11 @@ static syn_status read_all_reduce(const reading *r, measured_row *row) {
     SYN_TRY(number(r, "bytes", 1e15, &bytes));
     SYN_TRY(number(r, "ip_ns", 1e15, &row->ns));
     row->bytes = (uint64_t)bytes;
+    if (row->tp < 2 || (double)row->bytes != bytes)
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%s:%lld: all-reduces have two \"gpus\" at least, and "
+                        "\"bytes\" are an integer",
+                        r->path, (long long)r->line);
     snprintf(row->model, sizeof row->model, "all-reduce");
     return SYN_OK;
 }

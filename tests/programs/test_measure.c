@@ -216,6 +216,32 @@ static void kernels_are_counted(void) {
     timed_ops_free(&ops);
 }
 
+/* Keys that the given file leaves out mean there what they meant, also in one without a library. */
+static void stays_between_nodes(const timed_ops ops[2]) {
+    static syn_hardware given, found;
+    const syn_protocol *p = found.collectives.protocols;
+    fit_errors errors;
+    syn_error err = {0};
+    NEED_OK(syn_hardware_load(&given, "h100", NULL, &err), err);
+    given.collectives.protocols[SYN_PROTOCOL_SIMPLE].link_efficiency = 0.5;
+    given.collectives.protocols[SYN_PROTOCOL_SIMPLE].network_efficiency = 0;
+    found = given;
+    CHECK_OK(measure_library(&found, &ops[0], &ops[1], 8, &errors, &err), err);
+    CHECK_NEAR(p[SYN_PROTOCOL_LL].network_efficiency * found.inter.bytes_per_ns, 10, 1e-9);
+    CHECK_NEAR(p[SYN_PROTOCOL_SIMPLE].network_efficiency, 0.5, 1e-9);
+    found = given;
+    found.collectives.protocols[SYN_PROTOCOL_LL].link_efficiency = 0;
+    CHECK_OK(measure_library(&found, &ops[0], &ops[1], 8, &errors, &err), err);
+    CHECK_NEAR(p[SYN_PROTOCOL_LL].hop_ns, p[SYN_PROTOCOL_SIMPLE].hop_ns, 0);
+    CHECK_NEAR(p[SYN_PROTOCOL_LL].network_efficiency, 0.5, 1e-9);
+    found = given;
+    found.collectives = (syn_collectives){.name = ""};
+    found.inter = (syn_link){2000, 25};
+    CHECK_OK(measure_library(&found, &ops[0], &ops[1], 8, &errors, &err), err);
+    CHECK_NEAR(found.inter.bytes_per_ns, 200, 0);
+    CHECK_NEAR(p[SYN_PROTOCOL_SIMPLE].hop_ns, 2000, 0);
+}
+
 static void library_comes_back(void) {
     static syn_hardware hw, found;
     int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -242,6 +268,7 @@ static void library_comes_back(void) {
     CHECK_NEAR(found.inter.bytes_per_ns, hw.inter.bytes_per_ns, 0);
     CHECK_NEAR(found.collectives.protocols[SYN_PROTOCOL_SIMPLE].hop_ns,
                hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].hop_ns, 0);
+    stays_between_nodes(ops);
     timed_ops_free(&ops[0]);
     timed_ops_free(&ops[1]);
 }

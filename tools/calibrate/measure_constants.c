@@ -176,12 +176,16 @@ static const fit_constant of_steps[] = {
     {"simple.step_us", AT(collectives.protocols[SYN_PROTOCOL_SIMPLE].step_ns), 0.01, 1e4, 2, 1e3},
 };
 
-/* Between nodes a protocol stays as it was. */
+/* Between nodes a protocol stays as it was, at the rate that its own part of the link, or its most,
+   left it there; one that was not there does as that of large buffers. */
 static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
-    const syn_protocol *p = &hw->collectives.protocols[id];
-    return (syn_protocol){.hop_ns = p->hop_ns,
+    const syn_protocol *all = hw->collectives.protocols, *p = &all[id];
+    if (p->link_efficiency <= 0) p = &all[SYN_PROTOCOL_SIMPLE];
+    double part = p->network_efficiency > 0 ? p->network_efficiency : p->link_efficiency;
+    if (p->bytes_per_ns > 0) part = fmin(part, p->bytes_per_ns / hw->inter.bytes_per_ns);
+    return (syn_protocol){.hop_ns = part > 0 ? p->hop_ns : hw->inter.alpha_ns,
                           .link_efficiency = 1,
-                          .network_efficiency = p->network_efficiency,
+                          .network_efficiency = part > 0 ? fmax(part, 0.001) : 0,
                           .network_fill_ns = p->network_fill_ns};
 }
 
@@ -199,6 +203,8 @@ syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const time
     measured m = {0};
     syn_link link = {0, 0};
     measure_link(&link, of_all, ranks);
+    if (hw->collectives.name[0] == '\0') /* a rank's link; with a library it is a node's */
+        hw->inter.bytes_per_ns = fmin(hw->inter.bytes_per_ns * ranks, 1e6);
     hw->collectives = library_of(hw);
     add_near(&constants, "intra", AT(intra.bytes_per_ns), link.bytes_per_ns, 4);
     add_near(&constants, "ll", AT(collectives.protocols[SYN_PROTOCOL_LL].bytes_per_ns),

@@ -107,6 +107,12 @@ def expected_errors(folder):
         check("predicted_error" not in predicted(*other), str(other))
 
 
+def worst_all_reduce(_):
+    done = run("--check", "--hw", "a100-80g+pytorch-eager", "--rows",
+               os.path.join(MEASURED, "all_reduce_a100.csv"))
+    check(b": all-reduce, 8 ranks, 1.00 MiB)" in done.stdout, done.stdout)
+
+
 def attention_in_separate_ops(_):
     """Stacks were fitted to attention as one op; what it costs them is the same op by op."""
     for stack in ("serving", "megatron"):
@@ -268,6 +274,7 @@ with tempfile.TemporaryDirectory() as where:
     built_in_stacks(where)
     expected_errors(where)
     attention_in_separate_ops(where)
+    worst_all_reduce(where)
     errors_of_own_rows(where)
     few_rows(where)
     steps_as_printed(where)

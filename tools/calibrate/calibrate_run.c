@@ -27,10 +27,15 @@ typedef struct findings {
 
 static void print_errors(const char *what, const fit_errors *e, const measured *m) {
     const measured_row *row = &m->rows[e->worst_row];
+    char bytes[32];
     printf("%-28s %zu rows, mean %.2f %%, median %.2f %%, bias %+.2f %%, worst %.1f %% (line "
-           "%lld: %s, tp %lld, batch %lld)\n",
+           "%lld: %s, ",
            what, e->n, 100 * e->mean, 100 * e->median, 100 * e->bias, 100 * e->worst,
-           (long long)row->line, row->model, (long long)row->tp, (long long)row->batch);
+           (long long)row->line, row->model);
+    if (row->kind == MEASURED_ALL_REDUCE)
+        printf("%lld ranks, %s)\n", (long long)row->tp,
+               cli_bytes_text((double)row->bytes, bytes, sizeof bytes));
+    else printf("tp %lld, batch %lld)\n", (long long)row->tp, (long long)row->batch);
 }
 
 static bool has_several_stacks(const measured *m) {

@@ -90,6 +90,9 @@ def traces_are_alike(runs):
               f"{path}: a step gets texts, and is waited for: {between}")
         kernels = [e["name"] for e in events if e.get("cat") == "kernel"]
         check(any("adamw" in name for name in kernels), f"{path}: the update's kernels, too")
+        first = min(e["ts"] for e in events if e.get("cat") == "kernel")
+        waited = min(e["ts"] + e["dur"] for e in events if e["name"] == "cudaStreamSynchronize")
+        check(first < waited, f"{path}: waits {first - waited} us for the step before")
 
 
 def timeline_has_waits():

@@ -282,12 +282,21 @@ static syn_status after_step(rank *r, int64_t step, syn_error *err) {
     return last ? save_last(r, step + 1, err) : SYN_OK;
 }
 
+/* A trace has nothing of the step before, so it is waited for where it was not. */
+static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
+    if (r->noted == step - r->first_step) return SYN_OK;
+    SYN_TRY(syn_trainer_settle(r->trainer, err));
+    note_known(r);
+    return syn_ctx_sync(r->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(r->ctx, err);
+}
+
 static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
     r->first_step = r->state.step;
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
         const pretrain_tracing tracing =
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
+        if (tracing != PRETRAIN_UNTRACED) SYN_TRY(before_traced(r, step, err));
         syn_ctx_keep_work(r->ctx, tracing != PRETRAIN_UNTRACED);
         SYN_TRY(one_step(r, step, err));
         SYN_TRY(after_step(r, step, err));

@@ -476,7 +476,7 @@ def main():
             check_set(folder, "run")
         finish()
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
-        made = subprocess.run([os.path.join(BUILD, "tests/test_kineto")], check=False,
+        made = subprocess.run([os.path.join(BUILD, "tests/test_kineto_sets")], check=False,
                               capture_output=True, env={**os.environ, "SYN_TEST_OUT": folder})
         check(made.returncode == 0, (made.stdout + made.stderr).decode())
         prefixes = sorted({os.path.basename(p)[:-len("_stacks.txt")]

@@ -267,7 +267,7 @@ static void test_rows_are_whole(void) {
 static const char *const numeric[] = {
     "test_ops_pointwise", "test_ops_layer", "test_ops_attention", "test_attention_grad",
     "test_ops_select",    "test_ops_comm",  "test_views",         "test_ops_gradients",
-    "test_ops_training",  "test_ops_half"};
+    "test_ops_training",  "test_ops_half",  "test_ops_half_types"};
 
 /* Marks the ops that such a program compared; false if it failed. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {

@@ -313,12 +313,19 @@ bool cli_was_given(const cli_program *program, int argc, char **argv, const char
 }
 
 /* Moves the arguments that are neither options nor values of options to the end, in their order;
-   returns where they begin. */
-static int plain_to_end(const cli_program *program, int argc, char **argv) {
+   returns where they begin. Behind "--" all are such; *n_options: how many are before it, or them,
+   with argv[0]. */
+static int plain_to_end(const cli_program *program, int argc, char **argv, int *n_options) {
     int end = argc;
+    bool all = false;
     for (int i = 1; i < end;) {
         char *plain = argv[i];
-        if (is_option(plain)) {
+        if (!all && strcmp(plain, "--") == 0) {
+            all = true;
+            i++;
+            continue;
+        }
+        if (!all && is_option(plain)) {
             const cli_option *o = find_option(program, plain);
             i += 1 + (o ? values_behind(o, end, argv, i) : 0);
             continue;
@@ -327,13 +334,15 @@ static int plain_to_end(const cli_program *program, int argc, char **argv) {
         argv[argc - 1] = plain;
         end--;
     }
+    *n_options = all ? end - 1 : end;
     return end;
 }
 
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths) {
-    const int end = plain_to_end(program, argc, argv);
-    const int code = cli_parse(program, end, argv);
+    int n_options;
+    const int end = plain_to_end(program, argc, argv, &n_options);
+    const int code = cli_parse(program, n_options, argv);
     if (code != CLI_RUN) return code;
     if (end == argc && !*input)
         return cli_fail(program, CLI_USAGE, "%s needed (--help explains)", needed);

@@ -69,8 +69,8 @@ int cli_set(const cli_program *program, const cli_option *option, const char *te
 /* Whether it could have it; the option keeps the value that it has. */
 int cli_check(const cli_program *program, const cli_option *option, const char *text);
 /* cli_parse for a command that reads what `input`, the value of --input, names or what arguments
-   that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
-   sentence that they are: "a file is". */
+   that are no options do, as all behind "--" are: *paths gets either, *n_paths how many, 1 at
+   least. `needed` begins the sentence that they are: "a file is". */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
 /* "inference: sentence" on standard error, in one line; returns code. */

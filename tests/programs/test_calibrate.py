@@ -217,18 +217,23 @@ def constants_come_back(folder):
 
 
 def quoted_fields(folder):
-    """As spreadsheets write them (RFC 4180): commas, quotes and line breaks within a field."""
+    """As spreadsheets write them (RFC 4180): commas, quotes and line breaks within a field; and as
+    people align them."""
     plain, quoted = os.path.join(folder, "plain.csv"), os.path.join(folder, "quoted.csv")
+    aligned = os.path.join(folder, "aligned.csv")
     with open(plain, "w", encoding="utf-8") as f:
         f.write("stack,gpus,bytes,ip_ns\na,2,1024,5\nb,4,2048,7\n")
     with open(quoted, "w", encoding="utf-8", newline="") as f:
         f.write('"note","stack",gpus,"bytes",ip_ns\r\n'
                 '"one, two",a,"2",1024,5\r\n\r\n"a ""line""\nand more","b",4,"2048","7"\r\n')
+    with open(aligned, "w", encoding="utf-8") as f:
+        f.write("stack, gpus , bytes,\tip_ns\n a, 2, 1024, 5\n   \n b , 4, \"2048\", 7 \n")
     got = [calibrate("--check", "--hw", "a100-80g", "--rows", path, *how)["given"]
-           for how in ([], ["--rows_stack", "b"]) for path in (plain, quoted)]
-    check([g["rows"] for g in got] == [2, 2, 1, 1], str(got))
-    check(got[0]["mean"] == got[1]["mean"] and got[2]["mean"] == got[3]["mean"], str(got))
-    check(got[3]["worst_line"] == 4, f"line of a record behind an empty line: {got[3]}")
+           for how in ([], ["--rows_stack", "b"]) for path in (plain, quoted, aligned)]
+    check([g["rows"] for g in got] == [2, 2, 2, 1, 1, 1], str(got))
+    check([g["mean"] for g in got] == [got[0]["mean"]] * 3 + [got[3]["mean"]] * 3, str(got))
+    check([g["worst_line"] for g in got[4:]] == [4, 4],
+          f"line of a record behind an empty line: {got[4:]}")
 
 
 def refused(folder):

@@ -37,6 +37,8 @@ def tokens():
     check(lines[0].split() == ["id", "from", "to", "piece"], lines[0])
     check(lines[3].split() == ["811", "1", "4", "ell"], lines[3])
     check(lines[-1] == "4 tokens", lines[-1])
+    got = objects("a", "--tokenizer", "bytes", "b", "--", "--json", "--", "-h")
+    check([o["text"] for o in got] == ["a", "b", "--json", "--", "-h"], f"behind --: {got}")
     got = objects("--tokenizer", BERT, "")[0]
     check([got["pieces"], got["offsets"]] == [["[CLS]", "[SEP]"], [[0, 0]] * 2], str(got))
     got = objects("--tokenizer", "bytes", "a\u00e9")[0]
@@ -75,6 +77,7 @@ def texts():
 def refusals():
     for args, code, says in (
             (["--tokenizer", LLAMA3], 2, "a text is needed"),
+            (["--tokenizer", LLAMA3, "--"], 2, "a text is needed"),
             (["a"], 2, "--tokenizer DIR is needed"),
             (["--tokenizer", "/nowhere", "a"], 1, "/nowhere is no folder with a tokenizer"),
             (["--tokenizer", LLAMA3, "--decode", "x"], 1, "'x' is no id of a token"),

@@ -51,16 +51,23 @@ static syn_status unquote(reading *r, char **at) {
     return SYN_OK;
 }
 
-/* Cuts a record into its fields, in place; *text: the one behind it, NULL: there is none. */
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+/* Cuts a record into its fields, in place, without blanks around them; *text: the one behind it,
+   NULL: there is none. */
 static syn_status split(reading *r, char **text, fields *f) {
     char *at = *text;
     r->line = r->next;
     f->n = 0;
     for (char end = ','; end == ',';) {
+        while (is_blank(*at)) at++;
         char *field = at;
         if (*at == '"') SYN_TRY(unquote(r, &at));
         while (!is_end(*at)) at++;
         end = *at;
+        for (char *last = at; last > field && is_blank(last[-1]);) *--last = '\0';
         if (end == '\0') *text = NULL;
         if (end == '\r' && at[1] == '\n') *at++ = '\0';
         if (end != '\0') *at++ = '\0';

@@ -43,6 +43,7 @@ typedef struct syn_pytorch_source {
     const char *host;    /* or a linked trace; NULL: host ops are the CPU ops of the device trace */
     const char *device;  /* NULL: without times, but for those of a linked trace */
     const int32_t *rank; /* NULL: as the device trace says, else its place among the sources */
+    bool rank_is_guessed; /* from a name: it gives way if the device trace's job has no such rank */
 } syn_pytorch_source;
 
 typedef enum syn_pytorch_profile {

@@ -37,14 +37,22 @@ static uint64_t count_anomalies(const syn_pytorch_report *report) {
 
 /* ---- One rank ---- */
 
+/* The rank that was given, but not a number in a name that is a process's id or a time, as the
+   device trace, which knows its rank, tells by the number of ranks. */
+static const int32_t *given_rank(const syn_pytorch_source *source, const syn__pt_rank *r) {
+    const bool no_rank = source->rank_is_guessed && source->rank && r->rank >= 0 &&
+                         r->world_size > r->rank && *source->rank >= r->world_size;
+    return no_rank ? NULL : source->rank;
+}
+
 static syn_status prepare(syn__pt_conversion *c, size_t i, syn_error *err) {
     syn__pt_rank *r = &c->ranks[i];
     const syn_pytorch_rank_report *names = &c->report->ranks[i];
-    const int32_t *rank = c->sources[i].rank;
     syn_pytorch_note *notes = c->report->notes;
     c->n_ranks = i + 1;
     SYN_TRY(syn__pt_rank_read(r, names->host, names->device, c->options, notes, err));
     step(c, 1);
+    const int32_t *rank = given_rank(&c->sources[i], r);
     c->report->in_bytes += r->host_input.bytes + r->device_input.bytes;
     if (rank && r->rank >= 0 && r->rank != *rank)
         syn__pt_note_at(notes, SYN_PYTORCH_ANOMALY_RANK_DIFFERS, r->device_input.name,

@@ -3,6 +3,7 @@ import collections
 import gzip
 import json
 import os
+import shutil
 import tempfile
 
 from checks import TOOLS, check, run, run_etcheck
@@ -308,6 +309,29 @@ def recorder_names(p, base):
         done = run("convert-all", folder)
         check(done.returncode == 0 and os.path.exists(os.path.join(folder, "trace.et")),
               f"convert-all without ranks: {done.stderr.decode()}")
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        log = os.path.join(folder, "log")
+        os.mkdir(log)
+        for i, q in enumerate(reversed(pairs)):  # as tensorboard_trace_handler names them
+            with gzip.open(os.path.join(log, f"node_{7 + i}.169000000000{i}.pt.trace.json.gz"),
+                           "wb") as f:
+                f.write(q.texts()[1])
+            shutil.copy(f.name, os.path.join(log, f"of.{3001 + i}.json.gz"))  # a process's id
+        done = run("convert-all", "log", "--output", "et", cwd=folder)
+        check(done.returncode == 0 and set(table(done.stdout.decode())) ==
+              {"node_7.1690000000000", "node_8.1690000000001"}, f"tensorboard's names: {done}")
+        made = {}
+        for star in ("log/*.pt.trace.json.gz", "log/node_*.gz", "log/of.*.json.gz"):
+            done = run("convert", "pytorch", "--device", star, "--output", "set", "--json",
+                       cwd=folder)
+            check(done.returncode == 0 and
+                  sorted(r["rank"] for r in json.loads(done.stdout)["ranks"]) == [0, 1],
+                  f"ranks that only the traces say: {done}")
+            etcheck_set("tensorboard's names", os.path.join(folder, "set"), "--any-node")
+            for r in (0, 1):
+                with open(os.path.join(folder, f"set.{r}.et"), "rb") as f:
+                    made.setdefault(r, []).append(f.read())
+        check(all(a == b == c for a, b, c in made.values()), "one set by three patterns")
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for name in ("notes.json", "hosts.0.json", "xhost.0.json", "_host.json", ".json",
                      "host.json.bak", "host..json"):

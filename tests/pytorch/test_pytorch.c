@@ -21,7 +21,7 @@ static const char *keep(const char *path) {
 }
 
 static syn_pytorch_source pair(const char *host, const char *device) {
-    return (syn_pytorch_source){keep(host), keep(device), NULL};
+    return (syn_pytorch_source){.host = keep(host), .device = keep(device)};
 }
 
 /* examples/pytorch, rank by rank. */
@@ -314,7 +314,7 @@ static void refusals(void) {
     static const int32_t zero = 0;
     const syn_pytorch_source first = example(0), kineto = {.device = first.device};
     const syn_pytorch_source both[] = {first, example(1)}, nothing = {0};
-    const syn_pytorch_source twice[] = {first, {both[1].host, both[1].device, &zero}};
+    const syn_pytorch_source twice[] = {first, {both[1].host, both[1].device, &zero, false}};
     const syn_pytorch_options compat = {.compat = true}, trim = {.trim = true};
     const syn_pytorch_options few = {.profile = SYN_PYTORCH_ASTRA_SIM,
                                      .without = 1u << SYN_PYTORCH_EDGE_STREAM};

@@ -38,7 +38,9 @@ static const cli_program program = {
     ".gz)\n"
     "to NAME.et, and ends with a table. Ranks of a job become a set: host.<rank>.json and\n"
     "device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and NAME.<rank>_host.json\n"
-    "NAME.<rank>.et. A device trace without a host trace is converted alone.",
+    "NAME.<rank>.et. A device trace without a host trace is converted alone; NAME.pt.trace.json, "
+    "as\n"
+    "torch.profiler.tensorboard_trace_handler writes it, is a device trace.",
     options, examples, false};
 
 /* A host trace and what belongs to it, or a device trace alone. */
@@ -94,7 +96,7 @@ static void find_rank(entry *e, size_t n) {
 }
 
 static const char *const host_words[] = {"host", NULL};
-static const char *const device_words[] = {"device", "kineto", NULL};
+static const char *const device_words[] = {"device", "kineto", "pt.trace", NULL};
 
 /* One entry for each stem, made of its host trace's name, without one of its device trace's. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
@@ -131,7 +133,7 @@ static syn_status list_folder(folder *f, syn_error *err) {
     if (s == SYN_OK && f->n == 0)
         s = SYN_FAIL(err, SYN_E_INVALID,
                      "%.300s holds no file named host.<rank>.json or ..._host.json, nor such a "
-                     "device.<rank>.json or ..._device.json",
+                     "device.<rank>.json, ..._device.json or ....pt.trace.json",
                      args.input);
     return s;
 }

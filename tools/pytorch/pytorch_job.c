@@ -105,7 +105,7 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
     if (!sources) return SYN_FAIL_NOMEM(err, job->n_files * sizeof *sources, "names of files");
     for (size_t i = 0; i < job->n_files; i++) {
         const pytorch_files *f = &job->files[i];
-        sources[i] = (syn_pytorch_source){f->host, f->device, f->rank >= 0 ? &f->rank : NULL};
+        sources[i] = (syn_pytorch_source){f->host, f->device, f->rank >= 0 ? &f->rank : NULL, true};
     }
     options.progress = progress_step;
     options.user = &bar;

@@ -33,7 +33,8 @@ bool recorded_name_parse(recorded_name *out, const char *name) {
     out->tail_at = n;
     out->tail_bytes = end - n;
     out->is_host = take_end(name, &n, "host");
-    if (!out->is_host && !take_end(name, &n, "device") && !take_end(name, &n, "kineto"))
+    if (!out->is_host && !take_end(name, &n, "device") && !take_end(name, &n, "kineto") &&
+        !take_end(name, &n, "pt.trace"))
         return false;
     out->head_bytes = n;
     return n == 0 || (n > 1 && (name[n - 1] == '_' || name[n - 1] == '.'));

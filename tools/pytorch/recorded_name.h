@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* HEAD, then host, device or kineto, then TAIL: HEAD is empty or ends in _ or a dot, TAIL is .json
-   or .RANK.json; .gz may follow. host.0.json,
-   NAME_host.json, NAME.0_kineto.json.gz, NAME_device.3.json. */
+/* HEAD, then host, device, kineto or pt.trace, then TAIL: HEAD is empty or ends in _ or a dot, TAIL
+   is .json or .RANK.json; .gz may follow. host.0.json, NAME_host.json, NAME.0_kineto.json.gz,
+   NAME_device.3.json, and NAME.pt.trace.json, which tensorboard_trace_handler writes. */
 typedef struct recorded_name {
     const char *name; /* the caller's */
     size_t head_bytes;

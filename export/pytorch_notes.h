@@ -77,6 +77,8 @@ SYN_API_BEGIN
       "converted without them")                                                                    \
     X(RANK_DIFFERS, "rank-differs", "ranks told by a file's name that its device trace denies",    \
       "the file's name counts")                                                                    \
+    X(STEPS_DIFFER, "steps-differ", "ranks whose profiler recorded other steps than the first's",  \
+      "what has no sequence number is matched by its order")                                       \
     X(COMM_DEADLOCK, "comm-deadlock",                                                              \
       "communications in which ranks would wait for each other for ever",                          \
       "written as computation")

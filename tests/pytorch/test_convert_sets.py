@@ -199,6 +199,14 @@ def wrong_sets(p, base):
                    "--output", "x", "--json", cwd=folder)
         met = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
         check(met.get("ranks-missing") == 3, f"{p.name}: two of five ranks: {met}")
+    later = pairs[1].copy()
+    steps = [e for e in later.events if "ProfilerStep" in e["name"]]
+    check(steps, f"{p.name}: no step has a name")
+    for e in steps:
+        before, number = e["name"].split("#")
+        e["name"] = f"{before}#{int(number) + 2}"
+    convert_set(f"{p.name}: another step", [pairs[0], later], collectives(base),
+                expect={"steps-differ": 1})
     for what, wrong, n in (("swapped", pairs[::-1], 2), ("copied", [p, p], 1)):
         with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
             write_set(folder, wrong)

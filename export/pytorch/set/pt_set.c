@@ -101,6 +101,40 @@ static void agree_world(syn__pt_set *s) {
         s->ranks[i].world_size = world;
 }
 
+/* The numbers of the first and the last step in a device trace, whose names are "ProfilerStep#7";
+   first > last: it has none. */
+typedef struct steps {
+    int64_t first, last;
+} steps;
+
+static steps steps_of(const syn__pt_rank *r) {
+    steps found = {INT64_MAX, -1};
+    for (size_t i = 0; i < r->device.n_events; i++) {
+        const syn__pt_event *e = &r->device.events[i];
+        if (e->class_ != SYN__PT_STEP) continue;
+        const syn__str name = syn__pt_device_name(&r->device, e->name);
+        int64_t n = 0;
+        size_t at = name.bytes;
+        while (at > 0 && name.text[at - 1] >= '0' && name.text[at - 1] <= '9') at--;
+        if (!syn__loose_i64((syn__str){name.text + at, name.bytes - at}, &n)) continue;
+        if (n < found.first) found.first = n;
+        if (n > found.last) found.last = n;
+    }
+    return found;
+}
+
+static void compare_steps(const syn__pt_set *s) {
+    steps of = {INT64_MAX, -1};
+    for (size_t i = 0; i < s->n_ranks; i++) {
+        const steps mine = steps_of(&s->ranks[i]);
+        if (of.last < 0) of = mine;
+        if (mine.last >= 0 && (mine.first != of.first || mine.last != of.last))
+            syn__pt_note_at(s->notes, SYN_PYTORCH_ANOMALY_STEPS_DIFFER,
+                            s->ranks[i].device_input.name, SYN_PYTORCH_NO_PLACE,
+                            SYN_PYTORCH_NO_PLACE);
+    }
+}
+
 static syn_status prepare(syn__pt_set *s) {
     size_t n = 0;
     s->number = (int32_t *)syn_malloc((s->n_ranks + 1) * sizeof *s->number);
@@ -121,6 +155,7 @@ static syn_status prepare(syn__pt_set *s) {
     if (s->key == NULL || s->outside == NULL)
         return SYN_FAIL_NOMEM(s->err, n * sizeof *s->key, "a set's groups");
     agree_world(s);
+    compare_steps(s);
     return SYN_OK;
 }
 

@@ -59,6 +59,28 @@ static void check_point(const syn_hw_curve *curve, int i, double at, double rate
     CHECK_NEAR(curve->points[i].rate, rate, 1e-6 * rate);
 }
 
+/* Of one op that took a, a + 1, ..., but for the last, which took much longer; in any order. */
+static void check_time(size_t n, double want) {
+    double all[64];
+    timed_op op = {.all = all, .n = n};
+    timed_ops ops = {&op, 1, 1};
+    for (size_t i = 0; i < n; i++) all[i * 7 % n] = i + 1 < n || n < 3 ? 100 + (double)i : 1e9;
+    timed_ops_settle(&ops);
+    CHECK_NEAR(op.ns, want, 1e-9);
+}
+
+/* The outermost twentieth does not count, and one value at least if three are there. */
+static void times_are_means(void) {
+    check_time(1, 100);
+    check_time(2, 100.5);
+    check_time(3, 101);
+    check_time(20, 109.5);
+    check_time(40, 119.5);
+    timed_op op = {.all = (double[]){9, 1, 1, 9, 1, 1, 9}, .n = 7}; /* slow at times */
+    timed_ops_settle(&(timed_ops){&op, 1, 1});
+    CHECK_NEAR(op.ns, (3 * 1 + 2 * 9) / 5.0, 1e-9);
+}
+
 /* A machine, what its ops take, and the machine again; one op of each kind was delayed. */
 static void rates_come_back(void) {
     static syn_hardware hw;
@@ -362,6 +384,7 @@ static void models_run(void) {
 }
 
 static const test_case cases[] = {
+    {"times_are_means", times_are_means},
     {"rates_come_back", rates_come_back},
     {"link_comes_back", link_comes_back},
     {"ranks_sum", ranks_sum},

@@ -25,11 +25,11 @@ static const job models[] = {
 static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = {{1, 4, 32}}};
 static const syn_dtype types[] = {SYN_F32, SYN_BF16};
 
-enum { MODELS = sizeof models / sizeof models[0], STEPS = 2, TRIES = 3, SUMS = 20 };
+enum { MODELS = sizeof models / sizeof models[0], STEPS = 1, ROUNDS = 4, TRIES = 3, SUMS = 20 };
 enum { SMALLEST = 12, LARGEST = 26 }; /* elements of a sum, powers of two */
 #define QUIET    0.03                 /* of the cores may be others' while a job runs */
-#define RETRY_NS 45000000000          /* from then on jobs are not run again, */
-#define AGAIN_NS 60000000000          /* and not all of them a second time */
+#define RETRY_NS 45000000000          /* from then on jobs are not run again */
+#define ALL_NS   100000000000         /* rounds end before */
 #define SPOILED  0.1                  /* others' part of the cores that makes rates worthless */
 
 /* A power of two, since ranks share heads; of more each would read too little to tell. */
@@ -130,11 +130,12 @@ static syn_status run_models(measuring *m, timed_ops *ops, int32_t ranks, syn_er
     return SYN_OK;
 }
 
-/* Of one rank and of several; twice if there is time, since what slows a machine down may last for
- * seconds. */
+/* Of one rank and of several; in rounds, as many as there is time for, since what slows a machine
+   down may last for seconds. */
 static syn_status run_all(measuring *m, timed_ops ops[2], int32_t ranks, syn_error *err) {
-    for (int round = 0; round < 2; round++) {
-        if (round > 0 && syn__clock_ns() - m->begun_ns > AGAIN_NS) break;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        const uint64_t ns = syn__clock_ns() - m->begun_ns;
+        if (round > 0 && ns + ns / round > ALL_NS) break;
         for (int i = 0; i < (ranks > 1 ? 2 : 1); i++)
             SYN_TRY(run_models(m, &ops[i], i == 0 ? 1 : ranks, err));
     }

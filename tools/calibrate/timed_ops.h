@@ -10,7 +10,7 @@ typedef struct timed_op {
     syn_node node; /* without deps, tensors and attributes */
     double *all;   /* what each took, ns */
     size_t n, cap;
-    double ns;        /* their median */
+    double ns;        /* their mean without a twentieth at either end */
     uint32_t kernels; /* pieces of the device's work, of the last; 0: not kept */
 } timed_op;
 

@@ -109,7 +109,8 @@ class Clone:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def run(self, words, **more):
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_"))}
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith(("OPENBLAS_", "OMP_", "PYTHON"))}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPI's own
         for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM",
                      "MCA_rmaps_base_oversubscribe"):

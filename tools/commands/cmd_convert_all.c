@@ -38,9 +38,8 @@ static const cli_program program = {
     ".gz)\n"
     "to NAME.et, and ends with a table. Ranks of a job become a set: host.<rank>.json and\n"
     "device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and NAME.<rank>_host.json\n"
-    "NAME.<rank>.et. A device trace without a host trace is converted alone; NAME.pt.trace.json, "
-    "as\n"
-    "torch.profiler.tensorboard_trace_handler writes it, is a device trace.",
+    "NAME.<rank>.et. A device trace without a host trace is converted alone; so is\n"
+    "NAME.pt.trace.json, which torch.profiler.tensorboard_trace_handler writes.",
     options, examples, false};
 
 /* A host trace and what belongs to it, or a device trace alone. */
@@ -96,7 +95,6 @@ static void find_rank(entry *e, size_t n) {
 }
 
 static const char *const host_words[] = {"host", NULL};
-static const char *const device_words[] = {"device", "kineto", "pt.trace", NULL};
 
 /* One entry for each stem, made of its host trace's name, without one of its device trace's. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
@@ -104,7 +102,7 @@ static syn_status add_entry(folder *f, const char *name, syn_error *err) {
     entry e = {.rank = -1};
     if (!recorded_name_parse(&named, name)) return SYN_OK;
     syn_status s = find_file(&e.host, &named, host_words, err);
-    if (s == SYN_OK) s = find_file(&e.device, &named, device_words, err);
+    if (s == SYN_OK) s = find_file(&e.device, &named, recorded_device_words, err);
     const char *first = e.host ? e.host : e.device;
     const char *file = first ? strrchr(first, '/') : NULL;
     if (s == SYN_OK && file && strcmp(file + 1, name) == 0) {

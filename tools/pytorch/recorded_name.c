@@ -8,6 +8,8 @@
 #define JSON ".json"
 #define GZIP ".gz"
 
+const char *const recorded_device_words[] = {"device", "kineto", "pt.trace", NULL};
+
 /* Whether the first *n bytes of `text` end with `end`, which is taken off them. */
 static bool take_end(const char *text, size_t *n, const char *end) {
     const size_t e = strlen(end);
@@ -33,9 +35,10 @@ bool recorded_name_parse(recorded_name *out, const char *name) {
     out->tail_at = n;
     out->tail_bytes = end - n;
     out->is_host = take_end(name, &n, "host");
-    if (!out->is_host && !take_end(name, &n, "device") && !take_end(name, &n, "kineto") &&
-        !take_end(name, &n, "pt.trace"))
-        return false;
+    bool found = out->is_host;
+    for (size_t i = 0; recorded_device_words[i] && !found; i++)
+        found = take_end(name, &n, recorded_device_words[i]);
+    if (!found) return false;
     out->head_bytes = n;
     return n == 0 || (n > 1 && (name[n - 1] == '_' || name[n - 1] == '.'));
 }

@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* HEAD, then host, device, kineto or pt.trace, then TAIL: HEAD is empty or ends in _ or a dot, TAIL
+/* What a device trace may be called; ended by NULL. */
+extern const char *const recorded_device_words[];
+
+/* HEAD, then host or one of these words, then TAIL: HEAD is empty or ends in _ or a dot, TAIL
    is .json or .RANK.json; .gz may follow. host.0.json, NAME_host.json, NAME.0_kineto.json.gz,
    NAME_device.3.json, and NAME.pt.trace.json, which tensorboard_trace_handler writes. */
 typedef struct recorded_name {

@@ -14,6 +14,7 @@ struct syn_trainer {
     syn_optimizer *optimizer;
     syn_mark mark; /* what came before is not forgotten */
     bool hold;
+    bool forget_passes;
     bool ahead;
     struct {
         bool waits; /* a step waits for its numbers, which were asked for: */
@@ -57,21 +58,34 @@ void syn_trainer_hold(syn_trainer *t, bool hold) {
     t->hold = hold;
 }
 
+void syn_trainer_forget_passes(syn_trainer *t, bool forget) {
+    t->forget_passes = forget;
+}
+
+void syn_trainer_set_passes(syn_trainer *t, int passes) {
+    t->options.passes = passes;
+}
+
 syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
     return t->optimizer;
 }
 
-/* The sum of this rank's losses. */
+/* The sum of this rank's losses. A pass leaves its gradients and this sum; its inputs and other
+   tensors are released, so that memory does not grow with the number of passes. */
 static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
     syn_ctx *ctx = t->ctx;
+    const syn_mark start = syn_ctx_mark(ctx);
     syn_tensor sum = {0};
     for (int i = 0; i < t->options.passes; i++) {
-        syn_data_parallel_sync(t->parallel, i == t->options.passes - 1);
+        const bool last = i == t->options.passes - 1;
+        syn_data_parallel_sync(t->parallel, last);
         const syn_tensor loss = pass(arg, i);
         syn_backward(ctx, loss);
         const bool was = syn_set_grad(ctx, false);
         sum = sum.id ? syn_add(ctx, sum, loss) : loss;
         syn_set_grad(ctx, was);
+        if (t->forget_passes && !last) syn_forget(ctx, start, &sum, 1);
+        else syn_release(ctx, start, &sum, 1);
     }
     return sum;
 }

@@ -54,6 +54,11 @@ syn_trained syn_trainer_known(const syn_trainer *trainer);
 /* Whether the rows of steps stay when the next one begins, to write a trace of several; at first
    they do not. */
 void syn_trainer_hold(syn_trainer *trainer, bool hold);
+/* Whether the rows of a pass are forgotten when the pass ends, except the last one's, so that a
+   step's rows do not grow with its passes; at first they stay. For steps that are not traced. */
+void syn_trainer_forget_passes(syn_trainer *trainer, bool forget);
+/* Changes the number of passes, at least 1, from the next step on. */
+void syn_trainer_set_passes(syn_trainer *trainer, int passes);
 /* The trainer's own. */
 syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
 

@@ -24,7 +24,10 @@ typedef struct job {
     int passes;
     const accident *accident; /* NULL: none */
     waiting_how how;
+    bool forget_passes;
     double losses[STEPS];
+    size_t rows, peak_bytes; /* of the last step, and of all */
+    uint64_t hash;           /* of all steps */
 } job;
 
 typedef struct rank {
@@ -100,6 +103,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&r.model, ctx, &small_gpt, &options, err);
     if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
+    if (s == SYN_OK) syn_trainer_forget_passes(trainer, j->forget_passes);
     for (int i = 0; i < STEPS && s == SYN_OK; i++) {
         double loss = 0;
         if (i == ACCIDENT && j->accident) s = have_accident(&r, trainer, err);
@@ -112,6 +116,11 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
             s = SYN_FAIL(err, SYN_E_FORMAT, "loss %g, or %g", loss, known.loss);
     }
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
+    if (comm->rank == 0) {
+        j->rows = syn_ctx_trace(ctx)->n_nodes;
+        j->peak_bytes = syn_ctx_peak_bytes(ctx);
+        j->hash = syn_trace_hash(syn_ctx_trace(ctx));
+    }
     syn_trainer_free(trainer);
     syn_model_free(r.model);
     syn_ctx_free(ctx);
@@ -133,6 +142,24 @@ static void test_steps(void) {
         CHECK_OK(syn_local_run(1, small_training_rank, &t, &err), err);
         for (int i = 0; i < STEPS; i++) CHECK_NEAR(j.losses[i], passes * (double)by_hand[i], 1e-12);
     }
+}
+
+/* Forgetting passes changes neither losses nor the hash, and keeps a step's rows at those of one
+   pass; a step's memory is that of few passes either way. */
+static void test_many_passes(void) {
+    job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_passes = true};
+    job held = {.shape = few.shape, .passes = 5};
+    job many = {.shape = few.shape, .passes = 5, .forget_passes = true};
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(1, train, &few, &err), err);
+    CHECK_OK(syn_local_run(1, train, &held, &err), err);
+    CHECK_OK(syn_local_run(1, train, &many, &err), err);
+    for (int i = 0; i < STEPS; i++) CHECK(many.losses[i] == held.losses[i]);
+    CHECK(many.hash == held.hash);
+    CHECK_INT(many.rows, few.rows);
+    CHECK(held.rows > 2 * many.rows);
+    CHECK_INT(many.peak_bytes, few.peak_bytes);
+    CHECK_INT(held.peak_bytes, few.peak_bytes);
 }
 
 static void check_accident(syn_mesh_shape shape, const accident *a) {
@@ -254,6 +281,7 @@ static void test_ahead(void) {
 
 static const test_case cases[] = {
     {"steps", test_steps},
+    {"many passes", test_many_passes},
     {"a parameter that is no number", test_bad_parameter},
     {"a product that overflows", test_overflow},
     {"texts of one rank", test_bad_texts},

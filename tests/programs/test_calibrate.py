@@ -188,6 +188,19 @@ def steps_as_printed(folder):
     check(abs(printed / got - 1) < 2e-3, f"{source}: calibrate {got} ms, pretrain {printed} ms")
 
 
+def passes_are_counted(folder):
+    """A step of 65,536 passes takes 8,191 times longer than the difference of 16 and 8 passes."""
+    path, times = os.path.join(folder, "passes.csv"), os.path.join(folder, "passes_ms.csv")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iter_ms\n")
+        for passes in (8, 16, 65536):
+            f.write(f"8,{passes},1,1024,16,24,1024,8,1,1,186\n")
+    calibrate("--check", "--hw", "a100-80g+megatron", "--rows", path, "--predictions", times)
+    with open(times, encoding="utf-8") as f:
+        few, more, many = (float(row["predicted_ms"]) for row in csv.DictReader(f))
+    check(abs((many - few) / (more - few) / 8191 - 1) < 1e-4, f"{few} {more} {many}")
+
+
 def constants_come_back(folder):
     """Floors of all-reduces, from times made by their formula."""
     path, found = os.path.join(folder, "made.csv"), os.path.join(folder, "found.json")
@@ -283,6 +296,7 @@ with tempfile.TemporaryDirectory() as where:
     errors_of_own_rows(where)
     few_rows(where)
     steps_as_printed(where)
+    passes_are_counted(where)
     constants_come_back(where)
     quoted_fields(where)
     refused(where)

@@ -3,6 +3,7 @@ the trace of all ranks; the same on other machines, and as JSON."""
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,11 @@ from checks import BUILD, check, finish  # noqa: E402
 os.chdir(tempfile.mkdtemp())
 
 
-def start(*args, code=0):
+def start(*args, code=0, memory_bytes=resource.RLIM_INFINITY):
     done = subprocess.run([os.path.join(BUILD, "pretrain"), *args], check=False,
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=300,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA,
+                                                                (memory_bytes, memory_bytes)))
     check(done.returncode == code, f"{args}: exit {done.returncode}: {done.stderr}")
     return done.stdout
 
@@ -49,6 +52,18 @@ for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
         if steps == "1":
             check(told(traced) == told(alone), f"{more}: {traced} and {alone}")
         subprocess.run(["rm", "-r", "traced"], check=True)
+# A trace holds each of seven passes; a prediction records three and counts the rest.
+SEVEN = [*META, *RUN[:-1], "7", "--hw", "h100"]
+alone, traced = (json.loads(start(*SEVEN, "--json", *more)) for more in
+                 ([], ["--enable-tracing", "--trace-output-dir", "traced"]))
+check(close(alone["predicted_step_ns"], traced["predicted_step_ns"]) and
+      alone["memory"] == traced["memory"], f"{alone} and {traced}")
+check(all(abs(share - traced["step_limits"][name]) < 1e-9
+          for name, share in alone["step_limits"].items()), f"{alone} and {traced}")
+subprocess.run(["rm", "-r", "traced"], check=True)
+# So memory and work do not depend on how many there are.
+MANY = json.loads(start(*SEVEN[:-3], "20000", "--hw", "h100", "--json", memory_bytes=512 << 20))
+check(MANY["memory"] == alone["memory"], f"{MANY}")
 # Ranks 6 to 11 share layers across two nodes, 0 to 5 do not.
 SPREAD = [*META, "--model-name", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
 check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--trace-output-dir", "x")),

@@ -26,6 +26,17 @@ bool measured_same_cost(const syn_node *a, const syn_node *b) {
            strcmp(a->op, b->op) == 0;
 }
 
+/* The op of the row that costs the same; NULL: the row has none. */
+static tally_row *find_op(const measured_row *row, const tally_row *one) {
+    for (size_t i = row->n_ops; i-- > 0;) {
+        tally_row *known = &row->ops[i];
+        if (known->group_ranks == one->group_ranks && known->group_stride == one->group_stride &&
+            measured_same_cost(&known->node, &one->node))
+            return known;
+    }
+    return NULL;
+}
+
 /* Of one rank's nodes. */
 static syn_status count_node(measured_row *row, const syn_graph *graph, const syn_node *node,
                              syn_error *err) {
@@ -37,11 +48,8 @@ static syn_status count_node(measured_row *row, const syn_graph *graph, const sy
         one.group_ranks = group->n_ranks;
         one.group_stride = group->n_ranks > 1 ? (uint32_t)(group->ranks[1] - group->ranks[0]) : 1;
     }
-    for (size_t i = row->n_ops; i-- > 0;) {
-        tally_row *known = &row->ops[i];
-        if (known->group_ranks != one.group_ranks || known->group_stride != one.group_stride ||
-            !measured_same_cost(&known->node, &one.node))
-            continue;
+    tally_row *known = find_op(row, &one);
+    if (known != NULL) {
         known->count++;
         return SYN_OK;
     }
@@ -142,16 +150,47 @@ static syn_tensor loss_of(void *arg, int pass) {
     return syn_pretraining_loss(t->model, &batch);
 }
 
-/* Which part of the ops' times a step takes, where some run beside others. */
-static syn_status find_beside(measured_row *row, const syn_ctx *ctx, const syn_hardware *hw,
-                              syn_error *err) {
+/* Counts the ops of a step of `passes` passes into row, and predicts how long they take where some
+   run in parallel. */
+static syn_status record_step(measured_row *row, syn_trainer *trainer, struct training *t,
+                              int passes, const syn_hardware *hw, double *ns, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(t->model);
     const syn_trace *trace = syn_ctx_trace(ctx);
+    uint64_t last = 0;
     syn_graph *graph;
-    double ns;
+    syn_trainer_set_passes(trainer, passes);
+    SYN_TRY(syn_trainer_step(trainer, loss_of, t, 1e-4, NULL, err));
+    SYN_TRY(count_trace(row, ctx, 0, &last, err));
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));
-    const syn_status s = syn_predicted_duration(&ns, graph, err);
+    const syn_status s = syn_predicted_duration(ns, graph, err);
     syn_graph_free(graph);
-    if (s == SYN_OK) row->beside = ns / measured_predict_ns(row, hw);
+    return s;
+}
+
+/* Adds the ops that row has and `fewer`, with one pass less, has not, so many times more. */
+static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
+    for (size_t i = 0; i < row->n_ops; i++) {
+        const tally_row *other = find_op(fewer, &row->ops[i]);
+        row->ops[i].count += passes * (row->ops[i].count - (other != NULL ? other->count : 0));
+    }
+}
+
+/* Passes between the first and the last are equal: they are recorded once and counted. */
+static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct training *t,
+                               const syn_hardware *hw, syn_error *err) {
+    enum { RECORDED = 3 };
+    measured_row fewer = {0};
+    double ns, fewer_ns = 0;
+    syn_status s = SYN_OK;
+    const int64_t more = row->passes > RECORDED ? row->passes - RECORDED : 0;
+    if (more > 0) s = record_step(&fewer, trainer, t, RECORDED - 1, hw, &fewer_ns, err);
+    if (s == SYN_OK) s = record_step(row, trainer, t, (int)(row->passes - more), hw, &ns, err);
+    if (s == SYN_OK) {
+        add_passes(row, &fewer, (uint64_t)more);
+        ns += (double)more * (ns - fewer_ns);
+        row->beside = ns / measured_predict_ns(row, hw);
+    }
+    syn_free(fewer.ops);
     return s;
 }
 
@@ -166,16 +205,12 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
                                    .dtype = SYN_BF16};
     const syn_trainer_options training = {
         .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
-        .dp = mesh->group[SYN_AXIS_DP],
-        .passes = (int)row->passes};
+        .dp = mesh->group[SYN_AXIS_DP]};
     struct training t = {row, NULL};
     syn_trainer *trainer = NULL;
-    uint64_t last = 0;
     SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
     syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
-    if (s == SYN_OK) s = syn_trainer_step(trainer, loss_of, &t, 1e-4, NULL, err);
-    if (s == SYN_OK) s = count_trace(row, ctx, 0, &last, err);
-    if (s == SYN_OK) s = find_beside(row, ctx, hw, err);
+    if (s == SYN_OK) s = record_steps(row, trainer, &t, hw, err);
     syn_trainer_free(trainer);
     syn_model_free(t.model);
     return s;

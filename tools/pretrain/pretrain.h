@@ -102,8 +102,9 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 /* After a run on meta: runs others, each with one option changed, and prints which make its step
    faster. */
 void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
-/* Of a run of either: what one rank's rows, of one step, take on each of the machines. */
-syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
+/* For a combination of a sweep: pretrain_predict on each of the sweep's machines. */
+syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
+                              syn_error *err) SYN_MUST_USE;
 
 /* Model, tokenizer, texts, and what follows from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
@@ -207,12 +208,21 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
 double pretrain_step_tokens(const pretrain *run); /* of all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* A step of one rank's rows, which are of so many. */
+/* A prediction records at most this many passes of a step. Three have one of each kind: the first
+   makes the gradients, the second adds to them, the last adds and sums them over ranks. */
+enum { PRETRAIN_RECORDED_PASSES = 3 };
+/* Predicts a step of the run on hw from one rank's rows, those of `steps` steps of `passes` passes
+   each. If the run's steps have more passes, *out must hold the prediction with one pass less; the
+   difference is the time of each missing pass. */
 syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
-                            int64_t steps, sweep_times *out, syn_error *err) SYN_MUST_USE;
+                            int64_t steps, int64_t passes, sweep_times *out,
+                            syn_error *err) SYN_MUST_USE;
 /* The same on each machine of run->predicted. */
-syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps,
+syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
                                 syn_error *err) SYN_MUST_USE;
+/* For a run that is only predicted: one step of `passes` passes is recorded. */
+syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
+                                   syn_error *err) SYN_MUST_USE;
 /* On meta, what all ranks take together on the run's own machine. */
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
                                   syn_error *err) SYN_MUST_USE;

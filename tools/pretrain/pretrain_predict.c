@@ -26,12 +26,27 @@ static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_gra
     return s;
 }
 
+/* Adds the times of more passes, each of which takes what *t takes longer than *fewer. */
+static void add_passes(sweep_times *t, const sweep_times *fewer, int64_t passes) {
+    const double more = (double)passes, ns = t->ns + more * (t->ns - fewer->ns);
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
+        const double own = t->shares[i] * t->ns, of_fewer = fewer->shares[i] * fewer->ns;
+        t->shares[i] = (own + more * (own - of_fewer)) / ns;
+    }
+    const double own = t->utilisation * t->ns, of_fewer = fewer->utilisation * fewer->ns;
+    t->utilisation = (own + more * (own - of_fewer)) / ns;
+    t->ns = ns;
+}
+
 syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
-                            int64_t steps, sweep_times *out, syn_error *err) {
+                            int64_t steps, int64_t passes, sweep_times *out, syn_error *err) {
+    const sweep_times fewer = *out;
     syn_graph *graph;
     SYN_TRY(make_graph(ctx, hw, &graph, err));
     const syn_status s = time_graph(hw, graph, steps, out, err);
     syn_graph_free(graph);
+    if (s == SYN_OK && passes == PRETRAIN_RECORDED_PASSES && passes < run->args->accumulation)
+        add_passes(out, &fewer, run->args->accumulation - passes);
     out->tokens = pretrain_step_tokens(run);
     out->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
     out->ranks = run->launch.ranks;
@@ -39,11 +54,18 @@ syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_h
     return s;
 }
 
-syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, syn_error *err) {
+syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
+                                syn_error *err) {
     const comparison *c = &run->predicted;
     for (int i = 0; i < c->n; i++)
-        SYN_TRY(pretrain_predict(run, ctx, &c->machines[i], steps, &c->times[i], err));
+        SYN_TRY(pretrain_predict(run, ctx, &c->machines[i], steps, passes, &c->times[i], err));
     return SYN_OK;
+}
+
+syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
+                                   syn_error *err) {
+    if (run->swept) return pretrain_add_swept(run, ctx, passes, err);
+    return pretrain_predict_all(run, ctx, 1, passes, err);
 }
 
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,

@@ -53,13 +53,13 @@ typedef struct pretrain_swept {
     sweep_times *times; /* of the combination that runs, for each of its machines */
 } pretrain_swept;
 
-syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, syn_error *err) {
+syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes, syn_error *err) {
     const sweep *s = run->swept->of;
     for (int i = 0; i < s->n_machines; i++) {
         syn_hardware hw = s->machines[i];
         if (s->machine_axis < 0) hw = run->hw; /* as --hw says, which may vary otherwise */
         else syn_hardware_share(&hw, run->launch.ranks);
-        SYN_TRY(pretrain_predict(run, ctx, &hw, 1, &run->swept->times[i], err));
+        SYN_TRY(pretrain_predict(run, ctx, &hw, 1, passes, &run->swept->times[i], err));
     }
     return SYN_OK;
 }

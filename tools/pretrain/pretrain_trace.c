@@ -247,10 +247,8 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     const bool alone = run->launch.device == SYN_DEVICE_META;
     struct pretrain_window *window = NULL;
     syn_graph *mine = NULL, *all = NULL;
-    if (run->swept) return pretrain_add_swept(run, ctx, err);
     if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
-        SYN_TRY(pretrain_predict_all(run, ctx, here.active, err));
-    if (run->predicts) return SYN_OK;
+        SYN_TRY(pretrain_predict_all(run, ctx, here.active, run->args->accumulation, err));
     if (syn_ctx_sync(ctx) != SYN_OK) return syn_ctx_check(ctx, err); /* times are known then */
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
@@ -269,7 +267,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 void pretrain_end_trace(const pretrain *run) {
     const pretrain_args *args = run->args;
     const char *name = run->launch.program->name;
-    if (!args->enable_tracing || run->swept || run->predicts) return;
+    if (!args->enable_tracing) return;
     if (run->n_windows == 0)
         fprintf(stderr, "%s: warning: no step was traced, for the run ended before the first\n",
                 name);

@@ -290,14 +290,31 @@ static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
     return syn_ctx_sync(r->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(r->ctx, err);
 }
 
+/* Predictions need the rows of one step. Passes between the first and the last are equal, so a step
+   of many passes is predicted from a step of two passes and one of three. */
+static syn_status predict_step(rank *r, syn_error *err) {
+    const int64_t passes = r->run->args->accumulation;
+    const bool many = passes > PRETRAIN_RECORDED_PASSES;
+    const int64_t most = many ? PRETRAIN_RECORDED_PASSES : passes;
+    for (int64_t n = many ? most - 1 : most, step = 0; n <= most; n++, step++) {
+        syn_trainer_set_passes(r->trainer, (int)n);
+        SYN_TRY(one_step(r, step, err));
+        if (r->comm->rank == (r->run->launch.mpi ? 0 : r->run->launch.alone_rank))
+            SYN_TRY(pretrain_predict_passes(r->run, r->ctx, n, err));
+    }
+    return SYN_OK;
+}
+
 static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
     r->first_step = r->state.step;
+    if (r->run->predicts || r->run->swept) return predict_step(r, err);
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
         const pretrain_tracing tracing =
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
         if (tracing != PRETRAIN_UNTRACED) SYN_TRY(before_traced(r, step, err));
         syn_ctx_keep_work(r->ctx, tracing != PRETRAIN_UNTRACED);
+        syn_trainer_forget_passes(r->trainer, tracing == PRETRAIN_UNTRACED);
         SYN_TRY(one_step(r, step, err));
         SYN_TRY(after_step(r, step, err));
     }

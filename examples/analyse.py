@@ -88,7 +88,12 @@ def layer_bytes(g):
 
 
 def critical_path(g):
-    """The ops that the run waits for, from its first to its last, and how long that takes."""
+    """The ops that the run waits for, from its first to its last, and how long that takes. Ops of a
+    PyTorch recording overlap; the file says how long each is on the path."""
+    on = [n for n, op in ops(g).items() if "critical_ns" in op]
+    if on:
+        on.sort(key=lambda n: g.nodes[n]["start_ns"])
+        return on, sum(g.nodes[n]["critical_ns"] for n in on)
     path = [n for n in nx.dag_longest_path(g, "duration_ns") if g.nodes[n]["type"] == "op"]
     return path, nx.dag_longest_path_length(g, "duration_ns")
 
@@ -207,7 +212,7 @@ def main():
     path, total = critical_path(g)
     on_path = collections.Counter()
     for n in path:
-        on_path[short(g.nodes[n]["op"])[:60]] += ns(g.nodes[n])
+        on_path[short(g.nodes[n]["op"])[:60]] += g.nodes[n].get("critical_ns", ns(g.nodes[n]))
     changes = sum(g.nodes[m]["rank"] != g.nodes[n]["rank"] for m, n in zip(path, path[1:]))
     show(f"critical path: {us(total)} us, {len(path)} ops, {changes} times from rank to rank",
          ("op", "us"), [(op, us(t)) for op, t in on_path.most_common()])

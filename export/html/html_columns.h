@@ -17,8 +17,9 @@ extern "C" {
    attributes are numbers of texts; lane is 0 for what is not shown, else the lane's place plus one.
    Times are ns, a number << its size: sizes are 0 but in large measured traces, whose times are
    rounded to SYN__TIME_BITS, gaps also to steps of which the run has SYN__TIME_STEPS or more; gaps
-   count from the end that results, and wait, the first part of duration, is cut to it. comm, group,
-   peer are 0 or the value plus one (of groups the place). uses: number of inputs, inputs, number of
+   count from the end that results, and wait, the first part of duration, is cut to it. critical, of
+   PyTorch's recordings: the node's time on the critical path in ns (critical.h). comm, group, peer
+   are 0 or the value plus one (of groups the place). uses: number of inputs, inputs, number of
    outputs, outputs; tensors as signed distance: of an input from `last`, of an output from `last`,
    which it then becomes; it starts at 0 and goes on from node to node. deps: how many, and of each
    the distance back << SYN_DEP_COUNT | a bit for each class. Of a tensor: name (0:
@@ -42,6 +43,7 @@ extern "C" {
     X(DURATION_SIZE, "duration_size") \
     X(WAIT, "wait")                   \
     X(WAIT_SIZE, "wait_size")         \
+    X(CRITICAL, "critical")           \
     X(FLOPS, "flops")                 \
     X(READ, "read")                   \
     X(WRITTEN, "written")             \

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "export/walk/critical.h"
 #include "syntorch/memory.h"
 
 /* Where a node is shown: lane 0 nowhere. */
@@ -228,6 +229,16 @@ static void put_time(syn__html_trace *t, const place *p) {
     if ((double)p->end > t->end_ns) t->end_ns = (double)p->end;
 }
 
+static void find_rank(syn__html_trace *t, uint32_t rank_index) {
+    t->first_of_rank = 0;
+    for (uint32_t r = 0; r < rank_index; r++) t->first_of_rank += t->graph->ranks[r].n_nodes;
+}
+
+static void put_critical(syn__html_trace *t, uint32_t index) {
+    const double ns = t->path_ns ? t->path_ns[t->first_of_rank + index] : 0;
+    syn__columns_put(&t->columns, SYN__COLUMN_CRITICAL, (uint64_t)(ns + 0.5));
+}
+
 static void put_comm(syn__html_trace *t, const syn_node *node) {
     syn__columns *c = &t->columns;
     const syn_graph_group *group = syn_graph_group_by_id(t->graph, node->group);
@@ -323,6 +334,7 @@ static syn_status put_node(syn__html_trace *t, const syn_node *node, uint32_t in
     SYN_TRY(put_text(t, SYN__COLUMN_OP, node->op, err));
     SYN_TRY(put_attributes(t, node, err));
     put_time(t, p);
+    put_critical(t, index);
     syn__columns_put(c, SYN__COLUMN_FLOPS, node->flops);
     syn__columns_put(c, SYN__COLUMN_READ, node->bytes_read);
     syn__columns_put(c, SYN__COLUMN_WRITTEN, node->bytes_written);
@@ -394,6 +406,7 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     for (uint32_t r = rank_index + 1; r < t->graph->n_ranks && t->copies.n > 0; r++)
         if (t->copies.of[r] == rank_index) t->weight++;
     put_rank_header(t, rank_index);
+    find_rank(t, rank_index);
     syn_status status = put_nodes(t, rank_index, &deps, err);
     syn_free(deps.at);
     if (status == SYN_OK) status = put_tensors(t, rank_index, err);
@@ -408,10 +421,12 @@ static syn_status put_copy(syn__html_trace *t, uint32_t rank_index, uint32_t lik
     syn__walk_select(&t->walk, rank_index);
     put_rank_sizes(t, rank_index);
     syn_sink_printf(t->ranks, ",\"like\":%u", (unsigned)like);
+    find_rank(t, rank_index);
     for (uint32_t i = 0; i < rank->n_nodes; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&t->walk, i, &node, err));
         SYN_TRY(put_attributes(t, node, err));
+        if (t->path_ns) put_critical(t, i);
     }
     for (uint32_t i = 0; i < rank->n_tensors; i++) {
         const syn_graph_tensor *tensor;
@@ -453,6 +468,7 @@ syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
     syn__walk_init(&out->walk, graph);
     SYN_TRY(syn__copies_find(&out->copies, graph, options, err));
     SYN_TRY(syn__timeline_make(&out->timeline, graph, options, &out->copies, err));
+    SYN_TRY(syn__critical_of_graph(&out->path_ns, graph, err));
     round_times(out);
     SYN_TRY(syn_sink_open_memory(&out->ranks, err));
     SYN_TRY(put_ranks(out, options, err));
@@ -461,6 +477,7 @@ syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
 }
 
 void syn__html_trace_free(syn__html_trace *t) {
+    syn_free(t->path_ns);
     syn__copies_free(&t->copies);
     syn__timeline_free(&t->timeline);
     syn__walk_free(&t->walk);

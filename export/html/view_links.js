@@ -156,9 +156,10 @@ function allSources(trace, r) {
     });
 }
 
-/* For each rank on: 1 for what is on the critical path; slack: by how many ns each op could end
+/* For each rank on: above 0 for what is on the critical path; slack: by how many ns each op could end
    later while the run ends as it did. The path goes back from the op that ends last, each time to
-   what it waited for longest; a gap in front of an op (the program's own time) stays as it is. */
+   what it waited for longest; a gap in front of an op (the program's own time) stays as it is. The
+   path of a recording, whose ops overlap, comes with the trace (export/walk/critical.h). */
 function findCritical(trace) {
     return trace.shared("critical", "", () => {
         const n = trace.nodes, run = {trace, meeting: meetingOf(trace), order: runOrder(trace),
@@ -177,7 +178,9 @@ function findCritical(trace) {
         const bind = bindAll(run), late = latest(run, bind);
         const perRank = (values) =>
             trace.ranks.map((_, r) => values.subarray(trace.first[r], trace.first[r + 1]));
-        return {on: perRank(criticalMarks(run, bind)), slack: perRank(late)};
+        const on = trace.head.recorded ? trace.ranks.map((_, r) => trace.column(r, "critical"))
+            : perRank(criticalMarks(run, bind));
+        return {on, slack: perRank(late)};
     });
 }
 

@@ -208,8 +208,8 @@ function criticalPanel(view, trace) {
     const {on} = view.criticalOf(trace), sums = new Map();
     let all = 0;
     trace.ranks.forEach((_, r) => {
-        const time = metricOf(trace, r, "time"), lane = trace.column(r, "lane");
-        const hosts = hostLanes(trace, r);
+        const time = trace.head.recorded ? on[r] : metricOf(trace, r, "time");
+        const hosts = hostLanes(trace, r), lane = trace.column(r, "lane");
         for (let i = 0; i < time.length; i++) {
             if (!on[r][i] || lane[i] === 0) continue;
             const op = trace.text(r, i, "op") + (hosts[lane[i]] ? " (host)" : "");

@@ -5,11 +5,13 @@
    no tensor shows (their classes, "control|stream"). No two edges join the same pair: a tensor
    passed twice has "positions". What joins the ranks to one graph (links.h) is "derived" and passed
    over by the reader: nodes "g1.3" (meeting 3 of group 1) and "end", and edges. By their
-   "duration_ns" networkx finds the critical path. networkx 2.8 reads the edges under
-   "links" and 3.6 under "edges", so both are written, at any size, unless options->nx_key picks one
-   (which saves a third of a large file). Absent values are left out; "dtype", "shape" (of the first
-   output), "bytes", "type", "rank", "layer", "group_name", "transfer_ns" and "duration_ns" are for
-   people and not read back. */
+   "duration_ns" networkx finds the critical path; in PyTorch's recordings, whose ops overlap, ops
+   on it have "critical_ns" instead (critical.h). networkx 2.8 reads the edges under "links" and 3.6
+   under "edges", so both are written, at any size, unless options->nx_key picks one (which saves a
+   third of a large file). Absent values are left out; "dtype", "shape" (of the first output),
+   "bytes", "type", "rank", "layer", "group_name", "transfer_ns", "critical_ns" and "duration_ns"
+   are for people and not read back. */
+#include "export/walk/critical.h"
 #include "export/walk/links.h"
 #include "syntorch/memory.h"
 
@@ -25,7 +27,9 @@ typedef struct writer {
     syn_sink *sink;
     uint8_t *made; /* per tensor of the rank: 1 if its edge will name the producer */
     size_t made_cap;
-    bool first;            /* no element of the current array yet */
+    bool first;      /* no element of the current array yet */
+    double *path_ns; /* of a recording: per node of all ranks, its time on the critical path */
+    const double *path_at; /* of the next op; NULL: no recording */
     uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
     double op_ns, late_ns; /* and how much longer what leads to it */
 } writer;
@@ -247,6 +251,7 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     put_time(sink, ",\"wait_ns\":", node->wait_ns);
     if (syn_node_waiting_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
     put_time(sink, ",\"predicted_ns\":", node->predicted_ns);
+    if (w->path_at != NULL && *w->path_at > 0) put_time(sink, ",\"critical_ns\":", *w->path_at);
     if (node->n_attributes > 0) {
         syn_sink_text(sink, ",\"attributes\":");
         put_attributes(sink, node->attributes, node->n_attributes);
@@ -304,12 +309,16 @@ static syn_status put_rank_nodes(writer *w, uint32_t rank_index, syn_error *err)
     SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
     SYN_TRY(syn_grow(&w->made, &w->made_cap, (size_t)rank->n_tensors + 1, 1, err));
     memset(w->made, 0, rank->n_tensors);
+    w->path_at = w->path_ns;
+    for (uint32_t r = 0; w->path_at != NULL && r < rank_index; r++)
+        w->path_at += w->walk.graph->ranks[r].n_nodes;
     for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
         next_line(w);
         for (uint32_t k = 0; k < node->n_outputs; k++) w->made[node->outputs[k]] = 1;
         SYN_TRY(put_op(w, node, err));
+        if (w->path_at != NULL) w->path_at++;
     }
     for (uint32_t i = 0; i < rank->n_tensors && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_graph_tensor *tensor;
@@ -439,6 +448,7 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
     SYN_TRY(syn__copies_find(&w->copies, w->walk.graph, options, err));
     SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, &w->copies, err));
+    SYN_TRY(syn__critical_of_graph(&w->path_ns, w->walk.graph, err));
     SYN_TRY(put_header(w, options, first, end, err));
     SYN_TRY(put_nodes(w, err));
     if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", err));
@@ -456,6 +466,7 @@ static syn_status write_json(const syn_graph *graph, const syn_export_options *o
     syn__links_close(&w.links);
     syn__copies_free(&w.copies);
     syn_free(w.made);
+    syn_free(w.path_ns);
     return status;
 }
 

@@ -6,8 +6,6 @@
 
 #include "syntorch/memory.h"
 
-#define USER_RANGE 7 /* PyTorch's RecordScope::USER_SCOPE */
-
 /* ---- Slices ---- */
 
 static const syn_attribute *attribute(const syn_node *node, const char *name, syn_value_type type) {
@@ -15,11 +13,6 @@ static const syn_attribute *attribute(const syn_node *node, const char *name, sy
         if (node->attributes[i].type == type && strcmp(node->attributes[i].name, name) == 0)
             return &node->attributes[i];
     return NULL;
-}
-
-static bool is_range(const syn_node *node) {
-    const syn_attribute *scope = attribute(node, "scope", SYN_VALUE_I64);
-    return scope != NULL && scope->i64 == USER_RANGE;
 }
 
 /* "nccl:all_reduce" tells what the op does that it is in, nothing of the program. */
@@ -62,7 +55,7 @@ static syn_status describe(syn__pic_times *t, size_t i, syn_error *err) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&t->walk, s->node, &node, err));
     *out = (syn__pic_slice){.is_comm = syn__walk_is_comm(node)};
-    const bool range = s->host && !out->is_comm && is_range(node);
+    const bool range = s->host && !out->is_comm && syn__walk_is_range(node);
     out->is_range = range && !is_library(node);
     out->look = look_of(node, out->is_comm, range);
     const uint32_t outer = s->host ? t->lanes.outer[i] : UINT32_MAX;

@@ -232,6 +232,15 @@ bool syn__walk_is_foreign(const syn_graph *graph) {
            strcmp(source->text, "pytorch") == 0;
 }
 
+bool syn__walk_is_range(const syn_node *node) {
+    enum { USER_SCOPE = 7 };
+    for (uint32_t i = 0; i < node->n_attributes; i++)
+        if (node->attributes[i].type == SYN_VALUE_I64 &&
+            strcmp(node->attributes[i].name, "scope") == 0)
+            return node->attributes[i].i64 == USER_SCOPE;
+    return false;
+}
+
 /* The fact "step" is the number of the last one. */
 int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last) {
     const syn_attribute *fact = syn_graph_meta(graph, "step");

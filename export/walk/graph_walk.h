@@ -62,6 +62,9 @@ syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *ed
 /* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`): names are whole, streams
    and threads have its numbers. */
 bool syn__walk_is_foreign(const syn_graph *graph);
+/* Whether the node of such a trace was made by record_function and the like: PyTorch's
+   RecordScope::USER_SCOPE. */
+bool syn__walk_is_range(const syn_node *node);
 /* What programs that count their own steps, as training does, call step `step` of a trace whose
    last one is `last`. */
 int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last);

@@ -19,14 +19,8 @@ int64_t syn__whole_ns(double ns) {
 
 /* ---- Lanes ---- */
 
-/* Of a host op as `syntorch convert pytorch` writes it: its thread, and how long it ran together
-   with what it called. */
-typedef struct host_op {
-    int64_t tid, inclusive_us;
-} host_op;
-
-static bool is_host_op(const syn_node *node, host_op *op) {
-    *op = (host_op){-1, -1};
+bool syn__is_host_op(const syn_node *node, syn__host_op *op) {
+    *op = (syn__host_op){-1, -1};
     for (uint32_t i = 0; i < node->n_attributes; i++) {
         const syn_attribute *a = &node->attributes[i];
         if (strcmp(a->name, "stream") == 0) return false;
@@ -141,7 +135,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
     for (uint32_t i = 0; i < n_nodes; i++) {
         const syn__span *span = syn__timeline_span(timeline, rank_index, i);
         const syn_node *node;
-        host_op op;
+        syn__host_op op;
         if (span->start_ns < 0) continue;
         SYN_TRY(syn__walk_node(walk, i, &node, err));
         syn__slice *s = &l->slices[l->n_slices++];
@@ -150,7 +144,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
                           .wait = syn__whole_ns(span->wait_ns),
                           .node = i,
                           .lane = lane_of(l, graph, node)};
-        if (timeline->clock == SYN__CLOCK_MEASURED && is_host_op(node, &op)) {
+        if (timeline->clock == SYN__CLOCK_MEASURED && syn__is_host_op(node, &op)) {
             s->host = true;
             s->lane = syn__lanes_first_host(graph) + cut(op.tid, LAST_THREAD);
             s->end = syn__whole_ns(span->start_ns + 1e3 * (double)op.inclusive_us);

@@ -50,6 +50,13 @@ void syn__lane_name(const syn__lanes *lanes, const syn_graph *graph, const syn__
                     char *text, size_t bytes);
 /* The first number of threads for host ops, of which a graph of our own has none. */
 uint32_t syn__lanes_first_host(const syn_graph *graph);
+/* A host op as `syntorch convert pytorch` writes it: its thread, and how long it ran together with
+   the ops that it called, in us. */
+typedef struct syn__host_op {
+    int64_t tid, inclusive_us;
+} syn__host_op;
+/* False: the node is no host op; *op is then not to be used. */
+bool syn__is_host_op(const syn_node *node, syn__host_op *op);
 /* Rounded, and cut to what int64 holds. */
 int64_t syn__whole_ns(double ns);
 

@@ -72,6 +72,9 @@ def check_sums(page):
     page.frame()
     names = page.do("[...document.querySelectorAll('#panel dl')][0].textContent")
     check("end (host)" in names, f"the critical path calls the host's op {names}")
+    total, span = page.do("""[view.criticalOf(view.traces[0]).on.reduce((sum, of) =>
+        of.reduce((a, b) => a + b, sum), 0), view.traces[0].end]""")
+    check(0 < total <= span, f"a critical path of {total} ns in a run of {span} ns")
     page.do("view.setCritical(false)")
 
 

@@ -104,6 +104,16 @@ def check_recording(folder):
     check(bytes_all == [4 * 9352], f"one all-reduce of 9,352 gradients: {bytes_all}")
     bytes_all = [r[5] for r in analyse.top_ops(g) if r[0] == "communication"]
     check(bytes_all == [4 * 9352], f"in the table of ops: {bytes_all}")
+    path, total = analyse.critical_path(g)
+    begins = [op["start_ns"] for op in analyse.ops(g).values() if op.get("start_ns", 0) > 0]
+    ends = [op["start_ns"] + max(op.get("wall_ns", 0), 1e3 * op["attributes"]["inclusive_dur"])
+            for op in analyse.ops(g).values() if op.get("start_ns", 0) > 0]
+    check(0 < total <= max(ends) - min(begins), f"a path of {total} ns")
+    check(path and not any(analyse.is_range(g.nodes[n]) and analyse.place(g.nodes[n]) == "host"
+                           for n in path), "ranges that a program named are on no path")
+    stat = json.loads(run("stat", "--input", "t.0.et", "--json", cwd=folder).stdout)["total"]
+    check(stat["critical_us"] == round(total / 1e3) and stat["critical_nodes"] == len(path),
+          f"stat: {stat['critical_us']} us, {stat['critical_nodes']} ops; {total} ns")
     for rank, comm, alone in analyse.exposed(g):  # it is called within AccumulateGrad
         check(comm > 0 and near(comm, alone), f"rank {rank}: {alone} of {comm} exposed")
     done = run("json", "--input", "t.0.et", "--output", "messages.json", cwd=folder)

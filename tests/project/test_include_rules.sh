@@ -43,7 +43,7 @@ export/picture: export export/walk
 export/html: export export/walk
 export/chakra/wire:
 export/chakra: export export/walk export/chakra/wire
-export/chakra/check: export export/chakra/wire export/chakra
+export/chakra/check: export export/chakra/wire export/chakra export/walk
 export/workload: export/chakra/wire
 export/pytorch/read: export
 export/pytorch/rank: export export/chakra/wire export/pytorch/read

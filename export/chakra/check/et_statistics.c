@@ -3,12 +3,14 @@
 
 #include <stdlib.h>
 
-#include "export/chakra/check/et_scan.h"
+#include "export/chakra/check/et_critical.h"
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
+
+enum { USER_SCOPE = 7 }; /* PyTorch's RecordScope of a range that the program named */
 
 static const char *const classes[SYN_STATISTICS_CLASSES] = {"launch", "stream", "sync", "group",
                                                             "thread"};
@@ -26,7 +28,7 @@ const char *syn_statistics_class_name(size_t dependency_class) {
 }
 
 static void add(uint64_t *sum, uint64_t value) {
-    *sum = *sum > UINT64_MAX - value ? UINT64_MAX : *sum + value;
+    *sum = syn__et_sum(*sum, value);
 }
 
 /* Rows by name, while they are collected. */
@@ -43,6 +45,9 @@ typedef struct collector {
     uint64_t n_nodes_named; /* nodes with a type or a name: other bytes make nodes without */
     uint64_t *micros;       /* per node */
     size_t micros_cap;
+    syn__critical_op *times; /* per node: when it ran, if the file tells */
+    size_t times_cap;
+    bool has_times;
 } collector;
 
 static void add_row(syn_statistics_row *row, const syn_statistics_row *more) {
@@ -95,6 +100,7 @@ static syn_status close_collector(collector *c, syn_status status, syn_error *er
     syn_intern_free(&c->ops.names);
     syn_intern_free(&c->groups.names);
     syn_free(c->micros);
+    syn_free(c->times);
     return status;
 }
 
@@ -179,7 +185,8 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 typedef struct node_facts {
     uint64_t num_ops, tensor_size, comm_size, waiting_ns;
     int64_t comm_type; /* -1: absent */
-    bool is_cpu;
+    uint64_t inclusive_micros, tid, device, stream;
+    bool is_cpu, has_inclusive, has_stream, is_range;
     syn__str op, group;
 } node_facts;
 
@@ -219,7 +226,16 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_fact
     else if (syn__str_is(s, "wait_ns")) t->waiting_ns = size_of(a);
     else if (syn__str_is(s, "comm_type")) (void)syn__et_attr_integer(a, &t->comm_type);
     else if (syn__str_is(s, "is_cpu_op")) t->is_cpu = size_of(a) != 0;
-    else if (syn__str_is(s, "op") && a->field == SYN__ET_STRING) t->op = a->data;
+    else if (syn__str_is(s, "inclusive_dur")) {
+        t->inclusive_micros = size_of(a);
+        t->has_inclusive = true;
+    } else if (syn__str_is(s, "scope")) t->is_range = size_of(a) == USER_SCOPE;
+    else if (syn__str_is(s, "tid")) t->tid = size_of(a);
+    else if (syn__str_is(s, "device")) t->device = size_of(a);
+    else if (syn__str_is(s, "stream")) {
+        t->stream = size_of(a);
+        t->has_stream = true;
+    } else if (syn__str_is(s, "op") && a->field == SYN__ET_STRING) t->op = a->data;
     else if (syn__str_is(s, "pg_name") && a->field == SYN__ET_STRING) t->group = a->data;
     else if (s.bytes > 5 && memcmp(s.text + s.bytes - 5, "_deps", 5) == 0)
         for (size_t i = 0; i < SYN_STATISTICS_CLASSES; i++)
@@ -237,6 +253,23 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
 }
 
+/* When the node ran, and where. Durations of host ops leave out what they called, where a file
+   tells how long both took. */
+static syn__critical_op times_of(const syn__et_node *node, const node_facts *t, bool comm) {
+    const bool device = t->has_stream && !t->is_cpu;
+    const double begin_ns = 1e3 * (double)node->start_micros;
+    uint64_t micros = node->duration_micros;
+    if (!device && t->has_inclusive) micros = t->inclusive_micros;
+    return (syn__critical_op){
+        .begin_ns = begin_ns,
+        .end_ns = begin_ns + (node->start_micros > 0 ? 1e3 * (double)micros : 0),
+        .lane = syn__critical_lane(0, device, t->device, device ? t->stream : t->tid),
+        .last_member = SYN_NO_NODE,
+        .is_device = device,
+        .is_comm = comm,
+        .is_range = t->is_range && !device && !comm};
+}
+
 static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
                           syn_error *err) {
     collector *c = (collector *)user;
@@ -247,6 +280,9 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type <= SYN__ET_COMM_COLL_NODE;
     SYN_TRY(syn_grow(&c->micros, &c->micros_cap, (size_t)index + 1, sizeof *c->micros, err));
     c->micros[index] = node->duration_micros;
+    SYN_TRY(syn_grow(&c->times, &c->times_cap, (size_t)index + 1, sizeof *c->times, err));
+    c->times[index] = times_of(node, &t, comm);
+    c->has_times = c->has_times || (node->start_micros > 0 && node->duration_micros > 0);
     out->n_nodes++;
     c->n_nodes_named += node->name.bytes != 0 || node->type != 0;
     out->types[node->type < SYN__ET_NODE_TYPES ? node->type : SYN_STATISTICS_TYPES - 1]++;
@@ -284,39 +320,6 @@ static void on_trouble(void *user, syn__et_trouble what, uint32_t node, uint64_t
     else if (what != SYN__ET_TROUBLE_EMPTY) out->n_damaged++;
 }
 
-/* ---- The longest chain ---- */
-
-static syn_status find_critical_path(const collector *c, const syn__et_scan *scan,
-                                     const syn__et_dag *dag, syn_error *err) {
-    typedef struct chain {
-        uint64_t micros;
-        uint32_t nodes;
-    } chain;
-    syn_statistics *out = c->out;
-    chain *longest = (chain *)syn_malloc(((size_t)scan->n_nodes + 1) * sizeof *longest);
-    if (longest == NULL) return SYN_FAIL_NOMEM(err, scan->n_nodes * sizeof *longest, "a path");
-    for (uint32_t i = 0; i < dag->n_ordered; i++) {
-        const uint32_t node = dag->order[i];
-        chain best = {0, 0};
-        for (uint32_t k = scan->first_dep[node]; k < scan->first_dep[node + 1]; k++) {
-            const chain *dep = &longest[scan->deps[k]];
-            if (dep->micros > best.micros ||
-                (dep->micros == best.micros && dep->nodes > best.nodes))
-                best = *dep;
-        }
-        add(&best.micros, c->micros[node]);
-        best.nodes++;
-        longest[node] = best;
-        if (best.micros > out->critical_micros ||
-            (best.micros == out->critical_micros && best.nodes > out->critical_nodes)) {
-            out->critical_micros = best.micros;
-            out->critical_nodes = best.nodes;
-        }
-    }
-    syn_free(longest);
-    return SYN_OK;
-}
-
 /* ---- Files ---- */
 
 static syn_status collect(collector *c, const char *data, size_t bytes, syn_error *err) {
@@ -330,7 +333,9 @@ static syn_status collect(collector *c, const char *data, size_t bytes, syn_erro
         c->out->n_roots = dag.n_roots;
         c->out->widest_ready = dag.widest_ready;
         c->out->n_never += scan.n_nodes - dag.n_ordered;
-        status = find_critical_path(c, &scan, &dag, err);
+        const bool recorded = !c->scoped && c->has_times;
+        status = recorded ? syn__et_recorded_path(c->out, &scan, c->times, err)
+                          : syn__et_longest_chain(c->out, &scan, &dag, c->micros, err);
     }
     syn__et_dag_close(&dag);
     syn__et_scan_close(&scan);

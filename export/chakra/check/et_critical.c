@@ -1,0 +1,50 @@
+#include "export/chakra/check/et_critical.h"
+
+#include <math.h>
+
+#include "syntorch/memory.h"
+
+syn_status syn__et_recorded_path(syn_statistics *out, const syn__et_scan *scan,
+                                 const syn__critical_op *times, syn_error *err) {
+    double *ns = syn_malloc(((size_t)scan->n_nodes + 1) * sizeof *ns), sum = 0;
+    if (ns == NULL) return SYN_FAIL_NOMEM(err, scan->n_nodes * sizeof *ns, "a path");
+    const syn_status status =
+        syn__critical_find(ns, times, scan->n_nodes, scan->first_dep, scan->deps, err);
+    for (uint32_t i = 0; i < scan->n_nodes && status == SYN_OK; i++) {
+        sum += ns[i];
+        out->critical_nodes += ns[i] > 0;
+    }
+    out->critical_micros = (uint64_t)fmin(sum / 1e3 + 0.5, 1.8e19);
+    syn_free(ns);
+    return status;
+}
+
+syn_status syn__et_longest_chain(syn_statistics *out, const syn__et_scan *scan,
+                                 const syn__et_dag *dag, const uint64_t *micros, syn_error *err) {
+    typedef struct chain {
+        uint64_t micros;
+        uint32_t nodes;
+    } chain;
+    chain *longest = (chain *)syn_malloc(((size_t)scan->n_nodes + 1) * sizeof *longest);
+    if (longest == NULL) return SYN_FAIL_NOMEM(err, scan->n_nodes * sizeof *longest, "a path");
+    for (uint32_t i = 0; i < dag->n_ordered; i++) {
+        const uint32_t node = dag->order[i];
+        chain best = {0, 0};
+        for (uint32_t k = scan->first_dep[node]; k < scan->first_dep[node + 1]; k++) {
+            const chain *dep = &longest[scan->deps[k]];
+            if (dep->micros > best.micros ||
+                (dep->micros == best.micros && dep->nodes > best.nodes))
+                best = *dep;
+        }
+        best.micros = syn__et_sum(best.micros, micros[node]);
+        best.nodes++;
+        longest[node] = best;
+        if (best.micros > out->critical_micros ||
+            (best.micros == out->critical_micros && best.nodes > out->critical_nodes)) {
+            out->critical_micros = best.micros;
+            out->critical_nodes = best.nodes;
+        }
+    }
+    syn_free(longest);
+    return SYN_OK;
+}

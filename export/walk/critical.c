@@ -1,0 +1,383 @@
+#include "export/walk/critical.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/walk/timeline_lanes.h"
+#include "syntorch/memory.h"
+
+/* Lanes of the host of one rank differ below this bit alone. */
+#define DEVICE_BIT 39
+#define WAKE_NS    1e6 /* as --thread_gap of the conversion */
+
+uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
+    return ((uint64_t)rank << 1 | is_device) << DEVICE_BIT | (device & 0x7f) << 32 |
+           (number & 0xffffffff);
+}
+
+/* ---- Segments: a lane's time by its innermost op ---- */
+
+typedef struct segment {
+    double begin_ns, end_ns;
+    uint64_t lane;
+    uint32_t op;
+} segment;
+
+typedef struct segments {
+    segment *at; /* by lane, then time; segments of a lane do not overlap */
+    size_t n, cap;
+    size_t *lanes; /* of each lane its first segment */
+    size_t n_lanes, lanes_cap;
+    segment *open; /* while they are made: ops that have begun, the innermost last */
+    size_t n_open, open_cap;
+} segments;
+
+static int compare_segments(const void *a, const void *b) {
+    const segment *x = a, *y = b;
+    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1;
+    return x->op < y->op ? -1 : x->op > y->op;
+}
+
+/* Closes the ops that end by `until`; the innermost one left was running until then. */
+static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_error *err) {
+    while (s->n_open > 0) {
+        const segment *top = &s->open[s->n_open - 1];
+        const double end_ns = fmin(top->end_ns, until_ns);
+        if (end_ns > *now_ns) {
+            SYN_TRY(syn_grow(&s->at, &s->cap, s->n + 1, sizeof *s->at, err));
+            s->at[s->n++] = (segment){*now_ns, end_ns, top->lane, top->op};
+            *now_ns = end_ns;
+        }
+        if (top->end_ns > until_ns) return SYN_OK;
+        s->n_open--;
+    }
+    return SYN_OK;
+}
+
+/* Of ops sorted by lane and time. */
+static syn_status cut_segments(segments *s, const segment *ops, size_t n, syn_error *err) {
+    double now_ns = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool new_lane = i == 0 || ops[i].lane != ops[i - 1].lane;
+        SYN_TRY(close_open(s, &now_ns, new_lane ? INFINITY : ops[i].begin_ns, err));
+        now_ns = ops[i].begin_ns;
+        SYN_TRY(syn_grow(&s->open, &s->open_cap, s->n_open + 1, sizeof *s->open, err));
+        s->open[s->n_open++] = ops[i];
+    }
+    return close_open(s, &now_ns, INFINITY, err);
+}
+
+static syn_status list_lanes(segments *s, syn_error *err) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (i > 0 && s->at[i].lane == s->at[i - 1].lane) continue;
+        SYN_TRY(syn_grow(&s->lanes, &s->lanes_cap, s->n_lanes + 1, sizeof *s->lanes, err));
+        s->lanes[s->n_lanes++] = i;
+    }
+    return SYN_OK;
+}
+
+static syn_status make_segments(segments *s, const syn__critical_op *ops, uint32_t n,
+                                syn_error *err) {
+    segment *all = syn_malloc(((size_t)n + 1) * sizeof *all);
+    size_t n_all = 0;
+    if (!all) return SYN_FAIL_NOMEM(err, n * sizeof *all, "the critical path");
+    for (uint32_t i = 0; i < n; i++)
+        if (!ops[i].is_range && ops[i].end_ns > ops[i].begin_ns)
+            all[n_all++] = (segment){ops[i].begin_ns, ops[i].end_ns, ops[i].lane, i};
+    qsort(all, n_all, sizeof *all, compare_segments);
+    syn_status status = cut_segments(s, all, n_all, err);
+    syn_free(all);
+    if (status == SYN_OK) status = list_lanes(s, err);
+    return status;
+}
+
+static void free_segments(segments *s) {
+    syn_free(s->at);
+    syn_free(s->open);
+    syn_free(s->lanes);
+}
+
+/* ---- The walk ---- */
+
+typedef struct walk {
+    const syn__critical_op *ops;
+    const uint32_t *first_dep, *deps;
+    segments segments;
+    double *path_ns;
+    uint64_t lane; /* where the path is */
+    double now_ns; /* and how far back */
+} walk;
+
+/* The last segment of the lane that begins before `ns`; NULL: there is none. */
+static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
+    size_t low = 0, high = w->segments.n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const segment *s = &w->segments.at[mid];
+        if (s->lane < lane || (s->lane == lane && s->begin_ns < ns)) low = mid + 1;
+        else high = mid;
+    }
+    if (low == 0 || w->segments.at[low - 1].lane != lane) return NULL;
+    return &w->segments.at[low - 1];
+}
+
+/* Until when a dependency on another lane kept the op from beginning; -1: it did not. */
+static double release_ns(const syn__critical_op *op, const syn__critical_op *dep, bool may_run) {
+    if (dep->is_range || dep->lane == op->lane || dep->begin_ns >= op->begin_ns) return -1;
+    if (dep->end_ns <= op->begin_ns) return dep->end_ns;
+    return may_run ? op->begin_ns : -1;
+}
+
+/* The dependency on another lane that released the op last. may_run: it may still be running then,
+   as the launch of a kernel or the caller of a thread's first op. */
+static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may_run, double *ns) {
+    const syn__critical_op *last = NULL;
+    *ns = -1;
+    for (uint32_t k = w->first_dep[at]; k < w->first_dep[at + 1]; k++) {
+        const syn__critical_op *dep = &w->ops[w->deps[k]];
+        const double released_ns = release_ns(&w->ops[at], dep, may_run);
+        if (released_ns <= *ns) continue;
+        *ns = released_ns;
+        last = dep;
+    }
+    return last;
+}
+
+/* The segment of another thread of the op's rank that ended last before the op began; NULL: none
+   ended after `after_ns`. */
+static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, double after_ns) {
+    const segments *s = &w->segments;
+    const segment *last = NULL;
+    for (size_t i = 0; i < s->n_lanes; i++) {
+        const segment *first = &s->at[s->lanes[i]];
+        if (first->lane == op->lane || first->lane >> DEVICE_BIT != op->lane >> DEVICE_BIT)
+            continue;
+        const segment *one = segment_before(w, first->lane, op->begin_ns);
+        if (one && one->end_ns > op->begin_ns) one = one > first ? one - 1 : NULL;
+        if (one && one->end_ns > after_ns && (!last || one->end_ns > last->end_ns)) last = one;
+    }
+    return last;
+}
+
+/* A thread that did nothing for long was woken by another. No recording says which one; it takes
+   the one that finished something last. False: the thread was not idle, or no other one ran. */
+static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
+    if (op->is_device || op->begin_ns - idle_since_ns <= WAKE_NS) return false;
+    const segment *last = last_elsewhere(w, op, idle_since_ns);
+    if (!last) return false;
+    w->lane = last->lane;
+    w->now_ns = last->end_ns;
+    return true;
+}
+
+/* Where the path goes from the begin of an op. False: it begins there. */
+static bool leave(walk *w, uint32_t at) {
+    const syn__critical_op *op = &w->ops[at];
+    const segment *before = segment_before(w, op->lane, op->begin_ns);
+    double ns;
+    const syn__critical_op *dep = last_release(w, at, op->is_device || !before, &ns);
+    w->lane = op->lane;
+    if (woken(w, op, fmax(before ? before->end_ns : 0, ns))) return true;
+    if (!dep) return before != NULL;
+    const double ended_ns = before ? before->end_ns : -1;
+    const bool called = before && !op->is_device && (dep->is_device || dep->is_comm);
+    if (ns <= (called ? before->begin_ns : ended_ns)) return true;
+    if (called && ns < ended_ns) w->path_ns[before->op] += ended_ns - ns; /* after the wait */
+    w->lane = dep->lane;
+    w->now_ns = ns;
+    return true;
+}
+
+/* What a host op waited for while it ran itself: the kernel or communication that ended last in the
+   segment. False: there is none. */
+static bool waited_within(walk *w, const segment *s) {
+    const syn__critical_op *op = &w->ops[s->op], *last = NULL;
+    for (uint32_t k = w->first_dep[s->op]; k < w->first_dep[s->op + 1] && !op->is_device; k++) {
+        const syn__critical_op *dep = &w->ops[w->deps[k]];
+        const bool waits = (dep->is_device || dep->is_comm) && dep->lane != op->lane &&
+                           dep->end_ns > s->begin_ns && dep->end_ns < w->now_ns;
+        if (waits && (!last || dep->end_ns > last->end_ns)) last = dep;
+    }
+    if (!last) return false;
+    w->path_ns[s->op] += w->now_ns - last->end_ns;
+    w->lane = last->lane;
+    w->now_ns = last->end_ns;
+    return true;
+}
+
+/* The segment's op may have waited for another rank, which then is where the path goes on. False:
+   it did not. */
+static bool waited_for_rank(walk *w, const segment *s) {
+    const uint32_t last = w->ops[s->op].last_member;
+    if (last == SYN_NO_NODE || last == s->op) return false;
+    const double came_ns = w->ops[last].begin_ns;
+    if (came_ns <= s->begin_ns || came_ns >= w->now_ns) return false;
+    w->path_ns[s->op] += w->now_ns - came_ns;
+    w->now_ns = came_ns;
+    return true;
+}
+
+static void go_back(walk *w) {
+    for (const segment *s; (s = segment_before(w, w->lane, w->now_ns)) != NULL;) {
+        if (s->end_ns < w->now_ns) w->now_ns = s->end_ns;
+        if (waited_for_rank(w, s)) {
+            if (!leave(w, w->ops[s->op].last_member)) return;
+            continue;
+        }
+        if (waited_within(w, s)) continue;
+        w->path_ns[s->op] += w->now_ns - s->begin_ns;
+        w->now_ns = s->begin_ns;
+        if (s->begin_ns <= w->ops[s->op].begin_ns && !leave(w, s->op)) return;
+    }
+}
+
+syn_status syn__critical_find(double *path_ns, const syn__critical_op *ops, uint32_t n,
+                              const uint32_t *first_dep, const uint32_t *deps, syn_error *err) {
+    walk w = {.ops = ops, .first_dep = first_dep, .deps = deps, .path_ns = path_ns};
+    const segment *last = NULL;
+    memset(path_ns, 0, n * sizeof *path_ns);
+    const syn_status status = make_segments(&w.segments, ops, n, err);
+    for (size_t i = 0; i < w.segments.n && status == SYN_OK; i++)
+        if (!last || w.segments.at[i].end_ns > last->end_ns) last = &w.segments.at[i];
+    if (last && status == SYN_OK) {
+        w.lane = last->lane;
+        w.now_ns = last->end_ns;
+        go_back(&w);
+    }
+    free_segments(&w.segments);
+    return status;
+}
+
+/* ---- Graphs ---- */
+
+/* A rank's collective: which of its group. */
+typedef struct member {
+    uint32_t group, number;
+    uint32_t op;
+} member;
+
+typedef struct collector {
+    syn__walk walk;
+    syn__critical_op *ops;
+    uint32_t *first_dep, *deps;
+    uint32_t n, first_of_rank; /* ops so far; the first of the rank at hand */
+    size_t n_deps, deps_cap;
+    member *members;
+    size_t n_members, members_cap;
+    bool has_times;
+    syn_status status;
+    syn_error *err;
+} collector;
+
+static void add_dep(void *arg, uint32_t from, uint32_t classes) {
+    collector *c = arg;
+    (void)classes;
+    if (c->status != SYN_OK) return;
+    c->status = syn_grow(&c->deps, &c->deps_cap, c->n_deps + 1, sizeof *c->deps, c->err);
+    if (c->status == SYN_OK) c->deps[c->n_deps++] = c->first_of_rank + from;
+}
+
+/* A number that is not negative; 0: the node has none of this name. */
+static uint64_t number_of(const syn_node *node, const char *name) {
+    for (uint32_t i = 0; i < node->n_attributes; i++) {
+        const syn_attribute *a = &node->attributes[i];
+        if (a->type == SYN_VALUE_I64 && strcmp(a->name, name) == 0)
+            return a->i64 < 0 ? 0 : (uint64_t)a->i64;
+    }
+    return 0;
+}
+
+static syn__critical_op op_of(const syn_node *node, uint32_t rank) {
+    syn__host_op host;
+    syn__critical_op op = {.last_member = SYN_NO_NODE, .is_comm = syn__walk_is_comm(node)};
+    op.is_device = !syn__is_host_op(node, &host);
+    op.is_range = !op.is_device && !op.is_comm && syn__walk_is_range(node);
+    op.lane = syn__critical_lane(rank, op.is_device, op.is_device ? number_of(node, "device") : 0,
+                                 op.is_device ? number_of(node, "stream") : (uint64_t)host.tid);
+    if (node->start_ns == SYN_NO_TIME || !(node->start_ns >= 0)) return op;
+    const double ns = op.is_device ? node->wall_ns : 1e3 * (double)host.inclusive_us;
+    op.begin_ns = op.end_ns = fmin(node->start_ns, SYN__MAX_NS);
+    if (ns > 0) op.end_ns += fmin(ns, SYN__MAX_NS);
+    return op;
+}
+
+static syn_status add_node(collector *c, uint32_t rank, uint32_t index, syn_error *err) {
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&c->walk, index, &node, err));
+    const uint32_t at = c->n++;
+    c->ops[at] = op_of(node, rank);
+    c->has_times = c->has_times || c->ops[at].end_ns > c->ops[at].begin_ns;
+    c->first_dep[at] = (uint32_t)c->n_deps;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (c->walk.producers[node->inputs[i]] != SYN_NO_NODE)
+            add_dep(c, c->walk.producers[node->inputs[i]], 0);
+    if (node->kind == SYN_NODE_COLLECTIVE && node->group != 0 && c->status == SYN_OK) {
+        SYN_TRY(syn_grow(&c->members, &c->members_cap, c->n_members + 1, sizeof *c->members, err));
+        c->members[c->n_members++] = (member){node->group, (uint32_t)node->comm_index, at};
+    }
+    SYN_TRY(c->status);
+    SYN_TRY(syn__walk_deps(&c->walk, node, add_dep, c, err));
+    return c->status;
+}
+
+static int compare_members(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    return x->op < y->op ? -1 : x->op > y->op;
+}
+
+/* Tells each op of a collective which one of them began last. */
+static void join_members(collector *c) {
+    if (c->n_members > 0) qsort(c->members, c->n_members, sizeof *c->members, compare_members);
+    for (size_t first = 0, end; first < c->n_members; first = end) {
+        const member *m = &c->members[first];
+        uint32_t last = m->op;
+        for (end = first; end < c->n_members && c->members[end].group == m->group &&
+                          c->members[end].number == m->number;
+             end++)
+            if (c->ops[c->members[end].op].begin_ns > c->ops[last].begin_ns)
+                last = c->members[end].op;
+        for (size_t i = first; i < end; i++) c->ops[c->members[i].op].last_member = last;
+    }
+}
+
+static syn_status collect(collector *c, const syn_graph *graph, syn_error *err) {
+    size_t n = 0;
+    for (uint32_t r = 0; r < graph->n_ranks; r++) n += graph->ranks[r].n_nodes;
+    c->ops = syn_malloc((n + 1) * sizeof *c->ops);
+    c->first_dep = syn_malloc((n + 1) * sizeof *c->first_dep);
+    if (!c->ops || !c->first_dep)
+        return SYN_FAIL_NOMEM(err, n * sizeof *c->ops, "the critical path");
+    for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        SYN_TRY(syn__walk_load(&c->walk, r, err));
+        c->first_of_rank = c->n;
+        for (uint32_t i = 0; i < graph->ranks[r].n_nodes; i++) SYN_TRY(add_node(c, r, i, err));
+    }
+    c->first_dep[c->n] = (uint32_t)c->n_deps;
+    join_members(c);
+    return SYN_OK;
+}
+
+syn_status syn__critical_of_graph(double **path_ns, const syn_graph *graph, syn_error *err) {
+    collector c = {.err = err};
+    *path_ns = NULL;
+    if (!syn__walk_is_foreign(graph)) return SYN_OK;
+    syn__walk_init(&c.walk, graph);
+    syn_status s = collect(&c, graph, err);
+    double *ns = s == SYN_OK && c.has_times ? syn_malloc(((size_t)c.n + 1) * sizeof *ns) : NULL;
+    if (s == SYN_OK && c.has_times && !ns)
+        s = SYN_FAIL_NOMEM(err, c.n * sizeof *ns, "the critical path");
+    if (ns && s == SYN_OK) s = syn__critical_find(ns, c.ops, c.n, c.first_dep, c.deps, err);
+    if (s == SYN_OK) *path_ns = ns;
+    else syn_free(ns);
+    syn__walk_free(&c.walk);
+    syn_free(c.ops);
+    syn_free(c.first_dep);
+    syn_free(c.deps);
+    syn_free(c.members);
+    return s;
+}

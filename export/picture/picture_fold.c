@@ -21,7 +21,7 @@ static void add_time(double *sum, double ns) {
 }
 
 void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node) {
-    if (node->kind == SYN_NODE_METADATA) return;
+    if (node->kind == SYN_NODE_METADATA || syn__walk_is_idle_range(node)) return;
     if ((node->flags & SYN_NODE_VIRTUAL) == 0) t->ops++;
     t->flops += node->flops;
     t->bytes += node->bytes_read + node->bytes_written;

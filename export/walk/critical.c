@@ -294,7 +294,7 @@ static syn__critical_op op_of(const syn_node *node, uint32_t rank) {
     syn__host_op host;
     syn__critical_op op = {.last_member = SYN_NO_NODE, .is_comm = syn__walk_is_comm(node)};
     op.is_device = !syn__is_host_op(node, &host);
-    op.is_range = !op.is_device && !op.is_comm && syn__walk_is_range(node);
+    op.is_range = !op.is_device && syn__walk_is_idle_range(node);
     op.lane = syn__critical_lane(rank, op.is_device, op.is_device ? number_of(node, "device") : 0,
                                  op.is_device ? number_of(node, "stream") : (uint64_t)host.tid);
     if (node->start_ns == SYN_NO_TIME || !(node->start_ns >= 0)) return op;

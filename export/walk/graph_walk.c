@@ -241,6 +241,10 @@ bool syn__walk_is_range(const syn_node *node) {
     return false;
 }
 
+bool syn__walk_is_idle_range(const syn_node *node) {
+    return !syn__walk_is_comm(node) && syn__walk_is_range(node);
+}
+
 /* The fact "step" is the number of the last one. */
 int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last) {
     const syn_attribute *fact = syn_graph_meta(graph, "step");

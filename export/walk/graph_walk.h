@@ -65,6 +65,9 @@ bool syn__walk_is_foreign(const syn_graph *graph);
 /* Whether the node of such a trace was made by record_function and the like: PyTorch's
    RecordScope::USER_SCOPE. */
 bool syn__walk_is_range(const syn_node *node);
+/* ... and communicates nothing. Its own time is that of the program between ops, which may wait
+   there for a collective that began after the range: no op takes it. */
+bool syn__walk_is_idle_range(const syn_node *node);
 /* What programs that count their own steps, as training does, call step `step` of a trace whose
    last one is `last`. */
 int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last);

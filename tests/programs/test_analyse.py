@@ -114,6 +114,11 @@ def check_recording(folder):
     stat = json.loads(run("stat", "--input", "t.0.et", "--json", cwd=folder).stdout)["total"]
     check(stat["critical_us"] == round(total / 1e3) and stat["critical_nodes"] == len(path),
           f"stat: {stat['critical_us']} us, {stat['critical_nodes']} ops; {total} ns")
+    # What the program waits for in a range that it named is no op's time, before or after it.
+    picture = exported(folder, "t.0.et", "t.dot", "--view", "graph")
+    work = sum(analyse.ns(op) for op in analyse.ops(g).values()
+               if not analyse.is_range(op) or analyse.place(op) != "host")
+    check(near(took(picture, "ops add up to"), work, 1e-2), f"{work} ns of work in the picture")
     for rank, comm, alone in analyse.exposed(g):  # it is called within AccumulateGrad
         check(comm > 0 and near(comm, alone), f"rank {rank}: {alone} of {comm} exposed")
     done = run("json", "--input", "t.0.et", "--output", "messages.json", cwd=folder)

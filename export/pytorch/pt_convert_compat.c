@@ -19,21 +19,30 @@ static void close_pair(pair *p) {
     syn__file_text_close(&p->device_input);
 }
 
+static syn_status fail_damaged(const char *file, uint64_t at, const char *what, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "%.200s, byte %llu: the reference tools stop here (JSONDecodeError: %s); "
+                    "without --compat it is converted",
+                    file, (unsigned long long)at, what);
+}
+
+static syn_status check_values(const syn__file_text *input, const syn__loose_count *no_value,
+                               syn_error *err) {
+    if (no_value->count == 0) return SYN_OK;
+    return fail_damaged(input->name, no_value->first, "words that are no values", err);
+}
+
 /* Python's json reads NaN and Infinity, but stops at any other damage. */
 static syn_status check_undamaged(const syn_pytorch_note *notes, syn_error *err) {
     static const syn_pytorch_anomaly kinds[] = {
         SYN_PYTORCH_ANOMALY_TRUNCATED,     SYN_PYTORCH_ANOMALY_EXTRA_COMMA,
         SYN_PYTORCH_ANOMALY_MISSING_COMMA, SYN_PYTORCH_ANOMALY_CONTROL,
-        SYN_PYTORCH_ANOMALY_QUOTE,         SYN_PYTORCH_ANOMALY_BROKEN,
-        SYN_PYTORCH_ANOMALY_OBJECTS};
+        SYN_PYTORCH_ANOMALY_QUOTE,         SYN_PYTORCH_ANOMALY_UTF8,
+        SYN_PYTORCH_ANOMALY_BROKEN,        SYN_PYTORCH_ANOMALY_OBJECTS};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const syn_pytorch_note *n = &notes[kinds[i]];
         if (n->count > 0)
-            return SYN_FAIL(
-                err, SYN_E_FORMAT,
-                "%.200s, byte %llu: the reference tools stop here (JSONDecodeError: %s); "
-                "without --compat it is converted",
-                n->file, (unsigned long long)n->at, syn_pytorch_anomaly_met(kinds[i]));
+            return fail_damaged(n->file, n->at, syn_pytorch_anomaly_met(kinds[i]), err);
     }
     return SYN_OK;
 }
@@ -46,10 +55,12 @@ static syn_status open_pair(const syn__pt_conversion *c, pair *p, syn_error *err
     SYN_TRY(
         syn__pt_host_read(&p->host, &p->host_input, (syn_pytorch_object){0}, report->notes, err));
     report->in_bytes = p->host_input.bytes;
+    SYN_TRY(check_values(&p->host_input, &p->host.no_value, err));
     if (!names->device) return check_undamaged(report->notes, err);
     SYN_TRY(syn__file_text_open(&p->device_input, names->device, most, err));
     SYN_TRY(syn__pt_device_read(&p->device, &p->device_input, report->notes, err));
     report->in_bytes += p->device_input.bytes;
+    SYN_TRY(check_values(&p->device_input, &p->device.no_value, err));
     SYN_TRY(check_undamaged(report->notes, err));
     return syn__pt_compat_link(&p->host, &p->device, &p->merged, err);
 }

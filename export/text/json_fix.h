@@ -19,7 +19,7 @@ extern "C" {
     X(ESCAPE, "backslashes that escape nothing", "escaped")                                        \
     X(SURROGATE, "halves of surrogate pairs", "replaced by U+FFFD")                                \
     X(UTF8, "bytes that are not UTF-8", "replaced by U+FFFD")                                      \
-    X(WORD, "words that JSON lacks (NaN, Infinity, None, ...)",                                    \
+    X(WORD, "words that JSON lacks (NaN, N/A, ...), or missing values",                            \
       "null, true or false written instead")                                                       \
     X(NUMBER, "numbers in a form that JSON lacks", "rewritten, or put in quotes")                  \
     X(BROKEN, "values that cannot be read", "left out")                                            \

@@ -1,6 +1,8 @@
 /* The forgiving JSON reader: see loose_json.h. */
 #include "export/text/loose_json.h"
 
+#include "syntorch/utf8.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -45,29 +47,49 @@ char syn__loose_peek(syn__loose *l) {
 }
 
 /* The first byte at or behind p that is a quote, a backslash or below space; at worst the NUL
-   behind the text. */
-static inline const char *next_special(const char *p) {
+   behind the text. *foreign becomes nonzero if there is a byte beyond ASCII before it. */
+static inline const char *next_special(const char *p, unsigned *foreign) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), low = _mm_set1_epi8(31);
     for (;; p += 16) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        const unsigned high = (unsigned)_mm_movemask_epi8(x);
         const __m128i hit =
             _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
                          _mm_cmpeq_epi8(_mm_min_epu8(x, low), x));
         const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
+        *foreign |= high & (mask - 1) & ~mask; /* those before the first hit */
         if (mask != 0) return p + __builtin_ctz(mask);
     }
 #else
-    while (*p != '"' && *p != '\\' && (unsigned char)*p >= ' ') p++;
+    for (; *p != '"' && *p != '\\' && (unsigned char)*p >= ' '; p++)
+        *foreign |= (unsigned char)*p & 0x80u;
     return p;
 #endif
 }
 
+/* Counts the string's text if it is not UTF-8. */
+static void check_utf8(syn__loose *l, const char *p, const char *end) {
+    while (p < end) {
+        const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
+        if (n == 0) {
+            count(l, SYN__LOOSE_UTF8, p);
+            return;
+        }
+        p += n;
+    }
+}
+
 /* The quote that ends the string whose text begins at p; the text's end if there is none. */
 static inline const char *find_quote(syn__loose *l, const char *p) {
+    const char *const begin = p;
+    unsigned foreign = 0;
     for (;;) {
-        p = next_special(p);
-        if (*p == '"' && p < l->end) return p;
+        p = next_special(p, &foreign);
+        if (*p == '"' && p < l->end) {
+            if (foreign != 0) check_utf8(l, begin, p);
+            return p;
+        }
         if (p >= l->end) return l->end;
         if (*p == '\\') {
             l->escaped = true;
@@ -142,21 +164,71 @@ static inline const char *string_end(syn__loose *l, const char *p, place where) 
     return past_quotes(l, p, quote, where);
 }
 
+/* ---- Numbers and words ---- */
+
+static inline bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
 static inline bool in_word(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
            c == '-' || c == '+' || c == '_';
 }
 
-static syn__loose_kind word_kind(syn__loose *l, const char *p, size_t bytes) {
-    const syn__str s = {p, bytes};
-    const char c = *p == '-' || *p == '+' ? p[1] : *p;
-    if ((c >= '0' && c <= '9') || c == '.') return SYN__LOOSE_NUMBER;
-    if (!syn__str_is(s, "true") && !syn__str_is(s, "false") && !syn__str_is(s, "null"))
-        count(l, SYN__LOOSE_BARE_WORD, p);
+/* Whether the number or name that ended at p is all that stands there. Elements may lack a comma
+   between them, but behind a member's value comes nothing but a key: "80 GB" is one word there. */
+static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_member) {
+    if (ends_value(*p)) return true;
+    p = past_space(p, l->end);
+    return ends_value(*p) || syn__loose_ends_word(*p) || *p == '[' || p >= l->end ||
+           (!at_member && in_word(*p));
+}
+
+/* Behind the number at p if it is written without an exponent, as most are; else p. */
+static inline const char *past_number(const char *p) {
+    const char *q = p + (*p == '-');
+    const char *const digits = q;
+    while (is_digit(*q)) q++;
+    if (q == digits) return p;
+    if (*q == '.' && is_digit(q[1])) {
+        for (q++; is_digit(*q);) q++;
+    }
+    return in_word(*q) ? p : q;
+}
+
+static syn__loose_kind word_kind(syn__loose *l, syn__str s) {
+    const char c = *s.text == '-' || *s.text == '+' ? s.text[1] : *s.text;
+    double value;
+    bool integer;
+    if (is_digit(c) || c == '.') {
+        if (!syn__loose_double(s, &value, &integer)) count(l, SYN__LOOSE_NO_VALUE, s.text);
+        return SYN__LOOSE_NUMBER;
+    }
+    if (syn__str_is(s, "NaN") || syn__str_is(s, "Infinity") || syn__str_is(s, "-Infinity"))
+        count(l, SYN__LOOSE_BARE_WORD, s.text);
+    else if (!syn__str_is(s, "true") && !syn__str_is(s, "false") && !syn__str_is(s, "null"))
+        count(l, SYN__LOOSE_NO_VALUE, s.text);
+    return SYN__LOOSE_WORD;
+}
+
+/* The number or word at p, *end behind it; NONE: there is none. */
+static syn__loose_kind bare(syn__loose *l, const char *p, bool at_member, const char **end) {
+    const char *q = *end = past_number(p);
+    if (q != p && is_whole_word(l, q, at_member)) return SYN__LOOSE_NUMBER;
+    while (in_word(*q)) q++; /* ends at the NUL behind the text */
+    *end = q;
+    if (q > p && is_whole_word(l, q, at_member))
+        return word_kind(l, (syn__str){p, (size_t)(q - p)});
+    *end = syn__loose_word_end(p, l->end);
+    if (*end == p) return SYN__LOOSE_NONE;
+    count(l, SYN__LOOSE_NO_VALUE, p);
     return SYN__LOOSE_WORD;
 }
 
 static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__str *text) {
+    const bool at_member = l->at_member;
+    l->at_member = false;
+    text->text = p;
     if (*p == '"' && p < l->end) {
         l->escaped = false;
         const char *quote = string_end(l, p + 1, IN_VALUE);
@@ -166,13 +238,19 @@ static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__str *tex
         l->cur = quote + 1;
         return SYN__LOOSE_STRING;
     }
+    if (at_member && (*p == ',' || *p == '}') && p < l->end) {
+        count(l, SYN__LOOSE_NO_VALUE, p);
+        text->bytes = 0;
+        l->cur = p;
+        return SYN__LOOSE_WORD;
+    }
     const char *q = p;
-    while (in_word(*q)) q++; /* ends at the NUL behind the text */
-    if (q == p || q >= l->end) return (void)stop(l, q, "no value stands here"), SYN__LOOSE_NONE;
-    text->text = p;
+    const syn__loose_kind kind = p < l->end ? bare(l, p, at_member, &q) : SYN__LOOSE_NONE;
+    if (q >= l->end || kind == SYN__LOOSE_NONE)
+        return (void)stop(l, q, "no value stands here"), SYN__LOOSE_NONE;
     text->bytes = (size_t)(q - p);
     l->cur = q;
-    return word_kind(l, p, text->bytes);
+    return kind;
 }
 
 syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text) {
@@ -185,6 +263,7 @@ syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text) {
         text->bytes = 1;
         l->cur = p + 1;
         l->fresh = true;
+        l->at_member = false;
         return *p == '{' ? SYN__LOOSE_OBJECT : SYN__LOOSE_ARRAY;
     }
     l->fresh = false;
@@ -230,6 +309,7 @@ bool syn__loose_member(syn__loose *l, syn__str *key) {
     p = past_space(quote + 1, l->end);
     if (*p != ':') return stop(l, p, "a colon should follow the key");
     l->cur = past_space(p + 1, l->end);
+    l->at_member = true;
     return true;
 }
 
@@ -247,21 +327,18 @@ bool syn__loose_element(syn__loose *l) {
     return true;
 }
 
-/* The first quote, bracket, N (of NaN) or I (of Infinity) at or behind p; the text's
-   end at worst. */
+/* The first byte at or behind p that is neither space nor of a plain number, a comma or a colon;
+   the text's end at worst. */
 static inline const char *next_mark(const char *p, const char *end) {
 #if defined(__SSE2__)
-    const __m128i quote = _mm_set1_epi8('"'), fold = _mm_set1_epi8(0x20);
-    const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
-    const __m128i nan = _mm_set1_epi8('N'), infinity = _mm_set1_epi8('I');
+    const __m128i plus = _mm_set1_epi8('+'), span = _mm_set1_epi8(':' - '+');
+    const __m128i space = _mm_set1_epi8(' ');
     for (; p < end; p += 16) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        const __m128i y = _mm_or_si128(x, fold); /* [ and ] become { and } */
-        const __m128i hit = _mm_or_si128(
-            _mm_or_si128(_mm_cmpeq_epi8(x, quote),
-                         _mm_or_si128(_mm_cmpeq_epi8(x, nan), _mm_cmpeq_epi8(x, infinity))),
-            _mm_or_si128(_mm_cmpeq_epi8(y, open), _mm_cmpeq_epi8(y, close)));
-        const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
+        const __m128i y = _mm_sub_epi8(x, plus); /* + , - . / 0 ... 9 : */
+        const __m128i plain = _mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(x, space), x),
+                                           _mm_cmpeq_epi8(_mm_min_epu8(y, span), y));
+        const unsigned mask = (unsigned)_mm_movemask_epi8(plain) ^ 0xFFFFu;
         if (mask != 0) {
             p += __builtin_ctz(mask);
             return p < end ? p : end;
@@ -269,38 +346,43 @@ static inline const char *next_mark(const char *p, const char *end) {
     }
     return end;
 #else
-    while (p < end && *p != '"' && (*p | 0x20) != '{' && (*p | 0x20) != '}' && *p != 'N' &&
-           *p != 'I')
-        p++;
+    while (p < end && ((unsigned char)*p <= ' ' || (*p >= '+' && *p <= ':'))) p++;
     return p;
 #endif
 }
 
-/* A word that JSON lacks, met at one of its letters while skipping; returns its last byte. */
-static const char *past_word(syn__loose *l, const char *p) {
-    if (!in_word(p[-1]) || p[-1] == '-') count(l, SYN__LOOSE_BARE_WORD, p[-1] == '-' ? p - 1 : p);
-    while (p + 1 < l->end && in_word(p[1])) p++;
-    return p;
+/* Over a word, or a number that is not plain, one of whose characters is at p; not before
+   `begin`. */
+static const char *past_word(syn__loose *l, const char *begin, const char *p) {
+    const char *first = p, *end = p;
+    while (first > begin && in_word(first[-1])) first--;
+    (void)bare(l, first, false, &end);
+    return end > p ? end : p + 1;
 }
 
 /* Over an object or array that opens at p. */
 static bool skip_nested(syn__loose *l, const char *p) {
     size_t depth = 0;
     for (;;) {
+        const char *const begin = p;
         p = next_mark(p, l->end);
         if (p >= l->end) return stop(l, l->end, NULL);
         if (*p == '"') {
             p = string_end(l, p + 1, ANYWHERE);
             if (p >= l->end) return stop(l, l->end, NULL);
-        } else if (*p == 'N' || *p == 'I') {
-            p = past_word(l, p);
-        } else if ((*p | 0x20) == '{') {
+            p++;
+        } else if (*p == '{' || *p == '[') {
             depth++;
-        } else if (--depth == 0) {
-            l->cur = p + 1;
-            return true;
+            p++;
+        } else if (*p == '}' || *p == ']') {
+            if (--depth == 0) {
+                l->cur = p + 1;
+                return true;
+            }
+            p++;
+        } else {
+            p = past_word(l, begin, p);
         }
-        p++;
     }
 }
 
@@ -311,6 +393,7 @@ syn__loose_kind syn__loose_skip(syn__loose *l, syn__str *text) {
         const char *p = past_space(l->cur, l->end);
         l->fresh = false;
         if ((*p == '{' || *p == '[') && p < l->end) {
+            l->at_member = false;
             if (skip_nested(l, p)) kind = *p == '{' ? SYN__LOOSE_OBJECT : SYN__LOOSE_ARRAY;
         } else {
             kind = scalar(l, p, &inner);

@@ -1,8 +1,9 @@
 /* A forgiving pull reader for JSON that programs wrote while they crashed: PyTorch's traces. It
    hands out values as slices of the text, undecoded; reads no deeper than it is asked to; and goes
    on behind trailing, doubled and missing commas, control characters in strings, quotes that were
-   not escaped, bare words (NaN, Infinity, None). What it meets is counted. Damage that it cannot
-   read over makes it `broken`; syn__loose_resume then finds the next element of an array.
+   not escaped, bytes that are not UTF-8, bare words (NaN, None, N/A, -nan(ind)) and values that are
+   missing. What it meets is counted. Damage that it cannot read over makes it `broken`;
+   syn__loose_resume then finds the next element of an array.
 
    Strict where text comes from us or people write it: syntorch/json.h. */
 #ifndef EXPORT_LOOSE_JSON_H
@@ -22,7 +23,7 @@ typedef enum syn__loose_kind {
     SYN__LOOSE_ARRAY,
     SYN__LOOSE_STRING,
     SYN__LOOSE_NUMBER,
-    SYN__LOOSE_WORD /* true, false, null, NaN, -Infinity, ... */
+    SYN__LOOSE_WORD /* true, false, null, NaN, -Infinity, N/A, ...; of a member without value, "" */
 } syn__loose_kind;
 
 /* What was read over. */
@@ -31,7 +32,9 @@ typedef enum syn__loose_fault {
     SYN__LOOSE_MISSING_COMMA,
     SYN__LOOSE_CONTROL,   /* a control character within a string */
     SYN__LOOSE_QUOTE,     /* a quote within a string that was not escaped */
-    SYN__LOOSE_BARE_WORD, /* NaN, Infinity and other words that JSON lacks */
+    SYN__LOOSE_UTF8,      /* a string with bytes that are not UTF-8 */
+    SYN__LOOSE_BARE_WORD, /* NaN, Infinity, -Infinity: words that JSON lacks, but Python reads */
+    SYN__LOOSE_NO_VALUE,  /* any other word, a number in no form of JSON, a missing value */
     SYN__LOOSE_FAULTS
 } syn__loose_fault;
 
@@ -46,6 +49,7 @@ typedef struct syn__loose {
     bool cut;        /* the text ended within a value */
     bool fresh;      /* directly behind an opening bracket */
     bool escaped;    /* the last string holds a backslash */
+    bool at_member;  /* at the value of a member, which may be missing */
     const char *why; /* broken: part of a sentence */
     size_t ahead;    /* bytes looked at behind quotes that end no string: limited, all in all */
     syn__loose_count faults[SYN__LOOSE_FAULTS];
@@ -73,6 +77,15 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key);
 /* Likewise after breaking outside of that array: to the value of the next member `key` that is an
    array, at or behind `from`. */
 bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key);
+
+/* What no bare word goes over: it may be lost text of the values around it. */
+static inline bool syn__loose_ends_word(char c) {
+    return c == '"' || c == '{' || c == '}' || ((unsigned char)c < ' ' && c != '\t');
+}
+/* The end of the bare word at p: of anything that is no string, object or array. It ends before a
+   comma, a quote, a brace, a closing bracket, a line's end or the space before these. Commas within
+   balanced (), [], <> and '' belong to it: device(type='cuda', index=0). p < end. */
+const char *syn__loose_word_end(const char *p, const char *end);
 
 /* Begins to read a value's text, an array: the reader stands behind its bracket. False: it is none,
    or there is no text. */

@@ -1,4 +1,4 @@
-/* What the forgiving reader's slices mean: strings decoded, numbers. */
+/* What the forgiving reader's slices mean: strings decoded, numbers, where a word ends. */
 #include <math.h>
 
 #include "export/text/loose_json.h"
@@ -213,4 +213,55 @@ bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
     }
     *ns = (int64_t)(*us * 1000);
     return true;
+}
+
+/* ---- Words ---- */
+
+/* What closes a bracket or quote within a word is looked for this far behind it. */
+#define WORD_REACH 256
+#define WORD_DEPTH 16
+
+static char closing_of(char c) {
+    switch (c) {
+    case '(':
+        return ')';
+    case '[':
+        return ']';
+    case '<':
+        return '>';
+    case '\'':
+        return '\'';
+    default:
+        return '\0';
+    }
+}
+
+/* Behind what closes the bracket or quote at p; NULL if nothing does, nearby. */
+static const char *past_closing(const char *p, const char *end) {
+    char open[WORD_DEPTH];
+    size_t depth = 0;
+    if (end - p > WORD_REACH) end = p + WORD_REACH;
+    for (; p < end && !syn__loose_ends_word(*p); p++) {
+        if (depth > 0 && *p == open[depth - 1]) {
+            if (--depth == 0) return p + 1;
+        } else if (depth == 0 || open[depth - 1] != '\'') {
+            const char closing = closing_of(*p);
+            if (closing == '\0') continue;
+            if (depth == WORD_DEPTH) return NULL;
+            open[depth++] = closing;
+        }
+    }
+    return NULL;
+}
+
+const char *syn__loose_word_end(const char *p, const char *end) {
+    const char *last = p; /* behind what is no space */
+    while (p < end && !syn__loose_ends_word(*p) && *p != ',' && *p != ']') {
+        const bool opens = *p == '[' || closing_of(*p) != '\0';
+        const char *behind = opens ? past_closing(p, end) : NULL;
+        if (*p == '[' && (behind == NULL || p == last)) break;
+        if (*p == ' ' || *p == '\t') p++;
+        else last = p = behind != NULL ? behind : p + 1;
+    }
+    return last;
 }

@@ -264,6 +264,12 @@ static inline bool put_line(syn__pen *pen, size_t level) {
     return true;
 }
 
+static inline bool put_none(syn__pen *pen, bool json) {
+    if (!syn__pen_room(pen, SYN__PEN_SLACK)) return false;
+    syn__pen_put(pen, json ? "null" : "None", 4);
+    return true;
+}
+
 /* Writes the value at p, for json with a line for each value within it; returns its end, NULL when
    memory is out. Commas are put between values, wherever they stand in the text. */
 FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bool json,
@@ -274,7 +280,15 @@ FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bo
         const char c = *p;
         const syn__python_mark mark = syn__python_mark_of(c);
         const bool begins = mark == SYN__PYTHON_VALUE || mark == SYN__PYTHON_OPENS;
-        if (mark == SYN__PYTHON_SPACE || (mark == SYN__PYTHON_COMMA && depth != 0)) {
+        if (mark == SYN__PYTHON_SPACE) {
+            p++;
+            continue;
+        }
+        if (mark != SYN__PYTHON_COLON && !begins && depth != 0 && at == AFTER_COLON) {
+            if (!put_none(pen, json)) return NULL; /* a member without a value */
+            at = AFTER_VALUE;
+        }
+        if (mark == SYN__PYTHON_COMMA && depth != 0) {
             p++;
             continue;
         }

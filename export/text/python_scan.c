@@ -111,24 +111,23 @@ static bool is_integer(const char *p, const char *end) {
     return p == end && p > digits;
 }
 
-/* Words of JSON, as str() and as json.dump write them. */
+/* Words, as str() and as json.dump write them; unknown ones have no value. */
 static syn__str word_text(syn__str word, bool json) {
-    static const char *const words[][3] = {{"null", "None", "null"},
-                                           {"true", "True", "true"},
-                                           {"false", "False", "false"},
-                                           {"NaN", "nan", "NaN"},
-                                           {"nan", "nan", "NaN"},
-                                           {"Infinity", "inf", "Infinity"},
-                                           {"inf", "inf", "Infinity"},
-                                           {"-inf", "-inf", "-Infinity"},
-                                           {"None", "None", "null"},
-                                           {"-Infinity", "-inf", "-Infinity"},
-                                           {"True", "True", "true"},
-                                           {"False", "False", "false"},
-                                           {"-0", "0", "0"}};
+    static const char *const words[][3] = {
+        {"true", "True", "true"},        {"false", "False", "false"},
+        {"NaN", "nan", "NaN"},           {"nan", "nan", "NaN"},
+        {"Infinity", "inf", "Infinity"}, {"inf", "inf", "Infinity"},
+        {"-inf", "-inf", "-Infinity"},   {"-Infinity", "-inf", "-Infinity"},
+        {"True", "True", "true"},        {"False", "False", "false"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (syn__str_is(word, words[i][0])) return syn__str_of(words[i][json ? 2 : 1]);
-    return word;
+    return syn__str_of(json ? "null" : "None");
+}
+
+/* Whether more than the name or number that ended at p stands there. */
+static bool goes_on(const char *p, const char *end) {
+    while (p < end && (unsigned char)*p <= ' ') p++;
+    return p < end && !in_word(*p) && strchr(",]}:\"[{", *p) == NULL;
 }
 
 const char *syn__python_word(const char *p, const char *end, bool json, char *space,
@@ -140,12 +139,20 @@ const char *syn__python_word(const char *p, const char *end, bool json, char *sp
     double value = 0;
     bool integer = false;
     if (is_repr(p, q)) return q;
-    const bool number = q > p && (syn__python_is_digit(*p) || *p == '-' || *p == '.');
-    if (number && !is_integer(p, q) && syn__loose_double(*text, &value, &integer)) {
+    const char first = q - p > 1 && (*p == '-' || *p == '+') ? p[1] : *p;
+    if (q == p || goes_on(q, end)) {
+        *text = word_text((syn__str){"", 0}, json);
+        return syn__loose_word_end(p, end);
+    }
+    if (!syn__python_is_digit(first) && first != '.') {
+        *text = word_text(*text, json);
+    } else if (syn__str_is(*text, "-0")) {
+        *text = syn__str_of("0");
+    } else if (!is_integer(p, q) && *p != '+' && syn__loose_double(*text, &value, &integer)) {
         text->bytes = syn__python_float(value, space);
         text->text = space;
+        if (!isfinite(value)) *text = word_text(*text, json);
     }
-    *text = word_text(*text, json);
     return q;
 }
 

@@ -83,7 +83,7 @@ uint32_t syn__python_decode(const char **p, const char *end);
 /* What a byte of the text is to whoever goes through it. */
 typedef enum syn__python_mark {
     SYN__PYTHON_VALUE, /* a string, number or word begins */
-    SYN__PYTHON_SPACE, /* or something that no value has */
+    SYN__PYTHON_SPACE, /* or a control character */
     SYN__PYTHON_COMMA,
     SYN__PYTHON_COLON,
     SYN__PYTHON_OPENS,
@@ -96,13 +96,12 @@ static inline syn__python_mark syn__python_mark_of(char c) {
     if (c == ':') return SYN__PYTHON_COLON;
     if (c == '[' || c == '{') return SYN__PYTHON_OPENS;
     if (c == ']' || c == '}') return SYN__PYTHON_CLOSES;
-    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '+' ||
-                      c == '.' || c == '_';
-    return word ? SYN__PYTHON_VALUE : SYN__PYTHON_SPACE;
+    return (unsigned char)c > ' ' ? SYN__PYTHON_VALUE : SYN__PYTHON_SPACE;
 }
 
-/* The bare word at p: its end, and how Python writes it: as it stands, or as
- *text (at most SYN_NUMBER_TEXT bytes, in `space` or static). `json` chooses the form. */
+/* The number or bare word at p: its end, and how Python writes it: as it stands, or as *text (at
+   most SYN_NUMBER_TEXT bytes, in `space` or static); words that Python does not read are None.
+   `json` chooses the form. */
 const char *syn__python_word(const char *p, const char *end, bool json, char *space,
                              syn__str *text);
 

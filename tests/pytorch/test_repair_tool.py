@@ -190,7 +190,9 @@ def values():
     at = data.index(key) + 12
     check(data.count(key) == 1, "the test's number")
     for word, value in ((b"NaN", None), (b"-Infinity", None), (b"None", None), (b"nan", None),
-                        (b"True", True), (b"FALSE", False)):
+                        (b"True", True), (b"FALSE", False), (b"N/A", None), (b"-nan(ind)", None),
+                        (b"1.#QNAN", None), (b"<object at 0x7f>", None), (b"f(1, 2)", None),
+                        (b"80 GB", None), (b"", None)):
         whole["start_ts"] = value
         expect(word, data.replace(key, b'"start_ts": ' + word), whole,
                ("words that JSON lacks", 1, at))
@@ -209,7 +211,7 @@ def broken_nodes():
         data = source(name)
         where, whole = places(data, key), strict(data)
         for victims in ([0], [7], [len(where) - 1], [3, 4, 5], [0, 1, 20, len(where) - 1]):
-            for damage in (b'"value": <object at 0x7f>', b'"value"', b']', b'"x": [1}'):
+            for damage in (b'"value"', b']', b'"x": [1}'):
                 bad = data
                 for v in reversed(victims):
                     end = where[v][1] - 1
@@ -230,7 +232,7 @@ def broken_nodes():
     whole = strict(data)
     pg = data.index(b'"distributedInfo": {') + 20
     del whole["distributedInfo"]
-    expect("header", data[:pg] + b'"a": <>, ' + data[pg:], whole, ("cannot be read", 1, pg - 20))
+    expect("header", data[:pg] + b'1, ' + data[pg:], whole, ("cannot be read", 1, pg - 20))
 
 
 def objects():

@@ -102,11 +102,14 @@ static void lines_and_levels(void) {
 static void damaged_text(void) {
     CHECK_STR(str("[1,,2,]"), "[1, 2]");
     CHECK_STR(str("[1 2\"a\"\"b\"[3]]"), "[1, 2, 'a', 'b', [3]]");
-    CHECK_STR(str("[say \"he said \"no\" twice\",1]"), "[say, 'he said \"no\" twice', 1]");
+    CHECK_STR(str("[say \"he said \"no\" twice\",1]"), "[None, 'he said \"no\" twice', 1]");
     CHECK_STR(str("[1,2"), "[1, 2");
     CHECK_STR(str("[\"abc"), "['abc'");
     CHECK_STR(str("{\"a\":{\"b\":1]"), "{'a': {'b': 1]");
-    CHECK_STR(str("[None,nan,-inf,1.2.3,0x1F,+5,-]"), "[None, nan, -inf, 1.2.3, 0x1F, +5, -]");
+    CHECK_STR(str("[None,nan,-inf,1.2.3,0x1F,+5,-]"), "[None, nan, -inf, 1.2.3, 0x1F, +5, None]");
+    CHECK_STR(str("[N/A,1.#QNAN,-nan(ind),<a, b>,undefined]"), "[None, None, None, None, None]");
+    CHECK_STR(str("{\"a\":,\"b\":N/A,\"c\": }"), "{'a': None, 'b': None, 'c': None}");
+    CHECK_STR(dump("{\"a\":f(1, 2),\"b\":}", 0), "{\n    \"a\": null,\n    \"b\": null\n}");
     CHECK_STR(str("[\"a\nb\x01\",\"\\u12\",\"\\q\"]"), "['a\\nb\\x01', '\\\\u12', '\\\\q']");
     CHECK_STR(str("[\"say \"x\"\",1]"), "['say \"x\"', 1]");
     CHECK_STR(dump("\"say \"x\"\"", 0), "\"say \\\"x\\\"\"");

@@ -82,27 +82,39 @@ static void set_field(syn__pt_facts *t, syn__str key, syn__str value) {
         t->elem_bytes = syn__pt_dtype_bytes(value);
 }
 
+/* The value at hand, of a string the text between its quotes. */
+static bool take_json(syn__loose *l, syn__str *value) {
+    const syn__loose_kind kind = syn__loose_skip(l, value);
+    if (kind == SYN__LOOSE_STRING) {
+        value->text++;
+        value->bytes -= 2;
+    }
+    return kind != SYN__LOOSE_NONE;
+}
+
 void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event) {
     const syn__str whole = {event->text, event->text_bytes};
-    syn__pt_scan s = syn__pt_scan_of(syn__loose_find(whole, "args"));
+    const syn__str args = syn__loose_find(whole, "args");
+    syn__loose l;
     syn__str key, value;
-    if (syn__pt_scan_next(&s, &key) != '{') return;
-    while (syn__pt_scan_next(&s, &key) == 's') {
-        if (take_value(&s, &value) == 0) return;
-        set_field(facts, key, value);
-    }
+    syn__loose_init(&l, args.text, args.bytes);
+    if (args.bytes == 0 || syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return;
+    while (syn__loose_member(&l, &key) && take_json(&l, &value)) set_field(facts, key, value);
 }
 
 /* [{"name": ..., "type": ..., "value": ...}, ...] */
 static void take_attrs(syn__pt_facts *facts, const syn__pt_host_node *node) {
     const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
-    syn__pt_scan s = syn__pt_scan_of(attrs);
-    syn__str text, name = {"", 0};
-    for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
-        if (c != 's' || !s.is_key) continue;
-        if (syn__str_is(text, "name")) take_value(&s, &name);
-        else if (syn__str_is(text, "value") && take_value(&s, &text) != 0)
-            set_field(facts, name, text);
+    syn__loose l;
+    syn__str key, text;
+    if (!syn__loose_open_array(&l, attrs)) return;
+    while (syn__loose_element(&l)) {
+        syn__str name = {"", 0};
+        if (syn__loose_value(&l, &text) != SYN__LOOSE_OBJECT) continue;
+        while (syn__loose_member(&l, &key) && take_json(&l, &text)) {
+            if (syn__str_is(key, "name")) name = text;
+            else if (syn__str_is(key, "value")) set_field(facts, name, text);
+        }
     }
 }
 

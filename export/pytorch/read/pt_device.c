@@ -257,7 +257,7 @@ static syn_status take_event(reader *r) {
         const char *at = l->cur;
         note(r, SYN_PYTORCH_ANOMALY_BROKEN, at);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
+        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at, r->first_key, &r->cuts);
         return SYN_OK;
     }
     const syn__str none = {"", 0};
@@ -274,7 +274,7 @@ static syn_status take_event(reader *r) {
         take_member(r, &d, key);
     }
     if (l->broken || (size_t)(l->cur - d.event.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = syn__pt_go_on(l, d.event.text + 1, r->first_key, &r->cuts);
+        const bool cut = l->cut, more = syn__pt_go_on(l, d.event.text, r->first_key, &r->cuts);
         if (more || !cut) note(r, SYN_PYTORCH_ANOMALY_BROKEN, d.event.text);
         if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, d.event.text);
         return SYN_OK;
@@ -330,6 +330,7 @@ static void note_damage(reader *r) {
     if ((l->broken || r->device->input->cut) && r->notes &&
         r->notes[SYN_PYTORCH_ANOMALY_TRUNCATED].file != r->file)
         note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, l->end);
+    r->device->no_value = l->faults[SYN__LOOSE_NO_VALUE];
     syn__pt_note_faults(l, r->notes, r->file);
 }
 

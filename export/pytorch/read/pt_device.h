@@ -8,6 +8,7 @@
 #include "export/pytorch/read/pt_map.h"
 #include "export/pytorch_notes.h"
 #include "export/text/file_text.h"
+#include "export/text/loose_json.h"
 #include "syntorch/intern.h"
 
 #ifdef __cplusplus
@@ -63,6 +64,7 @@ typedef struct syn__pt_device {
     uint64_t n_read;                   /* all events, kept or not */
     syn_intern names;
     syn__str distributed_info; /* "distributedInfo"'s text; bytes 0: absent */
+    syn__loose_count no_value; /* words that not even Python reads, and missing values */
 } syn__pt_device;
 
 /* Reads a device trace; of class OTHER only events with an "External id" are kept. SYN_E_FORMAT

@@ -223,7 +223,7 @@ static syn_status take_node(reader *r) {
         const char *at = l->cur;
         note(r, SYN_PYTORCH_ANOMALY_BROKEN, at, SYN_PYTORCH_NO_PLACE);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
+        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at, r->first_key, &r->cuts);
         return SYN_OK;
     }
     syn__pt_host_node n = {.text = l->cur, .linked = SYN__PT_NONE, .name = 0, .op_schema = 0};
@@ -235,7 +235,7 @@ static syn_status take_node(reader *r) {
         SYN_TRY(take_member(r, &n, key, &has_id));
     }
     if (l->broken || (size_t)(l->cur - n.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = syn__pt_go_on(l, n.text + 1, r->first_key, &r->cuts);
+        const bool cut = l->cut, more = syn__pt_go_on(l, n.text, r->first_key, &r->cuts);
         if (more || !cut)
             note(r, SYN_PYTORCH_ANOMALY_BROKEN, n.text, has_id ? n.id : SYN_PYTORCH_NO_PLACE);
         if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, n.text, SYN_PYTORCH_NO_PLACE);
@@ -382,6 +382,7 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pyto
     SYN_TRY(syn_intern_put(&host->names, "", 0, &empty, err)); /* id 0: no name */
     syn__loose_init(&r.loose, input->data, input->bytes);
     SYN_TRY(take_objects(&r, object));
+    host->no_value = r.loose.faults[SYN__LOOSE_NO_VALUE];
     syn__pt_note_faults(&r.loose, notes, r.file);
     if (input->cut && notes && notes[SYN_PYTORCH_ANOMALY_TRUNCATED].file != r.file)
         note(&r, SYN_PYTORCH_ANOMALY_TRUNCATED, r.loose.end, SYN_PYTORCH_NO_PLACE);

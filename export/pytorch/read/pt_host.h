@@ -6,6 +6,7 @@
 #include "export/pytorch.h"
 #include "export/pytorch/read/pt_map.h"
 #include "export/text/file_text.h"
+#include "export/text/loose_json.h"
 #include "syntorch/intern.h"
 
 #ifdef __cplusplus
@@ -62,6 +63,7 @@ typedef struct syn__pt_host {
     syn_intern names;
     /* Values at the top as written, quotes included; bytes 0: absent. */
     syn__str schema, pid, time, start_ts, finish_ts;
+    syn__loose_count no_value; /* words that not even Python reads, and missing values */
 } syn__pt_host;
 
 /* Reads a host or linked trace. SYN_E_FORMAT only if no node could be read. */

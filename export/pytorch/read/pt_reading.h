@@ -18,9 +18,10 @@ static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
 }
 #define SYN__PT_IS(s, literal) syn__pt_is((s), literal, sizeof literal - 1)
 
-/* After damage within an element: to the next one at or behind `from`, which begins with first_key;
-   else to the end, broken and cut. *cuts counts breaks at the text's end over the whole file. */
-bool syn__pt_go_on(syn__loose *l, const char *from, syn__str first_key, int *cuts);
+/* After damage within the element at `element`: to the next one, which begins with first_key; else
+   behind this one's brackets, if they match; else to the end, broken and cut. *cuts counts breaks
+   that led to the text's end, over the whole file. */
+bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts);
 /* Notes what the reader read over. */
 void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const char *file);
 

@@ -116,12 +116,109 @@ def check_utf8():
     check(r.code == 1 and "utf8" in r.said, f"Latin-1, --strict: {r.said}")
 
 
+# ---- Sizes ----
+
+F32, BF16, I64, LIST, NONE = "float", "c10::BFloat16", "long int", "TensorList", ""
+
+
+def sizes(calls):
+    """The sizes of communications, by the order of the calls (name, shapes, types)."""
+    events = [op(name, 100 + 20 * i, 15, **{"External id": i + 1, "Input Dims": dims,
+                                            "Input type": types})
+              for i, (name, dims, types) in enumerate(calls)]
+    doc = json.loads(document(events))
+    doc["distributedInfo"] = {"backend": "xccl", "rank": 0, "world_size": 2}
+    r = alone(json.dumps(doc).encode())
+    check(r.code == 0, f"c10d: {r.said}")
+    unknown = r.anomalies.get("size-unknown", {}).get("count", 0)
+    return [n.attr["comm_size"] for n in r.nodes if "comm_size" in n.attr], unknown
+
+
+def check_c10d():
+    """What a call of c10d reads, by its schema in PyTorch's Ops.cpp; shapes as PyTorch 2.15 writes
+    them. Of a list of tensors it writes no type."""
+    known = [
+        ("c10d::_allgather_base_", [[64, 8], [32, 8], [], [], []], [F32, F32, NONE, "Scalar",
+                                                                   "Scalar"], 1024),
+        ("c10d::_reduce_scatter_base_", [[32, 8], [64, 8], [], [], [], []],
+         [BF16, BF16, NONE, NONE, "Scalar", "Scalar"], 1024),
+        ("c10d::alltoall_base_", [[6], [4], [], [], [], [], []],
+         [I64, I64, NONE, "ScalarList", "ScalarList", "Scalar", "Scalar"], 32),
+        ("c10d::alltoall_base_", [[], [], [], [], [], [], []],
+         [F32, F32, NONE, "ScalarList", "ScalarList", "Scalar", "Scalar"], 4),
+        ("_c10d_functional::all_reduce", [[32, 8], [], []], [F32, NONE, NONE], 1024),
+        ("_c10d_functional::all_reduce_", [[3], [], []], ["c10::complex<c10::Half>", NONE, NONE],
+         12),
+        ("_c10d_functional::all_gather_into_tensor", [[32, 8], [], []], [BF16, "Scalar", NONE], 512),
+        ("_c10d_functional::all_gather_into_tensor_out", [[5], [], [], [10]],
+         [F32, "Scalar", NONE, F32], 20),
+        ("_c10d_functional::reduce_scatter_tensor", [[64, 8], [], [], []],
+         [F32, NONE, "Scalar", NONE], 2048),
+        ("_c10d_functional::all_to_all_single", [[6], [], [], []],
+         ["unsigned char", "ScalarList", "ScalarList", NONE], 6),
+        ("_c10d_functional::broadcast", [[7], [], []], [I64, "Scalar", NONE], 56),
+        ("c10d_functional::all_reduce", [[2, 2], [], [], [], []],
+         [F32, NONE, NONE, "ScalarList", "Scalar"], 16),
+    ]
+    lists = [
+        ("c10d::broadcast_", [[[32, 8]], [], [], [], [], []], [LIST, NONE] + 4 * ["Scalar"]),
+        ("c10d::allreduce_", [[[32, 8]], [], [], [], [], []], [LIST] + 3 * [NONE] + 2 * ["Scalar"]),
+        ("c10d::allreduce_coalesced_", [[[3], [5]], [], [], [], []],
+         [LIST, NONE, NONE, "Scalar", "Scalar"]),
+        ("c10d::reduce_", [[[32, 8]], [], [], [], [], [], []], [LIST, NONE, NONE] + 4 * ["Scalar"]),
+        ("c10d::allgather_", [[], [[10]], [], [], []], [NONE, LIST, NONE, "Scalar", "Scalar"]),
+        ("c10d::allgather_coalesced_", [[], [[10]], [], []], [NONE, LIST, NONE, "Scalar"]),
+        ("c10d::allgather_into_tensor_coalesced_", [[[64]], [[32]], [], []],
+         [LIST, LIST, NONE, "Scalar"]),
+        ("c10d::reduce_scatter_", [[[32]], [], [], [], [], []],
+         [LIST, NONE, NONE, NONE, "Scalar", "Scalar"]),
+        ("c10d::reduce_scatter_tensor_coalesced_", [[[32]], [[64]], [], [], [], []],
+         [LIST, LIST, NONE, NONE, "Scalar", "Scalar"]),
+        ("c10d::gather_", [[], [[32]], [], [], [], []], [NONE, LIST, NONE] + 3 * ["Scalar"]),
+        ("c10d::scatter_", [[[32]], [], [], [], [], []], [LIST, NONE, NONE] + 3 * ["Scalar"]),
+        ("c10d::alltoall_", [[[3], [3]], [[3], [3]], [], [], []], [LIST, LIST, NONE, "Scalar",
+                                                                  "Scalar"]),
+        ("c10d::send", [[[10]], [], [], []], [LIST, NONE, "Scalar", "Scalar"]),
+        ("c10d::recv_", [[[10]], [], [], []], [LIST, NONE, "Scalar", "Scalar"]),
+        ("c10d::recv_any_source_", [[[10]], [], []], [LIST, NONE, "Scalar"]),
+    ]
+    got, unknown = sizes([c[:3] for c in known])
+    check(got == [c[3] for c in known] and unknown == 0,
+          f"c10d: {[(c[0], c[3], g) for c, g in zip(known, got) if c[3] != g]}, {unknown} unknown")
+    got, unknown = sizes(lists)
+    check(unknown == len(lists) and set(got) == {1}, f"c10d's lists: {got}, {unknown} unknown")
+    # barriers are of one byte, whatever their tensor is
+    got, unknown = sizes([("c10d::barrier", [[1], [], [], [], []],
+                           ["unsigned char", NONE, "ScalarList", "Scalar", "Scalar"]),
+                          ("c10d::monitored_barrier_", [[0], [], [], [], []],
+                           [F32, NONE, "ScalarList", "Scalar", "Scalar"])])
+    check(got == [1, 1] and unknown == 0, f"c10d's barriers: {got}, {unknown} unknown")
+
+
+def check_gloo_parts():
+    """gloo reduces and scatters a list by an all-reduce of each tensor. The list is not recorded,
+    but what is filled."""
+    events = [op("c10d::reduce_scatter_", 100, 15, **{
+        "Record function id": 20, "Input Dims": [[[32, 8]], [], [], [], [], []],
+        "Input type": [LIST, NONE, NONE, NONE, "Scalar", "Scalar"]})]
+    events += [op("gloo:all_reduce", 103 + 40 * i, 30, tid="worker", **{
+        "Record function id": 21 + i, "Input Dims": [[32, 8]], "Input type": [F32]})
+               for i in range(2)]
+    doc = json.loads(document(events))
+    doc["distributedInfo"] = {"backend": "gloo", "rank": 0, "world_size": 2}
+    r = alone(json.dumps(doc).encode())
+    got = [(n.attr["comm_type"], n.attr["comm_size"]) for n in r.nodes if "comm_size" in n.attr]
+    check(got == [(7, 2048)], f"a list over gloo: {got}")
+
+
 def main():
     check_words()
     check_host_words()
     check_linked_words()
     check_last_event()
     check_utf8()
+    check_c10d()
+    check_gloo_parts()
     finish()
 
 

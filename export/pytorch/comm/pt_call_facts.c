@@ -15,7 +15,7 @@ void syn__pt_facts_init(syn__pt_facts *facts) {
     facts->kind = SYN__PT_CALL_UNKNOWN;
     facts->in_elems = facts->out_elems = facts->in_bytes = facts->out_bytes = -1;
     facts->sequence = facts->peer = facts->source = facts->target = facts->backend = -1;
-    facts->group_start = facts->group_stride = facts->group_size = -1;
+    facts->group_start = facts->group_stride = facts->group_size = facts->filled_elems = -1;
 }
 
 /* The value behind a key or at hand in a list: a bracket as a whole. */
@@ -223,7 +223,7 @@ static void take_arrow(syn__pt_facts *facts, syn__str name) {
     }
 }
 
-/* c10d ops take what they fill before what they read. */
+/* In all of c10d's schemas these take what they fill before what they read (Ops.cpp of PyTorch). */
 static bool output_first(int kind) {
     return kind == SYN__PT_CALL_ALL_GATHER || kind == SYN__PT_CALL_REDUCE_SCATTER ||
            kind == SYN__PT_CALL_ALL_TO_ALL || kind == SYN__PT_CALL_GATHER ||
@@ -269,6 +269,13 @@ static bool is_functional(syn__str name) {
     return syn__str_begins(name, "c10d_functional::");
 }
 
+/* Of a tensor among the arguments of a device trace's op; -1: it is none. */
+static int64_t argument_bytes(const syn__pt_host_node *node, size_t index) {
+    const int64_t elem_bytes = syn__pt_argument_elem_bytes(node, index);
+    return elem_bytes > 0 ? sane(syn__pt_mul_i64(syn__pt_argument_elems(node, index), elem_bytes))
+                          : -1;
+}
+
 void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name) {
     const bool api = syn__str_begins(name, "c10d::");
     const syn__str values = values_of(syn__pt_inputs(node));
@@ -289,6 +296,9 @@ void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node
         in = second >= 0 ? second : filled_only ? -1 : first;
         out = second >= 0 || filled_only ? first : out;
     }
+    if (api && in < 0) in = argument_bytes(node, output_first(kind) ? 1 : 0);
+    if (api && out < 0) out = argument_bytes(node, 0);
+    if (api && in < 0 && output_first(kind)) facts->filled_elems = syn__pt_argument_elems(node, 0);
     if (facts->in_bytes < 0) facts->in_bytes = in;
     if (facts->out_bytes < 0) facts->out_bytes = out;
 }

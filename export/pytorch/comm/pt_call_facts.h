@@ -19,6 +19,8 @@ typedef struct syn__pt_facts {
     int64_t backend;                               /* a number that stands for the group; -1 */
     syn__str group, group_desc, group_ranks;       /* undecoded; bytes 0: not known */
     int64_t in_bytes, out_bytes;                   /* of the tensors; -1 none */
+    int64_t
+        filled_elems; /* of the tensors that a call fills, where what it reads is not told; -1 */
 } syn__pt_facts;
 
 /* Nothing is known. */

@@ -40,6 +40,8 @@ static void add_host_facts(const finder *f, syn__pt_facts *facts, uint32_t index
     if (r->host.from_event && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
     if (r->host.from_event && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
+    if (r->host.from_event && shaped && facts->elem_bytes == 0)
+        facts->elem_bytes = syn__pt_argument_elem_bytes(node, 0);
     if (!record) {
         syn__pt_facts_from_call(facts, node, syn__pt_host_name(&r->host, node->name));
         return;
@@ -79,10 +81,19 @@ static int64_t from_output(const syn__pt_facts *t, int64_t ranks) {
     return has_all ? syn__pt_mul_i64(out, ranks) : out;
 }
 
+/* gloo reduces and scatters a list by an all-reduce of each tensor: the op of one has the size of a
+   part. */
+static int64_t from_parts(const syn__pt_facts *t, int64_t ranks) {
+    if (t->kind != SYN__PT_CALL_REDUCE_SCATTER || t->filled_elems <= 0 || t->elem_bytes <= 0)
+        return -1;
+    return syn__pt_mul_i64(syn__pt_mul_i64(t->filled_elems, t->elem_bytes), ranks > 0 ? ranks : 1);
+}
+
 static int64_t bytes_of(const syn__pt_facts *t, int64_t ranks) {
     int64_t in = -1;
     if (t->kind == SYN__PT_CALL_BARRIER) return 1;
     if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_mul_i64(t->in_elems, t->elem_bytes);
+    if (in <= 0) in = from_parts(t, ranks);
     if (in <= 0) in = t->in_bytes;
     const bool nothing = t->kind == SYN__PT_CALL_ALL_TO_ALL && (t->in_elems == 0 || in == 0);
     if (in <= 0 && !nothing) in = from_output(t, ranks);

@@ -93,6 +93,7 @@ static const entry types[] = {
     {"signedchar", 1},     {"shortint", 2},       {"longint", 8},        {"unsignedshort", 2},
     {"unsignedint", 4},    {"unsignedlong", 8},   {"float16", 2},        {"float32", 4},
     {"float64", 8},        {"complex64", 8},      {"complex128", 16},    {"complexchalf", 4},
+    {"complexc10half", 4},
 };
 
 static size_t plain(syn__str name, char out[MAX_NAME]) {

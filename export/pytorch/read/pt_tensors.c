@@ -137,6 +137,43 @@ int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
     return bytes > 0 && bytes <= INT64_MAX ? (int64_t)bytes : -1;
 }
 
+/* Of argument `index` its shape, or list of shapes, and its type without quotes. */
+static bool find_argument(const syn__pt_host_node *node, size_t index, syn__str *shape,
+                          syn__str *type) {
+    const syn__pt_io io = syn__pt_io_of(node);
+    syn__loose s, t;
+    bool found = syn__loose_open_array(&s, io.shapes[0]) && syn__loose_open_array(&t, io.types[0]);
+    for (size_t i = 0; found && i <= index; i++)
+        found = syn__loose_element(&s) && syn__loose_element(&t) &&
+                syn__loose_skip(&s, shape) != SYN__LOOSE_NONE &&
+                syn__loose_skip(&t, type) != SYN__LOOSE_NONE;
+    if (!found || *shape->text != '[' || type->bytes < 2 || *type->text != '"') return false;
+    type->text++;
+    type->bytes -= 2;
+    return true;
+}
+
+int64_t syn__pt_argument_elem_bytes(const syn__pt_host_node *node, size_t index) {
+    syn__str shape, type;
+    return find_argument(node, index, &shape, &type) ? syn__pt_dtype_bytes(type) : 0;
+}
+
+int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index) {
+    syn__str shape, type, at;
+    syn__loose l;
+    uint64_t n = 0;
+    if (!find_argument(node, index, &shape, &type)) return -1;
+    if (syn__pt_dtype_bytes(type) > 0) {
+        n = elems_of(shape);
+    } else {
+        if (!syn__str_is(type, "TensorList") || !syn__loose_open_array(&l, shape)) return -1;
+        while (syn__loose_element(&l) && syn__loose_skip(&l, &at) == SYN__LOOSE_ARRAY)
+            n = syn__pt_add(n, elems_of(at));
+        if (n == 0) return -1; /* before PyTorch 2.2 no shapes of lists were written */
+    }
+    return n <= INT64_MAX ? (int64_t)n : -1;
+}
+
 /* ---- Sizes wherever they stand ---- */
 
 typedef struct tensor {

@@ -33,6 +33,11 @@ uint64_t syn__pt_typed_bytes(syn__str values, syn__str types);
 uint64_t syn__pt_shaped_bytes(syn__str shapes, syn__str types, size_t max_tensors);
 /* The same of a node made of a device trace's op: of its first inputs; -1 none. */
 int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors);
+/* Of a node made of a device trace's op: elements of argument `index`, a tensor or a list of
+   tensors; -1 if it is neither. Bytes of an element; 0 of a list, whose type Kineto does not
+   write. */
+int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index);
+int64_t syn__pt_argument_elem_bytes(const syn__pt_host_node *node, size_t index);
 /* Bytes of all tensors wherever they stand within a value; -1 if there is none. */
 int64_t syn__pt_tensor_bytes(syn__str value);
 

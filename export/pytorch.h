@@ -167,7 +167,8 @@ typedef struct syn_pytorch_rank_report {
     syn_pytorch_edge *dropped; /* as they closed cycles */
     size_t n_dropped;
     uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* NONE: collectives of no such kind */
-    uint64_t comm_bytes;
+    uint64_t comm_bytes;                   /* without those of unknown size */
+    uint64_t n_comms_unsized;
     size_t n_groups;
     uint32_t hints;                  /* bits 1 << syn_pytorch_hint */
     syn_pytorch_simulated simulated; /* profile astra-sim */

@@ -54,6 +54,9 @@ SYN_API_BEGIN
       "those that go back in time were dropped")                                                   \
     X(UNKNOWN_COLLECTIVE, "unknown-collective", "collectives of a kind the format lacks",          \
       "kept as generic nodes")                                                                     \
+    X(KERNEL_NAME, "kernel-name",                                                                  \
+      "kernels of communication that PyTorch does not record (DeepEP, NVSHMEM, ...)",              \
+      "their kind is taken from their names; sizes, groups and peers are unknown")                 \
     X(SIZE_UNKNOWN, "size-unknown", "communications whose size is not told or 0",                  \
       "size 1 was written")                                                                        \
     X(PEER_UNKNOWN, "peer-unknown", "sends or receives whose peer is not told",                    \

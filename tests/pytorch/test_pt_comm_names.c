@@ -1,4 +1,5 @@
 /* Names of communications and element types, and values in tokens. */
+#include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "tests/support/test.h"
@@ -69,11 +70,148 @@ static void test_kernel_names(void) {
               SYN__PT_CALL_SEND);
     CHECK_INT(kernel_of("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"),
               SYN__PT_CALL_UNKNOWN);
-    CHECK(syn__pt_is_nccl(syn__str_of("ncclDevKernel_Generic")));
-    CHECK(syn__pt_is_nccl(syn__str_of("void rcclKernel<4>")));
-    CHECK(syn__pt_is_nccl(syn__str_of("NCCL_kernel")));
-    CHECK(!syn__pt_is_nccl(syn__str_of("vectorized_elementwise_kernel")));
-    CHECK(!syn__pt_is_nccl(syn__str_of("ncc")));
+}
+
+static syn__pt_kernel_library library_of(const char *name) {
+    return syn__pt_kernel_library_of(syn__str_of(name));
+}
+
+static void test_nccl_kernels(void) {
+    static const char *const names[] = {
+        "ncclDevKernel_Generic",
+        "void rcclKernel<4>",
+        "NCCL_kernel",
+        "ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32(ncclSymkDevWorkArgs4K)",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+        "mscclKernel_Sum_half_LL_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
+        "_Z23ncclDevKernel_AllGather24ncclDevKernelArgsStorageILm4096EE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        CHECK_MSG(library_of(names[i]) == SYN__PT_KERNEL_OF_NCCL, "%s", names[i]);
+}
+
+/* Kernels of libraries that PyTorch does not record, as their sources name them: DeepEP (also as
+   DeepSeek's published traces have it), MORI, Triton-distributed, Iris, PyTorch's symmetric memory,
+   vLLM, SGLang, AITER, quickreduce, TensorRT-LLM, FlashInfer, Transformer Engine, MSCCL++, Flux,
+   NVSHMEM. */
+static void test_other_kernels(void) {
+    static const struct {
+        int kind;
+        const char *names[24];
+    } rows[] = {
+        {SYN__PT_CALL_ALL_REDUCE,
+         {"void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)",
+          "void vllm::cross_device_reduce_2stage<half, 8>(vllm::RankData*, vllm::RankSignals)",
+          "void sglang::cross_device_reduce_1stage<__nv_bfloat16, 4>(sglang::RankData*)",
+          "void aiter::cross_device_reduce_2stage_naive<__hip_bfloat16, 8>(aiter::RankData*)",
+          "void quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, "
+          "CodecQ4<__half,4>, true>, __half>(__half const*, __half*)",
+          "void tensorrt_llm::kernels::oneShotAllReduceKernel<__nv_bfloat16, 8, true>(AllRed)",
+          "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<"
+          "(flashinfer::AllReduceFusionPattern)1, __nv_bfloat16, 8, false>(AllReduceFusionParams)",
+          "void moefinalize_allreduce_fusion_kernel_oneshot_lamport<half>(Params)",
+          "void flashinfer::trtllm_mnnvl_allreduce::twoshotAllreduceKernel<8, half>(half*)",
+          "void (anonymous namespace)::two_shot_all_reduce_kernel<float, 8>(float**)",
+          "void one_shot_all_reduce_kernel<c10::BFloat16, 16, 8>(c10::BFloat16**)",
+          "void (anonymous namespace)::multimem_all_reduce_kernel<float, 16>(float*)",
+          "multimem_one_shot_all_reduce_kernel<4>(x)",
+          "void mscclpp::collective::allreducePacket<float>(float*)",
+          "userbuffers_fp16_sum_inplace_gpu_rr",
+          "persistent_all_reduce_two_shot",
+          "ReduceScatterAllGatherFusedKernel_f32",
+          "void rdxn_on_stream_kernel<float, 0>(int)",
+          "nvshmemi_reduce_kernel",
+          "void aiter::ar_ll_gfx1250<half, 8>(half*)",
+          "_ZN4vllm26cross_device_reduce_1stageI13__nv_bfloat16Li2EEEvPNS_8RankDataE.kd"}},
+        {SYN__PT_CALL_ALL_TO_ALL,
+         {"void deep_ep::internode::dispatch<false, 4>(int4*)",
+          "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768, 4>(__nv_bfloat16*)",
+          "void deep_ep::internode_ll::dispatch_opt1_hidden6144<1, false>(void*, void*)",
+          "void deep_ep::intranode::notify_dispatch<8>(int const*, int*)",
+          "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*)",
+          "void deep_ep::elastic::hybrid_dispatch_impl<8>(ncclDevComm, ncclWindow_vidmem*)",
+          "_ZN7deep_ep9internode8dispatchILb0ELi4EEEvP4int4", "nvshmem_alltoall_kernel",
+          "void alltoall_on_stream_kernel<long, 2>(int, long*, long const*, unsigned long)",
+          "c10d::nvshmem_extension::exchangeSplitAndOffset(long*, int, int)",
+          "c10d::nvshmem_extension::allToAllV(void*, void*, long*, unsigned long, int, int)",
+          "void tensorrt_llm::kernels::moe_alltoall::moeA2ADispatchKernel<4>(Params)",
+          "EpDispatchIntraNodeKernel_bf16", "all_to_all_v_2d_kernel", "a2a_single_kernel",
+          "kernel_dispatch_token_intra_node", "kuserbuffers_pushsendrecv"}},
+        {SYN__PT_CALL_ALL_GATHER,
+         {"void (anonymous namespace)::multimem_all_gather_kernel<16>(char*)",
+          "void vllm::cross_device_all_gather<8>(vllm::RankData*)", "fcollect_on_stream_kernel",
+          "nvshmem_device_producer_all_gather_2d_put_block_kernel", "persistent_all_gather",
+          "void aiter::allgather_lastdim<half, 8>(aiter::RankData*)",
+          "userbuffers_fp16_sum_inplace_gpu_rr_ag"}},
+        {SYN__PT_CALL_REDUCE_SCATTER,
+         {"void vllm::cross_device_reduce_scatter<half, 8>(vllm::RankData*)",
+          "reducescatter_on_stream_kernel", "userbuffers_fp16_sum_inplace_gpu_mc_rs_oop",
+          "void aiter::reduce_scatter_split_lastdim<half, 8>(half*)"}},
+        {SYN__PT_CALL_BARRIER,
+         {"void deep_ep::internode::cached_notify<false>(int, int)",
+          "void deep_ep::intranode::barrier<8>(int**, int)", "barrier_all_intra_node_kernel",
+          "void barrier_on_stream_kernel_threadgroup<2>(int, int)", "CudaIpcBarrierAllKernel",
+          "c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int, int, unsigned long)"}},
+        {SYN__PT_CALL_BROADCAST, {"void broadcast_on_stream_kernel<long, 1>(int, long*)"}},
+        {SYN__PT_CALL_SEND,
+         {"c10d::symmetric_memory::put_signal_kernel(unsigned int**, int, int, int, int)",
+          "nvshmemi_proxy_rma_entrypoint(void*, void*)", "kuserbuffers_pushsend",
+          "c10d::nccl_extension::lsa_put_kernel(void**, int, unsigned long, void const*)"}},
+        {SYN__PT_CALL_RECV,
+         {"c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int, int, int, int)",
+          "nvshmemi_signal_wait_until_on_stream_kernel(unsigned long volatile*, int, long)"}},
+        {SYN__PT_CALL_UNKNOWN, {"void mscclpp::executionKernel<half>(int, half*)"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t j = 0; j < 24 && rows[i].names[j] != NULL; j++)
+            CHECK_MSG(library_of(rows[i].names[j]) == SYN__PT_KERNEL_OF_OTHER &&
+                          kernel_of(rows[i].names[j]) == rows[i].kind,
+                      "%s: %d", rows[i].names[j], kernel_of(rows[i].names[j]));
+    }
+}
+
+/* What sounds like communication, but stays on one GPU. */
+static void test_compute_kernels(void) {
+    static const char *const names[] = {
+        "",
+        "void",
+        "ncc",
+        "(",
+        "<",
+        "_Z",
+        "_ZN",
+        "_ZN99x",
+        "::",
+        "vectorized_elementwise_kernel",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
+        "at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>>>>(float)",
+        "void at::native::_scatter_gather_elementwise_kernel<128, 4, foo>(int, foo)",
+        "void cub::CUB_200700_900_NS::DeviceReduceSingleTileKernel<BlockAllReduce>(int*)",
+        "void cub::DeviceScanKernel<cub::DispatchScan<int*, int*>, allgather>(int*)",
+        "void at_cuda_detail::cub::DeviceScanKernel<cub::DeviceScanPolicy<long>>(long*)",
+        "block_all_reduce_sum_f32_f32_kernel(float*, float*, int)",
+        "void softmax_warpAllReduce<float>(float*)",
+        "small_gather_kernel",
+        "smallReduceKernel",
+        "void cutlass::device_kernel<AllGatherGemm<1>>(Params)",
+        "persistent_gemm_all_reduce",
+        "fused_moe_kernel",
+        "void vllm::moe::moe_align_block_size_kernel<int>(int*)",
+        "void vllm::moe::moe_sum_kernel<c10::BFloat16, 8>(c10::BFloat16*)",
+        "triton_poi_fused_all_reduce_0",
+        "triton_red_fused_all_gather_into_tensor_mul_3",
+        "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*, int*)",
+        "void dpsk::ep::cuda::get_dispatch_layout<256, 32, 8>(long const*, int*)",
+        "void deep_ep::elastic::combine_reduce_epilogue_impl<8>(__nv_bfloat16*)",
+        "void tensorrt_llm::kernels::moe_alltoall::moeA2APrepareDispatchKernel(int*)",
+        "void moe_combine<half>(half*)",
+        "dispatch_scan",
+        "flash_fwd_splitkv_combine_kernel",
+        "void splitKreduce_kernel<32, 16, int, float>(float*)",
+        "argmax_kernel",
+        "__amd_rocclr_fillBufferAligned",
+        "nvshmemi_init_array_kernel"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        CHECK_MSG(library_of(names[i]) == SYN__PT_KERNEL_COMPUTES, "%s", names[i]);
 }
 
 static void test_types(void) {
@@ -141,6 +279,9 @@ static void test_tensors(void) {
 static const test_case cases[] = {
     {"names", test_names},
     {"kernel_names", test_kernel_names},
+    {"nccl_kernels", test_nccl_kernels},
+    {"other_kernels", test_other_kernels},
+    {"compute_kernels", test_compute_kernels},
     {"types", test_types},
     {"tensors", test_tensors},
 };

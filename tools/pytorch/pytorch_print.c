@@ -58,6 +58,7 @@ static void print_comms(const syn_pytorch_rank_report *r, FILE *out) {
             fprintf(out, " %" PRIu64 " %s", r->n_comms[k], syn_comm_kind_name((syn_comm_kind)k));
     if (r->n_comms[SYN_COMM_NONE] > 0)
         fprintf(out, " %" PRIu64 " of unknown kind", r->n_comms[SYN_COMM_NONE]);
+    if (r->n_comms_unsized > 0) fprintf(out, ", %" PRIu64 " of unknown size", r->n_comms_unsized);
     fprintf(out, "; %zu groups\n", r->n_groups);
 }
 
@@ -206,6 +207,7 @@ static void json_comms(syn_sink *s, const syn_pytorch_rank_report *r) {
         if (r->n_comms[k] > 0 || k == SYN_COMM_SEND || k == SYN_COMM_RECV)
             json_u64(s, syn_comm_kind_name((syn_comm_kind)k), r->n_comms[k], false);
     json_u64(s, "unknown", r->n_comms[SYN_COMM_NONE], false);
+    json_u64(s, "unknown_size", r->n_comms_unsized, false);
     json_u64(s, "bytes", r->comm_bytes, true);
     syn_sink_text(s, "}");
 }

@@ -1,23 +1,26 @@
 /* Which kernel carries which call.
 
-   A kernel of NCCL or RCCL belongs to the call whose host op launched it; of several the first
+   A communication kernel belongs to the call whose host op launched it; of several the first
    counts, the others are computation. Kernels of calls that were grouped (batch_isend_irecv,
    coalescing managers) start when the group ends, outside of all of them: such a kernel carries
    the calls of its thread that still lack one, have begun when it was launched and are of its kind.
    It stands for the first of them, sends before receives; each other one gets an op of its own that
    takes no time, behind the kernel on its stream. Further kernels that the same op
-   launches are computation. */
+   launches are computation. Kernels of libraries that PyTorch does not record are no part of such
+   a group: outside of calls each is a communication of its own. */
 #include "export/pytorch/comm/pt_calls.h"
+#include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"
 
 #define MAX_LOOK 4096 /* calls without a kernel looked through for one */
 
-static bool is_nccl(syn__pt_calls *c, const syn__pt_op *op) {
-    if (op->event == SYN__PT_NONE) return syn__pt_is_nccl(syn__pt_op_name(c->rank, op));
+static syn__pt_kernel_library library_of(syn__pt_calls *c, const syn__pt_op *op) {
+    if (op->event == SYN__PT_NONE) return syn__pt_kernel_library_of(syn__pt_op_name(c->rank, op));
     uint8_t *known = &c->kernel_name[c->rank->device.events[op->event].name];
-    if (*known == 0) *known = syn__pt_is_nccl(syn__pt_op_name(c->rank, op)) ? 1 : 2;
-    return *known == 1;
+    if (*known == 0)
+        *known = (uint8_t)(1 + syn__pt_kernel_library_of(syn__pt_op_name(c->rank, op)));
+    return (syn__pt_kernel_library)(*known - 1);
 }
 
 static bool has_collective_name(const syn__pt_rank *rank, const syn__pt_op *op) {
@@ -110,6 +113,10 @@ static syn_status take_grouped(batch *b, uint32_t *own, size_t *n_own) {
     for (size_t i = 0; i < *n_own; i++) {
         const syn__pt_op *kernel = &b->c->rank->ops[own[i]];
         const uint32_t parent = syn__pt_known_launcher(kernel);
+        if (library_of(b->c, kernel) == SYN__PT_KERNEL_OF_OTHER) {
+            own[n++] = own[i];
+            continue;
+        }
         take_waiting(b, kernel);
         if (b->n_taken > 0) SYN_TRY(carry_waiting(b, own[i]));
         else if (parent == SYN__PT_NONE || parent != b->parent) own[n++] = own[i];
@@ -159,11 +166,12 @@ static bool launched_within(const syn__pt_rank *r, const syn__pt_op *kernel) {
 syn_status syn__pt_calls_kernels(syn__pt_calls *c, uint32_t **own, size_t *n_own) {
     const syn__pt_rank *r = c->rank;
     size_t cap = 0;
-    for (int named = 1; named >= 0; named--) { /* kernels of NCCL before others in its calls */
+    for (int named = 1; named >= 0; named--) { /* communication kernels before others in calls */
         for (uint32_t i = 0; i < c->n_ops; i++) {
             const syn__pt_op *op = &r->ops[i];
             const uint32_t call = c->call_of[i];
-            if (op->kind != SYN_PYTORCH_OP_KERNEL || is_nccl(c, op) != (named == 1)) continue;
+            if (op->kind != SYN_PYTORCH_OP_KERNEL) continue;
+            if ((library_of(c, op) != SYN__PT_KERNEL_COMPUTES) != (named == 1)) continue;
             if (named == 0 &&
                 ((call != SYN__PT_NONE && c->calls[call].kernel != SYN__PT_NONE) ||
                  (call == SYN__PT_NONE && op->parent != SYN__PT_NONE && !op->by_time) ||

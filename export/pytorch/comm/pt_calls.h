@@ -39,7 +39,7 @@ typedef struct syn__pt_calls {
     size_t n_by_rf_id, by_rf_id_cap;
     uint32_t *looked;     /* per lane: the library's op for which its calls were looked through */
     uint8_t *name_level;  /* per host name: what it is, 0 not looked at yet */
-    uint8_t *kernel_name; /* per device name: 0 not looked at yet, 1 of NCCL, 2 not */
+    uint8_t *kernel_name; /* per device name: 0 not looked at yet, 1 + syn__pt_kernel_library */
     size_t n_ops;         /* when call_of was filled */
 } syn__pt_calls;
 

@@ -7,6 +7,7 @@
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/comm/pt_groups.h"
+#include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"
@@ -64,8 +65,11 @@ static void find_facts(const finder *f, syn__pt_facts *facts, uint32_t kernel,
         add_host_facts(f, facts, call->backend, false, true);
     }
     if (facts->kind >= 0 || kernel == SYN__PT_NONE) return;
-    facts->kind = syn__pt_kernel_kind(syn__pt_op_name(r, &r->ops[kernel]));
-    if (facts->kind == SYN__PT_CALL_SEND) facts->kind = SYN__PT_CALL_ALL_TO_ALL;
+    const syn__str name = syn__pt_op_name(r, &r->ops[kernel]);
+    facts->kind = syn__pt_kernel_kind(name);
+    if (facts->kind == SYN__PT_CALL_SEND &&
+        syn__pt_kernel_library_of(name) != SYN__PT_KERNEL_OF_OTHER) /* SendRecv */
+        facts->kind = SYN__PT_CALL_ALL_TO_ALL;
 }
 
 /* Bytes that a call takes in, from what it puts out. */
@@ -143,8 +147,17 @@ static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_cal
     if (!message && c->collective < 0) note(f, SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE, &r->ops[op]);
     if (c->bytes > 0) return SYN_OK;
     c->bytes = 1;
+    c->unsized = true;
     note(f, SYN_PYTORCH_ANOMALY_SIZE_UNKNOWN, &r->ops[op]);
     return SYN_OK;
+}
+
+/* A kernel that no call explains. */
+static syn_status add_own(finder *f, uint32_t kernel) {
+    const syn__pt_op *op = &f->rank->ops[kernel];
+    if (syn__pt_kernel_library_of(syn__pt_op_name(f->rank, op)) == SYN__PT_KERNEL_OF_OTHER)
+        note(f, SYN_PYTORCH_ANOMALY_KERNEL_NAME, op);
+    return add(f, kernel, kernel, NULL);
 }
 
 /* Ranks within a group are those of the whole job where nothing is known of the group. */
@@ -187,7 +200,7 @@ static syn_status find_all(finder *f) {
             call->kernel != SYN__PT_NONE ? call->kernel : syn__pt_call_op(f->rank, call);
         SYN_TRY(add(f, op, call->kernel, call));
     }
-    for (size_t i = 0; i < f->n_own; i++) SYN_TRY(add(f, f->own[i], f->own[i], NULL));
+    for (size_t i = 0; i < f->n_own; i++) SYN_TRY(add_own(f, f->own[i]));
     SYN_TRY(finish_comms(f));
     if (r->n_comms > 1) qsort(r->comms, r->n_comms, sizeof *r->comms, by_op);
     for (size_t i = 0; i < r->n_comms; i++) r->ops[r->comms[i].op].comm = (uint32_t)i;

@@ -76,7 +76,8 @@ typedef struct syn__pt_comm {
     uint32_t op;
     uint32_t type;      /* SYN__ET_COMM_COLL_NODE, SYN__ET_COMM_SEND_NODE, SYN__ET_COMM_RECV_NODE */
     int32_t collective; /* CollectiveCommType; -1: none that the format has, or a message */
-    int64_t bytes;      /* of this rank's input; > 0 */
+    int64_t bytes;      /* of this rank's input; > 0; 1 if it is unknown */
+    bool unsized;       /* it is unknown */
     uint32_t group;     /* index into groups, SYN__PT_NONE */
     int32_t peer, tag;  /* messages: the other global rank, -1 unknown; the tag, >= 0 */
     int64_t sequence;   /* "Seq" of the kernel or seq of record_param_comms; -1: none */

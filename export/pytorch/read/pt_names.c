@@ -61,20 +61,6 @@ static const entry kinds[] = {
     {"groupend", SYN__PT_CALL_NONE},
 };
 
-/* Parts of kernel names; longer ones before those that they contain. */
-static const entry kernels[] = {
-    {"sendrecv", SYN__PT_CALL_SEND},
-    {"allreduce", SYN__PT_CALL_ALL_REDUCE},
-    {"allgather", SYN__PT_CALL_ALL_GATHER},
-    {"alltoall", SYN__PT_CALL_ALL_TO_ALL},
-    {"reducescatter", SYN__PT_CALL_REDUCE_SCATTER},
-    {"broadcast", SYN__PT_CALL_BROADCAST},
-    {"barrier", SYN__PT_CALL_BARRIER},
-    {"reduce", SYN__PT_CALL_REDUCE},
-    {"gather", SYN__PT_CALL_GATHER},
-    {"scatter", SYN__PT_CALL_SCATTER},
-};
-
 /* c10::ScalarType as text, and C++ names of the same. Packed types count their whole byte. */
 static const entry types[] = {
     {"byte", 1},           {"char", 1},           {"short", 2},          {"int", 4},
@@ -150,24 +136,6 @@ int syn__pt_call_kind(syn__str name) {
         found = FIND(kinds, text);
     }
     return found != NULL ? found->value : SYN__PT_CALL_UNKNOWN;
-}
-
-int syn__pt_kernel_kind(syn__str name) {
-    char text[MAX_NAME];
-    plain(name, text);
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
-        if (strstr(text, kernels[i].name) != NULL) return kernels[i].value;
-    }
-    return SYN__PT_CALL_UNKNOWN;
-}
-
-bool syn__pt_is_nccl(syn__str name) {
-    for (size_t i = 0; i + 4 <= name.bytes; i++) {
-        const char *p = name.text + i;
-        if ((p[1] | 32) != 'c' || (p[2] | 32) != 'c' || (p[3] | 32) != 'l') continue;
-        if ((p[0] | 32) == 'n' || (p[0] | 32) == 'r') return true;
-    }
-    return false;
 }
 
 int64_t syn__pt_dtype_bytes(syn__str name) {

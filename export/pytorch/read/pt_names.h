@@ -30,11 +30,6 @@ enum {
 int syn__pt_call_kind(syn__str name);
 /* Whether a name is of a communication library's own op: "nccl:all_reduce", "gloo:send". */
 bool syn__pt_is_library_call(syn__str name);
-/* The kind that a kernel's name stands for; SYN__PT_CALL_SEND for ncclDevKernel_SendRecv, which
-   sends, receives, or does both. */
-int syn__pt_kernel_kind(syn__str name);
-/* Whether a kernel is one of NCCL or RCCL, by its name. */
-bool syn__pt_is_nccl(syn__str name);
 /* Whether a node of that name describes process groups. */
 static inline bool syn__pt_describes_groups(syn__str name) {
     return syn__str_has(name, "process_group:init");

@@ -31,3 +31,23 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
     else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)
         node->extents = (syn_extents){out->dims[0] * out->dims[1], out->dims[2], out->dims[3], 0};
 }
+
+bool syn__is_lookup(const char *op) {
+    return strcmp(op, "embedding") == 0;
+}
+
+/* Between two lookups of a batch there are sums of ranks and of embeddings at most. */
+syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
+                               syn_phase phase, uint32_t step) {
+    if (phase != node->phase || step != node->step) return SYN__LOOKUP_FIRST;
+    if (syn__is_lookup(op)) return SYN__LOOKUP_BESIDE;
+    switch (category) {
+    case SYN_CATEGORY_ELEMENTWISE:
+    case SYN_CATEGORY_DATA_MOVEMENT:
+    case SYN_CATEGORY_VIEW:
+    case SYN_CATEGORY_COMMUNICATION:
+        return SYN__LOOKUP_GO_ON;
+    default:
+        return SYN__LOOKUP_FIRST;
+    }
+}

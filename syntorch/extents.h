@@ -10,4 +10,17 @@
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
                     const syn_spec *out);
 
+/* Lookups of one batch follow each other: words, then token types and positions. Going backwards
+   from one of them: what a node before it says. */
+typedef enum syn__lookup {
+    SYN__LOOKUP_GO_ON, /* nothing: ask the node before */
+    SYN__LOOKUP_FIRST, /* the batch begins behind it */
+    SYN__LOOKUP_BESIDE /* it is a lookup of the same batch */
+} syn__lookup;
+#define SYN__LOOKUP_NODES 16 /* so far back at most */
+
+bool syn__is_lookup(const char *op);
+syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
+                               syn_phase phase, uint32_t step);
+
 #endif

@@ -36,6 +36,23 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
                    spec_of(graph, rank, node->outputs, node->n_outputs, 0, &specs[3], tensors));
 }
 
+/* Whether a lookup belongs to an earlier one, or looks into what was computed. */
+static bool is_beside(const syn_graph *graph, uint32_t rank, uint32_t index, const syn_node *node,
+                      syn_cursor *cursor) {
+    const syn_graph_tensor *table =
+        node->n_inputs > 0 ? syn_graph_tensor_at(graph, rank, node->inputs[0], cursor) : NULL;
+    if (table && table->producer != SYN_NO_NODE && (table->flags & SYN_TENSOR_PARAM) == 0)
+        return true;
+    for (uint32_t n = 0; index-- > 0 && n < SYN__LOOKUP_NODES; n++) {
+        const syn_node *before = syn_graph_node(graph, rank, index, cursor);
+        if (!before) return false;
+        const syn__lookup found =
+            syn__lookup_before(node, before->op, before->category, before->phase, before->step);
+        if (found != SYN__LOOKUP_GO_ON) return found == SYN__LOOKUP_BESIDE;
+    }
+    return false;
+}
+
 static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uint32_t index,
                                       syn_cursor *cursor) {
     const struct predicted *p = graph->self;
@@ -46,6 +63,8 @@ static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uin
     if (from != node) *node = *from;
     node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = SYN_NO_TIME;
     fill_work(p->graph, rank, node, &tensors);
+    if (syn__is_lookup(node->op) && is_beside(p->graph, rank, index, node, &tensors))
+        node->flags |= SYN_NODE_BESIDE;
     syn_cursor_free(&tensors);
     syn__hardware_fill(&p->hw, graph, rank, node);
     return node;

@@ -41,7 +41,7 @@ typedef struct syn_stack {
     double memory_efficiency;
     double vector_efficiency;     /* of the bandwidth in all but products; 0: memory_efficiency */
     double collective_ns;         /* a collective of two ranks lasts at least this long, */
-    double collective_rank_ns;    /* and so much longer for each further rank */
+    double collective_rank_ns;    /* and so much longer for each further rank, at most a node's */
     double collective_kernel_ns;  /* besides the library's time, */
     double collective_hop_ns;     /* and so much longer for each doubling of the nodes */
     syn_hw_ops kernels, overhead; /* kernels: 1 if not listed; overhead: ns */
@@ -61,8 +61,11 @@ typedef enum syn_protocol_id {
 
 typedef struct syn_protocol {
     double base_ns;
-    double step_ns;         /* per step within a node */
-    double hop_ns;          /* per doubling of the nodes, each way */
+    double step_ns;     /* per step within a node */
+    double hop_ns;      /* per doubling of the nodes, each way: trees */
+    double post_ns;     /* per message that a rank posts to the network, at least a step of a ring
+                           that spans nodes; 0: collectives without trees take hop_ns, one way */
+    double ring_hop_ns; /* per further node of such a ring */
     double link_efficiency; /* of the link; 0: there is no such protocol */
     double bytes_per_ns;    /* at most; 0: as the link */
     double copy_efficiency; /* of the memory's bandwidth, at which the buffer is copied; 0: never */

@@ -73,6 +73,8 @@ static const syn__setting protocol_rows[] = {
     F64("base_us", REQUIRED, PROTOCOL(base_ns), 0, 1e6, 1e3),
     F64("step_us", 0, PROTOCOL(step_ns), 0, 1e6, 1e3),
     F64("hop_us", 0, PROTOCOL(hop_ns), 0, 1e6, 1e3),
+    F64("post_us", 0, PROTOCOL(post_ns), 0, 1e6, 1e3),
+    F64("ring_hop_us", 0, PROTOCOL(ring_hop_ns), 0, 1e6, 1e3),
     F64("link_efficiency", REQUIRED, PROTOCOL(link_efficiency), 1e-3, 1, 1),
     F64("gb_per_s", 0, PROTOCOL(bytes_per_ns), 1e-6, 1e6, 1),
     F64("copy_efficiency", 0, PROTOCOL(copy_efficiency), 1e-3, 1, 1),

@@ -134,8 +134,9 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
     *work = max2(computed, traffic) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
-    if (launches > device) *work = 0; /* the device waits for the host */
-    return max2(device, launches) + op_value(&stack->overhead, node->op, 0) * host;
+    if (launches > device) *work = 0;                         /* the device waits for the host */
+    const bool beside = (node->flags & SYN_NODE_BESIDE) != 0; /* the batch was paid for already */
+    return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
 }
 
 /* ---- Communication ---- */
@@ -156,10 +157,15 @@ static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uin
     return p;
 }
 
+/* How a library sends small buffers: up a tree and down again, from rank to rank along a ring, or
+   from each rank to all others. */
+enum route { ROUTE_TREE, ROUTE_RING, ROUTE_DIRECT };
+
 /* One pass over all ranks is ranks - 1 steps; an all-reduce makes two. `wire`: bytes that a rank
    sends; `whole`: bytes of the whole buffer. */
 struct transfer {
     double passes, wire, whole;
+    enum route route;
 };
 
 static struct transfer transfer_of(const syn_node *node, double k) {
@@ -167,17 +173,19 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     switch (node->comm) {
     case SYN_COMM_ALL_REDUCE:
     case SYN_COMM_BARRIER:
-        return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes};
+        return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes, ROUTE_TREE};
     case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times that */
+        return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_RING};
     case SYN_COMM_GATHER:
-        return (struct transfer){1, (k - 1) * bytes, k * bytes};
+        return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_DIRECT};
     case SYN_COMM_REDUCE_SCATTER:
     case SYN_COMM_REDUCE_SCATTER_BLOCK:
+        return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_RING};
     case SYN_COMM_SCATTER:
     case SYN_COMM_ALL_TO_ALL:
-        return (struct transfer){1, (k - 1) / k * bytes, bytes};
+        return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_DIRECT};
     default: /* broadcast, reduce: pipelined along the ring */
-        return (struct transfer){0, bytes, bytes};
+        return (struct transfer){0, bytes, bytes, ROUTE_RING};
     }
 }
 
@@ -187,16 +195,28 @@ static double ring_ns(const syn_link *link, const struct transfer *t, double k) 
     return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
 }
 
+/* What a buffer of no bytes takes. Across nodes trees grow with the logarithm of the nodes and
+   rings with their number; a rank that sends to all others posts a message for each. */
+static double latency_ns(const syn_protocol *p, const struct transfer *t, const struct places *at) {
+    const double tree = (at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns;
+    if (at->nodes <= 1 || t->route == ROUTE_TREE || p->post_ns <= 0)
+        return p->base_ns + max2(t->passes, 1) * tree;
+    if (t->route == ROUTE_RING)
+        return p->base_ns + (at->ranks - at->nodes) * max2(p->step_ns, p->post_ns) +
+               (at->nodes - 1) * p->ring_hop_ns;
+    return p->base_ns + (at->node_ranks - 1) * p->step_ns + p->hop_ns +
+           (at->ranks - at->node_ranks) * p->post_ns;
+}
+
 /* Nodes share nothing but the network: what is slower, they or it, is what takes time. Two stages,
    such as sending sums up a tree and results down, work side by side once the first part has come
    through, which is all of a small buffer. */
-static double stages_ns(const syn_protocol *p, double passes, const struct places *at,
+static double stages_ns(const syn_protocol *p, const struct transfer *t, const struct places *at,
                         double within, double across) {
     const bool far = at->nodes > 1;
     const double ns = far ? max2(within, across) : within;
     const double fill = p->fill_ns + (far ? p->network_fill_ns : 0);
-    return p->base_ns + passes * ((at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns) +
-           ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
+    return latency_ns(p, t, at) + ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
 }
 
 static double network_rate(const syn_hardware *hw, const syn_protocol *p, const struct places *at) {
@@ -210,7 +230,7 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
     double within = t->wire / min2(hw->intra.bytes_per_ns * p->link_efficiency, most);
     if (p->copy_efficiency > 0) within += t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
     const double across = t->wire / min2(network_rate(hw, p, at), most);
-    return stages_ns(p, max2(t->passes, 1), at, within, across);
+    return stages_ns(p, t, at, within, across);
 }
 
 /* The switches of each node sum up what its ranks have, trees of nodes exchange these sums: of two
@@ -219,7 +239,7 @@ static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const str
                         const struct places *at) {
     const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
     const double across = min2(at->nodes - 1, 2) * t->whole / network_rate(hw, p, at);
-    return stages_ns(p, 2, at, within, across);
+    return stages_ns(p, t, at, within, across);
 }
 
 /* The library takes the fastest of its protocols. */
@@ -230,9 +250,29 @@ static double library_ns(const syn_hardware *hw, const struct transfer *t,
         const syn_protocol *p = &hw->collectives.protocols[i];
         if (p->link_efficiency <= 0) continue;
         if (i != SYN_PROTOCOL_SWITCH) best = min2(best, protocol_ns(hw, p, t, at));
-        else if (t->passes == 2 && at->node_ranks > 2) best = min2(best, switch_ns(hw, p, t, at));
+        else if (t->route == ROUTE_TREE && at->node_ranks > 2)
+            best = min2(best, switch_ns(hw, p, t, at));
     }
     return best;
+}
+
+/* How much longer the smallest buffer takes across nodes than within one. */
+static double network_latency_ns(const syn_hardware *hw, const struct transfer *t,
+                                 const struct places *at) {
+    const struct transfer empty = {t->passes, 0, 0, t->route};
+    const struct places near = {at->node_ranks, 1, at->node_ranks};
+    return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
+}
+
+/* A rank waits for those that start the collective later, for as many as a node has: further nodes
+   start theirs at the same time, and are a network away. */
+static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
+                       const struct places *at) {
+    const syn_stack *stack = &hw->stack;
+    const double host = or_else(stack->phases[node->phase].launch, 1);
+    const double others = min2(at->ranks, max2(hw->node_ranks, 2)) - 2;
+    return (stack->collective_ns + stack->collective_rank_ns * others) * host +
+           network_latency_ns(hw, t, at);
 }
 
 static double transfer_ns(const syn_hardware *hw, const syn_node *node, const int32_t *ranks,
@@ -241,10 +281,8 @@ static double transfer_ns(const syn_hardware *hw, const syn_node *node, const in
     const syn_stack *stack = &hw->stack;
     if (hw->collectives.name[0] == '\0')
         return ring_ns(at.nodes > 1 ? &hw->inter : &hw->intra, t, at.ranks);
-    const double host = or_else(stack->phases[node->phase].launch, 1);
-    const double least = stack->collective_ns + stack->collective_rank_ns * (at.ranks - 2);
     const double besides = stack->collective_kernel_ns + stack->collective_hop_ns * log2(at.nodes);
-    return max2(library_ns(hw, t, &at) + besides, least * host);
+    return max2(library_ns(hw, t, &at) + besides, least_ns(hw, node, t, &at));
 }
 
 static double collective_ns(const syn_hardware *hw, const syn_node *node,
@@ -257,7 +295,7 @@ static double collective_ns(const syn_hardware *hw, const syn_node *node,
 static double message_ns(const syn_hardware *hw, const syn_node *node, int32_t self_rank) {
     const int32_t ends[2] = {self_rank, node->peer};
     const double bytes = (double)node->comm_bytes;
-    const struct transfer t = {0, bytes, bytes};
+    const struct transfer t = {0, bytes, bytes, ROUTE_DIRECT};
     return transfer_ns(hw, node, ends, 2, &t);
 }
 

@@ -13,9 +13,13 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Collective library ---- */
 
+/* What a post and a hop of a ring take is from NCCL's own model (src/graph/tuning.cc). */
+#define LL_RING     .post_ns = US(1), .ring_hop_ns = US(2.7)
+#define LL128_RING  .post_ns = US(1), .ring_hop_ns = US(4)
+#define SIMPLE_RING .post_ns = US(3), .ring_hop_ns = US(14)
 #define NCCL_SIMPLE(base_us, step_us)                                                             \
     .base_ns = US(base_us), .step_ns = US(step_us), .hop_ns = US(7), .network_efficiency = 0.945, \
-    .network_fill_ns = US(205)
+    .network_fill_ns = US(205), SIMPLE_RING
 #define NCCL_RINGS \
     [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(35, 4.25), .link_efficiency = 1, .copy_efficiency = 0.254}
 
@@ -25,11 +29,13 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
             [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),            \
                                  .step_ns = US(1.6),            \
                                  .hop_ns = US(3.7),             \
+                                 LL_RING,                       \
                                  .link_efficiency = 1,          \
                                  .bytes_per_ns = GB_PER_S(15),  \
                                  .network_efficiency = 0.014},  \
             [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),        \
                                     .hop_ns = US(10),           \
+                                    LL128_RING,                 \
                                     .link_efficiency = 0.528,   \
                                     .network_efficiency = 0.4}, \
             NCCL_RINGS                                          \
@@ -41,10 +47,12 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
             [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),              \
                                  .step_ns = US(1.3),              \
                                  .hop_ns = US(6.5),               \
+                                 LL_RING,                         \
                                  .link_efficiency = 1,            \
                                  .bytes_per_ns = GB_PER_S(10)},   \
             [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),          \
                                     .hop_ns = US(2),              \
+                                    LL128_RING,                   \
                                     .link_efficiency = 0.528,     \
                                     .network_efficiency = 0.076}, \
             NCCL_RINGS,                                           \
@@ -62,6 +70,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
             [SYN_PROTOCOL_LL] = {.base_ns = US(29),                                  \
                                  .step_ns = US(1.46),                                \
                                  .hop_ns = US(3.7),                                  \
+                                 LL_RING,                                            \
                                  .link_efficiency = 1,                               \
                                  .bytes_per_ns = GB_PER_S(51),                       \
                                  .network_efficiency = 0.056},                       \

@@ -276,6 +276,21 @@ static void fill_work(const syn_call *call, syn_node *node) {
                    call->n_out > 0 ? &call->out[0].spec : NULL);
 }
 
+/* Whether a lookup belongs to an earlier one, or looks into what was computed. */
+static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
+    const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
+    const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
+    if (table->producer != 0 && !param) return true;
+    for (uint32_t at = id, n = 0; --at > 0 && n < SYN__LOOKUP_NODES; n++) {
+        const syn_opdef *def = &syn_op_table[t->nodes[at].op];
+        const syn__lookup found =
+            syn__lookup_before(node, def->name, def->category, (syn_phase)t->nodes[at].phase,
+                               syn_trace_step_of(t, at));
+        if (found != SYN__LOOKUP_GO_ON) return found == SYN__LOOKUP_BESIDE;
+    }
+    return false;
+}
+
 static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t index,
                                  syn_cursor *cur) {
     const struct shared *sh = graph->self;
@@ -317,6 +332,7 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);
+    if (syn__is_lookup(op) && is_beside(t, id, &cur->node)) cur->node.flags |= SYN_NODE_BESIDE;
     if (sh->hw) syn__hardware_fill(sh->hw, graph, rank, &cur->node);
     return &cur->node;
 }

@@ -208,6 +208,68 @@ static void the_fastest_protocol_is_taken(void) {
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 10, ranks, 4), 10000 + 0.5 + 2000, 1e-3);
 }
 
+/* 16 ranks on four nodes: trees take a hop for each doubling, whatever else a stack waits for;
+   rings take one for each node and a post or a step for each other rank; all-to-all a post for each
+   message that leaves the node. */
+static void latency_follows_the_route(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    static const int32_t far[] = {0, 4, 8, 12};
+    syn_hardware hw;
+    load(&hw, toy);
+    hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].base_ns = 1e9;
+    hw.collectives.protocols[SYN_PROTOCOL_LL].bytes_per_ns = 1e9;
+    hw.collectives.protocols[SYN_PROTOCOL_LL].post_ns = 1500;
+    hw.collectives.protocols[SYN_PROTOCOL_LL].ring_hop_ns = 4000;
+    hw.stack.collective_kernel_ns = 0;
+    /* 9 us and two more ranks of a node; the library is 2 * 10 us a doubling slower */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 4), 209000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 8), 209000 + 20000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 16), 209000 + 40000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, far, 4), 209000 + 40000, 1e-6);
+    hw.stack.collective_ns = hw.stack.collective_rank_ns = 0;
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 16), 1000 + 6000 + 40000, 1e-6);
+    static const syn_comm_kind rings[] = {SYN_COMM_ALL_GATHER, SYN_COMM_REDUCE_SCATTER,
+                                          SYN_COMM_BROADCAST, SYN_COMM_REDUCE};
+    for (int i = 0; i < 4; i++) {
+        CHECK_NEAR(collective_ns(&hw, rings[i], 0, ranks, 4), 1000 + 3000, 1e-6);
+        CHECK_NEAR(collective_ns(&hw, rings[i], 0, ranks, 16), 1000 + 12 * 1500 + 12000, 1e-6);
+        CHECK_NEAR(collective_ns(&hw, rings[i], 0, far, 4), 1000 + 12000, 1e-6);
+    }
+    static const syn_comm_kind direct[] = {SYN_COMM_ALL_TO_ALL, SYN_COMM_GATHER, SYN_COMM_SCATTER};
+    for (int i = 0; i < 3; i++) {
+        CHECK_NEAR(collective_ns(&hw, direct[i], 0, ranks, 4), 1000 + 3000, 1e-6);
+        CHECK_NEAR(collective_ns(&hw, direct[i], 0, ranks, 16), 1000 + 3000 + 10000 + 12 * 1500,
+                   1e-6);
+    }
+    const syn_node send = {.kind = SYN_NODE_SEND, .op = "send", .comm = SYN_COMM_SEND, .peer = 13};
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &send, NULL, 12), 1000 + 1000, 1e-6);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &send, NULL, 0), 1000 + 10000 + 1500, 1e-6);
+}
+
+/* Every machine and stack: a doubling of the nodes adds to 4 bytes at most what the one before did,
+   and 64 nodes take less than six times what one does. */
+static void all_reduces_grow_with_the_logarithm(void) {
+    static int32_t ranks[512];
+    for (int32_t i = 0; i < 512; i++) ranks[i] = i;
+    for (const char *const *machine = syn_hardware_presets(); *machine != NULL; machine++)
+        for (const char *const *stack = syn_stack_presets(); *stack != NULL; stack++) {
+            char name[64];
+            double us[7];
+            syn_hardware hw;
+            syn_error err = {0};
+            if (strcmp(*machine, "cpu") == 0) continue;
+            snprintf(name, sizeof name, "%s+%s", *machine, *stack);
+            CHECK_OK(syn_hardware_load(&hw, name, NULL, &err), err);
+            for (uint32_t i = 0; i < 7; i++)
+                us[i] = collective_ns(&hw, SYN_COMM_ALL_REDUCE, 4, ranks, 8u << i) / 1e3;
+            for (int i = 1; i < 7; i++)
+                CHECK_MSG(us[i] > us[i - 1] &&
+                              (i == 1 || us[i] - us[i - 1] < us[i - 1] - us[i - 2] + 0.01),
+                          "%s, %d ranks: %g after %g us", name, 8 << i, us[i], us[i - 1]);
+            CHECK_MSG(us[6] < 6 * us[0] && us[6] < 400, "%s: %g and %g us", name, us[0], us[6]);
+        }
+}
+
 /* Links without alpha mean something only with a library. */
 static void refuses_half_a_link(void) {
     static char json[2048];
@@ -348,6 +410,8 @@ static const test_case cases[] = {
     {"attention_in_separate_ops", attention_in_separate_ops},
     {"stacks_fuse_and_wait", stacks_fuse_and_wait},
     {"the_fastest_protocol_is_taken", the_fastest_protocol_is_taken},
+    {"latency_follows_the_route", latency_follows_the_route},
+    {"all_reduces_grow_with_the_logarithm", all_reduces_grow_with_the_logarithm},
     {"refuses_half_a_link", refuses_half_a_link},
     {"nccl_all_reduce_on_a100", nccl_all_reduce_on_a100},
     {"nccl_all_reduce_on_h100", nccl_all_reduce_on_h100},

@@ -80,6 +80,14 @@ static syn_status find_bytes(syn__bpe *bpe, const syn__vocab *vocab, const char 
     return SYN_OK;
 }
 
+/* Whether some characters become no token at all: what is on both sides of one may merge. */
+static bool drops_chars(const syn__bpe *bpe) {
+    if (bpe->rules.unk >= 0) return false;
+    for (unsigned b = 0; b < 256; b++)
+        if (bpe->byte_id[b] < 0) return true;
+    return false;
+}
+
 static void find_chars(syn__bpe *bpe, const syn__vocab *vocab) {
     char text[8];
     for (unsigned b = 0; b < 256; b++) {
@@ -90,7 +98,8 @@ static void find_chars(syn__bpe *bpe, const syn__vocab *vocab) {
         text[0] = (char)c;
         bpe->ascii_id[c] = syn__vocab_find(vocab, text, 1);
     }
-    bpe->cuts = !bpe->rules.ignore_merges && syn__vocab_find(vocab, META, META_BYTES) >= 0;
+    bpe->cuts = !bpe->rules.ignore_merges && syn__vocab_find(vocab, META, META_BYTES) >= 0 &&
+                !drops_chars(bpe);
 }
 
 syn_status syn__bpe_new(syn__bpe **out, const syn__vocab *vocab, const syn__bpe_rules *rules,

@@ -436,8 +436,40 @@ static void without_pcre2_a_sentence(void) {
 
 #endif
 
+/* Characters that are no token: with an unk_token they separate what is around them, without one
+   they are dropped before merging. The ids are those of tokenizers 0.23.3. */
+static void unknown_characters(void) {
+    static const struct {
+        const char *model, *text, *ids;
+    } rows[] = {
+        {"\"unk_token\": null", "\u2581\ufb03\u2581", " 2"},
+        {"\"unk_token\": null", "a\u2581\u00e9\u00e9\u2581a\u2581", " 1 2 3"},
+        {"\"unk_token\": null", "a\ufb03\u2581\ufb03", " 3"},
+        {"\"unk_token\": null, \"byte_fallback\": true", "\u2581\ufb03\u2581", " 2"},
+        {"\"unk_token\": \"<u>\"", "\u2581\ufb03\u2581", " 0 4 0"},
+        {"\"unk_token\": \"<u>\"", "a\u2581\u00e9\u00e9\u2581a\u2581", " 3 4 4 0 3"},
+        {"\"unk_token\": \"<u>\", \"fuse_unk\": true", "a\u2581\u00e9\u00e9\u2581a\u2581",
+         " 3 4 0 3"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char json[400];
+        const char *rest;
+        snprintf(json, sizeof json,
+                 "{\"model\": {\"type\": \"BPE\", %s, \"vocab\": {\"\u2581\": 0, \"a\": 1, "
+                 "\"\u2581\u2581\": 2, \"a\u2581\": 3, \"<u>\": 4, \"<0xC3>\": 5}, "
+                 "\"merges\": [[\"\u2581\", \"\u2581\"], [\"a\", \"\u2581\"]]}}",
+                 rows[i].model);
+        put_text("tokenizer.json", json);
+        syn_tokenizer *tok = load_folder();
+        CHECK(tok != NULL);
+        CHECK_MSG(gives(tok, rows[i].text, strlen(rows[i].text), rows[i].ids, &rest), "row %zu", i);
+        syn_tokenizer_free(tok);
+    }
+}
+
 static const test_case cases[] = {
     {"bytes are ids", bytes_are_ids},
+    {"unknown characters", unknown_characters},
 #ifdef SYN_HAVE_PCRE2
     {"tiny vocabulary", tiny_vocabulary},
     {"gpt2 vocabulary", gpt2_vocabulary},

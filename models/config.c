@@ -67,54 +67,76 @@ static bool is_class_of(const syn_model_family *f, const char *architecture) {
     return strncasecmp(architecture, f->types[0], strlen(f->types[0])) == 0;
 }
 
-/* Of the model_type; whose fields judge a file without one, or which is none, is the first, unless
-   such a file is of another class. */
-static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
-                              size_t bytes, syn_error *err) {
-    syn_json reader;
-    syn_error inner = {0};
-    char class[64] = "";
-    bool typed = false;
-    *out = syn__family(0);
-    syn_json_init(&reader, name, json, bytes, &inner);
-    if (syn_json_next(&reader) == SYN_JSON_OBJECT_BEGIN)
-        while (syn_json_next(&reader) == SYN_JSON_KEY) {
-            const bool is_type = strcmp(reader.text, "model_type") == 0;
-            const bool is_class = strcmp(reader.text, "architectures") == 0;
-            typed = typed || is_type;
-            if (syn_json_next(&reader) == SYN_JSON_STRING && is_type && family_of_type(reader.text))
-                *out = family_of_type(reader.text);
-            if (is_class && reader.type == SYN_JSON_ARRAY_BEGIN) take_class(&reader, class);
-            else if (!syn_json_skip(&reader)) break;
-        }
-    syn_json_free(&reader);
-    if (inner.code == SYN_OK && !typed && *class && !is_class_of(*out, class))
-        return SYN_FAIL(
-            err, SYN_E_FORMAT,
-            "%.200s: \"architectures\" is \"%s\", but there is no \"model_type\", which "
-            "says what the file is of",
-            name, class);
-    return inner.code == SYN_E_NOMEM ? SYN_FAIL(err, inner.code, "%s", inner.text) : SYN_OK;
-}
-
-syn_status syn__config_type(syn__settings *s, void *member) {
-    char known[160] = "", shown[64];
+/* "gpt2", "bert" and "llama" */
+static void list_types(char *buf, size_t buf_bytes) {
     size_t used = 0;
-    (void)member;
-    SYN_TRY(syn__config_string(s));
-    if (family_of_type(s->json.text)) return SYN_OK;
     for (size_t i = 0; syn__family(i); i++)
-        for (const char *const *t = syn__family(i)->types; *t && used < sizeof known; t++) {
+        for (const char *const *t = syn__family(i)->types; *t && used < buf_bytes; t++) {
             const bool last = !t[1] && !syn__family(i + 1);
-            const int n = snprintf(known + used, sizeof known - used, "%s\"%s\"",
+            const int n = snprintf(buf + used, buf_bytes - used, "%s\"%s\"",
                                    used == 0 ? ""
                                    : last    ? " and "
                                              : ", ",
                                    *t);
             used += n > 0 ? (size_t)n : 0;
         }
-    return syn__settings_fail(s, "\"%s\" is \"%s\", but only %s are known", s->path,
-                              syn__settings_shown(s, shown), known);
+}
+
+/* The family of the model_type that is next. */
+static syn_status read_type(syn_json *reader, const syn_model_family **out) {
+    char known[160] = "", shown[64];
+    SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
+    *out = family_of_type(reader->text);
+    if (*out) return SYN_OK;
+    list_types(known, sizeof known);
+    syn__settings_copy(reader->text, reader->text_bytes, shown, sizeof shown);
+    return syn_json_fail(reader, "\"model_type\" is \"%s\", but only %s are known", shown, known);
+}
+
+/* What says which family a file is of. */
+typedef struct kind {
+    const syn_model_family *family; /* NULL: no model_type */
+    char class[64];                 /* the first of its architectures */
+} kind;
+
+/* Fails for a model_type alone: JSON that is damaged is refused when it is read as a whole. */
+static syn_status read_kind(syn_json *reader, kind *out) {
+    if (syn_json_next(reader) != SYN_JSON_OBJECT_BEGIN) return SYN_OK;
+    while (syn_json_next(reader) == SYN_JSON_KEY) {
+        const bool is_class = strcmp(reader->text, "architectures") == 0;
+        if (strcmp(reader->text, "model_type") == 0) SYN_TRY(read_type(reader, &out->family));
+        else if (syn_json_next(reader) == SYN_JSON_ARRAY_BEGIN && is_class)
+            take_class(reader, out->class);
+        else if (!syn_json_skip(reader)) break;
+    }
+    return SYN_OK;
+}
+
+/* Before any other key is judged. The fields of a file without a model_type are the first family's,
+   unless the file names a class of another. */
+static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
+                              size_t bytes, syn_error *err) {
+    syn_json reader;
+    syn_error inner = {0};
+    kind found = {.class = ""};
+    syn_json_init(&reader, name, json, bytes, &inner);
+    const syn_status s = read_kind(&reader, &found);
+    syn_json_free(&reader);
+    if (s != SYN_OK || inner.code == SYN_E_NOMEM)
+        return SYN_FAIL(err, inner.code, "%s", inner.text);
+    *out = found.family ? found.family : syn__family(0);
+    if (inner.code == SYN_OK && !found.family && *found.class && !is_class_of(*out, found.class))
+        return SYN_FAIL(
+            err, SYN_E_FORMAT,
+            "%.200s: \"architectures\" is \"%s\", but there is no \"model_type\", which "
+            "says what the file is of",
+            name, found.class);
+    return SYN_OK;
+}
+
+syn_status syn__config_type(syn__settings *s, void *member) {
+    (void)member;
+    return syn__config_string(s);
 }
 
 /* What no single number shows. */
@@ -140,7 +162,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
                                   size_t bytes, syn_error *err) {
     syn__settings s;
     syn__config_file file;
-    const syn_model_family *f;
+    const syn_model_family *f = NULL;
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;

@@ -37,9 +37,9 @@ typedef struct syn__config_file {
 #define SYN__NONE       SYN__SETTING_NONE
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
-/* What rows do not name is refused, but for what changes nothing that is computed here. */
+/* What rows do not name is refused, unless it changes nothing that is computed here. */
 #define SYN__STRICT_TABLE_OF(rows) \
-    { (rows), sizeof(rows) / sizeof((rows)[0]), false, syn__config_harmless }
+    { (rows), sizeof(rows) / sizeof((rows)[0]), false, syn__config_ignored }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
     {                                                                               \
         .key = (key_), .type = SYN__SETTING_I64, .flags = (flags_), .offset = (at), \
@@ -64,6 +64,10 @@ typedef struct syn__config_file {
     {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \
         SYN__ROW_CUSTOM("_name_or_path", offsetof(syn__config_file, path_name), syn__config_path), \
         SYN__ROW_CUSTOM("model_type", 0, syn__config_type),                                        \
+        SYN__ROW_CUSTOM("quantization_config", 0, syn__config_whole),                              \
+        SYN__ROW_CUSTOM("compression_config", 0, syn__config_whole),                               \
+        SYN__ROW_CUSTOM("quantization", 0, syn__config_whole),                                     \
+        SYN__ROW_CUSTOM("per_layer_config", 0, syn__config_none),                                  \
         {.key = "dtype",                                                                           \
          .type = SYN__SETTING_CUSTOM,                                                              \
          .flags = SYN__SAVED,                                                                      \
@@ -72,23 +76,24 @@ typedef struct syn__config_file {
          .write = syn__config_dtype_write},                                                        \
         SYN__ROW_CUSTOM("torch_dtype", SYN__AT(dtype), syn__config_torch_dtype)
 /* Of those that generate. */
-#define SYN__ROWS_ENDING                                                      \
-    {.key = "eos_token_id",                                                   \
-     .type = SYN__SETTING_CUSTOM,                                             \
-     .flags = SYN__SAVED,                                                     \
-     .offset = SYN__AT(end),                                                  \
-     .read = syn__ending_ids,                                                 \
-     .write = syn__ending_write},                                             \
-        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill), \
-        SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__ending_begin)
+#define SYN__ROWS_ENDING                                                        \
+    {.key = "eos_token_id",                                                     \
+     .type = SYN__SETTING_CUSTOM,                                               \
+     .flags = SYN__SAVED,                                                       \
+     .offset = SYN__AT(end),                                                    \
+     .read = syn__ending_ids,                                                   \
+     .write = syn__ending_write},                                               \
+        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill),   \
+        SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__ending_begin), \
+        SYN__ROW_CUSTOM("is_causal", 0, syn__config_true)
 
 extern const syn__setting_choice syn__activations[];
-extern const char *const syn__config_harmless[];
+extern const char *const syn__config_ignored[];
 extern const char *const syn__torch_dtypes[]; /* PyTorch's names of SYN_F32, SYN_F16, SYN_BF16 */
 
 /* For CUSTOM rows. The next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
-/* A model_type of the registry; nothing is stored. */
+/* The model_type, which has chosen the family before (config.c); nothing is stored. */
 syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
 /* Where a file of the hub came from: any text, of which the base name is kept. *member:
    char[SYN__SETTING_NAME_BYTES]. */
@@ -98,9 +103,12 @@ syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_torch_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 void syn__config_dtype_write(syn_sink *out, const void *member);
-/* A choice of the format that must be as it is here; nothing is stored. */
+/* A choice of the format that must be as it is here; nothing is stored. Null is false. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
+/* How weights are quantized, which must be null; what must be empty (see syn__settings_empty). */
+syn_status syn__config_whole(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
 
 /* An id, a list of ids, or null: of eos_token_id (*member: a syn_text_ending, whose ids it becomes)
    and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */

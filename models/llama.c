@@ -219,7 +219,8 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),     \
         SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),              \
         SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),      \
-        SYN__ROW_I64("num_key_value_heads", MAY_BE, SYN__AT(n_kv_head), 1, SYN__MAX_EMBD),   \
+        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1,   \
+                     SYN__MAX_EMBD),                                                         \
         SYN__ROW_I64("head_dim", MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),                \
         SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),      \
         SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,         \
@@ -232,16 +233,16 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
         SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),                         \
         SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                           \
-        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false)
+        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                  \
+        SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
 
 #define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
 #define WINDOW \
     SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)
 /* Layers from max_window_layers on have the window, if it is used at all. */
-#define QWEN_WINDOW                                                                              \
-    WINDOW, SYN__ROW_BOOL("use_sliding_window", SYN__SAVED, SYN__AT(windowed)),                  \
-        SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS), \
-        SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
+#define QWEN_WINDOW                                                             \
+    WINDOW, SYN__ROW_BOOL("use_sliding_window", SYN__SAVED, SYN__AT(windowed)), \
+        SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS)
 
 static const syn__setting llama_rows[] = {COMMON_ROWS, ATTENTION_BIAS,
                                           SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))};
@@ -249,27 +250,37 @@ static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW};
 static const syn__setting qwen2_rows[] = {COMMON_ROWS, QWEN_WINDOW};
 static const syn__setting qwen3_rows[] = {COMMON_ROWS, ATTENTION_BIAS, QWEN_WINDOW};
 
-static syn_status check_window(syn__settings *s, const syn__setting_table *table,
-                               syn__config_file *file) {
+/* Qwen's layers have the window or not, by their types. Those of Llama have none, those of Mistral
+   the same, whatever their types; transformers fails with types that contradict this. */
+static syn_status check_layer_types(syn__settings *s, const syn__setting_table *table,
+                                    syn__config_file *file) {
+    syn_model_config *c = &file->config;
+    const bool alike = c->family == &syn_llama_family || c->family == &syn_mistral_family;
+    const bool window = c->windowed && c->window > 0;
     if (file->layer_types == 0) return SYN_OK;
-    file->config.full_layers = file->full_layers;
-    if (file->layer_types == file->config.n_layer) return SYN_OK;
+    if (file->layer_types != c->n_layer)
+        return syn__settings_fail_at(s, table, "layer_types",
+                                     "\"layer_types\" has %lld entries for %lld layers",
+                                     (long long)file->layer_types, (long long)c->n_layer);
+    if (!alike) c->full_layers = file->full_layers;
+    if (!alike || file->full_layers == c->n_layer || (window && file->full_layers == 0))
+        return SYN_OK;
     return syn__settings_fail_at(s, table, "layer_types",
-                                 "\"layer_types\" has %lld entries for %lld layers",
-                                 (long long)file->layer_types, (long long)file->config.n_layer);
+                                 "\"layer_types\": all layers of this %s have %s", c->family->title,
+                                 window ? "the same \"sliding_window\"" : "full attention");
 }
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
     syn_model_config *c = &file->config;
-    if (c->n_kv_head == 0) c->n_kv_head = c->n_head;
+    if (c->n_kv_head < 1) c->n_kv_head = c->n_head;
     if (c->n_depth == 0) c->n_depth = c->n_embd / c->n_head;
     if (c->n_head % c->n_kv_head != 0)
         return syn__settings_fail_at(
             s, table, "num_key_value_heads",
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
             (long long)c->n_kv_head, (long long)c->n_head);
-    SYN_TRY(check_window(s, table, file));
+    SYN_TRY(check_layer_types(s, table, file));
     return syn__rotary_check(s, table, file);
 }
 

@@ -99,12 +99,15 @@ static const syn__setting_choice scalings[] = {
 
 #define IN(member)                            offsetof(syn_rotary, member)
 #define NUMBER(key_, member, lowest, highest) SYN__ROW_F64(key_, 0, IN(member), lowest, highest)
-#define CHOICE(key_) \
-    { .key = (key_), .type = SYN__SETTING_CHOICE, .offset = IN(scaling), .choices = scalings }
+#define CHOICE(key_, flags_)                                                                  \
+    {                                                                                         \
+        .key = (key_), .type = SYN__SETTING_CHOICE, .flags = (flags_), .offset = IN(scaling), \
+        .choices = scalings                                                                   \
+    }
 
 static const syn__setting rows[] = {
-    CHOICE("rope_type"),
-    CHOICE("type"),
+    CHOICE("rope_type", 0),
+    CHOICE("type", SYN__NULLABLE),
     NUMBER("rope_theta", theta, 1.0001, 1e12),
     NUMBER("partial_rotary_factor", part, 0.001, 1),
     NUMBER("factor", factor, 1, 1e6),
@@ -119,7 +122,9 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
-const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false, NULL};
+/* YaRN's authors say by "finetuned" how the weights came about. */
+static const char *const ignored[] = {"finetuned", NULL};
+const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false, ignored};
 
 static void write_number(syn_sink *out, const char *key, double value) {
     syn_sink_printf(out, ",\n    \"%s\": ", key);

@@ -295,32 +295,72 @@ static syn_status read_value(syn__settings *s, const syn__setting_table *table, 
     return SYN_OK;
 }
 
-static syn_status unknown_key(syn__settings *s, const syn__setting_table *table) {
-    char known[256] = "", shown[64];
+/* The keys of a table, as many as fit: whole names, then "..." where some are missing. */
+static void list_keys(const syn__setting_table *table, char *buf, size_t buf_bytes) {
     size_t used = 0;
-    for (size_t i = 0; i < table->n_rows && used < sizeof known; i++) {
-        const int n = snprintf(known + used, sizeof known - used, "%s%s", i != 0 ? ", " : "",
-                               table->rows[i].key);
-        used += n > 0 ? (size_t)n : 0;
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const char *key = table->rows[i].key, *before = i != 0 ? ", " : "";
+        const size_t more = strlen(before) + strlen(key);
+        const bool last = i + 1 == table->n_rows;
+        if (used + more + (last ? 0 : strlen(", ...")) >= buf_bytes) {
+            snprintf(buf + used, buf_bytes - used, ", ...");
+            return;
+        }
+        snprintf(buf + used, buf_bytes - used, "%s%s", before, key);
+        used += more;
     }
-    return syn__settings_fail(s, "unknown key \"%s\"%s%s%s; the keys here are %s",
-                              syn__settings_shown(s, shown), s->path[0] != '\0' ? " in \"" : "",
-                              s->path, s->path[0] != '\0' ? "\"" : "", known);
+}
+
+static syn_status unknown_key(syn__settings *s, const syn__setting_table *table, const char *key) {
+    char known[256] = "";
+    const char *quote = s->path[0] != '\0' ? "\"" : "";
+    const char *in = s->path[0] != '\0' ? " in " : "";
+    if (table->ignored)
+        return syn__settings_fail(s,
+                                  "unknown key \"%s\"%s%s%s%s: what it changes in the model is not "
+                                  "supported; remove it if it changes nothing",
+                                  key, in, quote, s->path, quote);
+    list_keys(table, known, sizeof known);
+    return syn__settings_fail(s, "unknown key \"%s\"%s%s%s%s; the keys here are %s", key, in, quote,
+                              s->path, quote, known);
+}
+
+syn_status syn__settings_empty(syn__settings *s, bool *empty) {
+    const syn_json_type type = syn_json_next(&s->json);
+    *empty = type == SYN_JSON_NULL || (type == SYN_JSON_BOOL && !s->json.boolean) ||
+             (type == SYN_JSON_NUMBER && s->json.number == 0) ||
+             (type == SYN_JSON_STRING && s->json.text_bytes == 0);
+    if (type == SYN_JSON_OBJECT_BEGIN) *empty = syn_json_next(&s->json) == SYN_JSON_OBJECT_END;
+    if (type == SYN_JSON_ARRAY_BEGIN) *empty = syn_json_next(&s->json) == SYN_JSON_ARRAY_END;
+    return s->json.type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
 static bool is_ignored(const syn__settings *s, const syn__setting_table *table) {
     for (const char *const *key = table->ignored; key && *key; key++)
         if (syn__settings_text_is(s, *key)) return true;
-    return table->ignore_unknown;
+    return table->ignore_unknown || (table->ignored && s->json.text[0] == '_');
+}
+
+/* An entry whose key no row names. */
+static syn_status read_unknown(syn__settings *s, const syn__setting_table *table) {
+    const char *at = s->json.cur;
+    char key[64];
+    bool empty = false;
+    if (is_ignored(s, table)) return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
+    (void)syn__settings_shown(s, key);
+    if (table->ignored) {
+        SYN_TRY(syn__settings_empty(s, &empty));
+        if (empty) return SYN_OK;
+        s->json.cur = at; /* for the error's position */
+        s->json.type = SYN_JSON_END;
+    }
+    return unknown_key(s, table, key);
 }
 
 static syn_status read_entry(syn__settings *s, const syn__setting_table *table, char *target,
                              syn__setting_marks *marks) {
     const size_t row = find_row(table, s->json.text, s->json.text_bytes);
-    if (row == table->n_rows) {
-        if (!is_ignored(s, table)) return unknown_key(s, table);
-        return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
-    }
+    if (row == table->n_rows) return read_unknown(s, table);
     const uint64_t bit = (uint64_t)1 << row;
     const size_t outer = syn__settings_enter(s, table->rows[row].key);
     if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);

@@ -61,7 +61,8 @@ typedef struct syn__setting_table {
     const syn__setting *rows;
     size_t n_rows;
     bool ignore_unknown;        /* otherwise a key that no row names is an error, */
-    const char *const *ignored; /* unless it is one of these, NULL-ended; NULL: none is */
+    const char *const *ignored; /* unless it is one of these (NULL-ended), begins with '_', or has
+                                   an empty value: null, false, 0, "", [] or {}. NULL: always */
 } syn__setting_table;
 
 /* What one object has given, by row. */
@@ -103,6 +104,9 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
 
 /* For CUSTOM rows. The next token must be a number within [min, max]. */
 syn_status syn__settings_number(syn__settings *s, double min, double max, double *out) SYN_MUST_USE;
+/* Reads a value and says whether it is null, false, 0, "", [] or {}. Of another array or object only
+   the first tokens are read, so the caller must fail then. */
+syn_status syn__settings_empty(syn__settings *s, bool *empty) SYN_MUST_USE;
 /* Appends ".key" to the path; returns what to pass to syn__settings_leave. */
 size_t syn__settings_enter(syn__settings *s, const char *key);
 void syn__settings_leave(syn__settings *s, size_t path_bytes);

@@ -151,7 +151,8 @@ static void costs_are_those_of_the_formulas(void) {
         for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
 }
 
-/* What a file says that is not done here is refused by its name; nothing is passed over. */
+/* What a file says that is not done here is refused by its name. What transformers 5 ignores, or
+   what says "none", is ignored. */
 static void refuses_what_it_does_not_know(void) {
     static const char good[] =
         "\"num_hidden_layers\": 2, \"hidden_size\": 24, \"num_attention_heads\": 4, "
@@ -161,8 +162,48 @@ static void refuses_what_it_does_not_know(void) {
     } rows[] = {
         {"llama", "", NULL},
         {"qwen2", "\"use_cache\": true, \"torch_dtype\": \"bfloat16\"", NULL},
-        {"llama", "\"sliding_window\": 5", "unknown key \"sliding_window\""},
-        {"llama", "\"quantization_config\": {}", "unknown key \"quantization_config\""},
+        {"llama",
+         "\"_flash_attn_2_enabled\": true, \"_attn_implementation\": \"sdpa\", \"_x\": [1]", NULL},
+        {"llama", "\"sliding_window\": null, \"quantization_config\": null", NULL},
+        {"llama", "\"gradient_checkpointing\": true, \"model_max_length\": 4096", NULL},
+        {"llama", "\"num_experts\": null, \"use_qk_norm\": false, \"scale\": 0.0", NULL},
+        {"llama", "\"x\": \"\", \"y\": [], \"z\": {}, \"hidden_dropout\": 0.5", NULL},
+        {"llama", "\"layer_types\": [\"full_attention\", \"full_attention\"]", NULL},
+        {"llama", "\"max_window_layers\": 1, \"use_sliding_window\": true", NULL},
+        {"mistral", "\"attention_bias\": false, \"num_key_value_heads\": null", NULL},
+        {"mistral",
+         "\"num_key_value_heads\": 2, \"layer_types\": [\"sliding_attention\", "
+         "\"sliding_attention\"]",
+         NULL},
+        {"qwen2", "\"mlp_bias\": false, \"is_causal\": true, \"per_layer_config\": {}", NULL},
+        {"llama",
+         "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"finetuned\": true, "
+         "\"long_factor\": null}",
+         NULL},
+        {"llama", "\"rope_scaling\": {\"type\": null, \"rope_type\": \"default\"}", NULL},
+        {"llama", "\"sliding_window\": 5", "m.json:1:"},
+        {"llama", "\"sliding_window\": 5", "unknown key \"sliding_window\": what it changes in"},
+        {"llama", "\"scale\": 0.5", "unknown key \"scale\""},
+        {"llama", "\"scale\": [0]", "unknown key \"scale\""},
+        {"llama", "\"scale\": {\"a\": null}", "unknown key \"scale\""},
+        {"llama", "\"scale\": [", "expected a value"},
+        {"llama", "\"is_causal\": false", "\"is_causal\" must be true"},
+        {"llama", "\"is_causal\": null", "\"is_causal\" must be true"},
+        {"llama", "\"per_layer_config\": {\"0\": {}}", "\"per_layer_config\" must be null"},
+        {"llama", "\"quantization\": {\"bits\": 4}",
+         "\"quantization\": quantized weights are not supported"},
+        {"llama", "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+         "\"layer_types\": all layers of this Llama have full attention"},
+        {"mistral",
+         "\"num_key_value_heads\": 2, \"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+         "\"layer_types\": all layers of this Mistral have the same \"sliding_window\""},
+        {"mistral",
+         "\"num_key_value_heads\": 2, \"layer_types\": [\"sliding_attention\", "
+         "\"sliding_attention\"], \"sliding_window\": "
+         "null",
+         "\"layer_types\": all layers of this Mistral have full attention"},
+        {"llama", "\"quantization_config\": {}",
+         "\"quantization_config\": quantized weights are not supported"},
         {"mistral", "\"attention_bias\": true", "unknown key \"attention_bias\""},
         {"mistral", "\"num_key_value_heads\": 3", "3 does not divide \"num_attention_heads\" 4"},
         {"llama", "\"hidden_act\": \"gelu\"", "\"hidden_act\" must be \"silu\", not \"gelu\""},

@@ -282,7 +282,7 @@ syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
         .family = &syn_bert_family, .name = name_, .n_layer = layers, .n_embd = hidden,    \
         .n_head = heads, .n_positions = 512, .n_inner = 4 * (hidden), .vocab_size = vocab, \
         .n_types = 2, .norm_epsilon = 1e-12, .initializer_range = 0.02,                    \
-        .activation = SYN_GELU_ERF, .tied = true                                           \
+        .activation = SYN_GELU_ERF, .dropout = {0.1, 0.1, 0.1}, .tied = true               \
     }
 
 static const syn_model_config presets[] = {
@@ -297,6 +297,7 @@ static const syn_model_config defaults = {.family = &syn_bert_family,
                                           .norm_epsilon = 1e-12,
                                           .initializer_range = 0.02,
                                           .activation = SYN_GELU_ERF,
+                                          .dropout = {0.1, 0.1, 0.1},
                                           .tied = true};
 
 static syn_status read_positions(syn__settings *s, void *member) {
@@ -325,6 +326,8 @@ static const syn__setting rows[] = {
     SYN__ROW_F64("layer_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
     SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),
+    SYN__ROW_DROPOUT("hidden_dropout_prob", residual),
+    SYN__ROW_DROPOUT("attention_probs_dropout_prob", attention),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
     /* What the file format can ask for and this model does not do. */
     SYN__ROW_CUSTOM("position_embedding_type", 0, read_positions),
@@ -336,7 +339,8 @@ static const syn__setting_table fields = SYN__TABLE_OF(rows);
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
-    const syn_model_config *c = &file->config;
+    syn_model_config *c = &file->config;
+    c->dropout.embedding = c->dropout.residual;
     if (c->pad_id < c->vocab_size) return SYN_OK;
     return syn__settings_fail_at(
         s, table, "pad_token_id",

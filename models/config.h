@@ -42,6 +42,12 @@ typedef struct syn_rotary {
     bool truncate; /* yarn: limits are whole pairs */
 } syn_rotary;
 
+/* How likely it is in training that an element is dropped: of the embedding, of each attention's
+   weights, of what attention and MLP of a layer add. In [0, 1]. */
+typedef struct syn_dropout_rates {
+    double embedding, attention, residual;
+} syn_dropout_rates;
+
 typedef struct syn_model_config {
     const syn_model_family *family;
     char name[64]; /* preset's name, or the file's "name"/"_name_or_path"/base name */
@@ -60,15 +66,17 @@ typedef struct syn_model_config {
     syn_rotary rotary;
     bool windowed; /* Llama: a query sees itself and window - 1 keys before, if window > 0, */
     int64_t window;
-    int64_t full_layers; /* but in so many layers, the first, all */
-    bool qkv_bias;       /* Llama: queries, keys and values have biases; */
-    bool attention_bias; /* all four layers of the attention */
-    bool mlp_bias;       /* all three of the MLP */
-    bool head_norm;      /* Llama: RMSNorm of each head's queries and keys */
-    bool tied;           /* the head that predicts tokens has the token table as its matrix */
-    syn_text_ending end; /* of models that generate: what ends a text */
-    char dtype[16];      /* that transformers loads a checkpoint's tensors as, "bfloat16" (the key
-                            dtype, once torch_dtype); "": not said. Nothing here depends on it */
+    int64_t full_layers;       /* but in so many layers, the first, all */
+    bool qkv_bias;             /* Llama: queries, keys and values have biases; */
+    bool attention_bias;       /* all four layers of the attention */
+    bool mlp_bias;             /* all three of the MLP */
+    bool head_norm;            /* Llama: RMSNorm of each head's queries and keys */
+    bool tied;                 /* the head that predicts tokens has the token table as its matrix */
+    syn_text_ending end;       /* of models that generate: what ends a text */
+    syn_dropout_rates dropout; /* for trainers (syn_model_set_dropout): a model drops nothing by
+                                  itself */
+    char dtype[16]; /* that transformers loads a checkpoint's tensors as, "bfloat16" (the key
+                       dtype, once torch_dtype); "": not said. Nothing here depends on it */
 } syn_model_config;
 
 /* Name of preset i of all families, NULL behind the last. */
@@ -82,10 +90,14 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
    n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
    activation_function (a hidden_act is ignored, as transformers does), tie_word_embeddings,
-   eos_token_id, pad_token_id; ids outside the vocabulary never end a text.
+   embd_pdrop, attn_pdrop, resid_pdrop (0.1 each), eos_token_id, pad_token_id; ids outside the
+   vocabulary never end a text.
    BERT's vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size,
    max_position_embeddings; with defaults type_vocab_size, hidden_act, layer_norm_eps,
-   initializer_range, pad_token_id, tie_word_embeddings; an activation_function is ignored. */
+   initializer_range, hidden_dropout_prob (embedding and residual; 0.1),
+   attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings; an activation_function is
+   ignored.
+   Llama's, Mistral's and Qwen's attention_dropout (0) is the only one of theirs. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,
                                  syn_error *err) SYN_MUST_USE;
 syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,
@@ -94,7 +106,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
    syn_model_options; they decide which class of transformers has them. */
 syn_status syn_model_config_save(const syn_model_config *config, unsigned heads, const char *path,
                                  syn_error *err) SYN_MUST_USE;
-/* Of all that a file holds of it, its name aside. */
+/* Of all that a file holds of it, but its name and dropout. */
 uint64_t syn_model_config_hash(const syn_model_config *config, uint64_t seed);
 /* Whether the model can be cut for tp ranks; names the numbers that do not divide. */
 syn_status syn_model_config_check(const syn_model_config *config, int tp,

@@ -50,6 +50,8 @@ typedef struct syn__config_file {
         .key = (key_), .type = SYN__SETTING_F64, .flags = (flags_) | SYN__SETTING_NULLABLE, \
         .offset = (at), .min = (lowest), .max = (highest), .scale = 1                       \
     }
+#define SYN__ROW_DROPOUT(key_, member) \
+    SYN__ROW_F64(key_, SYN__SAVED | SYN__SETTING_ASIDE, SYN__AT(dropout.member), 0, 1)
 #define SYN__ROW_BOOL(key_, flags_, at) \
     { .key = (key_), .type = SYN__SETTING_BOOL, .flags = (flags_), .offset = (at) }
 #define SYN__ROW_ACTIVATION(key_, flags_)                              \

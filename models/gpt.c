@@ -115,7 +115,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
         .family = &syn_gpt_family, .name = name_, .n_layer = layers, .n_embd = hidden,           \
         .n_head = heads, .n_positions = positions, .n_inner = 4 * (hidden), .vocab_size = vocab, \
         .norm_epsilon = 1e-5, .initializer_range = 0.02, .activation = SYN_GELU_TANH,            \
-        .tied = true, .end = {                                                                   \
+        .dropout = {0.1, 0.1, 0.1}, .tied = true, .end = {                                       \
             {GPT2_EOS},                                                                          \
             1,                                                                                   \
             GPT2_EOS,                                                                            \
@@ -145,6 +145,7 @@ static const syn_model_config defaults = {.family = &syn_gpt_family,
                                           .norm_epsilon = 1e-5,
                                           .initializer_range = 0.02,
                                           .activation = SYN_GELU_TANH,
+                                          .dropout = {0.1, 0.1, 0.1},
                                           .tied = true,
                                           .end = SYN__NO_ENDING};
 
@@ -167,6 +168,9 @@ static const syn__setting rows[] = {
     SYN__ROW_F64("layer_norm_eps", 0, SYN__AT(norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
     SYN__ROW_ACTIVATION("activation_function", SYN__SAVED),
+    SYN__ROW_DROPOUT("embd_pdrop", embedding),
+    SYN__ROW_DROPOUT("attn_pdrop", attention),
+    SYN__ROW_DROPOUT("resid_pdrop", residual),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
     SYN__ROWS_ENDING,
     /* What GPT-2's file format can ask for and this model does not do. */

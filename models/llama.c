@@ -229,6 +229,7 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_F64("rms_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),             \
         SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10), \
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                   \
+        SYN__ROW_DROPOUT("attention_dropout", attention),                                    \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY,   \
         SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
         SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),                         \

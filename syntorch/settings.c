@@ -475,7 +475,8 @@ uint64_t syn__settings_hash(const syn__setting_table *table, const void *source,
     uint64_t h = seed;
     for (size_t i = 0; i < table->n_rows; i++) {
         const syn__setting *row = &table->rows[i];
-        if ((row->flags & SYN__SETTING_SAVED) != 0)
+        const uint32_t how = row->flags & (SYN__SETTING_SAVED | SYN__SETTING_ASIDE);
+        if (how == SYN__SETTING_SAVED)
             h = syn_hash((const char *)source + row->offset, scalar_bytes(row->type), h);
     }
     return h;

@@ -28,9 +28,10 @@ typedef enum syn__setting_type {
 } syn__setting_type;
 
 #define SYN__SETTING_REQUIRED 1u
-#define SYN__SETTING_NULLABLE 2u /* null leaves the member as it is */
-#define SYN__SETTING_SAVED    4u /* the name under which the member is written */
-#define SYN__SETTING_NONE     8u /* of I64: null is -1, and the other way round */
+#define SYN__SETTING_NULLABLE 2u  /* null leaves the member as it is */
+#define SYN__SETTING_SAVED    4u  /* the name under which the member is written */
+#define SYN__SETTING_NONE     8u  /* of I64: null is -1, and the other way round */
+#define SYN__SETTING_ASIDE    16u /* not hashed */
 
 typedef struct syn__settings syn__settings;
 struct syn__setting_table;
@@ -90,7 +91,7 @@ syn_status syn__settings_end(syn__settings *s, syn_error *err) SYN_MUST_USE;
 /* Writes the rows that are SAVED, in order, each as ",\n \"key\": value"; those
    of a GROUP have `write`. */
 void syn__settings_write(const syn__setting_table *table, const void *source, syn_sink *out);
-/* Hashes the members of those rows but the CUSTOM ones. */
+/* Hashes the members of those rows but the CUSTOM and ASIDE ones. */
 uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed);
 
 /* The first key that gave the member at `offset` a value; NULL: none did. */
@@ -104,8 +105,8 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
 
 /* For CUSTOM rows. The next token must be a number within [min, max]. */
 syn_status syn__settings_number(syn__settings *s, double min, double max, double *out) SYN_MUST_USE;
-/* Reads a value and says whether it is null, false, 0, "", [] or {}. Of another array or object only
-   the first tokens are read, so the caller must fail then. */
+/* Reads a value and says whether it is null, false, 0, "", [] or {}. Of another array or object
+   only the first tokens are read, so the caller must fail then. */
 syn_status syn__settings_empty(syn__settings *s, bool *empty) SYN_MUST_USE;
 /* Appends ".key" to the path; returns what to pass to syn__settings_leave. */
 size_t syn__settings_enter(syn__settings *s, const char *key);

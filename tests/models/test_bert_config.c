@@ -22,6 +22,7 @@ static const char *const odd_file =
     "{\"model_type\":\"bert\",\"num_hidden_layers\":3,\"hidden_size\":64,\"num_attention_heads\":4,"
     "\"max_position_embeddings\":32,\"intermediate_size\":96,\"vocab_size\":300,\"hidden_act\":"
     "\"gelu_new\",\"type_vocab_size\":3,\"layer_norm_eps\":1e-5,\"initializer_range\":0.5,"
+    "\"hidden_dropout_prob\":0.3,\"attention_probs_dropout_prob\":0,"
     "\"pad_token_id\":7,\"is_decoder\":false,\"add_cross_attention\":false,"
     "\"tie_word_embeddings\":true,\"_name_or_path\":\"/models/my-bert/\"}";
 

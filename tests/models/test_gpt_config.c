@@ -176,6 +176,37 @@ static void names_of_models(void) {
     CHECK_STR(c.name, "m");
 }
 
+/* Each family's keys; transformers' values where a file does not say. */
+static void dropout_rates(void) {
+    static const struct {
+        const char *type, *keys;
+        syn_dropout_rates rates;
+    } rows[] = {
+        {"gpt2", "", {0.1, 0.1, 0.1}},
+        {"gpt2", "\"attn_pdrop\":0,\"embd_pdrop\":0.25,\"resid_pdrop\":1,", {0.25, 0, 1}},
+        {"gpt2", "\"attention_dropout\":0.5,", {0.1, 0.1, 0.1}}, /* a Llama's key */
+        {"bert", "", {0.1, 0.1, 0.1}},
+        {"bert", "\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0.5,", {0, 0.5, 0}},
+        {"llama", "", {0, 0, 0}},
+        {"mistral", "\"attention_dropout\":0.5,\"resid_pdrop\":0.2,", {0, 0.5, 0}},
+        {"qwen2", "\"attention_dropout\":0.25,", {0, 0.25, 0}},
+        {"qwen3", "\"attention_dropout\":null,", {0, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char json[400];
+        syn_model_config c;
+        syn_error err;
+        snprintf(json, sizeof json,
+                 "{\"model_type\":\"%s\",%s\"num_hidden_layers\":2,\"hidden_size\":64,"
+                 "\"num_attention_heads\":8,\"max_position_embeddings\":16,"
+                 "\"intermediate_size\":96,\"vocab_size\":100}",
+                 rows[i].type, rows[i].keys);
+        CHECK_OK(config_parse(&c, json, &err), err);
+        CHECK_MSG(memcmp(&c.dropout, &rows[i].rates, sizeof c.dropout) == 0, "%s: %g %g %g", json,
+                  c.dropout.embedding, c.dropout.attention, c.dropout.residual);
+    }
+}
+
 /* What is written is what transformers writes, and is read again as it was. */
 static void saved_files(void) {
     static const char *const endings[] = {
@@ -191,6 +222,7 @@ static void saved_files(void) {
         CHECK_OK(config_parse(&c, general_file, &err), err);
         c.end = ends[i];
         c.activation = i ? SYN_GELU_TANH : SYN_GELU_ERF;
+        c.dropout = (syn_dropout_rates){0, 0.25, 1};
         CHECK_OK(syn_model_config_save(&c, 0, path, &err), err);
         CHECK_OK(syn_model_config_load(&again, path, &err), err);
         snprintf(want, sizeof want,
@@ -199,6 +231,7 @@ static void saved_files(void) {
                  "  \"n_head\": 4,\n  \"n_positions\": 32,\n  \"n_inner\": 96,\n"
                  "  \"vocab_size\": 300,\n  \"layer_norm_epsilon\": 1e-12,\n"
                  "  \"initializer_range\": 0.5,\n  \"activation_function\": \"%s\",\n"
+                 "  \"embd_pdrop\": 0,\n  \"attn_pdrop\": 0.25,\n  \"resid_pdrop\": 1,\n"
                  "  \"tie_word_embeddings\": false,\n%s",
                  i ? "gelu_new" : "gelu", endings[i]);
         CHECK_STR(file_text(path), want);
@@ -207,7 +240,7 @@ static void saved_files(void) {
     }
 }
 
-/* Every number of a file is part of the hash, the name is not. */
+/* Every number of a file but dropout is part of the hash, the name is not. */
 static void hashes_tell_models_apart(void) {
     static const char *const changes[][2] = {{"\"n_layer\":2", "\"n_layer\":3"},
                                              {"\"n_embd\":64", "\"n_embd\":128"},
@@ -229,6 +262,8 @@ static void hashes_tell_models_apart(void) {
     hash[N] = syn_model_config_hash(&c, 1);
     CHECK(hash[N] != syn_model_config_hash(&c, 2));
     CHECK_OK(config_parse_as(&c, "other.json", small_file, &err), err);
+    CHECK(hash[N] == syn_model_config_hash(&c, 1));
+    CHECK_OK(config_parse(&c, small_with("{", "{\"attn_pdrop\":0.5,"), &err), err);
     CHECK(hash[N] == syn_model_config_hash(&c, 1));
     for (int i = 0; i < N; i++) {
         CHECK_OK(config_parse(&c, small_with(changes[i][0], changes[i][1]), &err), err);
@@ -502,6 +537,7 @@ static const test_case cases[] = {
     {"defaults", defaults},
     {"harmless_values", harmless_values},
     {"names_of_models", names_of_models},
+    {"dropout_rates", dropout_rates},
     {"saved_files", saved_files},
     {"hashes_tell_models_apart", hashes_tell_models_apart},
     {"refuses_bad_files", refuses_bad_files},

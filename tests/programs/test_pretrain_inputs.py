@@ -12,7 +12,11 @@ from random import Random
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import SOURCE, check, finish  # noqa: E402
-from pretrain_runs import GPT, Runs, losses  # noqa: E402
+from pretrain_runs import BERT, GPT, Runs, losses  # noqa: E402
+
+
+LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 512}
 
 
 def squad(texts):
@@ -110,6 +114,59 @@ def weights(runs):
     done = runs.start("--weights", "gpt.json", *common)
     check(done.returncode == 1 and "there is no config.json beside the weights" in done.stderr,
           f"{done.stderr}")
+
+
+def dropout(runs):
+    """As the configuration says, each rate in its place; --dropout sets all of them. What is used
+    is printed, saved, and must be the same where a run is resumed."""
+    first = ("--max-seq-length", "16", "--max-steps", "2", "--skip-eval", "--learning-rate", "1e-2")
+    keys = {"gpt": ("embd_pdrop", "attn_pdrop", "resid_pdrop"),
+            "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+            "llama": ("attention_dropout",)}
+
+    def train(config, *more):
+        with open(runs.path("dropped.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        rows, folder = runs.train("dropped", *first, *more)
+        return losses(rows), folder
+
+    for name, config in (("gpt", GPT), ("bert", BERT), ("llama", LLAMA)):
+        rates = keys[name]
+        none, folder = train({**config, **dict.fromkeys(rates, 0)})
+        check(train(config, "--dropout", "0")[0] == none, f"{name}: none")
+        default = train(config)[0]
+        check(default == train(config, "--dropout", "0" if name == "llama" else "0.1")[0],
+              f"{name}: transformers' own rates")
+        seen = [none] + [train({**config, **dict.fromkeys(rates, 0), key: 0.5})[0] for key in rates]
+        check(all(seen.count(one) == 1 for one in seen), f"{name}: {seen}")
+        every, changed = train(config, "--dropout", "0.5")
+        if name != "llama":
+            check(every == train({**config, **dict.fromkeys(rates, 0.5)})[0], f"{name}: all 0.5")
+        for where, rate in ((folder, 0), (changed, 0.5)):
+            with open(os.path.join(where, "last_model", "config.json"), encoding="utf-8") as f:
+                saved = json.load(f)
+            check([saved[key] for key in rates] == [rate] * len(rates), f"{name}: saved {saved}")
+
+    with open(runs.path("dropped.json"), "w", encoding="utf-8") as f:
+        json.dump({**GPT, "attn_pdrop": 0, "resid_pdrop": 0.2}, f)
+    folder = runs.path("dropped")
+    start = ["--model-config", "dropped.json", "--save-dir", folder, "--save-steps", "1", *first]
+    said = "0.1 of embeddings, 0 of attention weights, 0.2 of residuals"
+    done = runs.start(*start)
+    check(done.stdout.startswith(f"dropout: {said} (config.json; --dropout changes it)\n"),
+          done.stdout)
+    done = runs.start(*start, "--resume", "--dropout", "0.25")
+    check(done.returncode == 1 and done.stderr.endswith(f"--dropout was {said}, not 0.25\n"),
+          done.stderr)
+    saved = os.path.join(folder, "checkpoint-2")
+    for more, line in ((("--dropout", "0.25"), "dropout: 0.25 (--dropout)\n"),
+                       ((), f"dropout: {said} (config.json of --weights)\n")):
+        done = runs.start("--weights", saved, "--save-dir", runs.path("dropped_on"), *first, *more)
+        check(done.returncode == 0 and done.stdout.startswith(line), done.stdout + done.stderr)
+    with open(runs.path("dropped.json"), "w", encoding="utf-8") as f:
+        json.dump({**GPT, "attn_pdrop": 1}, f)
+    done = runs.start(*start)
+    check(done.returncode == 1 and "has a dropout of 1" in done.stderr, done.stderr)
 
 
 def earlier_results(runs):
@@ -444,6 +501,7 @@ with tempfile.TemporaryDirectory() as work:
     few_texts(program)
     saved_files(program)
     weights(program)
+    dropout(program)
     earlier_results(program)
     in_the_way(program)
     damaged_checkpoints(program)

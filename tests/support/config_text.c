@@ -29,6 +29,7 @@ bool config_same(const syn_model_config *a, const syn_model_config *b) {
            a->vocab_size == b->vocab_size && a->n_types == b->n_types && a->pad_id == b->pad_id &&
            fabs(a->norm_epsilon - b->norm_epsilon) == 0 &&
            fabs(a->initializer_range - b->initializer_range) == 0 &&
+           memcmp(&a->dropout, &b->dropout, sizeof a->dropout) == 0 &&
            a->activation == b->activation && a->family == b->family && a->tied == b->tied &&
            memcmp(&a->end, &b->end, sizeof a->end) == 0;
 }

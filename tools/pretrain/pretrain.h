@@ -25,7 +25,7 @@ typedef struct pretrain_args {
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
     int64_t save_total_limit; /* 0: none */
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active, trace_repeat /* 0: no end */;
-    double learning_rate, weight_decay, max_grad_norm, dropout;
+    double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's */;
     int masking;   /* syn_masking; -1: not given */
     int recompute; /* syn_recompute_what */
     int dtype;     /* 0: f32, 1: bf16 */
@@ -110,6 +110,10 @@ syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);
 
+/* Whether the run has dropout anywhere. */
+bool pretrain_drops(const pretrain *run);
+/* The dropout of the run: "0.1", or, where its rates differ, "0.1 of embeddings, 0 of ...". */
+void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
 /* Of all that decides what the ranks do: see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);

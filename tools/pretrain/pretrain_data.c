@@ -3,6 +3,7 @@
 
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
+#include "syntorch/number.h"
 #include "syntorch/sink.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
@@ -77,6 +78,38 @@ static syn_status check_length(const pretrain *run, syn_error *err) {
                         "--max-seq-length %lld exceeds the %lld positions of %s",
                         (long long)args->max_seq_length, (long long)most, run->config.name);
     return SYN_OK;
+}
+
+/* ---- dropout ---- */
+
+/* As --dropout says, or else the model's configuration. */
+static syn_status choose_dropout(pretrain *run, syn_error *err) {
+    const double given = run->args->dropout;
+    syn_dropout_rates *rates = &run->config.dropout;
+    if (given >= 0) *rates = (syn_dropout_rates){given, given, given};
+    if (rates->embedding < 1 && rates->attention < 1 && rates->residual < 1) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the configuration of %s has a dropout of 1, which leaves nothing; give "
+                    "--dropout",
+                    run->config.name);
+}
+
+bool pretrain_drops(const pretrain *run) {
+    const syn_dropout_rates *rates = &run->config.dropout;
+    return rates->embedding > 0 || rates->attention > 0 || rates->residual > 0;
+}
+
+void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes) {
+    const syn_dropout_rates *rates = &run->config.dropout;
+    char embedding[SYN_NUMBER_TEXT], attention[SYN_NUMBER_TEXT], residual[SYN_NUMBER_TEXT];
+    syn_number_text(rates->embedding, embedding);
+    syn_number_text(rates->attention, attention);
+    syn_number_text(rates->residual, residual);
+    if (strcmp(embedding, attention) == 0 && strcmp(attention, residual) == 0)
+        snprintf(buf, buf_bytes, "%s", embedding);
+    else
+        snprintf(buf, buf_bytes, "%s of embeddings, %s of attention weights, %s of residuals",
+                 embedding, attention, residual);
 }
 
 /* ---- folders ---- */
@@ -336,6 +369,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(check_model(run, err));
     follow_reference(run);
     run->model_sum = syn_model_config_hash(&run->config, 0); /* whatever the tokenizer adds */
+    SYN_TRY(choose_dropout(run, err));
     SYN_TRY(check_length(run, err));
     name_save_dir(run);
     SYN_TRY(check_folders(run, err));
@@ -383,6 +417,11 @@ static int number_parts(const pretrain *run, launch_part *parts) {
     return n;
 }
 
+static uint64_t hash_dropout(const syn_dropout_rates *rates) {
+    const double all[] = {rates->embedding, rates->attention, rates->residual};
+    return syn_hash(all, sizeof all, 0);
+}
+
 static uint64_t hash_of(double value) {
     return syn_hash(&value, sizeof value, 0);
 }
@@ -398,7 +437,7 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     parts[n++] = (launch_part){"--learning-rate", hash_of(a->learning_rate)};
     parts[n++] = (launch_part){"--weight-decay", hash_of(a->weight_decay)};
     parts[n++] = (launch_part){"--max-grad-norm", hash_of(a->max_grad_norm)};
-    parts[n++] = (launch_part){"--dropout", hash_of(a->dropout)};
+    parts[n++] = (launch_part){"--dropout", hash_dropout(&run->config.dropout)};
     parts[n++] = (launch_part){"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)};
     return n;
 }

@@ -81,12 +81,26 @@ syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error 
     return SYN_OK;
 }
 
+/* Which dropout is used, and what says so. */
+static void tell_dropout(const pretrain *run) {
+    char rates[200];
+    if (run->args->quiet) return;
+    pretrain_dropout_text(run, rates, sizeof rates);
+    printf("dropout: %s (%s)\n", rates,
+           run->args->dropout >= 0 ? "--dropout"
+           : run->args->weights    ? "config.json of --weights"
+           : run->args->model_name ? "of the model; --dropout changes it"
+                                   : "config.json; --dropout changes it");
+    fflush(stdout);
+}
+
 syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     char path[4200];
     name_file(run, path);
     if (!(run->log = syn_calloc(1, sizeof *run->log)))
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
     SYN_TRY(begin_file(run->log, path, done, err));
+    tell_dropout(run);
     pretrain_bar_begin(run, done);
     if ((run->log->csv = fopen(path, "a"))) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));

@@ -87,7 +87,8 @@ static void list_options(const pretrain *run, options *o) {
     add_f64(o, "--learning-rate", a->learning_rate);
     add_f64(o, "--weight-decay", a->weight_decay);
     add_f64(o, "--max-grad-norm", a->max_grad_norm);
-    add_f64(o, "--dropout", a->dropout);
+    option *dropout = add(o, "--dropout");
+    pretrain_dropout_text(run, dropout->text, sizeof dropout->text);
 }
 
 /* ---- what differs ---- */

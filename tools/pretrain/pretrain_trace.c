@@ -125,7 +125,7 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
     int n = 0;
     if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model that is no GPT";
     if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "activations that are kept";
-    if (args->dropout == 0) shape.unlike[n++] = "no dropout";
+    if (!pretrain_drops(run)) shape.unlike[n++] = "no dropout";
     return residuals_near(hw, &shape);
 }
 

@@ -110,14 +110,14 @@ static syn_tensor over_ranks(rank *r, syn_tensor x) {
 /* Masks that follow from seed, epoch and text. */
 static void set_dropout(rank *r, int64_t epoch) {
     const int64_t n = r->sampler.batch;
-    const double p = r->run->args->dropout;
+    const syn_dropout_rates *rates = &r->run->config.dropout;
     const syn_spec spec = {SYN_I32, 1, {n}};
     const uint64_t seed = (uint64_t)r->run->args->seed;
     int32_t *keys = r->batch.types; /* written anew after this */
     for (int64_t i = 0; i < n; i++) keys[i] = (int32_t)r->which[i];
-    const syn_model_dropout how = {.embedding = p,
-                                   .attention = p,
-                                   .residual = p,
+    const syn_model_dropout how = {.embedding = rates->embedding,
+                                   .attention = rates->attention,
+                                   .residual = rates->residual,
                                    .seed = syn_hash(&epoch, sizeof epoch, seed),
                                    .keys = syn_input(r->ctx, "texts", &spec, keys)};
     syn_model_set_dropout(r->model, &how);
@@ -131,7 +131,7 @@ static syn_tensor loss_of(void *arg, int pass) {
     syn_batch_how how = r->run->batches;
     how.epoch = p->epoch;
     choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
-    if (r->run->args->dropout > 0) set_dropout(r, p->epoch);
+    if (pretrain_drops(r->run)) set_dropout(r, p->epoch);
     const syn_pretraining_batch b =
         make_inputs(r, r->run->texts, &r->sampler, p->epoch, micro, &how, p->weight);
     return syn_pretraining_loss(r->model, &b);

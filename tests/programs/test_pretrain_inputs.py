@@ -75,6 +75,31 @@ def few_texts(runs):
           f"{done.stderr}")
 
 
+def no_labels(runs):
+    """A mean of no labels is not a number, as in PyTorch: it is logged as such, is no point of the
+    curve and never the best model, and the run continues."""
+    for name, labelled in (("none", 0), ("some", 2)):
+        with open(runs.path(f"{name}.squad"), "w", encoding="utf-8") as f:
+            f.write(squad([("", "")] * (8 - labelled) + sentences(labelled, "tree")))
+    start = ("--tokenizer", "bytes", "--max-seq-length", "16", "--batch-size", "2", "--num-epochs",
+             "2", "--weight-decay", "0")
+    for data, more in (("none", ()), ("some", ()), ("some", ("--num-gpus", "2", "--max-steps", "3")),
+                       ("some", ("--num-gpus", "2", "--recipe", "reference", "--max-steps", "3"))):
+        rows, folder = runs.train("gpt", "--data", f"{data}.squad", "--eval-data", "none.squad",
+                                  *start, *more)
+        steps = [row for row in rows if row["loss"]]
+        nan = [row for row in steps if row["loss"] == "nan"]
+        padded = "reference" in more  # where padding is predicted there are labels
+        check(all((float(row["grad_norm"]) == 0) == (row in nan) for row in steps), f"{steps}")
+        check(len(nan) == (0 if padded else len(steps)) if data == "none" or padded
+              else 0 < len(nan) < len(steps), f"{data} {more}: {steps}")
+        check({row["eval_loss"] for row in rows if not row["loss"]} == {"nan"} or padded,
+              f"{rows}")
+        check(os.path.isdir(os.path.join(folder, "best_model" if padded else "last_model")),
+              f"{data} {more}: {os.listdir(folder)}")
+        check(os.path.isfile(os.path.join(folder, "loss.svg")) == (data == "some"), f"{data}")
+
+
 def saved_files(runs):
     """What transformers writes beside the weights, with the ids of the tokenizer."""
     for model, ends in (("gpt", 511), ("bert", None)):
@@ -499,6 +524,7 @@ with tempfile.TemporaryDirectory() as work:
     several_files(program)
     default_folders(program)
     few_texts(program)
+    no_labels(program)
     saved_files(program)
     weights(program)
     dropout(program)

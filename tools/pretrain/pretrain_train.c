@@ -18,6 +18,7 @@ typedef struct step_passes {
     struct rank *rank;
     int64_t epoch, first; /* its batches begin with this one of the epoch */
     float weight;
+    bool empty; /* there is nothing to take the mean of */
 } step_passes;
 
 typedef struct rank {
@@ -37,7 +38,8 @@ typedef struct rank {
     int64_t noted; /* steps of this run that are logged */
     uint64_t begun_ns;
     pretrain_state state;
-    bool done; /* no further step is wanted */
+    bool judged; /* a validation had labels */
+    bool done;   /* no further step is wanted */
 } rank;
 
 /* ---- a batch ---- */
@@ -69,17 +71,35 @@ static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *
     return n;
 }
 
-/* Of each label of a step's batches in the loss: the mean over all ranks' labels, or, as in the
-   reference, the mean over ranks of each rank's mean. */
-static float weight_of(rank *r, int64_t epoch, int64_t first, const syn_batch_how *how) {
-    const bool own = r->run->args->reference;
-    const int32_t here = r->mesh.index[SYN_AXIS_DP];
+/* The labels of rank `who` in a step's batches. */
+static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *how, int32_t who) {
     int64_t labels = 0;
-    if (!syn_ctx_has_data(r->ctx)) return 1;
     for (int64_t i = 0; i < r->run->args->accumulation; i++)
-        labels += count_labels(r, r->run->texts, &r->sampler, epoch, first + i, how, own ? here : 0,
-                               own ? here + 1 : dp_size(r));
-    return 1.0f / (float)((labels ? labels : 1) * (own ? dp_size(r) : 1));
+        labels +=
+            count_labels(r, r->run->texts, &r->sampler, p->epoch, p->first + i, how, who, who + 1);
+    return labels;
+}
+
+/* The weight of each label in the loss: the mean over all ranks' labels, or, as in the reference,
+   the mean over ranks of each rank's mean. A mean of no labels is not a number, as in PyTorch; the
+   labels that are there count all the same. */
+static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
+    const bool reference = r->run->args->reference;
+    const int32_t here = r->mesh.index[SYN_AXIS_DP];
+    int64_t all = 0, own = 0;
+    bool without = false; /* some rank */
+    p->weight = 1;
+    p->empty = false;
+    if (!syn_ctx_has_data(r->ctx)) return;
+    for (int32_t who = 0; who < dp_size(r); who++) {
+        const int64_t labels = step_labels(r, p, how, who);
+        all += labels;
+        if (who == here) own = labels;
+        without = without || labels == 0;
+    }
+    p->empty = reference ? without : all == 0;
+    const int64_t mean_of = reference ? own * dp_size(r) : all;
+    p->weight = 1.0f / (float)(mean_of > 0 ? mean_of : 1);
 }
 
 static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
@@ -151,9 +171,10 @@ static void note_known(rank *r) {
     const syn_trained known = syn_trainer_known(r->trainer);
     const pretrain_args *args = r->run->args;
     if (known.steps == r->noted) return;
-    pretrain_metrics *m = &r->metrics[(r->first_step + r->noted) & 1];
+    const int which = (r->first_step + r->noted) & 1;
+    pretrain_metrics *m = &r->metrics[which];
     r->noted = known.steps;
-    m->loss = known.loss;
+    m->loss = r->passes[which].empty ? NAN : known.loss;
     m->grad_norm = known.grad_norm;
     const uint64_t now = syn__clock_ns();
     const int64_t tokens =
@@ -175,7 +196,7 @@ static syn_status one_step(rank *r, int64_t step, syn_error *err) {
     m->learning_rate = syn_learning_rate(args->learning_rate, step, args->warmup_steps,
                                          run->steps_per_epoch * args->num_epochs);
     p->first = step % run->steps_per_epoch * args->accumulation;
-    p->weight = weight_of(r, p->epoch, p->first, &how);
+    weigh(r, p, &how);
     SYN_TRY(syn_trainer_step(r->trainer, loss_of, p, m->learning_rate, NULL, err));
     note_known(r);
     return SYN_OK;
@@ -212,7 +233,7 @@ static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
 static syn_status save_last(rank *r, int64_t step, syn_error *err) {
     const pretrain_args *args = r->run->args;
     bool saved;
-    if (r->run->eval_texts || (args->skip_eval && args->enable_tracing)) return SYN_OK;
+    if (r->judged || (args->skip_eval && args->enable_tracing)) return SYN_OK;
     return save(r, "last_model", step, false, &saved, err);
 }
 
@@ -240,7 +261,8 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     }
     progress_step(&bar, batches, batches);
     syn_set_grad(r->ctx, was);
-    const double loss = sum / (double)(labels ? labels : 1);
+    const double loss = labels ? sum / (double)labels : NAN;
+    r->judged = r->judged || labels > 0;
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
     r->begun_ns = syn__clock_ns();
     bool saved = false;
@@ -414,6 +436,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
+    r->judged = isfinite(r->state.best);
     return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
 }
 

@@ -56,5 +56,5 @@ int main(int argc, char **argv) {
         syn_graph_free(g);
     }
     if (s != SYN_OK) fprintf(stderr, "mlp_two_ways: %s\n", err.text);
-    return s != SYN_OK;
+    return s != SYN_OK || fflush(stdout) != 0;
 }

@@ -42,5 +42,5 @@ int main(int argc, char **argv) {
     if (s == SYN_OK) s = syn_export_et_set(graph, &how, "own_model", &err);
     if (s != SYN_OK) fprintf(stderr, "own_model: %s\n", err.text);
     syn_graph_free(graph);
-    return s != SYN_OK;
+    return s != SYN_OK || fflush(stdout) != 0;
 }

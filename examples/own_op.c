@@ -56,5 +56,5 @@ int main(void) {
     if (ctx && s != SYN_OK) syn_ctx_check(ctx, &err); /* of a builder the first failure says why */
     if (s != SYN_OK) fprintf(stderr, "own_op: %s\n", err.text);
     syn_ctx_free(ctx);
-    return s != SYN_OK;
+    return s != SYN_OK || fflush(stdout) != 0;
 }

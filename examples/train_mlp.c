@@ -7,7 +7,6 @@
 #include <syntorch/syntorch.h>
 
 enum { DIGITS = 8, BATCH = DIGITS * DIGITS, HIDDEN = 128, STEPS = 50 };
-
 typedef struct learner {
     syn_ctx *ctx;
     syn_layer_linear fc, proj;
@@ -55,6 +54,7 @@ int main(int argc, char **argv) {
     syn_initializer init = {.std = 0.1, .seed = 1};
     const int ranks = argc > 1 ? atoi(argv[1]) : 1;
     syn_error err = {0};
-    if (syn_ranks_compute(ranks, 1, SYN_DEVICE_CPU, train, &init, &err) == SYN_OK) return 0;
+    if (syn_ranks_compute(ranks, 1, SYN_DEVICE_CPU, train, &init, &err) == SYN_OK)
+        return fflush(stdout) != 0;
     return fprintf(stderr, "train_mlp: %s\n", err.text), 1;
 }

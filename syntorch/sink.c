@@ -113,8 +113,19 @@ static syn_status start_name(syn_sink *sink, syn_error *err) {
     return SYN_OK;
 }
 
+/* Moves a file off descriptors 0 to 2, which it gets in a process that was started without them:
+   what is printed to standard output would be written into it. */
+static int above_standard(int fd) {
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int why = errno;
+    (void)close(fd);
+    errno = why;
+    return moved;
+}
+
 static int make_file(const syn_sink *sink) {
-    return open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return above_standard(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
 /* The descriptor's place in /proc: any process may link through it, AT_EMPTY_PATH needs rights. */
@@ -156,7 +167,8 @@ static int open_unnamed(const syn_sink *sink) {
     char buf[PATH_MAX], place[SUFFIX_BYTES];
     if (without_unnamed) return -1;
     /* To be read only where it must be copied because it cannot get a name. */
-    fd = open(folder_of(sink->target, buf, sizeof buf), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    fd = above_standard(
+        open(folder_of(sink->target, buf, sizeof buf), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
     if (fd >= 0 && access(descriptor_path(fd, place), F_OK) != 0) {
         (void)close(fd);
         fd = -1;
@@ -186,7 +198,7 @@ static syn_status resolve_target(syn_sink *sink, syn_error *err) {
 
 static syn_status open_stream(syn_sink *sink, syn_error *err) {
     sink->kind = SINK_STREAM;
-    do sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    do sink->fd = above_standard(open(sink->path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
     while (sink->fd < 0 && errno == EINTR);
     return sink->fd >= 0 ? SYN_OK : fail_errno(err, "write", sink->path, errno);
 }

@@ -54,8 +54,9 @@ typedef struct cli_program {
 
 enum { CLI_RUN = -1, CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* What main returns: runs `body` where the stack is large enough, whatever the shell's limit; then
-   sees to it that all of standard output could be written. */
+/* What main returns: runs `body` where the stack is large enough, whatever the shell's limit.
+   CLI_FAILED in place of CLI_OK if printed text was lost, on a full disk or because standard output
+   or standard error is closed. */
 int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, char **argv);
 /* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
    or a message. */

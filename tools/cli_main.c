@@ -1,7 +1,9 @@
 /* How every program begins and ends. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "syntorch/thread.h"
 #include "tools/cli.h"
@@ -19,20 +21,34 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* What was printed may still wait in the buffer, and an earlier write may have failed: on a full
-   disk, or where the output was closed. */
+/* Opens /dev/null on descriptors 0 to 2 that the program was started without. Otherwise the next
+   files to be opened would get them, and what is printed would be written into these files. Each is
+   opened the wrong way round, so that reading or printing fails and check_output reports it. */
+static void fill_standard(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* Fails if anything that was printed is lost: on a full disk, or because the output was closed.
+   What was printed may still be in the buffer. */
 static int check_output(const char *name, int code) {
     errno = 0;
     const bool flushed = fflush(stdout) == 0;
-    if ((flushed && !ferror(stdout)) || code != CLI_OK) return code;
+    const int why = errno;
+    if (flushed && !ferror(stdout)) return ferror(stderr) && code == CLI_OK ? CLI_FAILED : code;
+    if (code != CLI_OK) return code;
     fprintf(stderr, "%s: cannot write to standard output%s%s\n", name, flushed ? "" : ": ",
-            flushed ? "" : strerror(errno));
+            flushed        ? ""
+            : why == EBADF ? "it is closed"
+                           : strerror(why));
     return CLI_FAILED;
 }
 
 int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, char **argv) {
     struct call call = {body, argc, argv, CLI_FAILED};
     pthread_t thread;
+    fill_standard();
     if (!syn__stack_is_small()) {
         run(&call);
     } else if (syn__thread_start(&thread, run, &call) == 0) {

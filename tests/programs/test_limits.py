@@ -90,13 +90,54 @@ def test_nothing_is_printed_into_a_full_device():
                                   timeout=HANGS).returncode == 0, command
 
 
+def closed(folder, redirection, *command):
+    """As run by a shell with this redirection, such as >&-."""
+    return subprocess.run(["sh", "-c", f'exec "$0" "$@" {redirection}', *map(str, command)],
+                          cwd=folder.path, env=ENV, capture_output=True, timeout=HANGS)
+
+
+def same_file(folder, a, b):
+    with open(folder / a, "rb") as one, open(folder / b, "rb") as other:
+        return one.read() == other.read()
+
+
 def test_a_closed_output_is_a_failure():
+    """Files are those of a run whose output is open; nothing that is printed is written there."""
+    train = [os.path.join(BUILD, "pretrain"), "--max-seq-length", 16, "--batch-size", 1,
+             "--skip-eval", "--max-steps", 2]
     with Folder() as f:
-        for command in ([PROGRAM, "--help"], [SYNTORCH, "--help"]):
-            r = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], cwd=f.path,
-                               capture_output=True, timeout=HANGS)
-            assert r.returncode == 1 and b"cannot write" in r.stderr, \
-                f"{command}: {r.returncode} {r.stderr}"
+        f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+        f.write("rows.csv", "gpus,bytes,oop_ns,ip_ns\n2,1048576,44210,45100\n")
+        for command, name, written in (
+                ([PROGRAM, "--help"], None, None),
+                ([SYNTORCH, "--help"], None, None),
+                ([PROGRAM, "--num_output_tokens", 1, "--save_logits"], ".npy", ".npy"),
+                ([PROGRAM, "--num_output_tokens", 1, "--json", "--save_logits"], ".npy", ".npy"),
+                ([SYNTORCH, "convert", "text", "--num_npus", 2, "--input", "w.txt", "--output"],
+                 "", ".1.et"),
+                ([os.path.join(BUILD, "calibrate"), "--check", "--hw", "a100-80g", "--rows",
+                  "rows.csv", "--predictions"], ".csv", ".csv"),
+                ([*train, "--save-dir"], "", "/last_model/model.safetensors")):
+            args = lambda stem: command if name is None else [*command, stem + name]
+            usual = subprocess.run([str(a) for a in args("usual")], cwd=f.path, env=ENV,
+                                   capture_output=True, timeout=HANGS)
+            assert usual.returncode == 0 and usual.stdout, f"{command}: {text_of(usual)}"
+            done = closed(f, ">&-", *args("closed"))
+            assert done.returncode == 1 and b"standard output" in done.stderr, \
+                f"{command}: {done.returncode} {done.stderr}"
+            done = closed(f, ">&- 2>&- <&-", *args("all"))
+            assert done.returncode == 1, f"{command}: {done.returncode}"
+            for stem in ("closed", "all"):
+                assert not written or same_file(f, "usual" + written, stem + written), \
+                    f"{command} with {stem}"
+        # What is lost of standard error is lost output as well; nothing was printed, nothing lost.
+        quiet = [*train, "--quiet", "--save-dir"]
+        assert closed(f, ">&- 2>&-", *quiet, "q").returncode == 0
+        warned = [*train, "--skip-eval", "--enable-tracing", "--trace-wait-steps", 0,
+                  "--trace-repeat", 9, "--save-dir"]
+        assert closed(f, "2>&-", *warned, "w").returncode == 1
+        with open(f / "w/metrics.csv", encoding="utf-8") as log:
+            assert len(log.readlines()) == 3
 
 
 main(globals())

@@ -85,5 +85,11 @@ for name, words in {"mlp_columns": "columns 0-383 of 768", "mlp_rows": "rows 0-3
     check(words in html.unescape(text(name + ".svg")), f"{name}.svg does not say {words!r}")
 check(example("mlp_two_ways", "--help").startswith("usage"), "mlp_two_ways --help")
 example("mlp_two_ways", "somewhere", ends=1)
+# With standard output closed, what is printed is lost and goes into no file.
+before = text("mlp_whole.svg"), text("mlp_step.json")
+done = subprocess.run(["sh", "-c", 'exec "$0" >&-', os.path.join(BUILD, "mlp_two_ways")],
+                      cwd=folder, check=False, timeout=300)
+check(done.returncode == 1, f"mlp_two_ways >&-: exit {done.returncode}")
+check((text("mlp_whole.svg"), text("mlp_step.json")) == before, "mlp_two_ways >&-: its files")
 shutil.rmtree(folder)
 finish()

@@ -165,6 +165,10 @@ syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *w
                               double y, int32_t cluster, const char *tip,
                               syn_error *err) SYN_MUST_USE;
 
+/* What a node is called: by its label, else its op, else its id as "o12", which is put into buf. */
+#define SYN__PIC_ID_BYTES 24
+const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]);
+
 /* Model, tp, dtype ... of the metadata on one line; totals on another (picture_head.c). */
 syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) SYN_MUST_USE;

@@ -21,12 +21,19 @@ int syn__pic_look_of(const syn_node *node) {
     return SYN__PIC_OP + (int)node->category;
 }
 
+const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]) {
+    if (!syn__pic_is_blank(node->label)) return node->label;
+    if (!syn__pic_is_blank(node->op)) return node->op;
+    snprintf(buf, SYN__PIC_ID_BYTES, "o%" PRIu64, node->id);
+    return buf;
+}
+
 /* "tp0 {0,1}", "tp0 {0…7}" */
 static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(graph, group);
     if (g == NULL) return;
     char name[256];
-    if (g->name != NULL && g->name[0] != '\0')
+    if (g->name != NULL && !syn__pic_is_blank(g->name))
         syn__pic_put_clean(t, syn__pic_shorten(g->name, 60, name, sizeof name));
     else syn__pic_put(t, "group %u", group);
     syn__pic_put(t, " {");
@@ -295,10 +302,10 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_clear(&facts);
     SYN_TRY(syn__pic_put_payload(&facts, plan, node, n, err));
     put_facts(&facts, plan, n, &c);
-    char name[128], remark[192] = "";
-    syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
+    char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
+    syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
     const size_t used = strlen(name) < 26 ? strlen(name) : 26; /* what a name leaves */
-    if (strcmp(n->label, n->op) != 0 && n->label[0] != '\0')
+    if (strcmp(n->label, n->op) != 0 && !syn__pic_is_blank(n->label))
         syn__pic_shorten(n->op, 18 + 26 - used, remark, sizeof remark);
     if (n->reduce >= 0 && syn__walk_is_comm(n)) {
         const size_t k = strlen(remark);

@@ -10,14 +10,14 @@
 #define LINE_CHARS  48
 
 /* Name without what the box around it says already: "attn.c_attn.weight" inside h.0, "qkv:0" below
-   its op. */
+   its op. The whole name if that leaves nothing. */
 static const char *short_name(const char *name, const char *layer) {
-    const char *slash = strrchr(name, '/');
-    if (slash != NULL) return slash + 1;
+    const char *slash = strrchr(name, '/'), *rest = name;
     const size_t n = strlen(layer);
     const char *at = n > 0 ? strstr(name, layer) : NULL;
-    if (at != NULL && at[n] == '.') return at + n + 1;
-    return name;
+    if (slash != NULL) rest = slash + 1;
+    else if (at != NULL && at[n] == '.') rest = at + n + 1;
+    return syn__pic_is_blank(rest) ? name : rest;
 }
 
 /* "(prefill)": where a tensor from another part of the picture comes from. */
@@ -95,7 +95,10 @@ syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint3
         syn__pic_put(&tip, "\nshares the storage of r%d.t%u", plan->graph->ranks[plan->rank].rank,
                      t->base);
     syn__pic_put_stands_for(&tip, plan, node);
-    SYN_TRY(name_pill(arena, pill, short_name(t->name, layer), output, err));
+    char id[16];
+    snprintf(id, sizeof id, "t%u", tensor);
+    const char *name = syn__pic_is_blank(t->name) ? id : short_name(t->name, layer);
+    SYN_TRY(name_pill(arena, pill, name, output, err));
     syn__pic_clear(&s);
     syn__pic_put_spec(&s, &range);
     syn__pic_put(&s, DOT);

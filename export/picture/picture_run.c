@@ -88,8 +88,8 @@ syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last
         SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
         if ((n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA) continue;
         if (syn__walk_is_idle_range(n) && first < last) continue;
-        char name[64];
-        syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 16, name, sizeof name);
+        char id[SYN__PIC_ID_BYTES], name[64];
+        syn__pic_shorten(syn__pic_node_name(n, id), 16, name, sizeof name);
         if (strcmp(name, before) == 0) continue;
         memcpy(before, name, sizeof before);
         if (out->n + strlen(name) > max_chars) {

@@ -59,10 +59,14 @@ static void put_chars(syn__pic_text *t, const char *text, bool html) {
 }
 
 void syn__pic_put_html(syn__pic_text *t, const char *text) {
-    put_chars(t, text, true);
+    put_chars(t, text[0] != '\0' ? text : "\xC2\xA0", true);
 }
 void syn__pic_put_clean(syn__pic_text *t, const char *text) {
     put_chars(t, text, false);
+}
+
+bool syn__pic_is_blank(const char *name) {
+    return name[strspn(name, " ")] == '\0';
 }
 
 /* Advance widths of DejaVu Sans in hundredths of the font size, characters 32..126. */

@@ -16,8 +16,11 @@ typedef struct syn__pic_text {
 
 void syn__pic_clear(syn__pic_text *t);
 void syn__pic_put(syn__pic_text *t, const char *fmt, ...) SYN_PRINTF(2, 3);
-/* Escaped for an HTML-like label; control characters and bytes that are not UTF-8 become '?'. */
+/* Escaped for an HTML-like label; control characters and bytes that are not UTF-8 become '?'. An
+   empty text becomes a no-break space, since graphviz rejects elements without text. */
 void syn__pic_put_html(syn__pic_text *t, const char *text);
+/* Whether a name has nothing to see, so that an id must stand for it. */
+bool syn__pic_is_blank(const char *name);
 /* As put, for plain text of unknown origin: valid UTF-8 without control characters. */
 void syn__pic_put_clean(syn__pic_text *t, const char *text);
 

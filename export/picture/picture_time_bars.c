@@ -156,15 +156,15 @@ static syn_status draw_slice(writer *w, size_t i, double x0, double x1) {
     const syn__pic_slice *p = &w->t->slices[i];
     const syn_node *node;
     syn__pic_text tip;
-    char name[96], id[48], a[SYN__PIC_NUMBER];
+    char name[96], id[48], number[SYN__PIC_ID_BYTES], a[SYN__PIC_NUMBER];
     uint32_t box;
     SYN_TRY(syn__walk_node(&w->t->walk, s->node, &node, w->err));
-    syn__pic_short_name(node->label[0] != '\0' ? node->label : node->op, name, sizeof name);
+    syn__pic_short_name(syn__pic_node_name(node, number), name, sizeof name);
     if (p->is_comm) snprintf(name, sizeof name, "%s", syn_comm_kind_name(node->comm));
     syn__pic_clear(&tip);
     syn__pic_put_clean(&tip, node->scope);
     if (node->scope[0] != '\0') syn__pic_put(&tip, " ");
-    syn__pic_put_clean(&tip, node->label[0] != '\0' ? node->label : node->op);
+    syn__pic_put_clean(&tip, syn__pic_node_name(node, number));
     put_times(&tip, w, s->start + s->wait, s->end);
     if (p->is_comm) syn__pic_put(&tip, "\n%s", syn__pic_bytes(node->comm_bytes, a));
     const int64_t begin = s->start + s->wait;

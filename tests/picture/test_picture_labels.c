@@ -3,6 +3,8 @@
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
 
+#include <string.h>
+
 static const syn_export_options plain;
 static const syn_export_options unfolded = {.no_fold = true};
 
@@ -32,6 +34,40 @@ static void test_names_are_whole(void) {
     d.graph = NULL;
     drop(&d);
     check_geometry(g, plain);
+}
+
+/* What has no name is called by its id; a name that ends in a slash, or in the dot after its
+   layer's name, is whole. */
+static void test_unnamed(void) {
+    static const char *const names[][2] = {{"", "<b>t0</b>"},       {"  ", "<b>t1</b>"},
+                                           {"/", "<b>/</b>"},       {"///", "<b>///</b>"},
+                                           {"a/x/", "<b>a/x/</b>"}, {"h.0.", "<b>h.0.</b>"},
+                                           {"a/x", "<b>x</b>"},     {"\x01/", "<b>?/</b>"}};
+    enum { N = sizeof names / sizeof *names };
+    const syn_spec spec = PICTURE_F32(1, 64);
+    picture_maker m;
+    uint32_t w[N];
+    picture_start(&m, 1);
+    picture_scope(&m, "h.0");
+    for (int i = 0; i < N; i++)
+        w[i] = picture_tensor(&m, names[i][0], spec, SYN_TENSOR_PARAM, SYN_NO_NODE, SYN_NO_TENSOR);
+    for (int i = 0; i < N; i++)
+        picture_add(&m, (picture_op){.op = i < N - 1 ? "add" : " ", .label = " "}, spec,
+                    PICTURE_IN(w[i]));
+    drawn d;
+    CHECK(draw(&d, picture_finish(&m), &plain));
+    for (int i = 0; i < N; i++)
+        CHECK_MSG(count_label(&d.d, SYN__PIC_PARAM, names[i][1]) == 1, "'%s'", names[i][0]);
+    CHECK_INT(count_label(&d.d, SYN__PIC_OP, "<b>add</b>"), N - 1);
+    for (size_t i = 0; i < d.d.n_boxes; i++) {
+        CHECK(strstr(d.d.boxes[i].label, "<b></b>") == NULL);
+        CHECK(strstr(d.d.boxes[i].label, "\"></font>") == NULL);
+    }
+    drop(&d);
+    syn_graph *g = picture_hostile(); /* whose last four ops have no names */
+    CHECK(draw(&d, g, &plain));
+    CHECK_INT(count_label(&d.d, SYN__PIC_OP, "<b>o"), 4);
+    drop(&d);
 }
 
 /* What a hexagon or octagon is wide where the text's corners are, 11 points from its middle, and
@@ -106,6 +142,7 @@ static void test_optimizer_is_folded(void) {
 
 static const test_case cases[] = {
     {"names_are_whole", test_names_are_whole},
+    {"unnamed", test_unnamed},
     {"text_is_inside", test_text_is_inside},
     {"optimizer_is_folded", test_optimizer_is_folded},
 };

@@ -271,6 +271,13 @@ syn_graph *picture_hostile(void) {
             .op = names[i], .label = names[(i + 1) % 6], .category = (syn_category)i};
         x = picture_add(&m, op, PICTURE_F32(1, INT32_MAX), PICTURE_IN(x, x));
     }
+    static const char *const unnamed[] = {"", " ", "x/", "///"}; /* graphviz rejects empty texts */
+    for (int i = 0; i < 4; i++) {
+        const uint32_t w = picture_tensor(&m, unnamed[i], PICTURE_F32(1, 4), SYN_TENSOR_PARAM,
+                                          SYN_NO_NODE, SYN_NO_TENSOR);
+        x = picture_add(&m, (picture_op){.op = i % 2 == 0 ? "" : " ", .label = ""},
+                        PICTURE_F32(1, 4), PICTURE_IN(x, w));
+    }
     const syn_attribute model = {.name = "mo<del", .type = SYN_VALUE_TEXT, .text = "<&>\""};
     NEED_OK(syn_graph_set_meta(m.g, &model, &err), err);
     return picture_finish(&m);

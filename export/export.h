@@ -90,6 +90,7 @@ extern const syn_exporter syn_export_graphml; /* GraphML with yEd shapes and Gep
 extern const syn_exporter syn_export_dot;     /* DOT text */
 extern const syn_exporter syn_export_svg;     /* picture */
 extern const syn_exporter syn_export_png;     /* picture */
+extern const syn_exporter syn_export_pdf;     /* picture */
 extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
 extern const syn_exporter syn_export_html;    /* one page that shows it in a browser */
 extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes as protobuf's JSON */

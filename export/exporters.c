@@ -8,6 +8,7 @@ static const syn_exporter *const exporters[] = {
     /* pictures */
     &syn_export_png,
     &syn_export_svg,
+    &syn_export_pdf,
     &syn_export_dot,
     &syn_export_html,
     /* graphs */

@@ -1,4 +1,4 @@
-/* The picture exporters: DOT, SVG and PNG of the graph, the communication or the time
+/* The picture exporters: DOT, SVG, PNG and PDF of the graph, the communication or the time
    view. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_modules.h"
@@ -10,6 +10,7 @@
 #define PAGE_DPI   192.0   /* of a page, whose text is smaller */
 #define PNG_MAX_PX 32000.0 /* cairo's bitmaps end at 32767 */
 #define PNG_MAX_PT 14400.0 /* a longer side would need a scale at which text cannot be read */
+#define PDF_MAX_PT 14400.0 /* readers of PDF show no longer side */
 #define SVG_MAX_PT 1e7
 #define PAD_PT     40.0 /* both margins; pad of picture_dot.c */
 
@@ -90,8 +91,10 @@ static syn_status render(const syn__pic_drawing *d, const char *format, syn_sink
 static syn_status write_picture(const syn_graph *graph, const syn_export_options *options,
                                 const char *format, syn_sink *sink, syn_error *err) {
     syn__pic_drawing d = {0};
-    const bool png = strcmp(format, "png") == 0;
-    syn_status s = draw(&d, graph, options, png ? PNG_MAX_PT : SVG_MAX_PT, err);
+    const double most = strcmp(format, "png") == 0   ? PNG_MAX_PT
+                        : strcmp(format, "pdf") == 0 ? PDF_MAX_PT - PAD_PT
+                                                     : SVG_MAX_PT;
+    syn_status s = draw(&d, graph, options, most, err);
     if (options != NULL) d.page = options->page;
     if (s == SYN_OK)
         s = strcmp(format, "dot") == 0 ? syn__pic_write_dot(&d, sink, err)
@@ -115,6 +118,12 @@ static syn_status write_png(const syn_graph *graph, const syn_export_options *op
     return write_picture(graph, options, "png", sink, err);
 }
 
+static syn_status write_pdf(const syn_graph *graph, const syn_export_options *options,
+                            syn_sink *sink, syn_error *err) {
+    return write_picture(graph, options, "pdf", sink, err);
+}
+
 const syn_exporter syn_export_dot = {"dot", "dot", write_dot};
 const syn_exporter syn_export_svg = {"svg", "svg", write_svg};
 const syn_exporter syn_export_png = {"png", "png", write_png};
+const syn_exporter syn_export_pdf = {"pdf", "pdf", write_pdf};

@@ -58,6 +58,7 @@ static void walk_graph(walker *w) {
         {"bgcolor", "white", false},
         {"fontname", FONT, false},
         {"fontsize", "10", false},
+        {"margin", "0", false}, /* half an inch around a PDF */
         {"outputorder", "edgesfirst", false},
         {"pad", PAD_INCHES, false},
         {"rankdir", "TB", false},

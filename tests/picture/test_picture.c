@@ -414,6 +414,8 @@ static int draw_samples(const char *folder) {
            draw_file(gpt_graph(&page, false), &comm, folder, "comm.svg") |
            draw_file(gpt_graph(&page, false), &paper, folder, "a4.svg") |
            draw_file(gpt_graph(&page, false), &slide, folder, "slide.png") |
+           draw_file(gpt_graph(&page, false), &slide, folder, "slide.pdf") |
+           draw_file(gpt_graph(&page, false), &plain, folder, "trace.pdf") |
            draw_file(gpt_graph(&big, false), &plain, folder, "big.svg") |
            draw_file(gpt_graph(&big, false), &comm, folder, "big_comm.svg") |
            draw_file(gpt_graph(&big, false), &unfolded, folder, "big_unfolded.png") |

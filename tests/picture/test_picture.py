@@ -1,5 +1,6 @@
 """Looks at sample pictures with readers that are not ours: libxml2 (xmllint), pngcheck, and the
 pixels' size."""
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,15 @@ def png_size(path):
         head = f.read(24)
     check(head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", path + " is a PNG")
     return struct.unpack(">II", head[16:24])
+
+
+def pdf_pages(path):
+    """Width and height of each page in points."""
+    with open(path, "rb") as f:
+        data = f.read()
+    check(data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF"), path + " is a PDF")
+    return [tuple(float(n) for n in box.split()[2:4])
+            for box in re.findall(rb"/MediaBox\s*\[([^\]]*)\]", data)]
 
 
 def texts(root):
@@ -81,7 +91,7 @@ def main():
                     subprocess.run(["pngcheck", "-q", at(name)], check=True)
                 width, height = png_size(at(name))
                 check(max(width, height) <= 32767, name + " fits a bitmap")
-            else:
+            elif name.endswith(".svg"):
                 check_svg(at(name))
         # a page: 2 layers, 8 heads, tp 2
         for name in ("trace.png", "comm.png"):
@@ -98,6 +108,12 @@ def main():
             r"[\d.-]+", root.find(SVG + "g").get("transform").split("translate")[1])]
         check(inside[0] > 0 and inside[1] > 0, "the picture is on the page")
         check(png_size(at("slide.png")) == (2560, 1440), "a slide is 16:9")
+        check(pdf_pages(at("slide.pdf")) == [(960, 540)], "a slide in PDF has no margin around it")
+        extent = [math.ceil(float(check_svg(at("trace.svg")).get(side).rstrip("pt")))
+                  for side in ("width", "height")]
+        check(len(pdf_pages(at("trace.pdf"))) == 1
+              and all(abs(a - b) <= 1 for a, b in zip(pdf_pages(at("trace.pdf"))[0], extent)),
+              f"PDF is as large as SVG: {pdf_pages(at('trace.pdf'))}, {extent}")
 
         root = check_svg(at("trace.svg"))
         said = texts(root)

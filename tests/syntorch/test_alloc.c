@@ -81,7 +81,8 @@ static syn_status export_one(const syn_graph *graph, const syn_exporter *exporte
 /* Graphviz draws the pictures in a process of its own, too slow for thousands of runs: DOT is all
    of a picture that is made here. */
 static bool is_picture(const syn_exporter *exporter) {
-    return exporter == &syn_export_svg || exporter == &syn_export_png;
+    return exporter == &syn_export_svg || exporter == &syn_export_png ||
+           exporter == &syn_export_pdf;
 }
 
 static syn_status export_all(const syn_graph *graph, syn_error *err) {

@@ -209,8 +209,8 @@ int command_export(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (args.compare && exporter != &syn_export_html)
         return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
-    const bool picture =
-        exporter == &syn_export_svg || exporter == &syn_export_png || exporter == &syn_export_dot;
+    const bool picture = exporter == &syn_export_svg || exporter == &syn_export_png ||
+                         exporter == &syn_export_pdf || exporter == &syn_export_dot;
     if (args.page != SYN_PAGE_NONE && !picture)
         return cli_fail(&program, CLI_USAGE, "--page is for pictures, not for %s", exporter->name);
     if (args.detail != SYN_DETAIL_AUTO && (!picture || args.view == SYN_VIEW_TIMELINE))

@@ -46,6 +46,8 @@ typedef struct syn_export_options {
     syn_page page;                        /* pictures; less detail, if that alone can be read */
     syn_detail detail;                    /* pictures */
     const syn_graph *compare;             /* html: a second trace on the same page */
+    const char *source, *compare_source;  /* html: the files of the two, which tell runs of one
+                                             name apart; NULL: unknown */
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
 

@@ -22,11 +22,11 @@ static void put_base64(syn_sink *sink, const uint8_t *data, size_t bytes) {
     }
 }
 
-static syn_status put_data(const syn__html_trace *trace, const char *title, int number,
-                           syn_sink *sink, syn_error *err) {
+static syn_status put_data(const syn__html_trace *trace, const char *title, const char *source,
+                           int number, syn_sink *sink, syn_error *err) {
     syn__buf plain = {0}, small = {0};
     bool packed = false;
-    syn_status status = syn__html_trace_write(trace, title, &plain, err);
+    syn_status status = syn__html_trace_write(trace, title, source, &plain, err);
     if (status == SYN_OK) status = syn__deflate(&small, &packed, plain.data, plain.bytes, err);
     const syn__buf *all = packed ? &small : &plain;
     if (status == SYN_OK) {
@@ -86,31 +86,40 @@ static void put_head(syn_sink *sink, const char *title, const char *version) {
     syn_sink_text(sink, syn__html_body);
 }
 
-static syn_status put_trace(const syn_graph *graph, const syn_export_options *options, int number,
-                            syn_sink *sink, syn_error *err) {
+/* `which`: "A: " or "B: " of two traces, "" of one. */
+static syn_status put_trace(const syn_graph *graph, const syn_export_options *options,
+                            const char *which, syn_sink *sink, syn_error *err) {
     syn__html_trace trace;
     char title[512];
+    const int number = which[0] == 'B';
+    const char *source = options != NULL ? options->source : NULL;
     make_title(graph, options, title, sizeof title);
     syn_status status = syn__html_trace_read(&trace, graph, options, err);
     if (status == SYN_OK) {
         if (number == 0) put_head(sink, title, options != NULL ? options->version : NULL);
-        syn_sink_text(sink, "<section class=\"table\">\n<h2>");
+        syn_sink_printf(sink, "<section class=\"table\">\n<h2>%s", which);
         syn_sink_xml_text(sink, title);
+        if (which[0] != '\0' && source != NULL) {
+            syn_sink_text(sink, " (");
+            syn_sink_xml_text(sink, source);
+            syn_sink_char(sink, ')');
+        }
         syn_sink_text(sink, "</h2>\n");
         status = syn__html_put_tables(&trace, sink, err);
         syn_sink_text(sink, "</section>\n");
     }
-    if (status == SYN_OK) status = put_data(&trace, title, number, sink, err);
+    if (status == SYN_OK) status = put_data(&trace, title, source, number, sink, err);
     syn__html_trace_free(&trace);
     return status;
 }
 
 static syn_status write_html(const syn_graph *graph, const syn_export_options *options,
                              syn_sink *sink, syn_error *err) {
-    SYN_TRY(put_trace(graph, options, 0, sink, err));
-    if (options != NULL && options->compare != NULL) {
-        const syn_export_options other = {0};
-        SYN_TRY(put_trace(options->compare, &other, 1, sink, err));
+    const bool two = options != NULL && options->compare != NULL;
+    SYN_TRY(put_trace(graph, options, two ? "A: " : "", sink, err));
+    if (two) {
+        const syn_export_options other = {.source = options->compare_source};
+        SYN_TRY(put_trace(options->compare, &other, "B: ", sink, err));
     }
     syn_sink_text(sink, "<script>\n\"use strict\";\n");
     syn_sink_text(sink, syn__html_script);

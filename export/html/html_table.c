@@ -31,12 +31,16 @@ void syn__html_sums_free(syn__html_sums *sums) {
     syn_free(sums->at);
 }
 
-/* "1.23 k", of a number of some unit. */
-static void put_amount(syn_sink *sink, double value, const char *unit) {
-    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+/* "1.23 GFLOP", "12.5 KiB": bytes in powers of 1024, flops of 1000. */
+static void put_amount(syn_sink *sink, double value, bool bytes) {
+    static const char *const units[2][7] = {
+        {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"},
+        {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}};
+    const double base = bytes ? 1024 : 1000;
     size_t i = 0;
-    for (; value >= 999.5 && i + 1 < sizeof prefixes / sizeof prefixes[0]; i++) value /= 1e3;
-    syn_sink_printf(sink, "<td>%.3g %s%s</td>", value, prefixes[i], unit);
+    for (; value >= base - 0.5 && i + 1 < sizeof units[0] / sizeof *units[0]; i++) value /= base;
+    syn_sink_printf(sink, value < 999.5 ? "<td>%.3g %s</td>" : "<td>%.0f %s</td>", value,
+                    units[bytes][i]);
 }
 
 static void put_time(syn_sink *sink, double ns, bool in_order) {
@@ -67,8 +71,8 @@ static void put_row(const row *r, bool in_order, syn_sink *sink) {
     syn_sink_printf(sink, "<td>%llu</td>", (unsigned long long)sum->calls);
     put_time(sink, sum->ns, in_order);
     put_time(sink, sum->wait_ns, in_order);
-    put_amount(sink, (double)sum->flops, "flop");
-    put_amount(sink, (double)sum->bytes, "B");
+    put_amount(sink, (double)sum->flops, false);
+    put_amount(sink, (double)sum->bytes, true);
     syn_sink_text(sink, "</tr>\n");
 }
 

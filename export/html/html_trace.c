@@ -74,10 +74,14 @@ static void put_groups(syn_sink *sink, const syn_graph *graph) {
     syn_sink_char(sink, ']');
 }
 
-static void put_header(const syn__html_trace *t, const char *title, syn_sink *sink) {
+static void put_header(const syn__html_trace *t, const char *title, const char *source,
+                       syn_sink *sink) {
     size_t bytes;
     syn_sink_text(sink, "{\"format\":\"syntorch view\",\"format_version\":1,\"title\":");
     syn_sink_json_string(sink, title);
+    syn_sink_text(sink, ",\"source\":");
+    if (source != NULL) syn_sink_json_string(sink, source);
+    else syn_sink_text(sink, "null");
     syn_sink_printf(sink, ",\"clock\":\"%s\",\"base_us\":%lld,\"world_size\":%d",
                     syn__clock_name(t->timeline.clock), (long long)t->timeline.base_us,
                     (int)t->graph->world_size);
@@ -103,12 +107,12 @@ static void put_header(const syn__html_trace *t, const char *title, syn_sink *si
     syn_sink_text(sink, "]}");
 }
 
-syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title, syn__buf *out,
-                                 syn_error *err) {
+syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title,
+                                 const char *source, syn__buf *out, syn_error *err) {
     syn_sink *sink;
     size_t bytes = 0;
     SYN_TRY(syn_sink_open_memory(&sink, err));
-    put_header(trace, title, sink);
+    put_header(trace, title, source, sink);
     const char *header = syn_sink_data(sink, &bytes);
     const uint8_t length[4] = {(uint8_t)bytes, (uint8_t)(bytes >> 8), (uint8_t)(bytes >> 16),
                                (uint8_t)(bytes >> 24)};

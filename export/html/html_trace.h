@@ -54,9 +54,9 @@ typedef struct syn__html_trace {
 syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
                                 const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 /* Header and columns: the header's length as four bytes, lowest first, the header, then what
-   html_columns.h says. */
-syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title, syn__buf *out,
-                                 syn_error *err) SYN_MUST_USE;
+   html_columns.h says. source: the file that the trace comes from; NULL: unknown. */
+syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title,
+                                 const char *source, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__html_trace_free(syn__html_trace *trace);
 
 /* Tables as HTML: sums by op and by layer, the longest first. */

@@ -17,9 +17,9 @@ const CHANGE_STOPS = ["#15803d", "#7fbf8f", "#c9ced4", "#f0a060", "#c2410c"]; /*
 const METRICS = {
     category: {name: "kind of op"},
     time: {name: "time", unit: "s", scale: 1e-9},
-    flops: {name: "flops", unit: "flop", scale: 1},
+    flops: {name: "flops", unit: "FLOP", scale: 1},
     bytes: {name: "bytes", unit: "B", scale: 1},
-    intensity: {name: "flops per byte", unit: "flop/B", scale: 1},
+    intensity: {name: "flops per byte", unit: "FLOP/B", scale: 1},
     change: {name: "change of time", unit: "", scale: 1},
 };
 
@@ -178,11 +178,15 @@ function plural(n, word) {
     return n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 }
 
+/* Bytes in powers of 1024, as in pictures and reports; all else in powers of 1000. */
 function amount(value, unit) {
-    const prefixes = ["", "k", "M", "G", "T", "P", "E"];
+    const binary = unit === "B", base = binary ? 1024 : 1000;
+    const prefixes = ["", binary ? "Ki" : "k", ..."MGTPE"].map(
+        (prefix, i) => binary && i > 1 ? prefix + "i" : prefix);
     let i = 0;
-    for (; value >= 999.5 && i + 1 < prefixes.length; i++) value /= 1000;
-    return Number(value.toPrecision(3)) + " " + prefixes[i] + unit;
+    for (; value >= base - 0.5 && i + 1 < prefixes.length; i++) value /= base;
+    const digits = value < 100 ? Number(value.toPrecision(3)) : Math.round(value);
+    return digits + " " + prefixes[i] + unit;
 }
 
 function duration(ns) {

@@ -105,7 +105,7 @@ function compareRow({name, a, b}) {
         tr.append(make("td", text));
     tr.append(make("td", (delta > 0 ? "+" : "") + duration(delta) + change,
         {class: delta > 0 ? "more" : delta < 0 ? "less" : ""}));
-    for (const text of [amount(a.flops, "flop"), amount(b.flops, "flop"), amount(a.bytes, "B"),
+    for (const text of [amount(a.flops, "FLOP"), amount(b.flops, "FLOP"), amount(a.bytes, "B"),
              amount(b.bytes, "B")])
         tr.append(make("td", text));
     return tr;
@@ -117,21 +117,27 @@ function showComparison(view) {
     if (old) old.remove();
     if (view.traces.length < 2) return;
     const section = make("section", null, {class: "table", id: "comparison"});
-    section.append(make("h2", "A beside B"), make("p", "A: " + view.traces[0].head.title + "; B: " +
-        view.traces[1].head.title + ". The largest differences of time come first."),
+    section.append(make("h2", "A beside B"), make("p", labelsOf(view.traces).join("; ") +
+        ". The largest differences of time come first."),
         make("h3", "By op"), compareTable(view, "op", (trace, r, i) => trace.text(r, i, "op")),
         make("h3", "By layer"),
         compareTable(view, "layer", (trace, r, i) => layerOf(trace.text(r, i, "scope"))));
     document.querySelector(".table").before(section);
 }
 
-/* Of two traces with the facts in which they differ. */
-function titleOf(traces) {
-    if (traces.length === 1) return traces[0].head.title;
-    return traces.map((trace, t) => {
+/* "A: gpt2, tp 2, attention fused": the facts in which two traces differ, or the files that they
+   come from where titles and facts are the same. */
+function labelsOf(traces) {
+    const titles = traces.map((trace) => trace.head.title);
+    if (traces.length === 1) return titles;
+    const labels = traces.map((trace, t) => {
         const other = new Map(traces[1 - t].head.facts);
         const facts = trace.head.facts.filter(([name, value]) => other.get(name) !== value);
-        return "AB"[t] + ": " + trace.head.title +
+        return titles[t] +
             facts.slice(0, 3).map(([name, value]) => ", " + name + " " + value).join("");
-    }).join("  |  ");
+    });
+    const sources = traces.map((trace) => trace.head.source);
+    const same = labels[0] === labels[1] && sources[0] !== sources[1];
+    return labels.map((label, t) =>
+        "AB"[t] + ": " + label + (same && sources[t] ? " (" + sources[t] + ")" : ""));
 }

@@ -285,7 +285,7 @@ class GraphPicture {
         }
     }
 
-    /* "8.19 kB" */
+    /* "8 KiB" */
     joinText({trace, r}, item) {
         const i = item.what.i, bytes = trace.column(r, "comm_bytes")[i];
         return bytes > 0 ? amount(bytes, "B") : "";
@@ -345,7 +345,7 @@ class GraphPicture {
         const facts = [["ops", item.nodes.length.toLocaleString("en")]];
         if (trace.head.clock !== "order")
             facts.push(...timeTexts(trace, r, timesOf(trace, r, item.nodes)));
-        facts.push(["flops", amount(sum("flops"), "flop")], ["bytes", amount(sum("bytes"), "B")]);
+        facts.push(["flops", amount(sum("flops"), "FLOP")], ["bytes", amount(sum("bytes"), "B")]);
         const comm = trace.column(r, "comm_bytes");
         const sent = item.nodes.reduce((all, i) => all + comm[i], 0);
         if (sent > 0) facts.push(["sent", amount(sent, "B")]);

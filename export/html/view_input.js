@@ -7,8 +7,9 @@ function listen(view) {
     document.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;
         if (event.target.closest("input, select")) {
-            if (event.key === "Escape") event.target.blur();
-            return;
+            if (event.key !== "Escape") return;
+            event.target.blur();
+            if (event.target.id !== "query") return;
         }
         if (pressKey(view, event.key)) event.preventDefault();
     });
@@ -152,7 +153,9 @@ function listenFiles(view) {
         const file = event.dataTransfer.files[0];
         if (!file) return;
         try {
-            view.compareWith(await readPage(await file.text()));
+            const trace = await readPage(await file.text());
+            trace.head.source = file.name;
+            view.compareWith(trace);
         } catch (error) {
             view.say(file.name + ": " + error.message);
         }

@@ -105,12 +105,12 @@ function factsOf(view, at) {
             plural(head.groups[group - 1].ranks.length, "rank")]);
         if (column("peer") > 0) facts.push(["peer", "rank " + (column("peer") - 1)]);
     }
-    if (column("flops") > 0) facts.push(["flops", amount(column("flops"), "flop")]);
+    if (column("flops") > 0) facts.push(["flops", amount(column("flops"), "FLOP")]);
     const bytes = column("read") + column("written");
     if (bytes > 0) facts.push(["memory", amount(column("read"), "B") + " read, " +
         amount(column("written"), "B") + " written"]);
     if (bytes > 0 && column("flops") > 0)
-        facts.push(["intensity", Number((column("flops") / bytes).toPrecision(3)) + " flop/B"]);
+        facts.push(["intensity", Number((column("flops") / bytes).toPrecision(3)) + " FLOP/B"]);
     if (trace.text(r, i, "attributes")) facts.push(["options", trace.text(r, i, "attributes")]);
     if (view.critical) facts.push(["slack", slackText(view, at)]);
     facts.push(["id", trace.id(r, i)]);
@@ -246,7 +246,7 @@ function overviewPanel(view) {
             ? "unknown: only the order means anything"
             : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
         if (view.critical) out.push(...criticalPanel(view, trace));
-        out.push(make("h3", view.traces.length > 1 ? "AB"[t] + ": " + trace.head.title : "The run"),
+        out.push(make("h3", view.traces.length > 1 ? labelsOf(view.traces)[t] : "The run"),
             definitions(facts.concat(trace.head.facts.map(([name, text]) =>
                 [name, text.length > 90 ? text.slice(0, 90) + "\u2026" : text])), "facts"));
 

@@ -69,7 +69,7 @@ class View {
             trace.timeKey(r), () => trace.column(r, "wait").some((ns) => ns > 0))));
         this.offerRanks();
         const title = document.getElementById("title");
-        title.textContent = title.title = titleOf(traces);
+        title.textContent = title.title = labelsOf(traces).join("  |  ");
         showComparison(this);
         const names = Object.keys(METRICS).filter((name) => name !== "change" || traces.length > 1);
         fill(document.getElementById("colour"), ...names.map((name) =>

@@ -2,6 +2,7 @@
 select, fold and compare, write no error to the console and ask nobody for anything."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -113,6 +114,25 @@ def check_search(page, graph):
     page.key("Escape")
     page.frame()
     check(page.do("view.selected === null && view.hits === null"), "Escape keeps what was found")
+    page.key("/")
+    page.do("document.getElementById('query').value = 'qkv'")
+    page.do("document.getElementById('query').dispatchEvent(new Event('input'))")
+    check(page.do("document.activeElement.id === 'query' && view.hits.count > 0"),
+          "qkv is not found")
+    page.key("Escape")  # in the box
+    page.frame()
+    left = page.do("""[document.getElementById('query').value, view.hits,
+        document.activeElement.id, document.getElementById('found').textContent]""")
+    check(left == ["", None, "", ""], f"Escape in the box leaves {left}")
+
+
+def check_units(page):
+    """Bytes in powers of 1024, as in pictures and reports, all else in powers of 1000."""
+    said = page.do("""[[0, 'B'], [1023, 'B'], [1024, 'B'], [12800, 'B'], [1047552, 'B'],
+        [2 ** 30, 'B'], [999, 'FLOP'], [196608, 'FLOP'], [1.5e12, 'FLOP'], [0.25, 'FLOP/B']].map(
+        ([value, unit]) => amount(value, unit)).join()""")
+    check(said == "0 B,1023 B,1 KiB,12.5 KiB,1023 KiB,1 GiB,999 FLOP,197 kFLOP,1.5 TFLOP,"
+          "0.25 FLOP/B", said)
 
 
 def check_legend(page):
@@ -284,6 +304,29 @@ def check_hostile(page, folder, source):
     check(page.do("document.scripts.length") == 2, "a name became a script")
 
 
+def check_labels(page, folder, source, path):
+    """Two runs of one name are told apart by what differs, else by their files."""
+    labels = page.do("labelsOf(view.traces)")
+    check(labels[0].startswith("A: ") and labels[1].startswith("B: ") and
+          labels[0][3:] != labels[1][3:], f"two runs: {labels}")
+    check("(" not in "".join(labels), f"facts differ: {labels}")
+    again = os.path.join(folder, "again.json")
+    shutil.copy(source, again)
+    alike = os.path.join(folder, "alike.html")
+    export(source, alike, "--compare", again)
+    page.open(alike)
+    shown = [page.do("document.getElementById('title').textContent").split("  |  "),
+             page.do("document.querySelector('#comparison p').textContent").split(". The")[0]
+             .split("; "),
+             page.do("[...document.querySelectorAll('#panel h3')].slice(0, 2).map("
+                     "(h) => h.textContent)"),
+             page.do("[...document.querySelectorAll('.table:not(#comparison) h2')].map("
+                     "(h) => h.textContent)")]
+    for a, b in shown:
+        check(a.startswith("A: ") and a.endswith(f"({source})"), f"A is called {a}")
+        check(b.startswith("B: ") and b.endswith(f"({again})"), f"B is called {b}")
+
+
 def check_two(page, folder, one, two):
     path = os.path.join(folder, "both.html")
     export(two, path, "--compare", one)
@@ -298,6 +341,8 @@ def check_two(page, folder, one, two):
     check("In the other trace" in panel, "no link to the other trace")
     rows = page.do("document.querySelectorAll('#comparison tbody tr').length")
     check(rows > 10, f"{rows} rows compared")
+    check_labels(page, folder, two, path)
+    page.open(path)
     # a page that is dropped becomes B; what is none is refused with a sentence
     with open(path, encoding="utf-8") as f:
         text = f.read()
@@ -427,6 +472,7 @@ def main():
             check_shared(page)
             check_links(page, graph)
             check_search(page, graph)
+            check_units(page)
             check_legend(page)
             check_graph(page)
             check_address(page, path)

@@ -143,6 +143,9 @@ def check_table(page, ops):
     for name, n in counts.items():
         at = page.cells.index(name)
         check(page.cells[at + 1].strip() == str(n), f"{name}: {page.cells[at + 1]} calls, not {n}")
+    each = [op["bytes_read"] + op["bytes_written"] for rank in ops.values() for op in rank
+            if op["op"] == "softmax"]
+    check(each and f"{sum(each) / 1024:.3g} KiB" in page.cells, f"no {sum(each) / 1024:.3g} KiB")
     check(f"{sum(counts.values())} ops on {len(ops)} ranks" in "".join(page.text), "no sum of ops")
 
 

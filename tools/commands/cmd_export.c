@@ -231,7 +231,9 @@ int command_export(int argc, char **argv) {
                               .copies = (syn_copies)args.copies,
                               .view = (syn_view)args.view,
                               .page = (syn_page)args.page,
-                              .detail = (syn_detail)args.detail};
+                              .detail = (syn_detail)args.detail,
+                              .source = args.compare ? args.input : NULL,
+                              .compare_source = args.compare};
     syn_graph *graph = NULL, *other = NULL;
     syn_hardware hw;
     syn_status s = import(&graph, args.input, &hw, &err);

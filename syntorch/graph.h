@@ -125,7 +125,8 @@ typedef struct syn_node {
     uint32_t flags;
     syn_phase phase;
     uint32_t step;     /* 0 prefill or only step, then 1, 2, ...: decode or training steps */
-    int32_t stream;    /* 0 compute; 1.. communication */
+    int32_t stream;    /* 0 compute; 1.. communication. Messages never share one with other ops,
+                          nor with those of another kind or peer, even if the numbers are equal */
     const char *op;    /* "linear"; never NULL */
     const char *label; /* what the model calls it: "qkv"; the op's name if it has no other */
     const char *scope; /* "h.3.attn"; "" at top level */

@@ -26,9 +26,11 @@ syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_
 }
 
 void syn__et_plan_close(syn__et_plan *plan) {
-    void *const all[] = {plan->place, plan->stream_of, plan->lists,   plan->pool, plan->work,
-                         plan->gate,  plan->streams,   plan->senders, plan->ctrl, plan->data};
+    void *const all[] = {plan->place, plan->stream_of, plan->lists,   plan->pool,
+                         plan->work,  plan->gate,      plan->streams, plan->senders,
+                         plan->ctrl,  plan->data,      plan->active};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) syn_free(all[i]);
+    syn__streams_free(&plan->numbers);
     *plan = (syn__et_plan){0};
 }
 
@@ -44,19 +46,17 @@ static syn_status add_dep(syn__et_plan *plan, uint32_t id, bool ctrl, syn_error 
     return push(&plan->work, &plan->n_work, &plan->work_cap, id << 1 | ctrl, err);
 }
 
-static syn_status find_stream(syn__et_plan *plan, int32_t stream, uint32_t *out, syn_error *err) {
-    for (size_t i = 0; i < plan->n_streams; i++) {
-        if (plan->streams[i].stream != stream) continue;
-        *out = (uint32_t)i;
-        return SYN_OK;
+static syn_status find_stream(syn__et_plan *plan, const syn_node *node, uint32_t *out,
+                              syn_error *err) {
+    uint32_t *number; /* the index, plus one */
+    SYN_TRY(syn__streams_at(&plan->numbers, syn__stream_of(node), &number, err));
+    if (*number == 0) {
+        SYN_TRY(syn_grow(&plan->streams, &plan->streams_cap, plan->n_streams + 1,
+                         sizeof *plan->streams, err));
+        plan->streams[plan->n_streams] = (syn__et_stream){0};
+        *number = (uint32_t)++plan->n_streams;
     }
-    if (plan->n_streams == SYN__ET_MAX_STREAMS)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "rank %d uses more than %d streams",
-                        (int)plan->graph->ranks[plan->rank].rank, SYN__ET_MAX_STREAMS);
-    SYN_TRY(syn_grow(&plan->streams, &plan->streams_cap, plan->n_streams + 1, sizeof *plan->streams,
-                     err));
-    plan->streams[plan->n_streams] = (syn__et_stream){.stream = stream};
-    *out = (uint32_t)plan->n_streams++;
+    *out = *number - 1;
     return SYN_OK;
 }
 
@@ -158,18 +158,16 @@ static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_on
 /* ---- Barriers and order ---- */
 
 /* The last nodes of the streams that ran since the barrier before: these wait for
-   all older ones. */
+   all older ones. A receive may stay open across a barrier. */
 static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
-    bool any = false;
-    for (size_t i = 0; i < plan->n_streams; i++) any = any || plan->streams[i].active;
-    if (!any) return SYN_OK; /* nothing ran in between: the old gate still stands */
+    if (plan->n_active == 0) return SYN_OK; /* nothing ran in between: the old gate still stands */
     plan->n_gate = 0;
-    for (size_t i = 0; i < plan->n_streams; i++) {
-        syn__et_stream *s = &plan->streams[i];
-        if (!s->active) continue;
+    for (size_t i = 0; i < plan->n_active; i++) {
+        syn__et_stream *s = &plan->streams[plan->active[i]];
         s->active = false;
         SYN_TRY(push(&plan->gate, &plan->n_gate, &plan->gate_cap, s->tail, err));
     }
+    plan->n_active = 0;
     plan->barrier++;
     return SYN_OK;
 }
@@ -208,7 +206,7 @@ static syn_status split_work(syn__et_plan *plan, syn_error *err) {
 static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err) {
     const uint32_t id = plan->n_ids + 1;
     uint32_t at = 0;
-    SYN_TRY(find_stream(plan, node->stream, &at, err));
+    SYN_TRY(find_stream(plan, node, &at, err));
     SYN_TRY(collect(plan, node, false, err));
     syn__et_stream *s = &plan->streams[at];
     if (s->tail != 0) SYN_TRY(add_dep(plan, s->tail, true, err));
@@ -221,7 +219,10 @@ static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err)
     thin_work(plan, false);
     SYN_TRY(split_work(plan, err));
     s->tail = id;
-    s->active = true;
+    if (node->kind != SYN_NODE_RECV && !s->active) {
+        s->active = true;
+        SYN_TRY(push(&plan->active, &plan->n_active, &plan->active_cap, at, err));
+    }
     plan->n_ids = id;
     plan->place[plan->n_planned] = id;
     plan->stream_of[id] = at;

@@ -5,33 +5,32 @@
    through such nodes only by DATA, becomes a data_dep, any other a ctrl_dep.
 
    ctrl_deps are added so that
-   - each stream runs in order: a node waits for the stream's previous one;
+   - each stream runs in order: a node waits for the stream's previous one. Messages have streams of
+     their own (streams.h), so a send does not wait for a receive that was posted before it;
    - collectives run in program order: each waits for the rank's previous collective and for the
      sends before it (a simulator has one communication slot a rank; sends themselves never wait for
      a peer);
    - a barrier parts before from after: the next node of each stream waits for the last one of each
-     stream.
+     stream, except receives, which may stay open.
 
    A ctrl_dep that others imply is left out: on the same stream all but the previous node, on
    another stream all but the latest, and any node that is a data_dep already. Ids count from 1. */
 #ifndef EXPORT_ET_PLAN_H
 #define EXPORT_ET_PLAN_H
 
+#include "export/walk/streams.h"
 #include "syntorch/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SYN__ET_MAX_STREAMS 4096
-
 typedef struct syn__et_stream {
-    int32_t stream;
     uint32_t tail;      /* id of its last node; 0 none */
     uint32_t last_send; /* not yet followed by a collective; 0 none */
     uint32_t barrier;   /* the last barrier it has waited for */
     uint32_t latest;    /* scratch: greatest id among a node's dependencies */
-    bool active;        /* has run since the last barrier */
+    bool active;        /* is in the plan's list of these */
 } syn__et_stream;
 
 typedef struct syn__et_plan {
@@ -47,6 +46,9 @@ typedef struct syn__et_plan {
     size_t n_work, work_cap;
     syn__et_stream *streams;
     size_t n_streams, streams_cap;
+    syn__streams numbers; /* index of each stream, plus one */
+    uint32_t *active;     /* indices of streams that ran since the last barrier */
+    size_t n_active, active_cap;
     uint32_t barrier; /* how many so far */
     uint32_t *gate;   /* ids that the last barrier waits for */
     size_t n_gate, gate_cap;

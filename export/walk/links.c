@@ -26,6 +26,7 @@ void syn__links_close(syn__links *links) {
     syn_cursor_free(&links->cursor);
     syn_free(links->sources);
     syn_free(links->behind);
+    syn__streams_free(&links->streams);
     memset(links, 0, sizeof *links);
 }
 
@@ -33,7 +34,7 @@ syn_status syn__links_begin(syn__links *l, uint32_t rank_index, syn_error *err) 
     const syn__timeline *t = &l->timeline;
     const uint32_t n_nodes = t->graph->ranks[rank_index].n_nodes;
     SYN_TRY(syn_grow(&l->behind, &l->behind_cap, n_nodes, sizeof *l->behind, err));
-    memset(l->on, 0, sizeof l->on);
+    syn__streams_clear(&l->streams);
     l->next_message = 0;
     while (l->next_message < t->n_messages && t->messages[l->next_message].to_rank < rank_index)
         l->next_message++;
@@ -65,23 +66,28 @@ static void take_source(void *arg, uint32_t from, uint32_t classes) {
 
 /* The last node on the node's stream, plus one; 0 if there is none, or the node is known to wait
    for it: by itself or behind views. */
-static uint32_t before_on_stream(syn__links *l, const syn__walk *walk, uint32_t index,
-                                 const syn_node *node) {
+static syn_status before_on_stream(syn__links *l, const syn__walk *walk, uint32_t index,
+                                   const syn_node *node, uint32_t *before, syn_error *err) {
     const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
-    const bool on_stream = shown && node->stream >= 0 && node->stream < SYN__LINK_STREAMS;
-    const uint32_t before = l->chains && on_stream ? l->on[node->stream] : 0;
     uint32_t last = 0;
     bool known = false;
+    *before = 0;
+    if (shown && l->chains) {
+        uint32_t *on;
+        SYN_TRY(syn__streams_at(&l->streams, syn__stream_of(node), &on, err));
+        *before = *on;
+        *on = index + 1;
+    }
     for (size_t i = 0; i < l->n_sources + node->n_inputs; i++) {
         const uint32_t from =
             i < l->n_sources ? l->sources[i] : walk->producers[node->inputs[i - l->n_sources]];
         if (from == SYN_NO_NODE) continue;
-        known = known || l->behind[from] == before;
+        known = known || l->behind[from] == *before;
         if (l->behind[from] > last) last = l->behind[from];
     }
     l->behind[index] = shown ? index + 1 : last;
-    if (on_stream) l->on[node->stream] = index + 1;
-    return known ? 0 : before;
+    if (known) *before = 0;
+    return SYN_OK;
 }
 
 /* ---- Edges ---- */
@@ -169,7 +175,8 @@ syn_status syn__links_of(syn__links *l, syn__walk *walk, uint32_t index, const s
     l->n_sources = 0;
     SYN_TRY(syn__walk_deps(walk, node, take_source, l, err));
     const bool is_comm = syn__walk_is_comm(node);
-    const uint32_t before = before_on_stream(l, walk, index, node);
+    uint32_t before;
+    SYN_TRY(before_on_stream(l, walk, index, node, &before, err));
     if (before > 0) {
         emit(&e, op_end(&e, before - 1), op_end(&e, index), "stream",
              syn__links_ns(l, walk->rank_index, before - 1) +

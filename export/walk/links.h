@@ -17,6 +17,7 @@
 #ifndef EXPORT_LINKS_H
 #define EXPORT_LINKS_H
 
+#include "export/walk/streams.h"
 #include "export/walk/timeline.h"
 
 #ifdef __cplusplus
@@ -40,16 +41,15 @@ typedef struct syn__link {
 
 typedef void syn__link_fn(void *arg, const syn__link *link);
 
-#define SYN__LINK_STREAMS 63 /* streams beyond are not chained */
-#define SYN__LINK_PAIRS   16
+#define SYN__LINK_PAIRS 16
 
 typedef struct syn__links {
     syn__timeline timeline;
-    bool chains;                    /* streams */
-    bool has_end;                   /* an edge leads to the end */
-    uint32_t on[SYN__LINK_STREAMS]; /* last node on each stream of the current rank, plus one */
+    bool chains;          /* streams */
+    bool has_end;         /* an edge leads to the end */
+    syn__streams streams; /* last node on each stream of the current rank, plus one */
     uint32_t *behind; /* per node of it: itself, or of views the last node whose data it shows, plus
-                         one */
+                     one */
     size_t behind_cap;
     syn_cursor cursor;
     size_t next_message; /* to the current rank */

@@ -80,10 +80,10 @@ typedef struct syn__timeline {
                         has no digits left for ns */
 } syn__timeline;
 
-/* Simulation: a node starts when its dependencies have ended and its stream is free; a collective
-   when all its ranks that the graph holds have arrived; a receive not before its send. Ranks whose
-   collectives or messages do not match go on alone, so that it always ends. Copies are left out
-   (NULL: there are none). */
+/* Simulation: a node starts when its dependencies have ended and its stream (streams.h) is free; a
+   collective when all its ranks that the graph holds have arrived; a receive not before its send.
+   Ranks whose collectives or messages do not match go on alone, so that it always ends. Copies are
+   left out (NULL: there are none). */
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
                               const syn_export_options *options, const syn_copied_ranks *copies,
                               syn_error *err) SYN_MUST_USE;

@@ -1,52 +1,52 @@
 /* The simulation behind a timeline without measured times. Each rank runs through its nodes until
-   it must wait for others; a queue holds the ranks that can go on, so that the whole costs no more
-   than the nodes and edges. */
+   one has to wait. Open receives do not stop it, nor views of what they will bring; anything else
+   does, until it can end or no rank gets any further: then all look ahead for nodes that wait for
+   nothing. So the whole costs no more than the nodes and edges, and few nodes are put aside. When a
+   node runs does not depend on the order in which nodes are visited: it follows from what they wait
+   for. */
+#include "export/walk/streams.h"
 #include "export/walk/timeline.h"
+#include "export/walk/timeline_pending.h"
 #include "syntorch/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_STREAMS 64 /* higher streams share the last */
-#define NO_GROUP    UINT32_MAX
-#define NO_MESSAGE  SIZE_MAX
-#define NO_RANK     UINT32_MAX
+#define NONE       UINT32_MAX
+#define NO_MESSAGE SYN__NO_MESSAGE
 
 typedef struct sim_rank {
-    double stream_end[MAX_STREAMS];
-    uint32_t next;       /* node */
-    size_t next_message; /* to this rank, not before `next` */
-    /* while it waits */
-    uint32_t group;
-    uint32_t also_waiting; /* next rank of the group's list; NO_RANK ends it */
-    size_t message;
-    double arrived;
-    uint64_t id; /* of the collective */
+    syn__streams streams; /* the last node of each, plus one */
+    uint32_t next;        /* node */
+    uint32_t pause;       /* the node that stopped it, plus one */
     bool queued;
 } sim_rank;
 
 typedef struct gathering {
     uint32_t n_members; /* that the timeline holds */
     uint32_t n_arrived;
-    uint32_t waiting;  /* the list of ranks that have arrived */
+    uint32_t arrivals; /* the list of those that have arrived */
     uint32_t n_before; /* collectives of the group that are done */
     syn_comm_kind comm;
     bool has_source;
     double latest, longest; /* arrival and duration */
 } gathering;
 
-typedef struct rank_at {
-    int32_t rank;
-    uint32_t index;
-} rank_at;
+typedef struct sender {
+    uint32_t rank, node; /* indices */
+    size_t message;
+} sender;
 
 typedef struct simulation {
     syn__timeline *t;
     syn__walk walk;
     sim_rank *ranks; /* per place in the timeline; so `index` below */
     gathering *groups;
-    rank_at *by_rank; /* sorted by global number */
-    uint32_t *queue;  /* a ring: a rank is in it at most once */
+    int32_t *held;        /* the ranks' global numbers, ascending */
+    sender *senders;      /* of all messages, sorted by rank and node */
+    uint32_t *pending_of; /* as spans: index of the entry in `pendings`, plus one */
+    syn__pendings pendings;
+    uint32_t *queue; /* a ring: a rank is in it at most once */
     uint32_t n_ranks, queue_first, queue_n;
     syn_error *err;
 } simulation;
@@ -57,17 +57,9 @@ static void enqueue(simulation *s, uint32_t index) {
     s->queue[(s->queue_first + s->queue_n++) % s->n_ranks] = index;
 }
 
-static int compare_rank_at(const void *a, const void *b) {
-    const rank_at *x = a, *y = b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* Index of a global rank, UINT32_MAX if the timeline does not hold it. */
-static uint32_t find_rank(const simulation *s, int32_t rank) {
-    const rank_at key = {rank, 0};
-    const rank_at *found =
-        bsearch(&key, s->by_rank, s->n_ranks, sizeof *s->by_rank, compare_rank_at);
-    return found != NULL ? found->index : UINT32_MAX;
+static int compare_ranks(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return x < y ? -1 : x > y;
 }
 
 static double duration(const simulation *s, const syn_node *node) {
@@ -77,49 +69,77 @@ static double duration(const simulation *s, const syn_node *node) {
     return ns > 0 ? fmin(ns, SYN__MAX_NS) : 0;
 }
 
+static bool is_shown(const syn_node *node) {
+    return (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
+}
+
 static syn__course *course_of(const simulation *s, uint32_t index, uint32_t node) {
     return &s->t->courses[s->t->span_first[index] + node];
-}
-
-static void note_course(simulation *s, uint32_t index, const syn_node *node, bool shown) {
-    syn__course *course = course_of(s, index, s->ranks[index].next);
-    course->duration_ns = shown ? duration(s, node) : 0;
-    course->is_last = node->n_outputs == 0 && shown;
-    for (uint32_t i = 0; i < node->n_deps; i++)
-        course_of(s, index, node->deps[i].node)->is_last = false;
-}
-
-static double *stream_end(simulation *s, uint32_t index, int32_t stream) {
-    const int32_t last = MAX_STREAMS - 1;
-    return &s->ranks[index].stream_end[stream < 0 ? 0 : stream < last ? stream : last];
 }
 
 static syn__span *span_of(const simulation *s, uint32_t index, uint32_t node) {
     return &s->t->spans[s->t->span_first[index] + node];
 }
 
-static double deps_end(const simulation *s, uint32_t index, const syn_node *node) {
-    double end = 0;
-    for (uint32_t i = 0; i < node->n_deps; i++)
-        end = fmax(end, span_of(s, index, node->deps[i].node)->end_ns);
-    return end;
+static uint32_t *pending_of(const simulation *s, uint32_t index, uint32_t node) {
+    return &s->pending_of[s->t->span_first[index] + node];
 }
 
-/* The rank's next node ran from `arrived` to `end` and waited first. */
-static void finish(simulation *s, uint32_t index, int32_t stream, double arrived, double begin,
-                   double end) {
-    sim_rank *rank = &s->ranks[index];
-    *span_of(s, index, rank->next) = (syn__span){arrived, end, begin - arrived};
-    double *busy = stream_end(s, index, stream);
-    *busy = fmax(*busy, end);
-    rank->next++;
-    rank->group = NO_GROUP;
-    rank->message = NO_MESSAGE;
+static bool is_done(const simulation *s, uint32_t index, uint32_t node) {
+    return node < s->ranks[index].next && *pending_of(s, index, node) == 0;
 }
+
+static void note_course(simulation *s, uint32_t index, uint32_t number, const syn_node *node) {
+    syn__course *course = course_of(s, index, number);
+    course->duration_ns = is_shown(node) ? duration(s, node) : 0;
+    course->is_last = node->n_outputs == 0 && is_shown(node);
+    for (uint32_t i = 0; i < node->n_deps; i++)
+        course_of(s, index, node->deps[i].node)->is_last = false;
+}
+
+/* ---- Nodes that end ---- */
+
+static syn_status put_aside(simulation *s, uint32_t index, uint32_t node, uint32_t before,
+                            uint32_t *out) {
+    SYN_TRY(syn__pendings_add(&s->pendings, index, node, before, out, s->err));
+    *pending_of(s, index, node) = *out + 1;
+    return SYN_OK;
+}
+
+/* Lets the entry wait for a node of its rank, unless that has ended. */
+static syn_status wait_for(simulation *s, uint32_t who, uint32_t node) {
+    const uint32_t on = *pending_of(s, s->pendings.at[who].index, node);
+    return on > 0 ? syn__pendings_wait(&s->pendings, who, on - 1, s->err) : SYN_OK;
+}
+
+/* The node's span is known. */
+static void end_node(simulation *s, uint32_t index, uint32_t node) {
+    uint32_t *own = pending_of(s, index, node);
+    if (*own == 0) return;
+    syn__pendings_end(&s->pendings, *own - 1);
+    *own = 0;
+    if (s->ranks[index].pause != node + 1) return;
+    s->ranks[index].pause = 0;
+    enqueue(s, index);
+}
+
+/* The node ran from `arrived` to `end` and waited first. */
+static void finish(simulation *s, uint32_t index, uint32_t node, double arrived, double begin,
+                   double end) {
+    *span_of(s, index, node) = (syn__span){arrived, end, begin - arrived};
+    end_node(s, index, node);
+}
+
+/* ---- Collectives ---- */
 
 static int compare_members(const void *a, const void *b) {
     const syn__member *x = a, *y = b;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static syn_status node_of(simulation *s, uint32_t index, uint32_t number, const syn_node **out) {
+    syn__walk_select(&s->walk, s->t->ranks[index]);
+    return syn__walk_node(&s->walk, number, out, s->err);
 }
 
 /* The ranks that wait at a group's collective as a meeting, if they are several. */
@@ -133,10 +153,13 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
                      s->err));
     syn__member *members = t->members + t->n_members;
     uint32_t n = 0;
-    for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
-        syn__course *course = course_of(s, index, s->ranks[index].next);
+    for (uint32_t at = g->arrivals; at != NONE; at = s->pendings.at[at].also_there) {
+        const syn__pending *p = &s->pendings.at[at];
+        const syn_node *node;
+        SYN_TRY(node_of(s, p->index, p->node, &node));
+        syn__course *course = course_of(s, p->index, p->node);
         course->meeting = (uint32_t)t->n_meetings;
-        members[n++] = (syn__member){t->ranks[index], course->duration_ns, s->ranks[index].id};
+        members[n++] = (syn__member){t->ranks[p->index], course->duration_ns, node->id};
     }
     qsort(members, n, sizeof *members, compare_members);
     t->meetings[t->n_meetings++] =
@@ -149,146 +172,279 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
 static syn_status release_group(simulation *s, uint32_t group) {
     gathering *g = &s->groups[group];
     SYN_TRY(note_meeting(s, group));
+    const double begin = g->latest, end = g->latest + g->longest;
     g->n_before++;
-    for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
-        const syn_node *node;
-        syn__walk_select(&s->walk, s->t->ranks[index]);
-        SYN_TRY(syn__walk_node(&s->walk, s->ranks[index].next, &node, s->err));
-        finish(s, index, node->stream, s->ranks[index].arrived, g->latest, g->latest + g->longest);
-        enqueue(s, index);
+    for (uint32_t at = g->arrivals, next; at != NONE; at = next) {
+        const syn__pending p = s->pendings.at[at];
+        next = p.also_there;
+        finish(s, p.index, p.node, p.arrived, begin, end);
     }
     g->n_arrived = 0;
-    g->waiting = NO_RANK;
+    g->arrivals = NONE;
     g->latest = g->longest = 0;
     g->has_source = false;
     return SYN_OK;
 }
 
-/* Arrives at a collective. False in *go_on: the rank waits for the others. */
-static syn_status arrive(simulation *s, uint32_t index, const syn_node *node, double ready,
-                         bool *go_on) {
+/* Arrives at a collective, which ends when all are there. */
+static syn_status arrive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
+                         double ready) {
     const syn_graph_group *found = syn_graph_group_by_id(s->t->graph, node->group);
     if (found == NULL) {
-        finish(s, index, node->stream, ready, ready, ready + duration(s, node));
+        finish(s, index, number, ready, ready, ready + duration(s, node));
         return SYN_OK;
     }
     const uint32_t group = (uint32_t)(found - s->t->graph->groups);
     gathering *g = &s->groups[group];
-    s->ranks[index].group = group;
-    s->ranks[index].arrived = ready;
-    s->ranks[index].id = node->id;
-    s->ranks[index].also_waiting = g->waiting;
-    g->waiting = index;
+    uint32_t own = *pending_of(s, index, number);
+    if (own > 0) own--;
+    else SYN_TRY(put_aside(s, index, number, 0, &own));
+    s->pendings.at[own].arrived = ready;
+    s->pendings.at[own].also_there = g->arrivals;
+    g->arrivals = own;
     g->latest = fmax(g->latest, ready);
     g->longest = fmax(g->longest, duration(s, node));
     g->comm = node->comm;
     g->has_source = g->has_source || node->n_deps > 0 || node->n_inputs > 0;
-    *go_on = false;
     return ++g->n_arrived >= g->n_members ? release_group(s, group) : SYN_OK;
 }
 
-/* The message that the rank's node `node` receives, or NO_MESSAGE. */
-static size_t message_to(simulation *s, uint32_t index, uint32_t node) {
-    const uint32_t rank_index = s->t->ranks[index];
-    size_t *next = &s->ranks[index].next_message;
-    for (; *next < s->t->n_messages; (*next)++) {
-        const syn__timeline_message *m = &s->t->messages[*next];
-        if (m->to_rank != rank_index || m->to_node > node) break;
-        if (m->to_node == node) return *next;
-    }
-    return NO_MESSAGE;
+/* ---- Messages ---- */
+
+static int compare_at(uint32_t rank, uint32_t node, uint32_t other_rank, uint32_t other_node) {
+    if (rank != other_rank) return rank < other_rank ? -1 : 1;
+    return node < other_node ? -1 : node > other_node;
 }
 
-/* Receives, unless the send lies ahead (`alone`: even then). */
-static void receive(simulation *s, uint32_t index, const syn_node *node, double ready, bool alone,
-                    bool *go_on) {
-    const size_t message = message_to(s, index, s->ranks[index].next);
+static int compare_senders(const void *a, const void *b) {
+    const sender *x = a, *y = b;
+    return compare_at(x->rank, x->node, y->rank, y->node);
+}
+
+static int compare_receiver(const void *key, const void *message) {
+    const sender *x = key;
+    const syn__timeline_message *m = message;
+    return compare_at(x->rank, x->node, m->to_rank, m->to_node);
+}
+
+/* The message that the rank's node receives, or NO_MESSAGE. */
+static size_t message_to(const simulation *s, uint32_t index, uint32_t node) {
+    const syn__timeline *t = s->t;
+    const sender key = {t->ranks[index], node, 0};
+    if (t->n_messages == 0) return NO_MESSAGE;
+    const syn__timeline_message *found =
+        bsearch(&key, t->messages, t->n_messages, sizeof *t->messages, compare_receiver);
+    return found != NULL ? (size_t)(found - t->messages) : NO_MESSAGE;
+}
+
+/* The message that it sends. */
+static size_t message_from(const simulation *s, uint32_t index, uint32_t node) {
+    const sender key = {s->t->ranks[index], node, 0};
+    if (s->t->n_messages == 0) return NO_MESSAGE;
+    const sender *found =
+        bsearch(&key, s->senders, s->t->n_messages, sizeof *s->senders, compare_senders);
+    return found != NULL ? found->message : NO_MESSAGE;
+}
+
+/* Whether a receive has a send that has not run yet. */
+static bool is_on_the_way(const simulation *s, size_t message) {
+    if (message == NO_MESSAGE) return false;
+    const syn__timeline_message *m = &s->t->messages[message];
+    return !is_done(s, s->t->place[m->from_rank], m->from_node);
+}
+
+/* Receives: what was sent, or if nobody did (or must not be waited for) as long as that takes. */
+static void receive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
+                    double ready) {
+    const size_t message = message_to(s, index, number);
     double begin = ready, end = ready + duration(s, node);
-    if (message != NO_MESSAGE && !alone) {
+    if (message != NO_MESSAGE && !is_on_the_way(s, message)) {
         syn__timeline_message *m = &s->t->messages[message];
-        const uint32_t from = s->t->place[m->from_rank];
-        if (s->ranks[from].next <= m->from_node) {
-            s->ranks[index].message = message;
-            s->ranks[index].arrived = ready;
-            *go_on = false;
-            return;
-        }
+        const syn__span *sent = span_of(s, s->t->place[m->from_rank], m->from_node);
         m->in_order = true;
-        const syn__span *sent = span_of(s, from, m->from_node);
         begin = fmax(ready, sent->start_ns);
         end = fmax(begin + duration(s, node), sent->end_ns);
     }
-    finish(s, index, node->stream, ready, begin, end);
+    finish(s, index, number, ready, begin, end);
 }
 
-/* Wakes the rank that waits for what this rank has just sent. */
-static void wake_receiver(simulation *s, uint32_t index, const syn_node *node, uint32_t sent) {
-    const uint32_t to = find_rank(s, node->peer);
-    if (to == UINT32_MAX || s->ranks[to].message == NO_MESSAGE) return;
-    const syn__timeline_message *m = &s->t->messages[s->ranks[to].message];
-    if (s->t->place[m->from_rank] == index && m->from_node == sent) enqueue(s, to);
+/* The receive that waits for what was just sent has it. */
+static void deliver(simulation *s, uint32_t index, uint32_t sent) {
+    const size_t message = message_from(s, index, sent);
+    if (message == NO_MESSAGE) return;
+    const syn__timeline_message *m = &s->t->messages[message];
+    const uint32_t there = *pending_of(s, s->t->place[m->to_rank], m->to_node);
+    if (there == 0 || s->pendings.at[there - 1].message != message) return;
+    s->pendings.at[there - 1].message = NO_MESSAGE;
+    syn__pendings_close(&s->pendings, there - 1);
 }
 
-static syn_status step(simulation *s, uint32_t index, bool alone, bool *go_on) {
+/* ---- Running ---- */
+
+/* Runs a node all whose dependencies have ended. */
+static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
+                           uint32_t before) {
+    double ready = 0;
+    for (uint32_t i = 0; i < node->n_deps; i++)
+        ready = fmax(ready, span_of(s, index, node->deps[i].node)->end_ns);
+    if (!is_shown(node)) {
+        *span_of(s, index, number) = (syn__span){-1, ready, 0};
+        end_node(s, index, number);
+        return SYN_OK;
+    }
+    if (before > 0) ready = fmax(ready, span_of(s, index, before - 1)->end_ns);
+    if (node->kind == SYN_NODE_COLLECTIVE) return arrive(s, index, number, node, ready);
+    if (node->kind == SYN_NODE_RECV) {
+        receive(s, index, number, node, ready);
+        return SYN_OK;
+    }
+    finish(s, index, number, ready, ready, ready + duration(s, node));
+    if (node->kind == SYN_NODE_SEND) deliver(s, index, number);
+    return SYN_OK;
+}
+
+/* The nodes, plus one, that come before on the node's stream and among its group's calls. */
+static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
+                               uint32_t *before, uint32_t *call) {
+    syn__streams *streams = &s->ranks[index].streams;
+    uint32_t *last;
+    *before = *call = 0;
+    if (!is_shown(node)) return SYN_OK;
+    SYN_TRY(syn__streams_at(streams, syn__stream_of(node), &last, s->err));
+    *before = *last;
+    *last = number + 1;
+    if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
+    SYN_TRY(syn__streams_at(streams, syn__stream_of_group(node->group), &last, s->err));
+    *call = *last;
+    *last = number + 1;
+    return SYN_OK;
+}
+
+static bool has_open(const simulation *s, uint32_t index, const syn_node *node, uint32_t before,
+                     uint32_t call) {
+    if (before > 0 && *pending_of(s, index, before - 1) != 0) return true;
+    if (call > 0 && *pending_of(s, index, call - 1) != 0) return true;
+    for (uint32_t i = 0; i < node->n_deps; i++)
+        if (*pending_of(s, index, node->deps[i].node) != 0) return true;
+    return false;
+}
+
+/* Puts a node aside that has to wait. */
+static syn_status keep(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
+                       uint32_t before, uint32_t call, size_t message) {
+    uint32_t own;
+    SYN_TRY(put_aside(s, index, number, before, &own));
+    for (uint32_t i = 0; i < node->n_deps; i++) SYN_TRY(wait_for(s, own, node->deps[i].node));
+    if (before > 0) SYN_TRY(wait_for(s, own, before - 1));
+    if (call > 0) SYN_TRY(wait_for(s, own, call - 1));
+    s->pendings.at[own].message = message;
+    if (message != NO_MESSAGE) s->pendings.at[own].n_open++;
+    return SYN_OK;
+}
+
+typedef enum visit { RAN, WAITS, PASSED } visit;
+
+/* Visits the rank's next node. PASSED: it is nothing that occupies or stops a rank. */
+static syn_status step(simulation *s, uint32_t index, visit *out) {
     const syn_node *node;
     const uint32_t number = s->ranks[index].next;
-    syn__walk_select(&s->walk, s->t->ranks[index]);
-    SYN_TRY(syn__walk_node(&s->walk, number, &node, s->err));
-    const double deps = deps_end(s, index, node);
-    const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
-    if (s->t->courses != NULL) note_course(s, index, node, shown);
-    if (!shown) {
-        *span_of(s, index, number) = (syn__span){-1, deps, 0};
-        s->ranks[index].next++;
-        return SYN_OK;
-    }
-    const double ready = fmax(deps, *stream_end(s, index, node->stream));
-    if (node->kind == SYN_NODE_COLLECTIVE) return arrive(s, index, node, ready, go_on);
-    if (node->kind == SYN_NODE_RECV) {
-        receive(s, index, node, ready, alone, go_on);
-        return SYN_OK;
-    }
-    finish(s, index, node->stream, ready, ready, ready + duration(s, node));
-    if (node->kind == SYN_NODE_SEND) wake_receiver(s, index, node, number);
+    uint32_t before, call;
+    SYN_TRY(node_of(s, index, number, &node));
+    if (s->t->courses != NULL) note_course(s, index, number, node);
+    SYN_TRY(enter_stream(s, index, number, node, &before, &call));
+    s->ranks[index].next++;
+    const bool shown = is_shown(node), receives = shown && node->kind == SYN_NODE_RECV;
+    size_t message = receives ? message_to(s, index, number) : NO_MESSAGE;
+    if (!is_on_the_way(s, message)) message = NO_MESSAGE;
+    if (message != NO_MESSAGE || has_open(s, index, node, before, call))
+        SYN_TRY(keep(s, index, number, node, before, call, message));
+    else SYN_TRY(run_node(s, index, number, node, before));
+    *out = !shown ? PASSED : is_done(s, index, number) ? RAN : receives ? PASSED : WAITS;
     return SYN_OK;
 }
 
-/* Runs a rank until it waits or is done. */
-static syn_status run_rank(simulation *s, uint32_t index, bool alone) {
+/* Runs a rank until a node has to wait. look_ahead: goes on behind such until one has run. */
+static syn_status run_rank(simulation *s, uint32_t index, bool look_ahead) {
+    sim_rank *rank = &s->ranks[index];
     const uint32_t n_nodes = s->t->graph->ranks[s->t->ranks[index]].n_nodes;
-    bool go_on = true;
-    while (go_on && s->ranks[index].next < n_nodes) {
-        SYN_TRY(step(s, index, alone, &go_on));
-        alone = false;
+    rank->pause = 0;
+    while (rank->next < n_nodes && rank->pause == 0) {
+        visit done;
+        SYN_TRY(step(s, index, &done));
+        if (done == RAN) look_ahead = false;
+        if (done == WAITS && !look_ahead) rank->pause = rank->next;
     }
     return SYN_OK;
+}
+
+static syn_status run_ready(simulation *s) {
+    const uint32_t own = s->pendings.ready;
+    const syn__pending p = s->pendings.at[own];
+    const syn_node *node;
+    s->pendings.ready = p.also_there;
+    SYN_TRY(node_of(s, p.index, p.node, &node));
+    return run_node(s, p.index, p.node, node, p.before);
 }
 
 static syn_status run_queue(simulation *s) {
-    while (s->queue_n > 0) {
+    while (s->pendings.ready != NONE || s->queue_n > 0) {
+        if (s->pendings.ready != NONE) {
+            SYN_TRY(run_ready(s));
+            continue;
+        }
         const uint32_t index = s->queue[s->queue_first];
         s->queue_first = (s->queue_first + 1) % s->n_ranks;
         s->queue_n--;
         s->ranks[index].queued = false;
-        if (s->ranks[index].group == NO_GROUP) SYN_TRY(run_rank(s, index, false));
+        SYN_TRY(run_rank(s, index, false));
     }
     return SYN_OK;
 }
 
-/* Everybody waits: the graph's communications do not match. Lets the ranks at collectives go on
-   without the missing ones; if there are none, the receivers without their messages. */
-static syn_status force(simulation *s, bool *any) {
+/* All wait: the ranks look at what comes later. */
+static syn_status look_ahead(simulation *s, bool *any) {
     *any = false;
     for (uint32_t i = 0; i < s->n_ranks; i++) {
-        if (s->ranks[i].group == NO_GROUP) continue;
-        *any = true;
-        SYN_TRY(release_group(s, s->ranks[i].group));
-    }
-    for (uint32_t i = 0; i < s->n_ranks && !*any; i++) {
-        if (s->ranks[i].message == NO_MESSAGE) continue;
+        const uint32_t n_nodes = s->t->graph->ranks[s->t->ranks[i]].n_nodes;
+        if (s->ranks[i].next == n_nodes || s->ranks[i].queued) continue;
         *any = true;
         SYN_TRY(run_rank(s, i, true));
     }
+    return SYN_OK;
+}
+
+/* The graph's communications do not match. Lets the ranks at collectives go on without the missing
+   ones; if there are none, the receivers without their messages. */
+static syn_status force(simulation *s, bool *any) {
+    *any = false;
+    for (uint32_t g = 0; g < s->t->graph->n_groups; g++) {
+        if (s->groups[g].n_arrived == 0) continue;
+        *any = true;
+        SYN_TRY(release_group(s, g));
+    }
+    if (*any) return SYN_OK;
+    for (uint32_t i = 0; i < s->pendings.n; i++) {
+        syn__pending *p = &s->pendings.at[i];
+        if (p->index == NONE || p->message == NO_MESSAGE || p->n_open > 1) continue;
+        *any = true;
+        p->message = NO_MESSAGE;
+        syn__pendings_close(&s->pendings, i);
+    }
+    return SYN_OK;
+}
+
+/* ---- Beginning and end ---- */
+
+static syn_status sort_senders(simulation *s) {
+    const size_t n = s->t->n_messages;
+    if (n == 0) return SYN_OK;
+    s->senders = syn_calloc(n, sizeof *s->senders);
+    if (s->senders == NULL) return SYN_FAIL_NOMEM(s->err, n * sizeof *s->senders, "messages");
+    for (size_t i = 0; i < n; i++) {
+        const syn__timeline_message *m = &s->t->messages[i];
+        s->senders[i] = (sender){m->from_rank, m->from_node, i};
+    }
+    qsort(s->senders, n, sizeof *s->senders, compare_senders);
     return SYN_OK;
 }
 
@@ -296,42 +452,47 @@ static syn_status prepare(simulation *s) {
     const syn_graph *graph = s->t->graph;
     s->ranks = syn_calloc(s->n_ranks, sizeof *s->ranks);
     s->groups = syn_calloc(graph->n_groups, sizeof *s->groups);
-    s->by_rank = syn_calloc(s->n_ranks, sizeof *s->by_rank);
+    s->held = syn_calloc(s->n_ranks, sizeof *s->held);
     s->queue = syn_calloc(s->n_ranks, sizeof *s->queue);
-    if (s->ranks == NULL || s->groups == NULL || s->by_rank == NULL || s->queue == NULL)
+    s->pending_of = syn_calloc(s->t->span_first[s->n_ranks], sizeof *s->pending_of);
+    if (s->ranks == NULL || s->groups == NULL || s->held == NULL || s->queue == NULL ||
+        s->pending_of == NULL)
         return SYN_FAIL(s->err, SYN_E_NOMEM, "out of memory for simulating %u ranks",
                         (unsigned)s->n_ranks);
     for (uint32_t i = 0; i < s->n_ranks; i++) {
-        s->by_rank[i] = (rank_at){graph->ranks[s->t->ranks[i]].rank, i};
-        s->ranks[i].group = NO_GROUP;
-        s->ranks[i].message = NO_MESSAGE;
-        s->ranks[i].next_message = s->t->n_messages;
+        s->held[i] = graph->ranks[s->t->ranks[i]].rank;
         enqueue(s, i);
     }
-    for (size_t m = s->t->n_messages; m-- > 0;)
-        s->ranks[s->t->place[s->t->messages[m].to_rank]].next_message = m;
-    qsort(s->by_rank, s->n_ranks, sizeof *s->by_rank, compare_rank_at);
+    qsort(s->held, s->n_ranks, sizeof *s->held, compare_ranks);
     for (uint32_t g = 0; g < graph->n_groups; g++) {
-        s->groups[g].waiting = NO_RANK;
+        s->groups[g].arrivals = NONE;
         for (uint32_t i = 0; i < graph->groups[g].n_ranks; i++)
-            s->groups[g].n_members += find_rank(s, graph->groups[g].ranks[i]) != UINT32_MAX;
+            s->groups[g].n_members += bsearch(&graph->groups[g].ranks[i], s->held, s->n_ranks,
+                                              sizeof *s->held, compare_ranks) != NULL;
     }
-    return SYN_OK;
+    return sort_senders(s);
+}
+
+static void close_simulation(simulation *s) {
+    for (uint32_t i = 0; s->ranks != NULL && i < s->n_ranks; i++)
+        syn__streams_free(&s->ranks[i].streams);
+    syn__walk_free(&s->walk);
+    syn__pendings_free(&s->pendings);
+    void *const all[] = {s->ranks, s->groups, s->held, s->queue, s->senders, s->pending_of};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) syn_free(all[i]);
 }
 
 syn_status syn__timeline_simulate(syn__timeline *timeline, syn_error *err) {
     simulation s = {.t = timeline, .n_ranks = timeline->n_ranks, .err = err};
     bool any = s.n_ranks > 0;
     syn__walk_init(&s.walk, timeline->graph);
+    syn__pendings_init(&s.pendings);
     syn_status status = any ? prepare(&s) : SYN_OK;
     while (status == SYN_OK && any) {
         status = run_queue(&s);
-        if (status == SYN_OK) status = force(&s, &any);
+        if (status == SYN_OK) status = look_ahead(&s, &any);
+        if (status == SYN_OK && !any) status = force(&s, &any);
     }
-    syn__walk_free(&s.walk);
-    syn_free(s.ranks);
-    syn_free(s.groups);
-    syn_free(s.by_rank);
-    syn_free(s.queue);
+    close_simulation(&s);
     return status;
 }

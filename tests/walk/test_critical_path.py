@@ -47,9 +47,10 @@ class Job:
                        for i in range(dice.randint(1, 4))]
         self.nodes, self.edges = [], []
         self.ops = [[] for _ in range(self.n_ranks)]  # (id, when what follows may begin, stream)
+        self.order = [[] for _ in range(self.n_ranks)]  # ids, in program order
         self.free = [{} for _ in range(self.n_ranks)]  # when a stream is
         self.tensors = [0] * self.n_ranks
-        self.last, self.tag, self.calls = 0, 0, collections.Counter()
+        self.last, self.calls = 0, collections.Counter()
         self.met = []  # (how many of the group came before, group, ops)
         for _ in range(dice.randint(3, 40)):
             kind = dice.choice(["compute"] * 4 + ["view", "collective", "collective", "message"])
@@ -59,11 +60,16 @@ class Job:
                 self.message(*dice.sample(range(self.n_ranks), 2))
             else:
                 self.alone(dice.randrange(self.n_ranks), kind == "view")
+        for rank in range(self.n_ranks):
+            self.move_messages(rank)
+        self.number()
 
     def add(self, rank, stream, **facts):
         """An op that waits for some before it: its id and when it may begin."""
-        op = f"r{rank}.o{len(self.ops[rank]) + 1}"
-        self.nodes.append({"id": op, "op": "work", "stream": stream, **facts})
+        op = f"r{rank}.{len(self.order[rank])}"
+        self.order[rank].append(op)
+        self.nodes.append({"id": op, "op": "work",
+                           "stream": stream if isinstance(stream, int) else 255, **facts})
         begin = 0 if facts.get("virtual") else self.free[rank].get(stream, 0)
         sources = self.dice.sample(self.ops[rank],
                                    min(len(self.ops[rank]), self.dice.randint(0, 2)))
@@ -112,15 +118,44 @@ class Job:
             self.done(rank, op, end, stream)
 
     def message(self, source, target):
-        self.tag += 1
-        ns, stream = self.time(), self.dice.randint(0, 3)
-        op, sent = self.add(source, stream, kind="send", comm="send", peer=target, tag=self.tag,
+        """Sends to one rank follow each other, and receives of one tag from it."""
+        tag, ns, mine = self.dice.randint(0, 2), self.time(), self.time()
+        out, into = ("send", target), ("recv", source, tag)
+        op, sent = self.add(source, out, kind="send", comm="send", peer=target, tag=tag,
                             predicted_ns=ns)
-        self.done(source, op, sent + ns, stream)
-        mine, stream = self.time(), self.dice.randint(0, 3)
-        op, begin = self.add(target, stream, kind="recv", comm="recv", peer=source, tag=self.tag,
+        self.done(source, op, sent + ns, out)
+        op, begin = self.add(target, into, kind="recv", comm="recv", peer=source, tag=tag,
                              predicted_ns=mine)
-        self.done(target, op, max(max(begin, sent) + mine, sent + ns), stream)
+        self.done(target, op, max(max(begin, sent) + mine, sent + ns), into)
+
+    def move_messages(self, rank):
+        """Posts receives earlier and sends later, which changes no time: their places among the
+        rank's ops mean nothing but for those of their stream and those that use them."""
+        order, facts = self.order[rank], {n["id"]: n for n in self.nodes}
+        tensors = {e["target"]: e["source"] for e in self.edges if e["kind"] == "output"}
+        uses = {(tensors.get(e["source"], e["source"]), e["target"]) for e in self.edges}
+        stream = {op: key for op, _, key in self.ops[rank]}
+        for op in list(order):
+            kind = facts[op].get("kind")
+            step = {"recv": -1, "send": 1}.get(kind, 0) if self.dice.random() < 0.7 else 0
+            for _ in range(self.dice.randint(0, 12) if step else 0):
+                i = order.index(op)
+                if not 0 <= i + step < len(order):
+                    break
+                other = order[i + step]
+                if stream[other] == stream[op] or {(op, other), (other, op)} & uses:
+                    break
+                order[i], order[i + step] = other, op
+
+    def number(self):
+        names = {op: f"r{rank}.o{i + 1}" for rank, order in enumerate(self.order)
+                 for i, op in enumerate(order)}
+        for node in self.nodes:
+            node["id"] = names.get(node["id"], node["id"])
+        for e in self.edges:
+            e["source"], e["target"] = (names.get(e[end], e[end]) for end in ("source", "target"))
+        self.met = [(number, group, [names[op] for op in ops]) for number, group, ops in self.met]
+        self.nodes.sort(key=lambda n: (".o" in n["id"], int(n["id"].split(".")[1][1:])))
 
     def graph(self):
         return {"directed": True, "multigraph": False, "nodes": self.nodes, "links": self.edges,
@@ -173,6 +208,116 @@ def random_jobs(folder):
               f"seed {seed}, GraphML")
         with open(path, "rb") as a, open(export(folder, "out.json", "again.json"), "rb") as b:
             assert a.read() == b.read(), f"seed {seed}: read back, it is another graph"
+
+
+def run(folder, kind, *words):
+    done = subprocess.run([os.path.join(BUILD, "syntorch"), kind, *words], cwd=folder,
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def write_ranks(folder, programs):
+    """Ranks of (name, kind, what it waits for, facts); names are the rank's own."""
+    nodes, links = [], []
+    for rank, program in enumerate(programs):
+        names = {name: f"r{rank}.o{i + 1}" for i, (name, *_) in enumerate(program)}
+        for name, kind, deps, facts in program:
+            facts = dict(facts, kind=kind, op=name, stream=facts.get("stream", 255),
+                         predicted_ns=facts.get("predicted_ns", 1000))
+            if kind in ("send", "recv"):
+                facts.update(comm=kind, comm_bytes=4096)
+            nodes.append({"id": names[name], **facts})
+            links += [{"source": names[d], "target": names[name], "kind": "control"} for d in deps]
+    with open(os.path.join(folder, "p2p.json"), "w", encoding="utf-8") as f:
+        json.dump({"directed": True, "nodes": nodes, "links": links,
+                   "graph": {"format": "syntorch", "world_size": len(programs), "groups": [
+                       {"id": 1, "name": "all", "ranks": list(range(len(programs)))}]}}, f)
+
+
+def comm(kind, name, peer, deps=(), tag=0):
+    return (name, kind, deps, {"peer": peer, "tag": tag})
+
+
+def work(name, deps=(), ns=1000):
+    return (name, "compute", deps, {"stream": 0, "predicted_ns": ns})
+
+
+def pipeline(stages, batches):
+    """1F1B, each receive posted one step ahead: its forward and backward passes take 1 and 2 us,
+    messages none, so it takes 3 us (batches + stages - 1)."""
+    programs = []
+    for stage in range(stages):
+        warm = min(stages - 1 - stage, batches)
+        steps = [("f", i) for i in range(warm)]
+        for i in range(batches - warm):
+            steps += [("f", warm + i), ("b", i)]
+        steps += [("b", i) for i in range(batches - warm, batches)]
+        program, posted = [], 0
+
+        def post(upto):
+            nonlocal posted
+            for kind, i in steps[posted:upto]:
+                peer = stage - 1 if kind == "f" else stage + 1
+                if 0 <= peer < stages:
+                    program.append(comm("recv", f"recv {kind}{i}", peer, tag=0))
+            posted = max(posted, upto)
+        for at, (kind, i) in enumerate(steps):
+            post(min(at + 2, len(steps)))
+            source, target = (stage - 1, stage + 1) if kind == "f" else (stage + 1, stage - 1)
+            deps = [f"recv {kind}{i}"] if 0 <= source < stages else []
+            program.append(work(f"{kind}{i}", deps, 1000 if kind == "f" else 2000))
+            if 0 <= target < stages:
+                program.append(comm("send", f"send {kind}{i}", target, [f"{kind}{i}"]))
+        programs.append([(name, kind, deps, dict(facts, predicted_ns=0) if kind != "compute"
+                          else facts) for name, kind, deps, facts in program])
+    return programs
+
+
+EARLY = [[work("begin"), comm("recv", "recv", 1 - r), work("work", ["begin"]),
+          comm("send", "send", 1 - r, ["work"]), work("use", ["recv", "work"])] for r in range(2)]
+# Both directions at once, several of one tag, from one list of receives and sends.
+BATCHED = [[work("begin")] + [comm("recv", f"recv {i}", 1 - r) for i in range(3)] +
+           [comm("send", f"send {i}", 1 - r, ["begin"]) for i in range(3)] +
+           [work("use", [f"recv {i}" for i in range(3)])] for r in range(2)]
+# A receive that stays open while other tags go to and fro, and across a barrier.
+OPEN = [[comm("recv", "last", 1, tag=9), comm("send", "ask", 1, tag=1),
+         comm("recv", "answer", 1, tag=1), ("barrier", "collective", ["answer"],
+                                            {"comm": "barrier", "group": 1, "comm_index": 0}),
+         work("mine", ["answer"]), comm("send", "more", 1, ["mine"], tag=2),
+         work("use", ["last", "mine"])],
+        [comm("recv", "asked", 0, tag=1), comm("send", "answer", 0, ["asked"], tag=1),
+         ("barrier", "collective", ["answer"], {"comm": "barrier", "group": 1, "comm_index": 0}),
+         comm("recv", "more", 0, tag=2), work("use", ["more"]),
+         comm("send", "last", 0, ["use"], tag=9)]]
+# What comes later in the program of rank 0 must not wait for its op "use".
+LATER = [[comm("recv", "recv", 1), work("begin"), ("use", "compute", ["recv"], {"stream": 3}),
+          comm("send", "send", 1, ["begin"])],
+         [comm("recv", "recv", 0), work("use", ["recv"]), comm("send", "send", 0, ["use"])]]
+
+
+def messages(folder):
+    """Receives that are posted early: traces that run to the end, and times reckoned by hand."""
+    for name, programs, us in (("early", EARLY, 4), ("batched", BATCHED, 5), ("open", OPEN, 7),
+                               ("later", LATER, 5), ("1F1B", pipeline(4, 8), 33),
+                               ("1F1B, few batches", pipeline(5, 2), 18)):
+        write_ranks(folder, programs)
+        assert run(folder, "export", "--input", "p2p.json", "--output", "p2p", "--format",
+                   "et") == (0, ""), name
+        code, said = run(folder, "validate", "p2p")
+        assert code == 0 and "it runs to the end" in said, (name, said)
+        graph = load(export(folder, "p2p.json", "out.json"))
+        check(graph, "duration_ns", 1000 * us, name)
+    deadlock(folder)
+
+
+def deadlock(folder):
+    """Two ranks that use what they receive before they send."""
+    write_ranks(folder, [[comm("recv", "recv", 1 - r), work("use", ["recv"]),
+                          comm("send", "send", 1 - r, ["use"])] for r in range(2)])
+    assert run(folder, "export", "--input", "p2p.json", "--output", "p2p", "--format",
+               "et") == (0, "")
+    code, said = run(folder, "validate", "p2p")
+    assert code == 1 and said.endswith("1 problem; it does not run to the end\n"), said
 
 
 def crossed(folder):
@@ -278,6 +423,7 @@ def main():
         durations(folder)
         random_jobs(folder)
         crossed(folder)
+        messages(folder)
         runs(folder)
 
 

@@ -8,7 +8,8 @@
    "duration_ns" networkx finds the critical path; in PyTorch's recordings, whose ops overlap, ops
    on it have "critical_ns" instead (critical.h). networkx 2.8 reads the edges under "links" and 3.6
    under "edges", so both are written, at any size, unless options->nx_key picks one (which saves a
-   third of a large file). Absent values are left out; "dtype", "shape" (of the first output),
+   third of a large file). Program order is the order of op ids; where a rank's ids do not ascend,
+   its ops have "program_order". Absent values are left out; "dtype", "shape" (of the first output),
    "bytes", "type", "rank", "layer", "group_name", "transfer_ns", "critical_ns" and "duration_ns"
    are for people and not read back. */
 #include "export/walk/critical.h"
@@ -30,6 +31,7 @@ typedef struct writer {
     bool first;      /* no element of the current array yet */
     double *path_ns; /* of a recording: per node of all ranks, its time on the critical path */
     const double *path_at; /* of the next op; NULL: no recording */
+    bool ids_ascend;       /* in the rank at hand */
     uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
     double op_ns, late_ns; /* and how much longer what leads to it */
 } writer;
@@ -219,10 +221,11 @@ static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *nod
     put_i64_unless(sink, ",\"root\":", node->root, -1);
 }
 
-static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
+static syn_status put_op(writer *w, uint32_t index, const syn_node *node, syn_error *err) {
     syn_sink *sink = w->sink;
     syn_sink_text(sink, "{\"id\":");
     put_ref(sink, w->walk.rank, 'o', node->id);
+    if (!w->ids_ascend) put_u64(sink, ",\"program_order\":", index);
     syn_sink_text(sink, ",\"type\":\"op\",\"rank\":");
     syn_sink_i64(sink, w->walk.rank);
     put_text(sink, ",\"name\":", node->label);
@@ -312,12 +315,15 @@ static syn_status put_rank_nodes(writer *w, uint32_t rank_index, syn_error *err)
     w->path_at = w->path_ns;
     for (uint32_t r = 0; w->path_at != NULL && r < rank_index; r++)
         w->path_at += w->walk.graph->ranks[r].n_nodes;
+    w->ids_ascend = true;
+    for (uint32_t i = 1; i < rank->n_nodes; i++)
+        w->ids_ascend = w->ids_ascend && w->walk.ids[i] > w->walk.ids[i - 1];
     for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
         next_line(w);
         for (uint32_t k = 0; k < node->n_outputs; k++) w->made[node->outputs[k]] = 1;
-        SYN_TRY(put_op(w, node, err));
+        SYN_TRY(put_op(w, i, node, err));
         if (w->path_at != NULL) w->path_at++;
     }
     for (uint32_t i = 0; i < rank->n_tensors && syn_sink_status(w->sink) == SYN_OK; i++) {

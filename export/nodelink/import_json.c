@@ -1,8 +1,8 @@
 /* Reader of the node-link JSON that export_json.c writes, also after networkx or a person saved it
-   again: keys, sections, nodes and edges may come in any order, unknown keys are passed over,
-   "links" or "edges" suffices (with both, the first counts); what is "derived" from the rest is
-   passed over, too. One pass over the file into a
-   syn__found; nodelink_build.c does the rest. */
+   again: keys, sections, nodes and edges may come in any order, since program order is the order of
+   op ids (or of "program_order" where ops have it); unknown keys are ignored; "links" or "edges"
+   suffices (with both, the first counts); nodes and edges "derived" from the rest are ignored, too.
+   One pass over the file into a syn__found; nodelink_build.c does the rest. */
 #include "export/nodelink/nodelink_values.h"
 #include "syntorch/memory.h"
 
@@ -11,6 +11,7 @@
 
 #define MAX_FILE_BYTES ((size_t)1 << 40)
 #define FORMAT_VERSION 2
+#define NO_ORDER       UINT64_MAX
 
 /* Everything a node of the file may say, op or tensor; absent names are NULL and
    absent numbers -1. */
@@ -23,6 +24,7 @@ typedef struct entry {
     int32_t kind, category, phase, comm, dtype;
     bool is_virtual, fused, view, term;
     uint32_t role;
+    uint64_t order; /* NO_ORDER: absent */
     /* of edges */
     syn__found_ref source, target;
     uint32_t edge_kind;
@@ -77,6 +79,7 @@ static const char *const dtype_names[] = {SYN_DTYPE_LIST(SYN_X)};
 /* In the order in which the exporter writes them. */
 static const field node_fields[] = {
     PLAIN("id", FIELD_REF, id),
+    PLAIN("program_order", FIELD_U64, order),
     PLAIN("name", FIELD_TEXT, name),
     PLAIN("op", FIELD_TEXT, node.op),
     PLAIN("scope", FIELD_TEXT, node.scope),
@@ -229,7 +232,9 @@ static syn_status keep_op(syn__nodelink_file *r, const entry *e, size_t at) {
     SYN_TRY(
         syn_grow(&found->ops, &found->ops_cap, found->n_ops + 1, sizeof *found->ops, found->err));
     syn__found_op *op = &found->ops[found->n_ops++];
-    *op = (syn__found_op){.node = e->node, .rank = e->id.rank, .at = at};
+    *op = (syn__found_op){.node = e->node, .order = e->order, .rank = e->id.rank, .at = at};
+    if (e->order == NO_ORDER) op->order = e->id.number;
+    else found->has_order = true;
     syn_node *node = &op->node;
     node->id = e->id.number;
     node->label = e->name != NULL ? e->name : node->op;
@@ -288,6 +293,7 @@ static syn_status read_node(syn__nodelink_file *r) {
         .phase = SYN_PHASE_FORWARD,
         .comm = SYN_COMM_NONE,
         .dtype = -1,
+        .order = NO_ORDER,
     };
     if (r->json.type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(&r->json, "a node must be an object");

@@ -1,7 +1,7 @@
 /* From what the node-link reader found to a syn_graph: ids become indices, edges become inputs,
-   outputs and dependencies, and nodes are put in an order in which dependencies come earlier (the
-   file's order where it is one). All tables are slices of arrays as long as the file's lists; every
-   step is linear but for sorting. */
+   outputs and dependencies, and nodes are put in program order, which is never the file's: other
+   programs write nodes as they like. All tables are slices of arrays as long as the file's lists;
+   every step is linear, and sorting is needed only where the file is out of order. */
 #include "export/nodelink/nodelink_build.h"
 
 #include "syntorch/memory.h"
@@ -101,12 +101,15 @@ static int compare_ids(const void *a, const void *b) {
     return x->found < y->found ? -1 : x->found > y->found;
 }
 
+void syn__build_sort_ids(syn__build_id *ids, size_t n) {
+    bool sorted = true;
+    for (size_t i = 1; i < n && sorted; i++) sorted = compare_ids(&ids[i - 1], &ids[i]) < 0;
+    if (!sorted) qsort(ids, n, sizeof *ids, compare_ids);
+}
+
 /* Sorts the ids, refuses repeated ones and notes where each rank begins. */
 static syn_status index_ids(syn__build *b, syn__build_ids *ids, char kind) {
-    bool sorted = true;
-    for (size_t i = 1; i < ids->n && sorted; i++)
-        sorted = compare_ids(&ids->at[i - 1], &ids->at[i]) < 0;
-    if (!sorted) qsort(ids->at, ids->n, sizeof *ids->at, compare_ids);
+    syn__build_sort_ids(ids->at, ids->n);
     for (size_t i = 1; i < ids->n; i++) {
         const syn__build_id *e = &ids->at[i];
         if (e->rank != e[-1].rank || e->number != e[-1].number) continue;

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define SYN__BUILD_TABLES 24
+#define SYN__BUILD_TABLES 28
 /* Ops, tensors, edges at most: so that indices, twice the edges and counts fit uint32. */
 #define SYN__BUILD_ITEMS ((size_t)1 << 31)
 
@@ -63,6 +63,8 @@ uint32_t syn__build_rank_index(const syn__build *b, int32_t rank);
 /* Position of an id in its sorted table; the error names the place `at` that refers to it. */
 syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
                            uint32_t *out) SYN_MUST_USE;
+/* Sorts by rank index, number and place in the file, if they are not sorted. */
+void syn__build_sort_ids(syn__build_id *ids, size_t n);
 /* Fills order and position; refuses cycles. */
 syn_status syn__build_order(syn__build *b) SYN_MUST_USE;
 /* Takes the copies out of the ranks that have nodes (and sorts them); shows them in the graph that

@@ -8,21 +8,41 @@
 
 /* ---- Order ---- */
 
-/* True if the file lists every op after those it depends on, as the exporter does. */
-static bool file_order_holds(const syn__build *b) {
+/* Fills order with the ops in the order of their ids (or of "program_order", if ops have it), rank
+   after rank, and position with the place of each there. */
+static syn_status list_program(syn__build *b) {
+    const syn__found *found = b->found;
+    const syn__build_id *ids = b->ops.at; /* sorted by id */
+    if (found->has_order) {
+        syn__build_id *own = syn__build_table(b, found->n_ops, sizeof *own);
+        if (own == NULL) return syn__build_no_memory(b);
+        for (uint32_t i = 0; i < found->n_ops; i++)
+            own[i] = (syn__build_id){found->ops[ids[i].found].order, ids[i].rank, i};
+        syn__build_sort_ids(own, found->n_ops); /* equal ones by id */
+        for (size_t i = 0; i < found->n_ops; i++) own[i].found = ids[own[i].found].found;
+        ids = own;
+    }
+    for (uint32_t i = 0; i < found->n_ops; i++) {
+        b->order[i] = ids[i].found;
+        b->position[ids[i].found] = i;
+    }
+    return SYN_OK;
+}
+
+/* Whether every op comes after those it depends on. */
+static bool order_holds(const syn__build *b) {
     for (size_t op = 0; op < b->found->n_ops; op++) {
         for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
-            if (b->deps[k].op >= op) return false;
+            if (b->position[b->deps[k].op] >= b->position[op]) return false;
     }
     return true;
 }
 
-/* A heap of ops that gives the one earliest in the file first, so that the order
-   found is stable. */
-static void heap_push(uint32_t *heap, size_t *n, uint32_t op) {
+/* A heap of places in the program, which gives the earliest first. */
+static void heap_push(uint32_t *heap, size_t *n, uint32_t place) {
     size_t i = (*n)++;
-    for (; i > 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-    heap[i] = op;
+    for (; i > 0 && heap[(i - 1) / 2] > place; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = place;
 }
 
 static uint32_t heap_pop(uint32_t *heap, size_t *n) {
@@ -56,14 +76,16 @@ static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
                            (unsigned long long)found->node.id);
 }
 
-/* Kahn's algorithm. waits[op]: dependencies not yet placed. */
+/* Kahn's algorithm: of the ops that could come next, the earliest in the program. waits[op]:
+   dependencies not yet placed. */
 static syn_status sort_ops(syn__build *b) {
     const size_t n_ops = b->found->n_ops;
     uint32_t *waits = syn__build_table(b, n_ops, sizeof *waits);
     uint32_t *heap = syn__build_table(b, n_ops, sizeof *heap);
     uint32_t *first = syn__build_table(b, n_ops + 2, sizeof *first);
     uint32_t *users = syn__build_table(b, b->deps_first[n_ops], sizeof *users);
-    if (waits == NULL || heap == NULL || first == NULL || users == NULL)
+    uint32_t *sorted = syn__build_table(b, n_ops, sizeof *sorted);
+    if (waits == NULL || heap == NULL || first == NULL || users == NULL || sorted == NULL)
         return syn__build_no_memory(b);
     for (uint32_t k = 0; k < b->deps_first[n_ops]; k++) first[b->deps[k].op + 2]++;
     for (size_t i = 1; i <= n_ops; i++) first[i + 1] += first[i];
@@ -74,13 +96,14 @@ static syn_status sort_ops(syn__build *b) {
     }
     size_t n_heap = 0, n_done = 0;
     for (uint32_t op = 0; op < n_ops; op++)
-        if (waits[op] == 0) heap_push(heap, &n_heap, op);
+        if (waits[op] == 0) heap_push(heap, &n_heap, b->position[op]);
     while (n_heap > 0) {
-        const uint32_t op = heap_pop(heap, &n_heap);
-        b->order[n_done++] = op;
+        const uint32_t op = b->order[heap_pop(heap, &n_heap)];
+        sorted[n_done++] = op;
         for (uint32_t k = first[op]; k < first[op + 1]; k++)
-            if (--waits[users[k]] == 0) heap_push(heap, &n_heap, users[k]);
+            if (--waits[users[k]] == 0) heap_push(heap, &n_heap, b->position[users[k]]);
     }
+    b->order = sorted;
     return n_done == n_ops ? SYN_OK : fail_cycle(b, waits);
 }
 
@@ -90,8 +113,8 @@ syn_status syn__build_order(syn__build *b) {
     b->position = syn__build_table(b, n_ops, sizeof *b->position);
     uint32_t *used = syn__build_table(b, b->n_ranks, sizeof *used);
     if (b->order == NULL || b->position == NULL || used == NULL) return syn__build_no_memory(b);
-    for (uint32_t op = 0; op < n_ops; op++) b->order[op] = op;
-    if (!file_order_holds(b)) SYN_TRY(sort_ops(b));
+    SYN_TRY(list_program(b));
+    if (!order_holds(b)) SYN_TRY(sort_ops(b));
     for (size_t i = 0; i < n_ops; i++) {
         const uint32_t op = b->order[i];
         b->position[op] = used[syn__build_rank_index(b, b->found->ops[op].rank)]++;

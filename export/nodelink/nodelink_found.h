@@ -20,7 +20,8 @@ typedef struct syn__found_ref {
 } syn__found_ref;
 
 typedef struct syn__found_op {
-    syn_node node; /* texts and attributes in the arena; no inputs, outputs, deps yet */
+    syn_node node;  /* texts and attributes in the arena; no inputs, outputs, deps yet */
+    uint64_t order; /* program order within the rank: "program_order", else the id's number */
     int32_t rank;
     size_t at; /* byte offset in the file, for error sentences; so everywhere below */
 } syn__found_op;
@@ -80,6 +81,7 @@ typedef struct syn__found {
     size_t ops_cap, tensors_cap, edges_cap, groups_cap, metadata_cap, ranks_cap, copies_cap,
         changes_cap;
     int64_t world_size; /* -1: not given */
+    bool has_order;     /* some op has "program_order" */
 } syn__found;
 
 void syn__found_free(syn__found *found);

@@ -170,16 +170,61 @@ static void long_chain_backwards(void) {
 #define DEP(from, to) "{\"source\":\"r0.o" from "\",\"target\":\"r0.o" to "\",\"kind\":\"control\"}"
 #define IN(t, o, p)   "{\"source\":\"r0.t" t "\",\"target\":\"r0.o" o "\",\"position\":" p "}"
 
-/* One op must move behind what it waits for; the others keep the file's order. */
-static void order_is_stable(void) {
-    static const uint64_t want[8] = {7, 6, 5, 4, 3, 2, 1, 9};
+static void check_order(const char *text, const uint64_t *ids, uint32_t n) {
     syn_cursor cursor = {0};
-    syn_graph *g = read_json(GRAPH(
-        OP("9") "," OP("7") "," OP("6") "," OP("5") "," OP("4") "," OP("3") "," OP("2") "," OP("1"),
-        DEP("1", "9")));
-    for (uint32_t i = 0; i < 8; i++) CHECK_INT(syn_graph_node(g, 0, i, &cursor)->id, want[i]);
+    syn_graph *g = read_json(text);
+    CHECK_INT(g->ranks[0].n_nodes, n);
+    for (uint32_t i = 0; i < n; i++) CHECK_INT(syn_graph_node(g, 0, i, &cursor)->id, ids[i]);
     syn_cursor_free(&cursor);
     syn_graph_free(g);
+}
+
+#define PLACED(id, order) "{\"id\":\"r0.o" id "\",\"program_order\":" order ",\"op\":\"a\"}"
+
+/* Program order is that of ids as numbers (or of "program_order"), whatever the file's order; an op
+   that waits for a later one moves behind it, and the others stay. */
+static void order_of_ids(void) {
+    static const uint64_t moved[] = {2, 3, 4, 5, 10, 11, 9}, placed[] = {7, 3, 9, 20, 4};
+    check_order(
+        GRAPH(OP("11") "," OP("9") "," OP("5") "," OP("10") "," OP("4") "," OP("2") "," OP("3"),
+              DEP("11", "9")),
+        moved, 7);
+    /* Without a "program_order" an op's is its id; equal ones by id. */
+    check_order(
+        GRAPH(PLACED("3", "1") "," OP("20") "," PLACED("4", "20") "," PLACED("7", "0") "," OP("9"),
+              DEP("20", "4")),
+        placed, 5);
+    /* A dependency that file order breaks and ids keep. */
+    static const uint64_t kept[] = {1, 2, 3};
+    check_order(GRAPH(OP("3") "," OP("1") "," OP("2"), DEP("1", "3")), kept, 3);
+}
+
+/* The nodes of a file line by line in reverse, as other programs may write them. */
+static void reversed_nodes(void) {
+    syn_graph *graph = small_gpt_graph();
+    char *text = export_text(&syn_export_json, graph, NULL);
+    CHECK(strstr(text, "\"program_order\"") == NULL); /* ids of traces ascend */
+    char *nodes = strstr(text, "\"nodes\":[\n"), *end = strstr(text, "\n],\n\"links\"");
+    CHECK(nodes != NULL && end != NULL);
+    nodes += strlen("\"nodes\":[\n");
+    char *copy = malloc(strlen(text) + 1), *to = copy;
+    CHECK(copy != NULL);
+    to += sprintf(to, "%.*s", (int)(nodes - text), text);
+    for (const char *p = end; p > nodes;) {
+        const char *begin = p;
+        while (begin > nodes && begin[-1] != '\n') begin--;
+        const int n = (int)(p - begin) - (p[-1] == ',');
+        to += sprintf(to, "%.*s%s", n, begin, begin > nodes ? ",\n" : "");
+        p = begin > nodes ? begin - 1 : begin;
+    }
+    strcpy(to, end);
+    syn_graph *again = read_json(copy);
+    const char *difference = graph_difference(graph, again);
+    CHECK_MSG(difference == NULL, "%s differs", difference);
+    syn_graph_free(graph);
+    syn_graph_free(again);
+    free(text);
+    free(copy);
 }
 
 static void refusals(void) {
@@ -289,8 +334,8 @@ static void out_of_memory(void) {
     CHECK(export_without_memory(&syn_export_json, graph, NULL) > 3);
     CHECK(export_without_memory(&syn_export_graphml, graph, NULL) > 3);
     CHECK(read_json_without_memory(text) > 3);
-    CHECK(read_json_without_memory(
-              GRAPH(OP("1") "," OP("2") "," TENSOR("3") "," TENSOR("2"), DEP("2", "1"))) > 3);
+    CHECK(read_json_without_memory(GRAPH(
+              PLACED("1", "3") "," OP("2") "," TENSOR("3") "," TENSOR("2"), DEP("1", "2"))) > 3);
     free(text);
     syn_graph_free(graph);
 }
@@ -365,11 +410,11 @@ static void files_for_other_readers(void) {
 
 /* What networkx made of sample.json must read as the same graph. */
 static void resaved_by_others(void) {
-    static const char *const names[] = {"resaved.json", "sorted.json"};
+    static const char *const names[] = {"resaved.json", "sorted.json", "shuffled.json"};
     syn_error err = {0};
     if (getenv("SYN_TEST_RESAVED") == NULL) SKIP("SYN_TEST_RESAVED names no folder");
     syn_graph *graph = full_graph();
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         char path[512];
         syn_graph *again = NULL;
         snprintf(path, sizeof path, "%s/%s", getenv("SYN_TEST_RESAVED"), names[i]);
@@ -390,7 +435,8 @@ static const test_case cases[] = {
     {"one_rank_only", one_rank_only},
     {"any_order", any_order},
     {"long_chain_backwards", long_chain_backwards},
-    {"order_is_stable", order_is_stable},
+    {"order_of_ids", order_of_ids},
+    {"reversed_nodes", reversed_nodes},
     {"refusals", refusals},
     {"truncations", truncations},
     {"out_of_memory", out_of_memory},

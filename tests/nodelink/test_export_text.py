@@ -2,6 +2,7 @@
 networkx, xmllint, a JSON parser."""
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -119,6 +120,11 @@ def check_json_of_newer_networkx(folder, graph):
 def check_resaved(folder, graph):
     with open(folder + "/resaved.json", "w", encoding="utf-8") as f:
         json.dump(json_graph.node_link_data(graph), f, ensure_ascii=True, indent=1)
+    data = json_graph.node_link_data(graph)
+    for part in ("nodes", "links" if "links" in data else "edges"):
+        random.Random(7).shuffle(data[part])
+    with open(folder + "/shuffled.json", "w", encoding="utf-8") as f:
+        json.dump(data, f)
     with open(folder + "/sorted.json", "w", encoding="utf-8") as f:
         data = load(folder + "/sample.json")
         del data["links"]

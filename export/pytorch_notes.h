@@ -40,6 +40,14 @@ SYN_API_BEGIN
     X(DUPLICATE_RF_ID, "duplicate-rf-id", "record function ids met twice",                         \
       "the one that fits by time is taken")                                                        \
     X(NO_TIME, "no-time", "events without a time", "kept without one")                             \
+    X(NO_DURATION, "no-duration", "events without a duration", "kept, they take no time")          \
+    X(UNPAIRED, "unpaired", "events that begin without an end, or end without a begin",            \
+      "the begun ones are kept without a duration")                                                \
+    X(ODD_PHASE, "odd-phase", "ops and device work of a phase other than X, B and E",              \
+      "left out: instants and asynchronous events are no ops")                                     \
+    X(STREAM_OVERLAP, "stream-overlap",                                                            \
+      "kernels or copies that last beyond the start of later work of their stream",                \
+      "kept with their times, though a stream is serial")                                          \
     X(NO_ARGS, "no-args", "device events without args", "kept, linked by time")                    \
     X(NO_NAME, "no-name", "nodes or events without a name", "kept without one")                    \
     X(DUPLICATE_CORRELATION, "duplicate-correlation", "correlation ids met twice",                 \

@@ -116,6 +116,132 @@ def check_utf8():
     check(r.code == 1 and "utf8" in r.said, f"Latin-1, --strict: {r.said}")
 
 
+# ---- Phases ----
+
+
+def halves(events):
+    """Each complete event as a begin and an end, in the order of their times."""
+    out = []
+    for e in events:
+        out.append((e["ts"], 1, {**{k: v for k, v in e.items() if k != "dur"}, "ph": "B"}))
+        out.append((e["ts"] + e["dur"], 0, {k: e[k] for k in ("pid", "tid", "name", "cat")}
+                    | {"ph": "E", "ts": e["ts"] + e["dur"]}))
+    return [e for _, _, e in sorted(out, key=lambda row: row[:2])]
+
+
+def check_pairs():
+    """Pairs are what complete events are, whatever of them stands in the end alone."""
+    whole, events = alone(document(work(4))), halves(work(4))
+    want = [vars(n) for n in whole.nodes]
+    for what, edit in (
+            ("pairs", lambda e: e),
+            ("ends of a bare form", lambda e: e if e["ph"] == "B" else
+             {k: e[k] for k in ("ph", "pid", "tid", "ts")}),
+            ("unordered", None)):
+        doc = [edit(e) for e in events] if edit else sorted(events, key=lambda e: e["ph"])
+        r = alone(document(doc))
+        if check(r.code == 0, f"{what}: {r.said}"):
+            check([vars(n) for n in r.nodes] == want and not r.anomalies,
+                  f"{what}: {counts(r)} {[(n.name, n.start, n.dur) for n in r.nodes]}")
+    begins = {(e["name"], e["ts"]): e for e in work(4)}
+    late = []  # args in the end
+    for e in events:
+        if e["ph"] == "B":
+            late.append({k: v for k, v in e.items() if k != "args"})
+        else:
+            args = next(b["args"] for (name, ts), b in begins.items()
+                        if name == e["name"] and ts + b["dur"] == e["ts"])
+            late.append({**e, "args": args})
+    r = alone(document(late))
+    check(r.code == 0 and [vars(n) for n in r.nodes] == want and not r.anomalies,
+          f"args in the end: {r.said} {counts(r)}")
+
+
+def check_unpaired():
+    outer, inner = op("outer", 100, 50), op("inner", 110, 10)
+    doc = [e for e in halves([outer, inner]) if (e["name"], e["ph"]) != ("inner", "E")]
+    doc.append({"ph": "E", "pid": 1, "tid": 9, "ts": 500})
+    r = alone(document(doc))
+    durations = {n.name: n.dur for n in r.nodes if not n.name.startswith("[")}
+    check(counts(r) == {"unpaired": 2} and durations.get("outer", 0) == 50
+          and set(durations) == {"outer", "inner"}, f"unpaired: {counts(r)} {durations}")
+    r = alone(document(doc), "--strict")
+    check(r.code == 1 and "unpaired" in r.said, f"unpaired, --strict: {r.said}")
+
+
+def check_other_phases():
+    """Instants, asynchronous events and counters are no ops; what no op is named is not counted."""
+    events = work(3)
+    whole = alone(document(events))
+    odd = [{**op("aten::mm", 1010 + i, 5), "ph": ph} for i, ph in enumerate("benSTpFiICNODPRsft")]
+    other = [{"ph": ph, "cat": "Trace", "name": "x", "pid": 1, "tid": 5, "ts": 1001, "id": 1}
+             for ph in "iCbensftM"]
+    r = alone(document(events + odd + other))
+    check(counts(r) == {"odd-phase": len(odd)}, f"phases: {counts(r)}")
+    check([vars(n) for n in r.nodes] == [vars(n) for n in whole.nodes],
+          f"phases: {[n.name for n in r.nodes]}")
+    r = alone(document(events + odd), "--strict")
+    check(r.code == 1 and "odd-phase" in r.said, f"phases, --strict: {r.said}")
+
+
+# ---- Durations ----
+
+
+def check_durations():
+    for what, n, edit in (("null", 2, {"dur": None}), ("N/A", 2, {"dur": "N/A"}), ("none", 2, None)):
+        events = work(3)
+        for e in (events[2], events[8]):
+            if edit:
+                e.update(edit)
+            else:
+                del e["dur"]
+        r = alone(document(events))
+        check(r.code == 0 and counts(r) == {"no-duration": n}, f"dur {what}: {r.said} {counts(r)}")
+        check(r.code == 0 and r.rank["nodes"]["kernels"]["out"] == 3, f"dur {what}: kernels")
+        r = alone(document(events), "--strict")
+        check(r.code == 1 and "no-duration" in r.said, f"dur {what}, --strict: {r.said}")
+
+
+def check_overlaps():
+    """One kernel of 2 s over those behind it in its stream; another stream may overlap, and what
+    ends within the same microsecond does not."""
+    events = work(20)
+    events[5 * 3 + 2]["dur"] = 2_000_000
+    r = alone(document(events))
+    check(r.code == 0 and counts(r) == {"stream-overlap": 1}, f"a kernel of 2 s: {counts(r)}")
+    r = alone(document(events), "--strict")
+    check(r.code == 1 and "stream-overlap" in r.said, f"a kernel of 2 s, --strict: {r.said}")
+    events[5 * 3 + 2]["args"]["stream"] = 8
+    r = alone(document(events))
+    check(r.code == 0 and not r.anomalies, f"another stream: {counts(r)}")
+    events = work(3)
+    events[2]["dur"], events[5]["dur"] = 36, 37
+    r = alone(document(events))
+    check(counts(r) == {"stream-overlap": 1}, f"by 1 and 2 us: {counts(r)}")
+
+
+# ---- Other files ----
+
+
+def check_autograd():
+    """What EventList.export_chrome_trace of torch.autograd.profiler writes."""
+    call = {"name": "aten::mm", "ph": "X", "ts": 345.43, "dur": 301.424, "tid": 1,
+            "pid": "CPU functions", "args": {}}
+    arrow = {"name": "aten::mm", "ph": "s", "ts": 345.43, "tid": 1, "pid": "CPU functions",
+             "id": 0, "cat": "cpu_to_cuda", "args": {}}
+    old = {**call, "name": "sgemm", "tid": 0, "pid": "CUDA functions"}
+    for events in ([call], [call, arrow, old]):
+        for args in ((), ("--profile", "astra-sim")):
+            r = alone(json.dumps(events).encode(), *args)
+            check(r.code == 1 and "was written by torch.autograd.profiler" in r.said,
+                  f"the autograd profiler's file: {r.code} {r.said}")
+        r = convert(pt.fixture().texts()[0], json.dumps(events).encode())
+        check(r.code == 1 and "was written by torch.autograd.profiler" in r.said,
+              f"the autograd profiler's file with a host trace: {r.code} {r.said}")
+    r = alone(json.dumps(work(2)).encode())  # an array of Kineto's events is a trace
+    check(r.code == 0 and not r.anomalies, f"an array: {r.said}")
+
+
 # ---- Sizes ----
 
 F32, BF16, I64, LIST, NONE = "float", "c10::BFloat16", "long int", "TensorList", ""
@@ -217,6 +343,12 @@ def main():
     check_linked_words()
     check_last_event()
     check_utf8()
+    check_pairs()
+    check_unpaired()
+    check_other_phases()
+    check_durations()
+    check_overlaps()
+    check_autograd()
     check_c10d()
     check_gloo_parts()
     finish()

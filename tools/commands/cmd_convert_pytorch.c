@@ -44,7 +44,7 @@ static const cli_option options[] = {
      "exactly what chakra_trace_link and chakra_converter write, with their limits", 0, 0},
     {"replay_check", CLI_FLAG, &args.replay, NULL,
      "run the result on its own times and compare with the measured ones", 0, 0},
-    {"strict", CLI_FLAG, &args.strict, NULL, "any anomaly ends the conversion, exit code 1", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "turn any warning into an error (exit code 1)", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),

@@ -2,6 +2,7 @@
 #include "export/pytorch/rank/pt_rank.h"
 
 #include "export/chakra/wire/et_node.h"
+#include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/memory.h"
 
@@ -53,6 +54,45 @@ static void drop_odd_times(syn__pt_rank *rank, syn_pytorch_note *notes) {
     while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, notes)) end--;
 }
 
+/* Times are whole microseconds in older files: what seems to overlap by less may not. */
+#define ROUNDED_NS 1000
+
+/* Whether `before` was still running when `e` began. What begins with it and takes no time may have
+   come first. */
+static bool overlaps(const syn__pt_event *before, const syn__pt_event *e) {
+    const int64_t end_ns = syn__pt_event_end(before);
+    if (end_ns <= e->ts_ns || apart(end_ns, e->ts_ns) <= ROUNDED_NS) return false;
+    return e->ts_ns > before->ts_ns || e->dur_ns > ROUNDED_NS;
+}
+
+/* Work that lasts beyond the start of later work of its stream, which runs one thing after the
+   other, is counted once. Per stream: of the work so far what ends last, and what was noted last.
+ */
+static syn_status note_overlaps(const syn__pt_rank *rank, syn__pt_map *last, syn__pt_map *noted,
+                                syn_pytorch_note *notes, syn_error *err) {
+    const syn__pt_event *events = rank->device.events;
+    for (uint32_t i = 0; i < rank->device.n_events; i++) {
+        const syn__pt_event *e = &events[i];
+        if (!syn__pt_is_gpu(e) || !has_time(e) || e->stream < 0) continue;
+        const uint64_t stream = (uint64_t)(uint32_t)e->device << 32 | (uint32_t)e->stream;
+        uint32_t *before = syn__pt_map_put(last, stream), *known = syn__pt_map_put(noted, stream);
+        if (before == NULL || known == NULL) return SYN_FAIL_NOMEM(err, last->n * 24, "streams");
+        const bool first = *before == SYN__PT_NONE;
+        if (!first && *before != *known && overlaps(&events[*before], e))
+            syn__pt_note_event(rank, notes, SYN_PYTORCH_ANOMALY_STREAM_OVERLAP, *known = *before);
+        if (first || syn__pt_event_end(e) >= syn__pt_event_end(&events[*before])) *before = i;
+    }
+    return SYN_OK;
+}
+
+static syn_status check_streams(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) {
+    syn__pt_map last = {0}, noted = {0};
+    const syn_status s = note_overlaps(rank, &last, &noted, notes, err);
+    syn__pt_map_free(&last);
+    syn__pt_map_free(&noted);
+    return s;
+}
+
 syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *options,
                              syn_pytorch_note *notes, syn_error *err) {
     const bool has_host = rank->host_input.data != NULL;
@@ -61,9 +101,11 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *opti
         SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, notes, err));
     if (rank->device_input.data) {
         SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, notes, err));
+        SYN_TRY(syn__pt_device_complete(&rank->device, notes, err));
         rank->has_device = true;
         read_distributed(rank);
         drop_odd_times(rank, notes);
+        SYN_TRY(check_streams(rank, notes, err));
     }
     if (has_host) return SYN_OK;
     rank->host_input.name = rank->device_input.name;

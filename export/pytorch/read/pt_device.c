@@ -25,6 +25,7 @@ typedef struct reader {
     int cuts;
     bool found; /* a list of events */
     bool has_nodes;
+    bool of_autograd; /* an event of the autograd profiler's own form */
 } reader;
 
 /* The event being read. */
@@ -170,7 +171,10 @@ static void take_member(reader *r, draft *d, syn__str key) {
     syn__loose *l = &r->loose;
     syn__str text;
     syn__pt_event *e = &d->event;
-    if (SYN__PT_IS(key, "cat")) {
+    if (SYN__PT_IS(key, "ph")) {
+        if (syn__loose_skip(l, &text) == SYN__LOOSE_STRING && text.bytes > 2)
+            e->phase = text.text[1];
+    } else if (SYN__PT_IS(key, "cat")) {
         if (syn__loose_value(l, &text) == SYN__LOOSE_STRING) e->class_ = (uint8_t)class_of(text);
     } else if (SYN__PT_IS(key, "name")) {
         d->named = syn__loose_value(l, &text) == SYN__LOOSE_STRING;
@@ -224,18 +228,29 @@ static syn_status finish_event(reader *r, draft *d) {
         e->device = (int32_t)pid;
     if (d->bad_time) note(r, SYN_PYTORCH_ANOMALY_BAD_TIME, e->text);
     else if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN_PYTORCH_ANOMALY_NO_TIME, e->text);
+    if (e->phase != 'X') return SYN_OK; /* the other one of a pair may have the rest */
+    if (!d->bad_time && (e->flags & (SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR)) == SYN__PT_EVENT_TS)
+        note(r, SYN_PYTORCH_ANOMALY_NO_DURATION, e->text);
     if (!d->has_args && is_gpu(e->class_)) note(r, SYN_PYTORCH_ANOMALY_NO_ARGS, e->text);
     if (!d->named) note(r, SYN_PYTORCH_ANOMALY_NO_NAME, e->text);
     return SYN_OK;
 }
 
+/* "CPU functions", and until PyTorch 1.13 "CUDA functions", in place of a process. */
+static bool is_of_autograd(const draft *d) {
+    return d->event.class_ == SYN__PT_OTHER && d->pid.bytes > 12 &&
+           memcmp(d->pid.text + d->pid.bytes - 11, " functions\"", 11) == 0;
+}
+
 static syn_status add_event(reader *r, draft *d) {
     syn__pt_device *v = r->device;
     v->n_read++;
+    r->of_autograd = r->of_autograd || is_of_autograd(d);
     if (d->event.class_ == SYN__PT_MODULE &&
         (!syn__pt_is_module(d->name) || d->event.external_id != -1))
         d->event.class_ = SYN__PT_OTHER;
-    if (d->event.class_ == SYN__PT_OTHER && d->event.external_id == -1) {
+    const bool paired = d->event.phase == 'B' || d->event.phase == 'E';
+    if (d->event.class_ == SYN__PT_OTHER && d->event.external_id == -1 && !paired) {
         v->n_class[SYN__PT_OTHER]++;
         return SYN_OK;
     }
@@ -261,11 +276,15 @@ static syn_status take_event(reader *r) {
         return SYN_OK;
     }
     const syn__str none = {"", 0};
-    draft d = {
-        .event = {.text = l->cur, .external_id = -1, .correlation = -1, .stream = -1, .device = -1},
-        .name = none,
-        .tid = none,
-        .pid = none};
+    draft d = {.event = {.text = l->cur,
+                         .external_id = -1,
+                         .correlation = -1,
+                         .stream = -1,
+                         .device = -1,
+                         .phase = 'X'},
+               .name = none,
+               .tid = none,
+               .pid = none};
     bool first = true;
     (void)syn__loose_value(l, &text);
     while (syn__loose_member(l, &key)) {
@@ -334,6 +353,21 @@ static void note_damage(reader *r) {
     syn__pt_note_faults(l, r->notes, r->file);
 }
 
+static syn_status check_found(const reader *r) {
+    if (!r->found)
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%.200s holds no list of events (\"traceEvents\": was it written by "
+                        "torch.profiler's export_chrome_trace?%s)",
+                        r->file, r->has_nodes ? " It has the nodes of a host trace" : "");
+    if (r->of_autograd && r->device->n_events == 0)
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%.200s was written by torch.autograd.profiler: its events have neither "
+                        "categories nor streams nor launches; record with torch.profiler.profile "
+                        "and its export_chrome_trace",
+                        r->file);
+    return SYN_OK;
+}
+
 /* Sorts by ts, stable, unless the file did. */
 static syn_status sort_events(reader *r) {
     syn__pt_device *v = r->device;
@@ -370,11 +404,7 @@ syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
     syn_status s = take_document(&r);
     if (s == SYN_OK) {
         note_damage(&r);
-        if (!r.found)
-            s = SYN_FAIL(err, SYN_E_FORMAT,
-                         "%.200s holds no list of events (\"traceEvents\": was it written by "
-                         "torch.profiler's export_chrome_trace?%s)",
-                         r.file, r.has_nodes ? " It has the nodes of a host trace" : "");
+        s = check_found(&r);
     }
     if (s == SYN_OK) s = sort_events(&r);
     syn_free(r.name_flags);

@@ -54,6 +54,7 @@ typedef struct syn__pt_event {
     int32_t device;      /* args "device", else the pid of GPU events; -1: none */
     uint8_t class_;      /* syn__pt_class */
     uint8_t flags;       /* SYN__PT_EVENT_... */
+    char phase;          /* the first character of "ph"; 'X', complete, where there is none */
 } syn__pt_event;
 
 typedef struct syn__pt_device {
@@ -67,10 +68,15 @@ typedef struct syn__pt_device {
     syn__loose_count no_value; /* words that not even Python reads, and missing values */
 } syn__pt_device;
 
-/* Reads a device trace; of class OTHER only events with an "External id" are kept. SYN_E_FORMAT
-   only if the file holds no event list at all. */
+/* Reads a device trace; of class OTHER only events with an "External id", and those that begin or
+   end something (phases B and E), are kept. SYN_E_FORMAT only if the file holds no event list at
+   all, or the autograd profiler's own. */
 syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
+/* Makes each pair of events B and E a complete one, and leaves out what is of another phase than X
+   (pt_phases.c). */
+syn_status syn__pt_device_complete(syn__pt_device *device, syn_pytorch_note *notes,
+                                   syn_error *err) SYN_MUST_USE;
 void syn__pt_device_free(syn__pt_device *device);
 /* "nn.Module: Linear_0": how with_stack names the call of a module. */
 #define SYN__PT_MODULE_NAME "nn.Module: "

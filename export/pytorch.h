@@ -111,6 +111,7 @@ typedef struct syn_pytorch_matches {
     uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
                                 the others only if they are kept */
     uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
+    uint64_t cpu_events_kept;               /* ... that the host trace lacks, made into host ops */
     bool repeats;    /* by name and order, several places fitted equally: the first was taken */
     bool renumbered; /* by name and order, but autograd's sequence numbers differ: other steps */
 } syn_pytorch_matches;

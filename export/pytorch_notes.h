@@ -151,6 +151,10 @@ typedef struct syn_pytorch_note {
       "the host trace holds many ops that the device trace lacks, of other steps, threads or "     \
       "forked processes: they have no times, and simulators take none for them (record both "      \
       "files over the same steps)")                                                                \
+    X(UNRECORDED_OPS, "unrecorded-ops",                                                            \
+      "the host trace lacks ops of the device trace that communicate or take 1 ms or more: they "  \
+      "were kept, without tensor ids and outputs (an op is missing if the observer was stopped "   \
+      "before it ended)")                                                                          \
     X(REPEATED_STEPS, "repeated-steps",                                                            \
       "the host trace fits several steps of the device trace equally well: it was matched to the " \
       "first")                                                                                     \

@@ -48,7 +48,7 @@ def missing_parents(p, base):
     left = {n["id"] for n in q.nodes}
     r = convert(*q.texts())
     what = f"{p.name}: {len(p.nodes) - len(q.nodes)} parents taken away"
-    if good(what, r, q.kinds()):
+    if good(what, r, q.kinds_kept()):
         check(r.anomalies["missing-parent"]["count"]
               == sum(n["ctrl_deps"] not in left for n in q.nodes), f"{what}: {r.anomalies}")
         check(calls(r.nodes) == calls(base.nodes),
@@ -58,7 +58,7 @@ def missing_parents(p, base):
             n["ctrl_deps"] = 10**7 + n["id"]
     what = f"{p.name}: no parent at all"
     r = convert(*q.texts())
-    if good(what, r, q.kinds()):
+    if good(what, r, q.kinds_kept()):
         kernels = [collections.Counter((n.name, n.start) for n in x.nodes if n.on_gpu
                                        and n.type in (SEND, RECV, COLL)) for x in (r, base)]
         check(kernels[0] == kernels[1], f"{what}: {kernels[1] - kernels[0]} lost")

@@ -34,7 +34,7 @@ def host_cut(p, base):
             r = convert(whole[:at], p.texts()[1])
             want = expected(left.nodes, where)
             want["truncated"] = (1, where[k][0], None)
-            got_kinds = {**left.kinds(), **{kind: n for kind, n in p.kinds().items()
+            got_kinds = {**left.kinds_kept(), **{kind: n for kind, n in p.kinds().items()
                                             if kind not in ("host ops", "metadata")}}
             if good(what, r, got_kinds, made_up="no-root" in want):
                 check_anomalies(what, r, {**want,

@@ -6,6 +6,7 @@ import collections
 import copy
 import gzip
 import json
+import math
 import os
 import re
 import tempfile
@@ -143,6 +144,23 @@ class Pair:
             if "id" in n:
                 out[KINDS[1] if "process_group:init" in n["name"] else KINDS[0]] += 1
         return {k: out[k] for k in KINDS}
+
+
+    def kinds_kept(self):
+        """With ops that only the device trace has, as far as the host trace covers it: those that
+        communicate or take 1 ms or more."""
+        known, out = {attr(n, "rf_id") for n in self.nodes if "attrs" in n}, self.kinds()
+        ops = [e for e in self.events if e.get("cat") in ("cpu_op", "user_annotation")
+               and e["args"].get("Record function id")]
+        both = [e for e in ops if e["args"]["Record function id"] in known]
+        first = min((e["ts"] for e in both), default=math.inf)
+        last = max((e["ts"] + e["dur"] for e in both), default=-math.inf)
+        out[KINDS[0]] += sum(
+            first <= e["ts"] <= last and e["args"]["Record function id"] not in known
+            and not e["name"].startswith("ProfilerStep")
+            and (e["name"].startswith(("c10d::", "nccl:", "gloo:", "record_param_comms"))
+                 or e["dur"] >= 1000) for e in ops)
+        return out
 
 
 def dump(document):

@@ -43,6 +43,9 @@ static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out
             ", External id %" PRIu64 ", time %" PRIu64 ", none %" PRIu64 ")\n",
             m->device_events - m->device_none, m->device_events, m->device_correlation,
             m->device_external, m->device_time, m->device_none);
+    if (m->cpu_events_kept > 0)
+        fprintf(out, "           %" PRIu64 " CPU event%s of the device trace alone\n",
+                m->cpu_events_kept, cli_plural(m->cpu_events_kept));
 }
 
 /* Collectives, then messages, then what is of no kind. */
@@ -196,7 +199,8 @@ static void json_matches(syn_sink *s, const syn_pytorch_matches *m) {
     json_u64(s, "device_none", m->device_none, false);
     json_u64(s, "device_outside", m->device_outside, false);
     json_u64(s, "cpu_events", m->cpu_events, false);
-    json_u64(s, "cpu_events_unused", m->cpu_events_unused, true);
+    json_u64(s, "cpu_events_unused", m->cpu_events_unused, false);
+    json_u64(s, "cpu_events_kept", m->cpu_events_kept, true);
     syn_sink_text(s, "}");
 }
 

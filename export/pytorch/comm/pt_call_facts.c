@@ -203,8 +203,9 @@ void syn__pt_facts_from_record(syn__pt_facts *facts, const syn__pt_host_node *no
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
     syn__pt_facts facts;
     syn__pt_facts_init(&facts);
-    if (rank->host.from_event == NULL) {
-        (void)take_record(&facts, &rank->host.nodes[op->host]);
+    const syn__pt_host_node *node = &rank->host.nodes[op->host];
+    if (!(node->has & SYN__PT_MADE)) {
+        (void)take_record(&facts, node);
         return facts.kind;
     }
     syn__pt_facts_from_event(&facts, &rank->device.events[op->event]);

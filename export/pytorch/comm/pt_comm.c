@@ -38,8 +38,9 @@ static void add_host_facts(const finder *f, syn__pt_facts *facts, uint32_t index
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
-    if (r->host.from_event && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
-    if (r->host.from_event && shaped && facts->in_bytes < 0)
+    const bool made = (node->has & SYN__PT_MADE) != 0; /* its event has all that is known */
+    if (made && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
+    if (made && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
     if (r->host.from_event && shaped && facts->elem_bytes == 0)
         facts->elem_bytes = syn__pt_argument_elem_bytes(node, 0);

@@ -35,6 +35,7 @@ static uint32_t matching_hints(const syn__pt_rank *rank, bool distrusted) {
            bit(m->repeats, SYN_PYTORCH_HINT_REPEATED_STEPS) |
            bit(m->device_outside * 10 > m->device_events, SYN_PYTORCH_HINT_OTHER_STEPS) |
            bit(few, SYN_PYTORCH_HINT_FEW_MATCHES) |
+           bit(m->cpu_events_kept > 0, SYN_PYTORCH_HINT_UNRECORDED_OPS) |
            bit(m->cpu_events > 0 && !few && found * 10 < m->host_calls * 9,
                SYN_PYTORCH_HINT_UNTIMED_OPS);
 }

@@ -34,7 +34,7 @@ static syn_status sort_nodes(syn__pt_matcher *m) {
 
 static syn_status index_ids(syn__pt_matcher *m) {
     const syn__pt_host *h = &m->rank->host;
-    for (uint32_t i = 0; i < h->n_nodes; i++) {
+    for (uint32_t i = 0; i < h->n_nodes - h->n_made; i++) {
         uint32_t *at = syn__pt_map_put(&m->by_id, h->nodes[i].id);
         if (!at) return SYN_FAIL_NOMEM(m->err, h->n_nodes * 16, "node ids");
         if (*at == SYN__PT_NONE || m->options->same_ids == SYN_PYTORCH_LAST_KEEPS) {
@@ -167,7 +167,7 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
         return;
     }
     pair(m, node, best);
-    m->rank->matches.host_rf_id++;
+    m->rank->matches.host_rf_id += (m->rank->host.nodes[node].has & SYN__PT_MADE) == 0;
 }
 
 /* Whether events of this record function id are left, none of which has the node's name. Where
@@ -316,7 +316,7 @@ static syn_status match_others(syn__pt_matcher *m) {
 static void count_matches(syn__pt_matcher *m) {
     const syn__pt_device *d = &m->rank->device;
     syn_pytorch_matches *c = &m->rank->matches;
-    c->host_nodes = m->rank->host.n_nodes;
+    c->host_nodes = m->rank->host.n_nodes - m->rank->host.n_made;
     for (size_t i = 0; i < c->host_nodes; i++)
         c->host_calls += (m->rank->host.nodes[i].has & SYN__PT_HAS_RF_ID) != 0 &&
                          m->rank->host.nodes[i].rf_id != 0;
@@ -325,6 +325,7 @@ static void count_matches(syn__pt_matcher *m) {
         c->cpu_events++;
         c->cpu_events_unused += m->event_node[i] == SYN__PT_NONE;
     }
+    c->cpu_events_kept = m->rank->host.n_made;
 }
 
 static syn_status match_all(syn__pt_matcher *m) {

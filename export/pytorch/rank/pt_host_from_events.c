@@ -1,13 +1,12 @@
 /* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
    around it, with what Kineto writes of its inputs (shapes and types; no tensor
    ids, no outputs). */
+#include "export/pytorch/rank/pt_event_inputs.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
-
-#include <stdio.h>
 
 typedef struct maker {
     syn__pt_rank *rank;
@@ -16,91 +15,9 @@ typedef struct maker {
     syn__pt_map lanes; /* "tid" as written to the thread's number, from 1 */
 } maker;
 
-/* What Kineto's args say of a CPU op; texts as written, bytes 0: absent. */
-typedef struct op_args {
-    syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
-    int64_t sequence;  /* -1: none */
-} op_args;
-
-static op_args read_args(const syn__pt_event *e) {
-    static const char *const keys[] = {"Concrete Inputs", "Input Dims", "Input type"};
-    const syn__str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
-    op_args t = {.sequence = -1};
-    syn__loose l;
-    syn__str key, value;
-    if (args.bytes == 0) return t;
-    syn__loose_init(&l, args.text, args.bytes);
-    if (syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return t;
-    while (syn__loose_member(&l, &key)) {
-        if (syn__loose_skip(&l, &value) == SYN__LOOSE_NONE) break;
-        for (int i = 0; i < 3; i++)
-            if (syn__str_is(key, keys[i])) t.parts[i] = value;
-        if (syn__str_is(key, "Sequence number")) (void)syn__loose_i64(value, &t.sequence);
-    }
-    return t;
-}
-
-/* Kineto writes all values as strings: whether the one in there is a number, or a list of them. */
-static bool is_value(syn__str text) {
-    double v;
-    bool integer;
-    if (syn__loose_double(text, &v, &integer)) return true;
-    if (text.bytes < 2 || text.text[0] != '[' || text.text[text.bytes - 1] != ']') return false;
-    for (size_t i = 1; i + 1 < text.bytes; i++)
-        if (!strchr("0123456789+-.e, ", text.text[i])) return false;
-    return true;
-}
-
-/* Copies a list of strings, numbers without their quotes. */
-static char *put_values(char *at, syn__str list) {
-    syn__loose l;
-    syn__str text;
-    bool first = true;
-    if (!syn__loose_open_array(&l, list)) return at;
-    *at++ = '[';
-    while (syn__loose_element(&l)) {
-        if (syn__loose_skip(&l, &text) != SYN__LOOSE_STRING) continue;
-        const syn__str inside = {text.text + 1, text.bytes - 2};
-        const syn__str put = is_value(inside) ? inside : text;
-        if (!first) *at++ = ',';
-        first = false;
-        memcpy(at, put.text, put.bytes);
-        at += put.bytes;
-    }
-    *at++ = ']';
-    return at;
-}
-
-/* {"values": ..., "shapes": ..., "types": ...}, the form of a host trace. */
-static syn_status make_inputs(const maker *k, const op_args *t, syn__pt_host_node *n) {
-    static const char *const keys[] = {"values", "shapes", "types"};
-    const size_t bytes = t->parts[0].bytes + t->parts[1].bytes + t->parts[2].bytes;
-    n->text = "";
-    if (bytes == 0 || bytes > UINT32_MAX - 64) return SYN_OK;
-    char *text = syn__arena_get(&k->rank->arena, bytes + 64), *at = text;
-    if (!text) return SYN_FAIL_NOMEM(k->err, bytes, "the inputs of an op");
-    *at++ = '{';
-    for (int i = 0; i < 3; i++) {
-        if (t->parts[i].bytes == 0) continue;
-        at += snprintf(at, 16, "%s\"%s\": ", at[-1] == '{' ? "" : ", ", keys[i]);
-        if (i == 0) {
-            at = put_values(at, t->parts[0]);
-            continue;
-        }
-        memcpy(at, t->parts[i].text, t->parts[i].bytes);
-        at += t->parts[i].bytes;
-    }
-    *at++ = '}';
-    *at = 0;
-    n->text = text;
-    n->text_bytes = n->inputs_bytes = (uint32_t)(at - text);
-    return SYN_OK;
-}
-
 static syn_status make_node(maker *k, uint32_t event) {
     syn__pt_host *h = &k->rank->host;
     const syn__pt_event *e = &k->rank->device.events[event];
-    const op_args t = read_args(e);
     const syn__str name = syn__pt_device_name(&k->rank->device, e->name);
     syn__pt_host_node *n = &h->nodes[h->n_nodes];
     uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
@@ -109,12 +26,15 @@ static syn_status make_node(maker *k, uint32_t event) {
     *n = (syn__pt_host_node){.id = h->n_nodes + 1,
                              .rf_id = e->rf_id,
                              .tid = *lane,
-                             .seq_id = t.sequence,
-                             .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID,
+                             .text = "",
+                             .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID | SYN__PT_MADE,
                              .linked = SYN__PT_NONE};
     if (e->flags & SYN__PT_EVENT_RF_ID) n->has |= SYN__PT_HAS_RF_ID;
     SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n->name, k->err));
-    SYN_TRY(make_inputs(k, &t, n));
+    syn__str inputs;
+    SYN_TRY(syn__pt_event_inputs(&k->rank->arena, e, &inputs, &n->seq_id, k->err));
+    if (inputs.bytes > 0) n->text = inputs.text;
+    n->text_bytes = n->inputs_bytes = (uint32_t)inputs.bytes;
     h->from_event[h->n_nodes] = event;
     k->node[event] = (uint32_t)h->n_nodes++;
     return SYN_OK;

@@ -1,5 +1,6 @@
 /* One rank's traces: opened, read, freed. */
 #include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/rank/pt_host_missing.h"
 
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_events.h"
@@ -107,7 +108,7 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *opti
         drop_odd_times(rank, notes);
         SYN_TRY(check_streams(rank, notes, err));
     }
-    if (has_host) return SYN_OK;
+    if (has_host) return syn__pt_add_missing(rank, options, err);
     rank->host_input.name = rank->device_input.name;
     return syn__pt_host_from_events(rank, err);
 }
@@ -132,7 +133,8 @@ void syn__pt_note_event(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_p
 void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
                        uint32_t node) {
     const syn__pt_host *h = &rank->host;
-    if (h->from_event) syn__pt_note_event(rank, notes, kind, h->from_event[node]);
+    const uint32_t made_of = syn__pt_made_of(h, node);
+    if (made_of != SYN__PT_NONE) syn__pt_note_event(rank, notes, kind, made_of);
     else
         syn__pt_note_at(notes, kind, rank->host_input.name,
                         (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);

@@ -404,6 +404,7 @@ void syn__pt_host_free(syn__pt_host *host) {
     syn_free(host->nodes);
     syn_free(host->linked);
     syn_free(host->from_event);
+    syn_free(host->made_of);
     syn_intern_free(&host->names);
     memset(host, 0, sizeof *host);
 }

@@ -24,7 +24,8 @@ enum {
     SYN__PT_HAS_FW_TID = 64,
     SYN__PT_HAS_OP_SCHEMA = 128,
     SYN__PT_HAS_ALL_ATTRS = 254,
-    SYN__PT_HAS_FLAT = 256 /* schema 1.0.1: fields beside the id, none in "attrs" */
+    SYN__PT_HAS_FLAT = 256, /* schema 1.0.1: fields beside the id, none in "attrs" */
+    SYN__PT_MADE = 512      /* made of an event of the device trace */
 };
 
 /* What a linker wrote into a node. */
@@ -60,6 +61,8 @@ typedef struct syn__pt_host {
     syn__pt_linked *linked;
     size_t n_linked, linked_cap;
     uint32_t *from_event; /* no host trace: per node the event that it was made of; else NULL */
+    size_t n_made;        /* with a host trace: its last nodes that were made of events, */
+    uint32_t *made_of;    /* ... and of which */
     syn_intern names;
     /* Values at the top as written, quotes included; bytes 0: absent. */
     syn__str schema, pid, time, start_ts, finish_ts;
@@ -70,6 +73,12 @@ typedef struct syn__pt_host {
 syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pytorch_object object,
                              syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 void syn__pt_host_free(syn__pt_host *host);
+/* The event that a node was made of; SYN__PT_NONE. */
+static inline uint32_t syn__pt_made_of(const syn__pt_host *host, uint32_t node) {
+    const size_t n_read = host->n_nodes - host->n_made;
+    if (host->from_event != NULL) return host->from_event[node];
+    return node >= n_read ? host->made_of[node - n_read] : SYN__PT_NONE;
+}
 /* A node's name, undecoded. */
 static inline syn__str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {
     const syn__str s = {(const char *)syn_intern_get(&host->names, name),

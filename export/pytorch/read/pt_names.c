@@ -125,6 +125,14 @@ bool syn__pt_is_library_call(syn__str name) {
            syn__pt_call_kind(name) >= 0;
 }
 
+bool syn__pt_is_call(syn__str name) {
+    const bool api = syn__str_begins(name, "c10d::") ||
+                     syn__str_begins(name, "c10d_functional::") ||
+                     syn__str_begins(name, "_c10d_functional::");
+    return syn__str_is(name, "record_param_comms") || syn__pt_is_library_call(name) ||
+           (api && syn__pt_call_kind(name) >= 0);
+}
+
 int syn__pt_call_kind(syn__str name) {
     char text[MAX_NAME];
     const syn__str part = last_part(name);

@@ -30,6 +30,9 @@ enum {
 int syn__pt_call_kind(syn__str name);
 /* Whether a name is of a communication library's own op: "nccl:all_reduce", "gloo:send". */
 bool syn__pt_is_library_call(syn__str name);
+/* Whether a name is of an op that communicates or calls one that does: a library's own, c10d::*,
+   _c10d_functional::*, record_param_comms; not of waiting. */
+bool syn__pt_is_call(syn__str name);
 /* Whether a node of that name describes process groups. */
 static inline bool syn__pt_describes_groups(syn__str name) {
     return syn__str_has(name, "process_group:init");

@@ -192,7 +192,7 @@ syn__pt_cost syn__pt_cost_of(const syn__pt_host *host, const syn__pt_host_node *
     const syn__pt_io *io = &o.io;
     syn__pt_read_shapes(io->shapes[0], o.in, MAX_SHAPES);
     syn__pt_read_shapes(io->shapes[1], o.out, 2);
-    if (host->from_event)
+    if (node->has & SYN__PT_MADE)
         return (syn__pt_cost){flops(&o),
                               syn__pt_shaped_bytes(io->shapes[0], io->types[0], SIZE_MAX)};
     return (syn__pt_cost){flops(&o), syn__pt_add(syn__pt_typed_bytes(io->values[0], io->types[0]),

@@ -101,7 +101,8 @@ static void edit_device(writer *w) {
 /* The members in the order in which those that the node lacks are added. */
 static void edit_node(writer *w) {
     const syn__pt_merged *node = w->node;
-    const bool has_parent = (w->host->nodes[node->host].has & SYN__PT_HAS_PARENT) != 0;
+    const bool has_parent =
+        (w->host->nodes[node->host].has & (SYN__PT_HAS_PARENT | SYN__PT_MADE)) != 0;
     w->n_edits = 0;
     add_id(w, "id", node->id);
     if (node->cpu_event != SYN__PT_NONE || node->event != SYN__PT_NONE) {

@@ -1,0 +1,245 @@
+/* CPU ops that Kineto recorded and the observer did not, as it writes an op when that ends: of what
+   began before the observer was stopped and ended after, only the device trace tells. gloo's ops
+   end last of all. Record function ids say for certain that an op is missing, and count in the
+   order in which ops began.
+
+   What began outside of the time that both traces cover is of another step. Its kernels are kept
+   (pt_launch.c), so the communication of libraries that run on the host is, too. */
+#include "export/pytorch/rank/pt_host_missing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "export/pytorch/rank/pt_event_inputs.h"
+#include "export/pytorch/read/pt_events.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+#define LONG_NS    1000000 /* an op that takes longer is kept, whatever it is */
+#define MAX_LOOK   256     /* ops before a library's that are looked through for its caller */
+#define TEXT_BYTES 1024    /* of a node's text without its name and inputs */
+
+typedef struct finder {
+    syn__pt_rank *rank;
+    syn_error *err;
+    syn__pt_map by_rf_id; /* host nodes */
+    syn__pt_map tids;     /* threads of events to those of the host trace: index into host_tids */
+    uint64_t *host_tids;
+    size_t n_tids, tids_cap;
+    uint64_t next_tid;         /* of a thread that the host trace lacks */
+    int64_t first_ns, last_ns; /* that both traces cover */
+    uint32_t *by_order;        /* host nodes with record function ids, by those */
+    size_t n_by_order;
+} finder;
+
+static bool has_rf_id(const syn__pt_host_node *n) {
+    return (n->has & SYN__PT_HAS_RF_ID) != 0 && n->rf_id != 0;
+}
+
+static bool is_op(const syn__pt_event *e) {
+    return syn__pt_is_cpu(e) && (e->flags & SYN__PT_EVENT_RF_ID) != 0 && e->rf_id != 0 &&
+           (e->flags & SYN__PT_EVENT_TS) != 0;
+}
+
+static syn__str name_of(const finder *f, const syn__pt_event *e) {
+    return syn__pt_device_name(&f->rank->device, e->name);
+}
+
+static bool same_name(const finder *f, uint32_t node, const syn__pt_event *e) {
+    const syn__str a = syn__pt_host_name(&f->rank->host, f->rank->host.nodes[node].name);
+    const syn__str b = name_of(f, e);
+    return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
+}
+
+/* ---- What both traces have ---- */
+
+static syn_status index_nodes(finder *f) {
+    const syn__pt_host *h = &f->rank->host;
+    for (uint32_t i = 0; i < h->n_nodes; i++) {
+        if (h->nodes[i].tid >= f->next_tid) f->next_tid = h->nodes[i].tid + 1;
+        if (!has_rf_id(&h->nodes[i])) continue;
+        uint32_t *at = syn__pt_map_put(&f->by_rf_id, h->nodes[i].rf_id);
+        if (!at) return SYN_FAIL_NOMEM(f->err, h->n_nodes * 16, "record function ids");
+        if (*at == SYN__PT_NONE) *at = i;
+    }
+    return SYN_OK;
+}
+
+static syn_status put_tid(finder *f, uint32_t tid, uint64_t host_tid) {
+    uint32_t *at = syn__pt_map_put(&f->tids, tid);
+    if (!at) return SYN_FAIL_NOMEM(f->err, f->tids.n * 16, "threads");
+    if (*at != SYN__PT_NONE) return SYN_OK;
+    SYN_TRY(syn_grow(&f->host_tids, &f->tids_cap, f->n_tids + 1, sizeof *f->host_tids, f->err));
+    *at = (uint32_t)f->n_tids;
+    f->host_tids[f->n_tids++] = host_tid;
+    return SYN_OK;
+}
+
+/* *sure: the ids of both traces are of one run (as pt_match.c judges it). The host trace gives a
+   library's op the thread of its caller. */
+static syn_status compare(finder *f, bool *sure) {
+    const syn__pt_device *d = &f->rank->device;
+    uint64_t agree = 0, differ = 0;
+    f->first_ns = INT64_MAX;
+    f->last_ns = INT64_MIN;
+    for (uint32_t i = 0; i < d->n_events; i++) {
+        const syn__pt_event *e = &d->events[i];
+        if (!is_op(e)) continue;
+        const uint32_t node = syn__pt_map_get(&f->by_rf_id, e->rf_id);
+        if (node == SYN__PT_NONE) continue;
+        const bool same = same_name(f, node, e);
+        *(same ? &agree : &differ) += 1;
+        if (!same || syn__pt_is_library_call(name_of(f, e))) continue;
+        SYN_TRY(put_tid(f, e->tid, f->rank->host.nodes[node].tid));
+        if (e->ts_ns < f->first_ns) f->first_ns = e->ts_ns;
+        if (syn__pt_event_end(e) > f->last_ns) f->last_ns = syn__pt_event_end(e);
+    }
+    *sure = agree > 0 && differ * 4 <= agree;
+    return SYN_OK;
+}
+
+/* ---- What is missing ---- */
+
+static bool is_missing(const finder *f, const syn_pytorch_options *options,
+                       const syn__pt_event *e) {
+    if (!is_op(e) || syn__pt_map_get(&f->by_rf_id, e->rf_id) != SYN__PT_NONE) return false;
+    const syn__str name = name_of(f, e);
+    if (e->ts_ns >= f->first_ns && e->ts_ns <= f->last_ns)
+        return syn__pt_is_call(name) || (e->class_ != SYN__PT_STEP && e->dur_ns >= LONG_NS);
+    return !options->trim && syn__pt_is_library_call(name) && !syn__str_begins(name, "nccl:");
+}
+
+static syn_status sort_nodes(finder *f) {
+    const syn__pt_host *h = &f->rank->host;
+    uint64_t *keys = syn_malloc((h->n_nodes + 1) * sizeof *keys);
+    uint32_t *nodes = syn_malloc((h->n_nodes + 1) * sizeof *nodes), *order = NULL;
+    syn_status s = keys && nodes ? SYN_OK : SYN_FAIL_NOMEM(f->err, h->n_nodes * 12, "ids");
+    for (uint32_t i = 0; s == SYN_OK && i < h->n_nodes; i++) {
+        if (!has_rf_id(&h->nodes[i])) continue;
+        nodes[f->n_by_order] = i;
+        keys[f->n_by_order++] = h->nodes[i].rf_id;
+    }
+    if (s == SYN_OK) s = syn__pt_sort(keys, f->n_by_order, &order, f->err);
+    for (size_t i = 0; s == SYN_OK && i < f->n_by_order; i++) order[i] = nodes[order[i]];
+    syn_free(keys);
+    syn_free(nodes);
+    f->by_order = order;
+    return s;
+}
+
+/* How many of those nodes began before the op. */
+static size_t begun_before(const finder *f, uint64_t rf_id) {
+    size_t low = 0, high = f->n_by_order;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (f->rank->host.nodes[f->by_order[mid]].rf_id < rf_id) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+/* The node that called a library's op: the latest call of communication. */
+static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
+    const syn__pt_host *h = &f->rank->host;
+    for (size_t i = begun; i > 0 && begun - i < MAX_LOOK; i--) {
+        const syn__pt_host_node *n = &h->nodes[f->by_order[i - 1]];
+        const syn__str name = syn__pt_host_name(h, n->name);
+        if (syn__pt_is_call(name) && !syn__pt_is_library_call(name)) return n;
+    }
+    return NULL;
+}
+
+/* Threads of libraries have no other ops, so the host trace does not know them. */
+static syn_status tid_of(finder *f, const syn__pt_event *e, size_t begun, uint64_t *tid) {
+    uint32_t at = syn__pt_map_get(&f->tids, e->tid);
+    const bool beside = at == SYN__PT_NONE && syn__pt_is_library_call(name_of(f, e));
+    const syn__pt_host_node *caller = beside ? find_caller(f, begun) : NULL;
+    if (caller) {
+        *tid = caller->tid;
+        return SYN_OK;
+    }
+    if (at == SYN__PT_NONE) {
+        at = (uint32_t)f->n_tids;
+        SYN_TRY(put_tid(f, e->tid, f->next_tid++));
+    }
+    *tid = f->host_tids[at];
+    return SYN_OK;
+}
+
+/* ---- Nodes ---- */
+
+/* A node as the observer writes it. */
+static syn_status write_text(finder *f, syn__pt_host_node *n, syn__str name, syn__str inputs) {
+    static const char none[] = "{\"values\": [], \"shapes\": [], \"types\": []}";
+    const size_t room = TEXT_BYTES + name.bytes + inputs.bytes;
+    char *text = syn__arena_get(&f->rank->arena, room), *at = text;
+    if (!text) return SYN_FAIL_NOMEM(f->err, room, "a host node");
+    if (inputs.bytes == 0) inputs = syn__str_of(none);
+    at += snprintf(at, room, "{\"id\": %" PRIu64 ", \"name\": \"%.*s\", \"inputs\": ", n->id,
+                   (int)name.bytes, name.text);
+    n->inputs = (uint32_t)(at - text);
+    n->inputs_bytes = (uint32_t)inputs.bytes;
+    memcpy(at, inputs.text, inputs.bytes);
+    at += inputs.bytes;
+    at += snprintf(at, room - (size_t)(at - text),
+                   ", \"outputs\": %s, \"attrs\": "
+                   "[{\"name\": \"rf_id\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
+                   "{\"name\": \"fw_parent\", \"type\": \"uint64\", \"value\": 0}, "
+                   "{\"name\": \"seq_id\", \"type\": \"int64\", \"value\": %" PRId64 "}, "
+                   "{\"name\": \"scope\", \"type\": \"uint64\", \"value\": 0}, "
+                   "{\"name\": \"tid\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
+                   "{\"name\": \"fw_tid\", \"type\": \"uint64\", \"value\": 0}, "
+                   "{\"name\": \"op_schema\", \"type\": \"string\", \"value\": \"\"}]}",
+                   none, n->rf_id, n->seq_id, n->tid);
+    n->text = text;
+    n->text_bytes = (uint32_t)(at - text);
+    return SYN_OK;
+}
+
+static syn_status add_node(finder *f, uint32_t event, size_t *nodes_cap) {
+    syn__pt_host *h = &f->rank->host;
+    const syn__pt_event *e = &f->rank->device.events[event];
+    const size_t begun = begun_before(f, e->rf_id);
+    const syn__str name = name_of(f, e);
+    syn__str inputs;
+    syn__pt_host_node n = {
+        .rf_id = e->rf_id, .has = SYN__PT_HAS_ALL_ATTRS | SYN__PT_MADE, .linked = SYN__PT_NONE};
+    n.id = h->nodes[begun > 0 ? f->by_order[begun - 1] : 0].id;
+    SYN_TRY(tid_of(f, e, begun, &n.tid));
+    SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n.name, f->err));
+    SYN_TRY(syn__pt_event_inputs(&f->rank->arena, e, &inputs, &n.seq_id, f->err));
+    SYN_TRY(write_text(f, &n, name, inputs));
+    SYN_TRY(syn_grow(&h->nodes, nodes_cap, h->n_nodes + 1, sizeof *h->nodes, f->err));
+    h->nodes[h->n_nodes++] = n;
+    h->made_of[h->n_made++] = event;
+    return SYN_OK;
+}
+
+static syn_status add_missing(finder *f, const syn_pytorch_options *options) {
+    const syn__pt_device *d = &f->rank->device;
+    syn__pt_host *h = &f->rank->host;
+    size_t n_missing = 0;
+    bool sure = false;
+    SYN_TRY(index_nodes(f));
+    SYN_TRY(compare(f, &sure));
+    for (uint32_t i = 0; sure && i < d->n_events; i++)
+        n_missing += is_missing(f, options, &d->events[i]);
+    if (n_missing == 0) return SYN_OK;
+    SYN_TRY(sort_nodes(f));
+    h->made_of = syn_malloc(n_missing * sizeof *h->made_of);
+    if (!h->made_of) return SYN_FAIL_NOMEM(f->err, n_missing * sizeof *h->made_of, "host nodes");
+    for (uint32_t i = 0; i < d->n_events; i++)
+        if (is_missing(f, options, &d->events[i])) SYN_TRY(add_node(f, i, &h->nodes_cap));
+    return SYN_OK;
+}
+
+syn_status syn__pt_add_missing(syn__pt_rank *rank, const syn_pytorch_options *options,
+                               syn_error *err) {
+    finder f = {.rank = rank, .err = err};
+    const syn_status s = rank->host.n_linked == 0 ? add_missing(&f, options) : SYN_OK;
+    syn__pt_map_free(&f.by_rf_id);
+    syn__pt_map_free(&f.tids);
+    syn_free(f.host_tids);
+    syn_free(f.by_order);
+    return s;
+}

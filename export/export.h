@@ -113,8 +113,10 @@ syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *o
    <prefix>_memory.csv and <prefix>_stacks.txt. SYN_E_UNSUPPORTED for what PyTorch recorded. */
 syn_status syn_export_kineto_set(const syn_graph *graph, const syn_export_options *options,
                                  const char *prefix, syn_error *err) SYN_MUST_USE;
-/* {"<group id>": [ranks...]} */
-syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink,
+/* {"<group id>": [ranks...]}. node_ranks: how many ranks share a node of the machine to simulate; 0
+   if that is not known. Groups of several nodes are then written in an order in which ASTRA-sim's
+   rings use the network between nodes. A set has the order for its metadata's hardware. */
+syn_status syn_export_comm_group(const syn_graph *graph, int32_t node_ranks, syn_sink *sink,
                                  syn_error *err) SYN_MUST_USE;
 
 /* Readers. The graph is the caller's (syn_graph_free). */

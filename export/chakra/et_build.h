@@ -32,6 +32,7 @@ typedef struct syn__et_group {
     char *name; /* NULL until some file has it */
     int32_t *ranks;
     size_t n_ranks;
+    bool is_listed;   /* so far comm_group.json alone has it, in the order for simulators */
     uint32_t n_comms; /* of the present rank */
     bool member;      /* the present rank is in it */
 } syn__et_group;

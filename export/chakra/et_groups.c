@@ -1,5 +1,6 @@
 /* Process groups of execution traces: from GlobalMetadata ("pg.<id>") and from comm_group.json. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
@@ -50,21 +51,58 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
                     (int)ranks[i]);
 }
 
+static int compare_ranks(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whether the group has these ranks in any order. */
+static syn_status has_ranks(const syn__et_group *g, const int32_t *ranks, size_t n, bool *out,
+                            syn_error *err) {
+    const size_t bytes = n * sizeof *ranks;
+    *out = g->n_ranks == n;
+    if (!*out) return SYN_OK;
+    int32_t *both[2] = {(int32_t *)syn_malloc(bytes), (int32_t *)syn_malloc(bytes)};
+    if (both[0] != NULL && both[1] != NULL) {
+        memcpy(both[0], g->ranks, bytes);
+        memcpy(both[1], ranks, bytes);
+        for (int i = 0; i < 2; i++) qsort(both[i], n, sizeof *ranks, compare_ranks);
+        *out = memcmp(both[0], both[1], bytes) == 0;
+    }
+    const bool failed = both[0] == NULL || both[1] == NULL;
+    syn_free(both[0]);
+    syn_free(both[1]);
+    return failed ? SYN_FAIL_NOMEM(err, 2 * bytes, "a group's ranks") : SYN_OK;
+}
+
+/* Checks that the group is the one known; takes what it lacks of *name and *ranks. The order of
+   metadata holds, not that of comm_group.json. */
+static syn_status agree(syn__et_group *known, const char *where, char **name, int32_t **ranks,
+                        size_t n, syn_error *err) {
+    bool same = known->n_ranks == n && memcmp(known->ranks, *ranks, n * sizeof **ranks) == 0;
+    if (!same && known->is_listed) SYN_TRY(has_ranks(known, *ranks, n, &same, err));
+    if (!same)
+        return SYN_FAIL(err, SYN_E_FORMAT,
+                        "%.200s: group %" PRIu32 " has other ranks here than elsewhere in the set",
+                        where, known->id);
+    if (known->name == NULL) {
+        known->name = *name;
+        *name = NULL;
+    }
+    int32_t *listed = known->ranks;
+    known->ranks = *ranks;
+    known->is_listed = false;
+    *ranks = listed;
+    return SYN_OK;
+}
+
 /* Adds the group, or checks that it is the one known. Takes over `ranks` and `name` in any case. */
 static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, char *name,
-                            int32_t *ranks, size_t n, syn_error *err) {
+                            int32_t *ranks, size_t n, bool listed, syn_error *err) {
     syn__et_group *known = syn__et_find_group(b, id);
     syn_status status = SYN_OK;
     if (known != NULL) {
-        if (known->n_ranks != n || memcmp(known->ranks, ranks, n * sizeof *ranks) != 0)
-            status =
-                SYN_FAIL(err, SYN_E_FORMAT,
-                         "%.200s: group %" PRIu32 " has other ranks here than elsewhere in the set",
-                         where, id);
-        if (status == SYN_OK && known->name == NULL) {
-            known->name = name;
-            name = NULL;
-        }
+        status = agree(known, where, &name, &ranks, n, err);
         syn_free(name);
         syn_free(ranks);
         return status;
@@ -79,7 +117,8 @@ static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, 
     }
     const size_t at = position_of(b, id);
     memmove(&b->groups[at + 1], &b->groups[at], (b->n_groups - at) * sizeof *b->groups);
-    b->groups[at] = (syn__et_group){.id = id, .name = name, .ranks = ranks, .n_ranks = n};
+    b->groups[at] =
+        (syn__et_group){.id = id, .name = name, .ranks = ranks, .n_ranks = n, .is_listed = listed};
     b->n_groups++;
     for (size_t i = 0; i < n; i++) syn__et_note_rank(b, ranks[i]);
     return SYN_OK;
@@ -144,7 +183,7 @@ syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, co
         syn_free(name);
         return status;
     }
-    return put_group(b, index->name, id, name, ranks, n, err);
+    return put_group(b, index->name, id, name, ranks, n, false, err);
 }
 
 /* ---- From comm_group.json ---- */
@@ -171,7 +210,7 @@ static syn_status read_json_group(syn__et_builder *b, syn_json *json, syn_error 
     if (!syn__et_parse_u64(json->text, &id) || id < 1 || id > UINT32_MAX)
         return syn_json_fail(json, "a group's key must be a positive integer");
     const syn_status status = read_json_ranks(json, &ranks, &n, err);
-    if (status == SYN_OK) return put_group(b, json->name, (uint32_t)id, NULL, ranks, n, err);
+    if (status == SYN_OK) return put_group(b, json->name, (uint32_t)id, NULL, ranks, n, true, err);
     syn_free(ranks);
     return status;
 }

@@ -1,9 +1,12 @@
 /* Chakra execution traces: one file a rank, written node by node in protobuf's wire format. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "export/chakra/et_ring.h"
 #include "export/chakra/et_walk.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
+#include "syntorch/hardware.h"
 #include "syntorch/memory.h"
 
 /* Length, then the message; empties the buffer. */
@@ -66,15 +69,23 @@ const syn_exporter syn_export_et = {"et", "et", write_one};
 
 /* ---- Groups ---- */
 
-static void write_group(syn_sink *sink, const syn_graph_group *group, bool first) {
+static syn_status write_group(syn_sink *sink, const syn_graph_group *group, int32_t node_ranks,
+                              bool first, syn_error *err) {
+    const size_t bytes = group->n_ranks * sizeof(int32_t);
+    int32_t *ranks = (int32_t *)syn_malloc(bytes);
+    if (ranks == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group's ranks");
+    memcpy(ranks, group->ranks, bytes);
+    const syn_status status = syn__et_order_ring(ranks, group->n_ranks, node_ranks, err);
     syn_sink_text(sink, first ? "\n  \"" : ",\n  \"");
     syn_sink_u64(sink, group->id);
     syn_sink_text(sink, "\": [");
     for (uint32_t i = 0; i < group->n_ranks; i++) {
         if (i > 0) syn_sink_text(sink, ", ");
-        syn_sink_i64(sink, group->ranks[i]);
+        syn_sink_i64(sink, ranks[i]);
     }
     syn_sink_char(sink, ']');
+    syn_free(ranks);
+    return status;
 }
 
 static int by_id(const void *a, const void *b) {
@@ -84,7 +95,8 @@ static int by_id(const void *a, const void *b) {
 }
 
 /* Groups of one rank have no collectives and are left out; the others by ascending id. */
-syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_error *err) {
+syn_status syn_export_comm_group(const syn_graph *graph, int32_t node_ranks, syn_sink *sink,
+                                 syn_error *err) {
     const size_t bytes = ((size_t)graph->n_groups + 1) * sizeof(syn_graph_group *);
     const syn_graph_group **groups = (const syn_graph_group **)syn_malloc(bytes);
     if (groups == NULL) return SYN_FAIL_NOMEM(err, bytes, "the list of groups");
@@ -94,10 +106,24 @@ syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_err
     }
     qsort(groups, n, sizeof *groups, by_id);
     syn_sink_char(sink, '{');
-    for (size_t i = 0; i < n; i++) write_group(sink, groups[i], i == 0);
+    syn_status status = SYN_OK;
+    for (size_t i = 0; i < n && status == SYN_OK; i++)
+        status = write_group(sink, groups[i], node_ranks, i == 0, err);
     syn_sink_text(sink, n != 0 ? "\n}\n" : "}\n");
     syn_free(groups);
-    return SYN_OK;
+    return status;
+}
+
+/* Of the machine that the graph's times are predicted for; 0 if it names none, or no preset. */
+static int32_t node_ranks_of(const syn_graph *graph) {
+    const syn_attribute *name = syn_graph_meta(graph, "hardware");
+    if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;
+    for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
+        syn_hardware hw;
+        if (strcmp(*preset, name->text) != 0) continue;
+        return syn_hardware_load(&hw, *preset, NULL, NULL) == SYN_OK ? hw.node_ranks : 0;
+    }
+    return 0;
 }
 
 /* ---- Sets ---- */
@@ -139,7 +165,8 @@ static syn_status write_set(set *s, syn_error *err) {
     }
     syn_sink *sink;
     SYN_TRY(syn_sink_open_file(&sink, syn__et_group_path(&s->names), err));
-    return finish_file(sink, syn_export_comm_group(s->graph, sink, err), err);
+    return finish_file(sink, syn_export_comm_group(s->graph, node_ranks_of(s->graph), sink, err),
+                       err);
 }
 
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "export/chakra/et_ring.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/export.h"
 #include "syntorch/memory.h"
@@ -255,9 +256,61 @@ static void test_comm_group(void) {
     syn_graph *g = et_empty(&rank, 1, 4, groups, 3);
     syn_sink *sink;
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
-    CHECK_OK(syn_export_comm_group(g, sink, &err), err);
+    CHECK_OK(syn_export_comm_group(g, 0, sink, &err), err);
     CHECK_STR(syn_sink_data(sink, NULL), "{\n  \"9\": [3, 0],\n  \"12\": [3, 0]\n}\n");
     CHECK_OK(syn_sink_close(sink, false, &err), err);
+    syn_graph_free(g);
+}
+
+/* Each hop of a ring stays on its node of eight, or keeps its place there. */
+static void check_ring(const int32_t *ranks, uint32_t n) {
+    uint64_t seen[2] = {0, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t a = ranks[i], b = ranks[(i + 1) % n];
+        CHECK_MSG((a / 8 == b / 8) != (a % 8 == b % 8), "%d to %d", (int)a, (int)b);
+        seen[a / 64] |= 1ull << (a % 64);
+    }
+    CHECK_INT(__builtin_popcountll(seen[0]) + __builtin_popcountll(seen[1]), n);
+}
+
+static void test_rings(void) {
+    syn_error err = {0};
+    int32_t odd[] = {6, 7, 8}, mixed[] = {3, 1, 8, 10};
+    for (int32_t nodes = 2; nodes < 10; nodes++) {
+        for (int32_t width = 1; width <= 8; width++) {
+            int32_t ranks[128], n = 0;
+            for (int32_t i = 0; i < nodes * width; i++)
+                ranks[n++] = i / width * 8 + (width < 5 ? 1 : 0) + i % width;
+            CHECK_OK(syn__et_order_ring(ranks, (uint32_t)n, 8, &err), err);
+            check_ring(ranks, (uint32_t)n);
+            CHECK(syn__et_network_hops(ranks, (uint32_t)n, 8) >= (uint32_t)nodes);
+        }
+    }
+    /* No order helps where places differ, nor without nodes: then it is kept. */
+    CHECK_OK(syn__et_order_ring(odd, 3, 8, &err), err);
+    CHECK_OK(syn__et_order_ring(mixed, 4, 8, &err), err);
+    CHECK_OK(syn__et_order_ring(mixed, 4, 0, &err), err);
+    CHECK_OK(syn__et_order_ring(mixed, 2, 8, &err), err);
+    CHECK(odd[0] == 6 && odd[1] == 7 && odd[2] == 8 && mixed[0] == 3 && mixed[3] == 10);
+    CHECK_INT(syn__et_network_hops(odd, 3, 8), 0);
+}
+
+/* Sets have the order for their machine; what is read has that of the graph. */
+static void test_ring_of_set(void) {
+    static const int32_t rank[] = {0, 4, 8, 12}, members[] = {0, 4, 8, 12};
+    const syn_graph_group group = {3, "dp0", members, 4};
+    const syn_attribute machine = {.name = "hardware", .type = SYN_VALUE_TEXT, .text = "h100"};
+    const et_row row = {.kind = SYN_NODE_COMPUTE};
+    const syn_node node = et_node(&row, 1);
+    syn_error err = {0};
+    syn_graph *g = et_empty(rank, 4, 16, &group, 1), *back = NULL;
+    NEED_OK(syn_graph_set_meta(g, &machine, &err), err);
+    for (uint32_t r = 0; r < 4; r++) NEED_OK(syn_graph_add_node(g, r, &node, &err), err);
+    CHECK_OK(syn_export_et_set(g, NULL, in_folder("ring"), &err), err);
+    CHECK_STR(file_text(in_folder("ring.comm_group.json")), "{\n  \"3\": [0, 4, 12, 8]\n}\n");
+    CHECK_OK(syn_import_et(&back, in_folder("ring.0.et"), false, &err), err);
+    CHECK(back != NULL && memcmp(back->groups[0].ranks, members, sizeof members) == 0);
+    syn_graph_free(back);
     syn_graph_free(g);
 }
 
@@ -345,6 +398,8 @@ static const test_case cases[] = {
     {"rank_without_nodes", test_rank_without_nodes},
     {"set_no_memory", test_set_no_memory},
     {"comm_group", test_comm_group},
+    {"rings", test_rings},
+    {"ring_of_set", test_ring_of_set},
     {"utf8_is_repaired", test_utf8_is_repaired},
     {"json_form", test_json_form},
     {"same_graph_same_bytes", test_same_graph_same_bytes},

@@ -235,7 +235,7 @@ static void test_set_damage(void) {
         {"t.comm_group.json", "{\"1\": [0, 0]}", "group 1 holds rank 0 twice"},
         {"t.comm_group.json", "{\"1\": []}", "group 1 is empty"},
         {"t.comm_group.json", "{\"1\": [\"a\"]}", "must be integers from 0"},
-        {"t.comm_group.json", "{\"1\": [1, 0]}",
+        {"t.comm_group.json", "{\"1\": [1, 2]}",
          "group 1 has other ranks here than elsewhere in the set"},
         {"t.comm_group.json", "{\"1\": [0, 1],}", "t.comm_group.json:1:14"},
     };

@@ -15,18 +15,34 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
 from execution_trace import COLL, read_et  # noqa: E402
 
-ALL_REDUCE = 0
+ALL_REDUCE, ALL_GATHER, BROADCAST = 0, 2, 5
 
 
 def floor(x):
     return math.floor(x + 1e-6)
 
 
-def ring_ns(size, n, latency, bandwidth, memory):
-    """An all-reduce of a sub-group; GB/s of 2^30 bytes on links, of 10^9 in memory."""
-    part = size / n
-    return (2 * (n - 1) * floor(latency + part / (bandwidth * 2**30 / 1e9)) +
-            3 * (n - 1) * floor(part / memory) + (2 * (n - 1) + 1) * 10)
+def ring_ns(chunk, hops, memory, link, network=(0, 1, 0), sums=0):
+    """A ring in which a chunk makes so many hops: (latency, GB/s of 2^30 bytes) of its links, and
+    of those between nodes, with how many of the hops these are. `sums`: how many chunks are summed
+    up; memory in GB/s of 10^9."""
+    far = network[2]
+    step = [floor(latency + chunk / (bandwidth * 2**30 / 1e9))
+            for latency, bandwidth in (link[:2], network[:2])]
+    return ((hops - far) * step[0] + far * step[1] + 3 * sums * floor(chunk / memory) +
+            (hops + 1) * 10)
+
+
+def far_hops(ring, hops, node):
+    """Of the hops of a chunk the most that are between nodes. A hop takes the first dimension in
+    which its ranks differ; all have to differ in one alone."""
+    n = len(ring)
+    far = []
+    for i, rank in enumerate(ring):
+        other = ring[(i + 1) % n]
+        check((rank // node == other // node) != (rank % node == other % node), f"ring {ring}")
+        far.append(rank // node != other // node)
+    return max(sum(far[(i + k) % n] for k in range(hops)) for i in range(n))
 
 
 def run(folder, program, *words):
@@ -68,8 +84,8 @@ def read(folder, name):
         return f.read()
 
 
-def look(folder, name, ranks, *how):
-    """Writes the files; of rank 0's all-reduces: the simulator's time and ours."""
+def files(folder, name, ranks, *how):
+    """Writes the files: the network, the system and the groups, and what is said."""
     said = good(folder, "syntorch", "astra-sim", f"{name}/trace", "--out", f"{name}/sim", *how)
     net = network(read(folder, f"{name}/sim/network.yml").decode())
     system = json.loads(read(folder, f"{name}/sim/system.json"))
@@ -84,46 +100,104 @@ def look(folder, name, ranks, *how):
         check(key == "workload-configuration" or
               os.path.exists(os.path.join(folder, file)), f"{key}: {file} is not there")
     check(command.count("--") == 5 and f"={name}/trace " in command, command)
-    groups = json.loads(read(folder, f"{name}/trace.comm_group.json"))
-    theirs = {}
-    ours = {}
-    for node in read_et(read(folder, f"{name}/trace.0.et"))[1]:
-        if node.type != COLL or node.attr["comm_type"] != ALL_REDUCE:
-            continue
-        members = groups[node.attr["pg_name"]]
-        dim = int(any(r // dims[0] != members[0] // dims[0] for r in members))
+    groups = json.loads(read(folder, f"{name}/sim/comm_group.json"))
+    return net, system, groups, said
+
+
+def look(folder, name, ranks, *how):
+    """Of rank 0's collectives, by dimension: the simulator's time and ours."""
+    net, system, groups, said = files(folder, name, ranks, *how)
+    node = int(net["npus_count"][0])
+    links = list(zip(net["latency"], net["bandwidth"]))
+    theirs, ours = {}, {}
+    for one in read_et(read(folder, f"{name}/trace.0.et"))[1]:
+        if one.type != COLL or one.attr["comm_type"] == BROADCAST:
+            continue  # a broadcast lasts as long as the trace says
+        check(one.attr["comm_type"] in (ALL_REDUCE, ALL_GATHER), f"another collective: {one.attr}")
+        members = groups[one.attr["pg_name"]]
+        n, size, reduces = len(members), one.attr["comm_size"], one.attr["comm_type"] == ALL_REDUCE
+        hops = (2 if reduces else 1) * (n - 1)
+        far = far_hops(members, hops, node)
+        dim = int(far > 0)
         theirs[dim] = theirs.get(dim, 0) + ring_ns(
-            node.attr["comm_size"], len(members), net["latency"][dim], net["bandwidth"][dim],
-            system["local-mem-bw"])
-        ours[dim] = ours.get(dim, 0) + node.attr["predicted_ns"]
-    return theirs, ours, system
+            size / n if reduces else size, hops, system["local-mem-bw"], links[0],
+            (*links[-1], far), n - 1 if reduces else 0)
+        ours[dim] = ours.get(dim, 0) + one.attr["predicted_ns"]
+    return theirs, ours, net, system, said
 
 
-def same_times(folder, name, ranks, *how, within=0.01):
-    theirs, ours, system = look(folder, name, ranks, *how)
-    check(ours, f"{name}: no all-reduce")
-    for dim in ours:
+def same_times(folder, name, ranks, bandwidths, *how, within=0.01):
+    """With the machine's own rates all-reduces last as predicted, all in all."""
+    theirs, ours, net, system, said = look(folder, name, ranks, *how)
+    check(ours and len(ours) == len(bandwidths), f"{name}: {ours}")
+    check("note: " not in said, said)
+    for dim, bandwidth in enumerate(bandwidths):
         print(f"{name}, dimension {dim}: {theirs[dim] / 1e3:.1f} us simulated, "
               f"{ours[dim] / 1e3:.1f} predicted")
         check(abs(theirs[dim] - ours[dim]) <= within * ours[dim], f"{name}, dimension {dim}")
+        rate = net["bandwidth"][dim] * 2**30 / 1e9
+        check(abs(rate - bandwidth) < 1e-6 * bandwidth, f"{name}: {rate} GB/s")
     return system
 
 
 def main(folder):
-    # Two runs of the simulator, in four splits; of the second the link takes two hops.
-    check(4 * ring_ns(2**18, 8, 500, 50, 1600) == 64440, "the formula is not the simulator's")
-    check(4 * ring_ns(2**22, 2, 2 * 936.25, 400, 3350) == 61672, "nor is it for a pair")
+    # Runs of the simulator: in four splits an all-reduce of eight ranks, and of two over two hops;
+    # an all-gather; an all-reduce of the ring [0, 1, 5, 4] on a network of 4 times 2.
+    check(4 * ring_ns(2**15, 14, 1600, (500, 50), sums=7) == 64440, "the formula is not theirs")
+    check(4 * ring_ns(2**21, 2, 3350, (2 * 936.25, 400), sums=1) == 61672, "nor is it for a pair")
+    check(ring_ns(2**24, 7, 1600, (500, 50)) == 2191080, "nor for an all-gather")
+    check(far_hops([0, 1, 5, 4], 6, 4) == 3, "three of six hops are between nodes")
+    check(ring_ns(2**22, 6, 1600, (500, 50), (3000, 5, 3), 3) == 2612284, "nor for two nodes")
     record(folder, "tp4", "--model", "gpt2", "--tp", 4, "--num_output_tokens", 4, "--dtype", "f16",
            "--hw_config", "h100", program="inference")
-    system = same_times(folder, "tp4", 4, "--hw", "h100")
+    system = same_times(folder, "tp4", 4, [450], "--hw", "h100")
     check(system["roofline-enabled"] == 0 and system["local-mem-bw"] == 3350, str(system))
     record(folder, "mesh", "--model_name", "gpt2", "--num_gpus", 16, "--tp", 4)
-    same_times(folder, "mesh", 16)  # data parallel groups reach from node to node
+    # Data parallel groups reach from node to node; each rank has an eighth of its node's link.
+    same_times(folder, "mesh", 16, [300, 200 / 8])
+    listed = json.loads(read(folder, "mesh/trace.comm_group.json"))
+    check(listed == json.loads(read(folder, "mesh/sim/comm_group.json")) and
+          listed["5"] == [0, 4, 12, 8], f"{listed}")
+    megatron(folder)
     for dtype, peak in (("f32", 19.5), ("bf16", 312)):
-        _, _, system = look(folder, "mesh", 16, "--roofline", dtype)
+        *_, system, _ = look(folder, "mesh", 16, "--roofline", dtype)
         check(system["roofline-enabled"] == 1 and system["peak-perf"] == peak, str(system))
+    differences(folder)
     recorded(folder)
     refuse(folder)
+
+
+def megatron(folder):
+    """But for that file, groups have Megatron's order, also when the set is read."""
+    good(folder, "syntorch", "export", "--input", "mesh/trace", "--output", "mesh/back.json")
+    groups = json.loads(read(folder, "mesh/back.json"))["graph"]["groups"]
+    check([0, 4, 8, 12] in [g["ranks"] for g in groups], f"{groups}")
+
+
+def differences(folder):
+    """What differs is said: without a library we take rings of alpha-beta links, and the simulator
+    adds three times what each sum moves through memory; and ranks of no common place."""
+    with open(os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "hw_a100.json"),
+              encoding="utf-8") as f:
+        machine = json.load(f)
+    del machine["collectives"]
+    machine["name"] = "rings"
+    links = {"alpha_us": 0, "gb_per_s": 300}
+    machine["hardware"].update(intra=links, inter=links)
+    memory = machine["hardware"]["memory_gb_per_s"]
+    with open(os.path.join(folder, "rings.json"), "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    record(folder, "rings", "--model_name", "gpt2", "--num_gpus", 4, "--tp", 1, "--hw",
+           "rings.json")
+    *_, said = files(folder, "rings", 4, "--hw", "rings.json")
+    note = re.search(r"note: the (\d+) collectives of rank 0 within nodes take (\S+) ms in "
+                     r"ASTRA-sim, (\S+) ms by our\n", said)
+    check(note and int(note[1]) > 5 and "through memory" in said and
+          abs(float(note[2]) / float(note[3]) - (1 + 1.5 * 300 / memory)) < 0.02, said)
+    record(folder, "places", "--model_name", "gpt2", "--num_gpus", 24, "--tp", 3)
+    net, _, groups, said = files(folder, "places", 24)
+    check("note: 5 groups of several nodes never use the network" in said, said)
+    check(net["npus_count"] == [8, 3] and groups["3"] == [6, 7, 8], f"{groups}")
 
 
 def recorded(folder):
@@ -139,7 +213,8 @@ def recorded(folder):
     said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job")
     check("a100-80g+pytorch-eager (the set names no machine; --hw does), 2 ranks" in said, said)
     net = network(read(folder, "job/network.yml").decode())
-    check(100 < net["bandwidth"][0] < 600 and 1000 < net["latency"][0] < 20000, f"{net}")
+    check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 300) < 1e-3 and
+          1000 < net["latency"][0] < 20000, f"{net}")
     said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job", "--hw", "h100")
     check("names no machine" not in said, said)
 
@@ -163,6 +238,13 @@ def refuse(folder):
     record(folder, "alone", "--num_output_tokens", 1, program="inference")
     refused(folder, "one rank", "alone/trace", "--out", "no")
     refused(folder, "h1000", "tp4/trace", "--hw", "h1000", "--out", "no")
+    refused(folder, "lasts as on h100+serving, not as on a100-80g+serving", "tp4/trace", "--hw",
+            "a100-80g", "--out", "no")
+    refused(folder, "not as on h100+megatron", "tp4/trace", "--hw", "h100+megatron", "--out", "no")
+    good(folder, "syntorch", "astra-sim", "tp4/trace", "--hw", "a100-80g", "--roofline", "f16")
+    good(folder, "syntorch", "export", "--input", "tp4/tensor_trace_graph.json", "--hw", "a100-80g",
+         "--format", "et", "--output", "tp4/again")
+    good(folder, "syntorch", "astra-sim", "tp4/again", "--hw", "a100-80g")
     refused(folder, "nothing/trace", "nothing/trace", "--out", "no")
     record(folder, "odd", "--model_config", os.path.join(
         os.environ["SYN_SOURCE"], "examples", "configs", "gpt2-mini.json"), "--num_gpus", 12)

@@ -6,9 +6,9 @@
 #include "export/export.h"
 #include "export/validate.h"
 #include "syntorch/hardware.h"
-#include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "tools/cli.h"
+#include "tools/commands/astra_sim_links.h"
 #include "tools/commands/command.h"
 #include "tools/folders.h"
 
@@ -41,7 +41,8 @@ static const cli_program program = {
     "Checks that a set of Chakra execution traces runs in ASTRA-sim, writes the files that "
     "describe "
     "the machine\n"
-    "(network.yml, system.json, memory.json) and prints the command that simulates it.",
+    "(network.yml, system.json, memory.json), the ranks of each group in the order of their rings\n"
+    "(comm_group.json), and prints the command that simulates it.",
     options, examples, false};
 
 /* ---- The set ---- */
@@ -89,152 +90,70 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }
 
-/* ---- A dimension of the network ---- */
-
-typedef struct dimension {
-    int32_t ranks;
-    double latency_ns, bytes_per_ns;
-} dimension;
-
-/* Sums over all-reduces, each by one over its time, which is taken as
-       steps * latency + bytes on a link / bandwidth */
-typedef struct sums {
-    double steps2, steps_bytes, bytes2, steps_time, bytes_time, steps, bytes, time;
-} sums;
-
-#define ENDPOINT_NS 10.0 /* what ASTRA-sim adds to each step of a sub-group's ring */
-
-/* The simulator's ring of n ranks lasts, for an all-reduce of s bytes,
-       2 (n - 1) (latency + s / (n bandwidth) + 10 ns) + 3 (n - 1) s / (n memory)
-   (its sources; `memory` is local-mem-bw); here is what we predict for it. */
-static void add_one(sums *to, const syn_hardware *hw, const syn_graph_group *group,
-                    const syn_node *node) {
-    const double n = group->n_ranks, steps = 2 * (n - 1);
-    const double on_link = steps / n * (double)node->comm_bytes;
-    const double all = syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
-    const double others = steps * ENDPOINT_NS + 1.5 * on_link / hw->memory_bytes_per_ns;
-    const double time = all - others > all / 10 ? all - others : all / 10, weight = 1 / time;
-    to->steps2 += weight * steps * steps;
-    to->steps_bytes += weight * steps * on_link;
-    to->bytes2 += weight * on_link * on_link;
-    to->steps_time += steps;
-    to->bytes_time += on_link;
-    to->steps += steps;
-    to->bytes += on_link;
-    to->time += time;
-}
-
-/* Least squares, neither below 0. False: all are of one size, which says nothing of the two. */
-static bool split(const sums *s, double *latency, double *per_byte) {
-    const double det = s->steps2 * s->bytes2 - s->steps_bytes * s->steps_bytes;
-    if (!(det > 1e-9 * s->steps2 * s->bytes2)) return false;
-    *latency = fmax(0, (s->steps_time * s->bytes2 - s->bytes_time * s->steps_bytes) / det);
-    *per_byte = (s->bytes_time * s->steps2 - s->steps_time * s->steps_bytes) / det;
-    return true;
-}
-
-/* The simulator's times are linear in the bytes, ours need not be: both its constants are scaled so
-   that the set's all-reduces last as long in sum. Where these are of one size, the two are to each
-   other as they are for `others`, of all sizes. */
-static dimension fit(const sums *s, const sums *others, int32_t ranks) {
-    double latency = 0, per_byte = 0;
-    if (!split(s, &latency, &per_byte)) split(others, &latency, &per_byte);
-    const double least = 1e-3 * s->time / s->bytes; /* a bandwidth there must be */
-    per_byte = fmax(per_byte, least);
-    const double scale = s->time / (latency * s->steps + per_byte * s->bytes);
-    return (dimension){ranks, latency * scale, 1 / (per_byte * scale)};
-}
-
-/* Rank 0's all-reduces within a node and between nodes; and that its computation has times. */
-static syn_status add_all(sums on[2], const syn_hardware *hw, const syn_graph *first,
-                          syn_error *err) {
+/* Computation lasts as long as the set says, unless rooflines are asked for: so it says so, and of
+   the machine whose links are described. */
+static syn_status check_times(const syn_hardware *hw, const syn_graph *first, syn_error *err) {
+    const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
     syn_cursor cursor = {.deps = NULL};
     syn_status s = SYN_OK;
-    bool timed = args.roofline != 0;
-    for (uint32_t i = 0; i < first->ranks[0].n_nodes && s == SYN_OK; i++) {
+    bool timed = false;
+    if (args.roofline) return SYN_OK;
+    for (uint32_t i = 0; i < first->ranks[0].n_nodes && s == SYN_OK && !timed; i++) {
         const syn_node *node = syn_graph_node(first, 0, i, &cursor);
         if (!node) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
-        timed |=
+        timed =
             node && node->kind == SYN_NODE_COMPUTE && (node->wall_ns > 0 || node->predicted_ns > 0);
-        if (!node || node->kind != SYN_NODE_COLLECTIVE || node->comm != SYN_COMM_ALL_REDUCE)
-            continue;
-        const syn_graph_group *group = syn_graph_group_by_id(first, node->group);
-        bool far = false;
-        for (uint32_t k = 0; group && k < group->n_ranks; k++)
-            far |= group->ranks[k] / hw->node_ranks != group->ranks[0] / hw->node_ranks;
-        if (group && group->n_ranks > 1 && node->comm_bytes > 0) add_one(&on[far], hw, group, node);
     }
     syn_cursor_free(&cursor);
-    if (s == SYN_OK && !timed)
-        s = SYN_FAIL(err, SYN_E_INVALID,
-                     "the set has no times of computation; --roofline f32|f16|bf16 computes them");
-    return s;
-}
-
-/* Of n ranks, `stride` apart. Without all-reduces of the set: by some of all its ranks. */
-static syn_status dimension_of(const syn_hardware *hw, const sums *s, int32_t n, int32_t stride,
-                               dimension *out, syn_error *err) {
-    sums others = {.time = 0};
-    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
-    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a dimension's ranks");
-    for (int32_t i = 0; i < n; i++) ranks[i] = i * stride;
-    const syn_graph_group group = {.ranks = ranks, .n_ranks = (uint32_t)n};
-    syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_ALL_REDUCE,
-                     .op = "all_reduce", .comm_bytes = 65536};
-    for (int i = 0; i < 6; i++, node.comm_bytes *= 4) add_one(&others, hw, &group, &node);
-    syn_free(ranks);
-    *out = fit(s->time > 0 ? s : &others, &others, n);
-    return SYN_OK;
-}
-
-/* One dimension within a node, and one between nodes if there are several: *n of them. */
-static syn_status dimensions(const syn_hardware *hw, const syn_graph *first, int32_t ranks,
-                             dimension out[2], int *n, syn_error *err) {
-    const int32_t node = hw->node_ranks < ranks ? hw->node_ranks : ranks;
-    sums on[2] = {{.time = 0}, {.time = 0}};
-    *n = 0;
-    if (ranks % node != 0)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%d ranks do not fill nodes of %d, and ASTRA-sim's networks are regular",
-                        (int)ranks, (int)node);
-    SYN_TRY(add_all(on, hw, first, err));
-    if (node > 1) SYN_TRY(dimension_of(hw, &on[0], node, 1, &out[(*n)++], err));
-    if (node < ranks) SYN_TRY(dimension_of(hw, &on[1], ranks / node, node, &out[(*n)++], err));
-    return SYN_OK;
+    SYN_TRY(s);
+    if (!timed)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the set has no times of computation; --roofline f32|f16|bf16 computes "
+                        "them");
+    if (!name || (strcmp(name, hw->name) == 0 && (!stack || strcmp(stack, hw->stack.name) == 0)))
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "computation in this set lasts as on %.80s+%.40s, not as on %.80s+%.40s: trace "
+                    "the run with --hw %.80s, write the set anew (`syntorch export --input "
+                    "GRAPH.json --hw %.80s --format et`), or use --roofline f32|f16|bf16",
+                    name, stack ? stack : "?", hw->name, hw->stack.name, args.hw, args.hw);
 }
 
 /* ---- The files ---- */
 
 /* The part of a key's list that each dimension has: text, or a number. */
-static void put_list(syn_sink *sink, const char *key, const dimension *d, int n,
-                     double (*value)(const dimension *d)) {
+static void put_list(syn_sink *sink, const char *key, const astra_network *net,
+                     double (*value)(const astra_dimension *d)) {
     syn_sink_printf(sink, "%s: [ ", key);
-    for (int i = 0; i < n; i++) syn_sink_printf(sink, "%s%.9g", i ? ", " : "", value(&d[i]));
+    for (int i = 0; i < net->n; i++)
+        syn_sink_printf(sink, "%s%.9g", i ? ", " : "", value(&net->dimensions[i]));
     syn_sink_text(sink, " ]\n");
 }
 
-static double ranks_of(const dimension *d) {
+static double ranks_of(const astra_dimension *d) {
     return d->ranks;
 }
 
-static double bandwidth_of(const dimension *d) { /* its GB are 2^30 bytes */
+static double bandwidth_of(const astra_dimension *d) { /* its GB are 2^30 bytes */
     return d->bytes_per_ns * 1e9 / 1073741824.0;
 }
 
-static double latency_of(const dimension *d) {
+static double latency_of(const astra_dimension *d) {
     return d->latency_ns;
 }
 
-static void put_network(syn_sink *sink, const syn_hardware *hw, const dimension *d, int n) {
+static void put_network(syn_sink *sink, const syn_hardware *hw, const astra_network *net) {
     syn_sink_printf(sink, "# Links of %s, from the inside out: GB/s (of 2^30 bytes) and ns.\n",
                     hw->name);
-    syn_sink_text(sink, n > 1 ? "topology: [ FullyConnected, FullyConnected ]\n"
-                              : "topology: [ FullyConnected ]\n");
-    put_list(sink, "npus_count", d, n, ranks_of);
-    put_list(sink, "bandwidth", d, n, bandwidth_of);
-    put_list(sink, "latency", d, n, latency_of);
+    syn_sink_text(sink, net->n > 1 ? "topology: [ FullyConnected, FullyConnected ]\n"
+                                   : "topology: [ FullyConnected ]\n");
+    put_list(sink, "npus_count", net, ranks_of);
+    put_list(sink, "bandwidth", net, bandwidth_of);
+    put_list(sink, "latency", net, latency_of);
 }
 
+/* localBWAware: an all-reduce of all ranks is a reduce-scatter within nodes, an all-reduce of the
+   parts between nodes and an all-gather, as libraries do it. */
 static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
     static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
     const syn_dtype dtype = roofline_dtypes[args.roofline];
@@ -247,7 +166,7 @@ static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
         syn_sink_printf(sink, "  \"%s-implementation\": [\"ring\"%s],\n", kinds[i],
                         n > 1 ? ", \"ring\"" : "");
     syn_sink_printf(sink,
-                    "  \"collective-optimization\": \"baseline\",\n"
+                    "  \"collective-optimization\": \"localBWAware\",\n"
                     "  \"local-mem-bw\": %.9g,\n  \"boost-mode\": 0,\n"
                     "  \"roofline-enabled\": %d,\n  \"peak-perf\": %.9g\n}\n",
                     hw->memory_bytes_per_ns, args.roofline != 0, peak / 1e3);
@@ -259,77 +178,103 @@ static syn_status open_in(const char *name, char path[FOLDER_PATH_BYTES], syn_si
     return syn_sink_open_file(sink, path, err);
 }
 
-enum { NETWORK, SYSTEM, MEMORY, FILES };
-static const char *const file_names[FILES] = {"network.yml", "system.json", "memory.json"};
+enum { NETWORK, SYSTEM, MEMORY, GROUPS, FILES };
+static const char *const file_names[FILES] = {"network.yml", "system.json", "memory.json",
+                                              "comm_group.json"};
 
-static syn_status write_files(const syn_hardware *hw, const dimension *d, int n,
-                              char paths[FILES][FOLDER_PATH_BYTES], syn_error *err) {
+static syn_status write_files(const syn_hardware *hw, const astra_network *net,
+                              const syn_graph *first, char paths[FILES][FOLDER_PATH_BYTES],
+                              syn_error *err) {
     SYN_TRY(syn_make_folder(args.out, err));
     for (int i = 0; i < FILES; i++) {
+        syn_status s = SYN_OK;
         syn_sink *sink;
         SYN_TRY(open_in(file_names[i], paths[i], &sink, err));
-        if (i == NETWORK) put_network(sink, hw, d, n);
-        else if (i == SYSTEM) put_system(sink, hw, n);
+        if (i == NETWORK) put_network(sink, hw, net);
+        else if (i == SYSTEM) put_system(sink, hw, net->n);
+        else if (i == GROUPS) s = syn_export_comm_group(first, hw->node_ranks, sink, err);
         else syn_sink_text(sink, "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n");
-        SYN_TRY(syn_sink_close(sink, true, err));
+        const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+        if (s != SYN_OK || closed != SYN_OK) return s != SYN_OK ? s : closed;
     }
     return SYN_OK;
 }
 
 /* ---- The command ---- */
 
-static void put_argument(const char *name, const char *value, const char *more) {
+static void put_argument(const char *name, const char *value) {
     printf(" \\\n    --%s=", name);
     cli_print_escaped(stdout, value, strlen(value));
-    cli_print_escaped(stdout, more, strlen(more));
 }
 
-static void report(const char *prefix, const syn_hardware *hw, bool assumed, const dimension *d,
-                   int n, char paths[FILES][FOLDER_PATH_BYTES]) {
+/* Where the simulator's rings do not last as long as we predict, by more than 1 %, and why. */
+static void report_difference(const syn_hardware *hw, const astra_dimension *d, bool far) {
+    const bool longer = d->simulated_ns > d->predicted_ns;
+    if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
+    printf("note: the %" PRIu64 " collectives of rank 0 %s nodes take %.3g ms in ASTRA-sim, %.3g "
+           "ms by our\n      prediction: ",
+           d->n, far ? "between" : "within", d->simulated_ns / 1e6, d->predicted_ns / 1e6);
+    if (!longer) printf("its rings cross nodes on some of their hops only\n");
+    else if (d->by_switch) printf("switches sum up there, and ASTRA-sim has rings alone\n");
+    else if (hw->collectives.name[0])
+        printf("at these rates its rings take longer, without any latency\n");
+    else printf("it adds what moving each part through memory takes\n");
+}
+
+static void report(const char *prefix, const syn_hardware *hw, bool assumed,
+                   const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
+    const astra_dimension *d = net->dimensions;
     char title[160];
     printf("%s: %s%s, %" PRId32 " ranks, %.4g GB/s, %.4g us a message", paths[NETWORK],
            syn_hardware_title(hw, title, sizeof title),
            assumed ? " (the set names no machine; --hw does)" : "", d[0].ranks, d[0].bytes_per_ns,
            d[0].latency_ns / 1e3);
-    if (n > 1)
+    if (net->n > 1)
         printf("; %" PRId32 " times that, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
                d[1].latency_ns / 1e3);
-    printf("\n%s: computation takes %s\n\n", paths[SYSTEM],
+    printf("\n%s: computation takes %s\n", paths[SYSTEM],
            args.roofline ? "its ops and bytes at the machine's rates" : "the trace's times");
-    printf("AstraSim_Analytical_Congestion_Unaware");
-    put_argument("workload-configuration", prefix, "");
-    put_argument("comm-group-configuration", prefix, ".comm_group.json");
-    put_argument("system-configuration", paths[SYSTEM], "");
-    put_argument("network-configuration", paths[NETWORK], "");
-    put_argument("remote-memory-configuration", paths[MEMORY], "");
+    for (int i = 0; i < net->n; i++)
+        report_difference(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
+    if (net->n_astray > 0)
+        printf("note: %" PRIu32 " group%s of several nodes never use%s the network between nodes "
+               "there: ASTRA-sim\n      sends between nodes by it only from a place to the same "
+               "place, and no two ranks of\n      the group have one\n",
+               net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
+    printf("\nAstraSim_Analytical_Congestion_Unaware");
+    put_argument("workload-configuration", prefix);
+    put_argument("comm-group-configuration", paths[GROUPS]);
+    put_argument("system-configuration", paths[SYSTEM]);
+    put_argument("network-configuration", paths[NETWORK]);
+    put_argument("remote-memory-configuration", paths[MEMORY]);
     printf("\n");
 }
 
-static syn_status look_at(const char *prefix, syn_hardware *hw, bool *assumed, dimension d[2],
-                          int *n, syn_error *err) {
+static syn_status simulate(const char *prefix, const syn_graph *first, int32_t ranks,
+                           syn_error *err) {
+    static char paths[FILES][FOLDER_PATH_BYTES];
+    syn_hardware hw;
+    astra_network net;
+    bool assumed;
+    SYN_TRY(choose_hardware(&hw, &assumed, first, err));
+    SYN_TRY(check_times(&hw, first, err));
+    SYN_TRY(astra_network_of(&hw, first, ranks, &net, err));
+    SYN_TRY(write_files(&hw, &net, first, paths, err));
+    report(prefix, &hw, assumed, &net, paths);
+    return SYN_OK;
+}
+
+static syn_status run(const char *prefix, syn_error *err) {
     char path[FOLDER_PATH_BYTES];
     syn_graph *first = NULL;
     int32_t ranks;
     SYN_TRY(check(prefix, &ranks, err));
     if ((size_t)snprintf(path, sizeof path, "%s.0.et", prefix) >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
-    SYN_TRY(syn_import_et(&first, path, false, err));
-    syn_status s = choose_hardware(hw, assumed, first, err);
-    if (s == SYN_OK) s = dimensions(hw, first, ranks, d, n, err);
+    SYN_TRY(syn_import_et(&first, path, false, err)); /* with the groups of all ranks */
+    const syn_status s = simulate(prefix, first, ranks, err);
     syn_graph_free(first);
     return s;
-}
-
-static syn_status run(const char *prefix, syn_error *err) {
-    static char paths[FILES][FOLDER_PATH_BYTES];
-    syn_hardware hw;
-    dimension d[2];
-    bool assumed = false;
-    int n = 0;
-    SYN_TRY(look_at(prefix, &hw, &assumed, d, &n, err));
-    SYN_TRY(write_files(&hw, d, n, paths, err));
-    report(prefix, &hw, assumed, d, n, paths);
-    return SYN_OK;
 }
 
 int command_astra_sim(int argc, char **argv) {

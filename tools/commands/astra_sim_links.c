@@ -1,0 +1,239 @@
+#include "tools/commands/astra_sim_links.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "export/chakra/et_ring.h"
+#include "syntorch/memory.h"
+
+#define ENDPOINT_NS 10.0 /* what ASTRA-sim adds to each step of a ring */
+
+/* What a collective takes in the simulator (its sources, and runs of it):
+       hops[0] * latency + bytes[0] / rate + hops[1] * latency + bytes[1] / rate + fixed_ns
+   with the hops that the last chunk to arrive makes in each dimension, and the bytes that it moves
+   on them. A chunk waits for no other, so a link that is slow delays those alone that cross it. */
+typedef struct cost {
+    double hops[2], bytes[2], fixed_ns;
+} cost;
+
+static bool is_network(const int32_t *ring, uint32_t n, uint32_t at, int32_t node_ranks) {
+    const int32_t hop[2] = {ring[at % n], ring[(at + 1) % n]};
+    return syn__et_network_hops(hop, 2, node_ranks) > 0;
+}
+
+/* The most hops between nodes among so many that follow each other in the ring. */
+static uint32_t most_network_hops(const int32_t *ring, uint32_t n, uint32_t hops,
+                                  int32_t node_ranks) {
+    uint32_t now = 0, most = 0;
+    for (uint32_t i = 0; i < hops; i++) now += is_network(ring, n, i, node_ranks);
+    for (uint32_t i = 0; i < n; i++) {
+        if (now > most) most = now;
+        now += is_network(ring, n, i + hops, node_ranks);
+        now -= is_network(ring, n, i, node_ranks);
+    }
+    return most;
+}
+
+/* A ring of n ranks that sums up a chunk and passes it on. network: of all hops those between
+   nodes. */
+static void add_ring(cost *c, const syn_hardware *hw, syn_comm_kind comm, uint32_t n, double chunk,
+                     uint32_t hops, uint32_t network) {
+    c->hops[1] += network;
+    c->hops[0] += hops - network;
+    c->bytes[1] += network * chunk;
+    c->bytes[0] += (hops - network) * chunk;
+    c->fixed_ns += (hops + 1) * ENDPOINT_NS;
+    if (comm != SYN_COMM_ALL_GATHER) c->fixed_ns += 3 * (n - 1) * chunk / hw->memory_bytes_per_ns;
+}
+
+/* All ranks of a network of two dimensions: one after the other. */
+static void add_all_ranks(cost *c, const syn_hardware *hw, const syn_node *node, uint32_t n) {
+    const uint32_t inner = (uint32_t)hw->node_ranks, outer = n / inner;
+    const double bytes = (double)node->comm_bytes;
+    if (node->comm == SYN_COMM_ALL_GATHER) {
+        add_ring(c, hw, SYN_COMM_ALL_GATHER, outer, bytes, outer - 1, outer - 1);
+        add_ring(c, hw, SYN_COMM_ALL_GATHER, inner, bytes * outer, inner - 1, 0);
+        return;
+    }
+    const uint32_t passes = node->comm == SYN_COMM_ALL_REDUCE ? 2 : 1;
+    add_ring(c, hw, SYN_COMM_REDUCE_SCATTER, inner, bytes / inner, inner - 1, 0);
+    add_ring(c, hw, SYN_COMM_ALL_REDUCE, outer, bytes / n, passes * (outer - 1),
+             passes * (outer - 1));
+    if (passes == 2) add_ring(c, hw, SYN_COMM_ALL_GATHER, inner, bytes / inner, inner - 1, 0);
+}
+
+static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
+                          const syn_graph_group *group, int32_t world, cost *out, syn_error *err) {
+    const uint32_t n = group->n_ranks;
+    *out = (cost){.fixed_ns = 0};
+    if ((int32_t)n == world && world > hw->node_ranks && hw->node_ranks > 1) {
+        add_all_ranks(out, hw, node, n);
+        return SYN_OK;
+    }
+    const size_t bytes = n * sizeof(int32_t);
+    int32_t *ring = syn_malloc(bytes);
+    if (!ring) return SYN_FAIL_NOMEM(err, bytes, "a group's ranks");
+    memcpy(ring, group->ranks, bytes);
+    const syn_status s = syn__et_order_ring(ring, n, hw->node_ranks, err);
+    const uint32_t hops = (node->comm == SYN_COMM_ALL_REDUCE ? 2 : 1) * (n - 1);
+    const double chunk = (double)node->comm_bytes / (node->comm == SYN_COMM_ALL_GATHER ? 1 : n);
+    if (s == SYN_OK)
+        add_ring(out, hw, node->comm, n, chunk, hops,
+                 most_network_hops(ring, n, hops, hw->node_ranks));
+    syn_free(ring);
+    return s;
+}
+
+/* ---- Sums over the collectives of a set ---- */
+
+typedef struct sums {
+    cost costs;
+    double predicted_ns;
+    uint64_t n;
+    bool by_switch;
+} sums;
+
+static bool has_switch(const syn_hardware *hw) {
+    return hw->collectives.name[0] &&
+           hw->collectives.protocols[SYN_PROTOCOL_SWITCH].link_efficiency > 0;
+}
+
+static bool is_far(const syn_graph_group *group, int32_t node_ranks) {
+    for (uint32_t i = 1; i < group->n_ranks; i++)
+        if (group->ranks[i] / node_ranks != group->ranks[0] / node_ranks) return true;
+    return false;
+}
+
+/* on[1] gets those that use the network between nodes, on[2] those that should and do not. */
+enum { NEAR, FAR, ASTRAY, SUMS };
+
+static syn_status add_one(sums on[SUMS], const syn_hardware *hw, const syn_graph_group *group,
+                          int32_t world, const syn_node *node, syn_error *err) {
+    cost c;
+    SYN_TRY(cost_of(hw, node, group, world, &c, err));
+    sums *to = &on[c.hops[1] > 0 ? FAR : is_far(group, hw->node_ranks) ? ASTRAY : NEAR];
+    for (int d = 0; d < 2; d++) {
+        to->costs.hops[d] += c.hops[d];
+        to->costs.bytes[d] += c.bytes[d];
+    }
+    to->costs.fixed_ns += c.fixed_ns;
+    to->predicted_ns += syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
+    to->n++;
+    to->by_switch |= has_switch(hw) && node->comm == SYN_COMM_ALL_REDUCE && group->n_ranks > 2;
+    return SYN_OK;
+}
+
+static bool is_ring(const syn_node *node) {
+    return node->kind == SYN_NODE_COLLECTIVE && node->comm_bytes > 0 &&
+           (node->comm == SYN_COMM_ALL_REDUCE || node->comm == SYN_COMM_ALL_GATHER ||
+            node->comm == SYN_COMM_REDUCE_SCATTER);
+}
+
+static syn_status add_all(sums on[SUMS], const syn_hardware *hw, const syn_graph *first,
+                          int32_t world, syn_error *err) {
+    syn_cursor cursor = {.deps = NULL};
+    syn_status s = SYN_OK;
+    for (uint32_t i = 0; i < first->ranks[0].n_nodes && s == SYN_OK; i++) {
+        const syn_node *node = syn_graph_node(first, 0, i, &cursor);
+        if (!node) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
+        if (!node || !is_ring(node)) continue;
+        const syn_graph_group *group = syn_graph_group_by_id(first, node->group);
+        if (group && group->n_ranks > 1) s = add_one(on, hw, group, world, node, err);
+    }
+    syn_cursor_free(&cursor);
+    return s;
+}
+
+/* A small all-reduce of so many ranks, `stride` apart: what it takes is latency. */
+static syn_status add_small(sums on[SUMS], const syn_hardware *hw, int32_t n, int32_t stride,
+                            syn_error *err) {
+    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
+    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a dimension's ranks");
+    for (int32_t i = 0; i < n; i++) ranks[i] = i * stride;
+    const syn_graph_group group = {.ranks = ranks, .n_ranks = (uint32_t)n};
+    const syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE,
+                           .comm = SYN_COMM_ALL_REDUCE, .op = "all_reduce", .comm_bytes = 65536};
+    const syn_status s = add_one(on, hw, &group, 0, &node, err);
+    syn_free(ranks);
+    return s;
+}
+
+/* ---- Latencies ---- */
+
+static double simulated_ns(const astra_dimension *dimensions, int n, const cost *c) {
+    double ns = c->fixed_ns;
+    for (int d = 0; d < 2; d++) {
+        const astra_dimension *at = &dimensions[n > 1 ? d : 0];
+        ns += c->hops[d] * at->latency_ns + c->bytes[d] / at->bytes_per_ns;
+    }
+    return ns;
+}
+
+/* The latency of dimension d for which these collectives last as predicted, all in all. */
+static void fit(astra_network *net, int d, const sums *s) {
+    astra_dimension *at = &net->dimensions[d];
+    const double hops = net->n > 1 ? s->costs.hops[d] : s->costs.hops[0] + s->costs.hops[1];
+    at->latency_ns = 0;
+    at->latency_ns =
+        fmax(0, (s->predicted_ns - simulated_ns(net->dimensions, net->n, &s->costs)) / hops);
+}
+
+static syn_status fit_all(astra_network *net, const syn_hardware *hw, const sums on[SUMS],
+                          syn_error *err) {
+    for (int d = 0; d < net->n; d++) {
+        astra_dimension *at = &net->dimensions[d];
+        const bool far = net->n > 1 ? d == 1 : hw->node_ranks == 1;
+        const sums *s = &on[far];
+        sums small[SUMS] = {{.n = 0}};
+        at->latency_ns = far ? hw->inter.alpha_ns : hw->intra.alpha_ns;
+        if (hw->collectives.name[0] && s->n == 0) {
+            SYN_TRY(add_small(small, hw, at->ranks, d == 1 ? hw->node_ranks : 1, err));
+            fit(net, d, &small[far]);
+        } else if (hw->collectives.name[0]) {
+            fit(net, d, s);
+        }
+        at->n = s->n;
+        at->predicted_ns = s->predicted_ns;
+        at->by_switch = s->by_switch;
+        at->simulated_ns = simulated_ns(net->dimensions, net->n, &s->costs);
+    }
+    return SYN_OK;
+}
+
+/* ---- The network ---- */
+
+static syn_status count_astray(const syn_hardware *hw, const syn_graph *first, int32_t world,
+                               uint32_t *out, syn_error *err) {
+    const syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE,
+                           .comm = SYN_COMM_ALL_REDUCE, .op = "all_reduce", .comm_bytes = 1};
+    *out = 0;
+    for (uint32_t i = 0; i < first->n_groups; i++) {
+        const syn_graph_group *group = &first->groups[i];
+        cost c;
+        if (!is_far(group, hw->node_ranks)) continue;
+        SYN_TRY(cost_of(hw, &node, group, world, &c, err));
+        *out += c.hops[1] <= 0;
+    }
+    return SYN_OK;
+}
+
+syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int32_t ranks,
+                            astra_network *out, syn_error *err) {
+    const int32_t node = hw->node_ranks < ranks ? hw->node_ranks : ranks;
+    const double share = hw->collectives.name[0] ? hw->node_ranks : 1; /* of a node's link */
+    sums on[SUMS] = {{.n = 0}};
+    *out = (astra_network){.n = 0};
+    if (ranks % node != 0)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "%d ranks do not fill nodes of %d, and ASTRA-sim's networks are regular",
+                        (int)ranks, (int)node);
+    if (node > 1)
+        out->dimensions[out->n++] =
+            (astra_dimension){.ranks = node, .bytes_per_ns = hw->intra.bytes_per_ns};
+    if (node < ranks)
+        out->dimensions[out->n++] = (astra_dimension){
+            .ranks = ranks / node, .bytes_per_ns = hw->inter.bytes_per_ns / share};
+    SYN_TRY(add_all(on, hw, first, ranks, err));
+    SYN_TRY(fit_all(out, hw, on, err));
+    return count_astray(hw, first, ranks, &out->n_astray, err);
+}

@@ -1,0 +1,32 @@
+/* The links of a machine as ASTRA-sim's analytical networks know them: a rate and a latency for
+   each dimension. */
+#ifndef TOOLS_ASTRA_SIM_LINKS_H
+#define TOOLS_ASTRA_SIM_LINKS_H
+
+#include "syntorch/graph.h"
+#include "syntorch/hardware.h"
+
+/* A dimension, and rank 0's all-reduces, all-gathers and reduce-scatters of which it is the last.
+ */
+typedef struct astra_dimension {
+    int32_t ranks;
+    double bytes_per_ns; /* of one rank: the machine's own figure */
+    double latency_ns;   /* of a message: of the link, or with a collective library what makes the
+                            collectives last as predicted, all in all */
+    uint64_t n;          /* how many collectives */
+    double predicted_ns, simulated_ns; /* their times in sum: ours, and the simulator's */
+    bool by_switch;                    /* we let the switch sum some of them up */
+} astra_dimension;
+
+typedef struct astra_network {
+    astra_dimension dimensions[2]; /* within a node, and between nodes */
+    int n;
+    uint32_t n_astray; /* groups of several nodes in whose rings no hop uses the network */
+} astra_network;
+
+/* Of a set of so many ranks; `first` holds its groups and rank 0. SYN_E_UNSUPPORTED if the ranks do
+   not fill nodes. */
+syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int32_t ranks,
+                            astra_network *out, syn_error *err);
+
+#endif

@@ -1,6 +1,6 @@
 /* What an execution trace says about a planned node. Types of attributes as simulators read them:
    num_ops, comm_type and comm_size int64, tensor_size uint64, comm_src, comm_dst and comm_tag
-   int32, pg_name string. Simulators hang on a size or cost of 0 and abort on a first node of no
+   int32, pg_name string, inputs and outputs string lists (et_tensors.c). Simulators hang on a size or cost of 0 and abort on a first node of no
    length, so both are raised; `clamped` says so.
 
    Beyond these, each only where it adds something: op (string; not the name's last part), phase
@@ -170,5 +170,6 @@ syn_status syn__et_describe(syn__et_walk *walk, const syn_node *node, syn__et_no
         out->type = SYN__ET_COMP_NODE;
         SYN_TRY(add_compute(walk, node, is_root, err));
     }
-    return add_extras(walk, node, err);
+    SYN_TRY(add_extras(walk, node, err));
+    return syn__et_describe_tensors(walk, node, err);
 }

@@ -22,6 +22,9 @@ void syn__et_walk_close(syn__et_walk *walk) {
     syn__et_plan_close(&walk->plan);
     syn__arena_free(&walk->arena);
     syn_cursor_free(&walk->cursor);
+    syn_cursor_free(&walk->tensors);
+    syn_free(walk->owners);
+    syn__buf_free(&walk->list);
     syn_free(walk->attrs);
     syn_free(walk->ids[0]);
     syn_free(walk->ids[1]);

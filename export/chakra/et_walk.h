@@ -22,6 +22,10 @@ typedef struct syn__et_walk {
     size_t n_attrs, attrs_cap;
     uint64_t *ids[2], *node_ids; /* verbatim: ctrl, data of a node; ids of all */
     size_t ids_cap[2];
+    syn_cursor tensors;
+    uint32_t *owners; /* tensors of the node at hand */
+    size_t owners_cap;
+    syn__buf list; /* the attribute at hand */
 } syn__et_walk;
 
 /* Begins with the rank of that index. version: recorded as attribute "program"; NULL none. */
@@ -42,6 +46,8 @@ double syn__et_duration_ns(const syn_node *node);
 /* Fills a node's name and times. */
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,
                                   syn_error *err);
+/* Adds what the node reads and writes (et_tensors.c). */
+syn_status syn__et_describe_tensors(syn__et_walk *walk, const syn_node *node, syn_error *err);
 /* Fills a planned node's name, times, type and attributes. */
 syn_status syn__et_describe(syn__et_walk *walk, const syn_node *node, syn__et_node *out,
                             syn_error *err);

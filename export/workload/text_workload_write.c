@@ -56,6 +56,11 @@ static syn__et_attr number(const char *name, uint32_t field, uint64_t bits) {
     return (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, {"", 0}};
 }
 
+/* "inputs", "outputs": none is known, and simulators that track memory want the lists. */
+static syn__et_attr no_tensors(const char *name) {
+    return (syn__et_attr){syn__str_of(name), {"", 0}, SYN__ET_STRING + 1, 0, {"", 0}};
+}
+
 static void put_message(writer *w) {
     char length[SYN__ET_VARINT_MAX];
     syn_sink_write(w->out, length, (size_t)(syn__et_varint(length, w->message.bytes) - length));
@@ -103,7 +108,9 @@ static void compute(writer *w, size_t layer, int part) {
     const syn__et_attr attrs[] = {number("is_cpu_op", SYN__ET_BOOL, 0),
                                   number("num_ops", SYN__ET_INT64, 1),
                                   number("tensor_size", SYN__ET_UINT64, SYN__ET_MIN_ROOT_BYTES),
-                                  number("clamped", SYN__ET_BOOL, 1)};
+                                  number("clamped", SYN__ET_BOOL, 1),
+                                  no_tensors("inputs"),
+                                  no_tensors("outputs")};
     syn__et_node node = {.type = SYN__ET_COMP_NODE, .attrs = attrs};
     if (!w->w->compat) node.n_attrs = sizeof attrs / sizeof attrs[0];
     if (l->parts[part].time_us < 0) {
@@ -134,8 +141,8 @@ static void communicate(writer *w, size_t layer, int part, const char *infix, re
     const syn__et_attr attrs[] = {
         number("comm_type", SYN__ET_INT64, p->comm_type < 0 ? 0 : (uint64_t)p->comm_type),
         number("comm_size", SYN__ET_INT64, (uint64_t)p->bytes),
-        number("is_cpu_op", SYN__ET_BOOL, 0)};
-    syn__et_node node = {.type = SYN__ET_COMM_COLL_NODE, .attrs = attrs, .n_attrs = compat ? 2 : 3};
+        number("is_cpu_op", SYN__ET_BOOL, 0), no_tensors("inputs"), no_tensors("outputs")};
+    syn__et_node node = {.type = SYN__ET_COMM_COLL_NODE, .attrs = attrs, .n_attrs = compat ? 2 : 5};
     wait_if(w, after);
     name_of(w, "COMM_COLL_NODE_", l->name, infix, p->comm);
     *out = put_node(w, &node);

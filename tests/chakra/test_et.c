@@ -359,7 +359,9 @@ static void test_json_form(void) {
         "{\"name\":\"model\",\"stringVal\":\"m\"}]},\"nodes\":[\n"
         "{\"id\":\"1\",\"name\":\"s\\\"\\u000a/x\",\"type\":\"COMP_NODE\",\"attr\":["
         "{\"name\":\"is_cpu_op\",\"boolVal\":false},{\"name\":\"num_ops\",\"int64Val\":\"100\"},"
-        "{\"name\":\"tensor_size\",\"uint64Val\":\"5000\"}]}]}]}\n");
+        "{\"name\":\"tensor_size\",\"uint64Val\":\"5000\"},{\"name\":\"inputs\",\"stringList\":{"
+        "\"values\":[]}},"
+        "{\"name\":\"outputs\",\"stringList\":{\"values\":[]}}]}]}]}\n");
     free(json);
     syn_graph_free(g);
 }

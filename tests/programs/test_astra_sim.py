@@ -13,7 +13,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
-from execution_trace import COLL, read_et  # noqa: E402
+from execution_trace import COLL, STRING, read_et  # noqa: E402
 
 ALL_REDUCE, ALL_GATHER, BROADCAST = 0, 2, 5
 
@@ -158,6 +158,7 @@ def main(folder):
     listed = json.loads(read(folder, "mesh/trace.comm_group.json"))
     check(listed == json.loads(read(folder, "mesh/sim/comm_group.json")) and
           listed["5"] == [0, 4, 12, 8], f"{listed}")
+    memory(folder)
     megatron(folder)
     for dtype, peak in (("f32", 19.5), ("bf16", 312)):
         *_, system, _ = look(folder, "mesh", 16, "--roofline", dtype)
@@ -165,6 +166,34 @@ def main(folder):
     differences(folder)
     recorded(folder)
     refuse(folder)
+
+
+def memory(folder):
+    """What the simulator's tracking of memory finds: every node has both lists, each tensor is
+    written once, and from the first write to the last read they fill what the run is said to."""
+    nodes = read_et(read(folder, "mesh/trace.0.et"))[1]
+    size, first, last = {}, {}, {}
+    for i, node in enumerate(sorted(nodes, key=lambda n: n.id)):
+        for kind in ("inputs", "outputs"):
+            check(node.field.get(kind) == STRING + 1 and len(node.attr[kind]) % 2 == 0,
+                  f"{node.name}: {node.attr}")
+            for name, size_text in zip(node.attr[kind][::2], node.attr[kind][1::2]):
+                check(size.setdefault(name, int(size_text)) == int(size_text), f"{name}: {size}")
+                check(kind == "inputs" or name not in first, f"{name} is written twice")
+                check(kind == "outputs" or name in first or " " in name, f"{name}: not written")
+                first.setdefault(name, i if kind == "outputs" else 0)
+                last[name] = i
+    live = [sum(size[name] for name in size if first[name] <= i <= last[name])
+            for i in range(0, len(nodes), 7)]
+    said = json.loads(good(folder, "pretrain", "--device", "meta", "--max_steps", 3,
+                           "--max_seq_length", 128, "--model_name", "gpt2", "--num_gpus", 16,
+                           "--tp", 4, "--json"))
+    peak = said["memory"]["peak_bytes"]
+    print(f"peak: {max(live)} bytes of tensors, {peak} predicted")
+    check(0.85 * peak < max(live) < 1.05 * peak, f"{max(live)} of {peak} bytes")
+    names = {name.split(" ")[1] for name in size if " " in name}
+    check({"wte.weight", "h.0.attn.c_attn.weight"} <= {n.split("transformer.")[-1] for n in names},
+          f"{sorted(names)[:20]}")
 
 
 def megatron(folder):

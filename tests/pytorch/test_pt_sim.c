@@ -307,8 +307,9 @@ static void test_roles(void) {
     check_stand_in("7 C6 30+5 6S", "a collective that simulators do not run", "reduce");
     check_stand_in("8 C7 35+5 7S", "a collective of an unknown kind", "unknown");
     CHECK_HAS(text, "| 9 host delay 45+3 8Y is_cpu_op=0:bool_val num_ops=1:int64_val "
-                    "tensor_size=4096:uint64_val clamped=1:bool_val stream=7:int64_val | 10 K "
-                    "48+5 9L is_cpu_op=0:bool_val num_ops=1:int64_val tensor_size=1:uint64_val");
+                    "tensor_size=4096:uint64_val clamped=1:bool_val stream=7:int64_val "
+                    "inputs=0:string_list outputs=0:string_list | 10 K 48+5 9L "
+                    "is_cpu_op=0:bool_val num_ops=1:int64_val tensor_size=1:uint64_val");
 }
 
 static void test_world_of_one(void) {

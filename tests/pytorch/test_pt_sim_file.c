@@ -159,11 +159,13 @@ static void test_messages(void) {
     h.rank.n_comms = 7;
     CHECK_OK(written(&h.rank, true, text, sizeof text, &err), err);
     hand_free(&h);
+#define NO_TENSORS " inputs=0:string_list outputs=0:string_list |"
 #define ENDS(src, dst, tag) \
     " comm_src=" src ":int32_val comm_dst=" dst ":int32_val comm_tag=" tag ":int32_val"
-    CHECK_HAS(text, "1 M 0+0 is_cpu_op=0:bool_val" ENDS("0", "1", "9") " comm_size=5:int64_val |");
+    CHECK_HAS(text, "1 M 0+0 is_cpu_op=0:bool_val" ENDS("0", "1",
+                                                        "9") " comm_size=5:int64_val" NO_TENSORS);
     CHECK_HAS(text, "2 M 0+0 1T is_cpu_op=0:bool_val" ENDS(
-                        "1", "0", "0") " comm_size=1:int64_val clamped=1:bool_val |");
+                        "1", "0", "0") " comm_size=1:int64_val clamped=1:bool_val" NO_TENSORS);
     CHECK_HAS(text, "not_simulated='a message whose peer is not told' comm_kind='recv'");
     CHECK_HAS(text, "not_simulated='a message to its own rank' comm_kind='send'");
     CHECK_HAS(text, "not_simulated='a message whose peer is beyond the world'");

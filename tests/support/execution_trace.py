@@ -51,6 +51,8 @@ def attribute(b):
             value = [n for f, list_ in fields(v) for n in numbers(list_)]
         elif field == 29:
             value = v.decode()
+        elif field == 30:
+            value = [text.decode() for f, text in fields(v)]
         else:
             value = v
     return name, value, kind

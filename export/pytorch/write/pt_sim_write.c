@@ -1,10 +1,10 @@
 /* A simulator's nodes as messages. Attributes that simulators read: is_cpu_op (bool, false),
-   num_ops (int64) and tensor_size (uint64) of compute, comm_type, comm_size (int64) and pg_name
-   (string) of collectives, comm_src, comm_dst, comm_tag (int32) and comm_size of messages. For
-   people: op (the host's), stream, pg_desc, clamped, not_simulated and comm_kind (why communication
-   became compute, and what it was); launch_deps, stream_deps, sync_deps, group_deps, thread_deps:
-   which of the data_deps are of which class. What came through host work is of the class that it
-   came by last. */
+   inputs and outputs (string lists, empty), num_ops (int64) and tensor_size (uint64) of compute,
+   comm_type, comm_size (int64) and pg_name (string) of collectives, comm_src, comm_dst, comm_tag
+   (int32) and comm_size of messages. For people: op (the host's), stream, pg_desc, clamped,
+   not_simulated and comm_kind (why communication became compute, and what it was); launch_deps,
+   stream_deps, sync_deps, group_deps, thread_deps: which of the data_deps are of which class. What
+   came through host work is of the class that it came by last. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -318,6 +318,13 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
     add_op(w, "op", op);
 }
 
+/* Simulators that track memory want lists of tensors on every node. These are empty: recordings do
+   not say what a kernel reads and writes. */
+static void add_tensors(writer *w) {
+    add_number(w, "inputs", SYN__ET_STRING + 1, 0);
+    add_number(w, "outputs", SYN__ET_STRING + 1, 0);
+}
+
 static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 
 /* With the dependencies at hand. */
@@ -334,6 +341,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     add_compute(w, 0, 0, true);
     add_op(w, "before", &w->sim->rank->ops[node->op]); /* it is no such op itself */
     add_waits(w, &out);
+    add_tensors(w);
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;
     if (!w->failed) syn__et_put_node(&w->buf, &out);
@@ -366,6 +374,7 @@ static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
     describe(w, node, &out);
     add_waits(w, &out);
+    add_tensors(w);
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;
     if (!w->failed) syn__et_put_node(&w->buf, &out);

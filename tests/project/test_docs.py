@@ -47,6 +47,7 @@ NOT_RUN = {
         "measures seconds",
     SIMULATOR: "needs ASTRA-sim",
     "git ": "needs the network",
+    "astra-sim/build/": "needs ASTRA-sim's sources",
     "export PATH=": "what it adds is there, or not",
     "docker ": "needs Docker; test_container.py does what the image would do",
     "./dev pretrain --model-name gpt2 --num-gpus 2": "takes minutes and 7 GB; what follows on meta "

@@ -28,15 +28,16 @@ static void put_i64(writer *w, const char *key, int64_t value) {
     syn_sink_i64(w->sink, value);
 }
 
-static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+static void put_us(writer *w, const char *key, int64_t ns) {
     const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
                               (char)('0' + ns % 10)};
-    put_i64(w, key, base_us + ns / 1000);
+    put_i64(w, key, ns / 1000);
     syn_sink_write(w->sink, fraction, sizeof fraction);
 }
 
+/* Counts from baseTimeNanoseconds: since the epoch, a double would have no digits left for ns. */
 static void put_time(writer *w, int64_t ns) {
-    put_us(w, ",\"ts\":", w->r->timeline.base_us, ns);
+    put_us(w, ",\"ts\":", ns);
 }
 
 static void begin(writer *w, const char *text) {
@@ -218,7 +219,7 @@ static syn_status put_event(writer *w, uint32_t index) {
     put_text(w, ",\"name\":", syn__kineto_name(e, node, name, sizeof name));
     put_place(w, e->thread + 1);
     put_time(w, e->start);
-    put_us(w, ",\"dur\":", 0, e->end - e->start);
+    put_us(w, ",\"dur\":", e->end - e->start);
     put_i64(w, ",\"args\":{\"External id\":", (int64_t)index + 1);
     put_i64(w, ",\"Record function id\":", (int64_t)index + SYN__KINETO_FIRST_RF);
     if (e->sequence != 0) {
@@ -304,7 +305,7 @@ static void put_module(writer *w, uint32_t index, int64_t number) {
     put_text(w, ",\"name\":", name);
     put_place(w, SYN__KINETO_MAIN + 1);
     put_time(w, span->start);
-    put_us(w, ",\"dur\":", 0, span->end - span->start);
+    put_us(w, ",\"dur\":", span->end - span->start);
     put(w, ",\"args\":{");
     if (span->parent != 0) put_i64(w, "\"Python parent id\":", span->parent);
     put_i64(w, span->parent != 0 ? ",\"Python id\":" : "\"Python id\":", (int64_t)index + 1);
@@ -320,7 +321,7 @@ static void put_span(writer *w) {
     begin(w, "X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\","
              "\"tid\":\"PyTorch Profiler\"");
     put_time(w, plan->begin);
-    put_us(w, ",\"dur\":", 0, plan->end - plan->begin);
+    put_us(w, ",\"dur\":", plan->end - plan->begin);
     put(w, ",\"args\":{\"Op count\":0}}");
     begin(w, "i\",\"s\":\"g\",\"name\":\"Iteration Start: PyTorch Profiler\",\"pid\":\"Traces\","
              "\"tid\":\"Trace PyTorch Profiler\"");
@@ -370,8 +371,9 @@ syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     if (r->modules) put(w, ",\"with_stack\":1");
     if (r->memory) put(w, ",\"profile_memory\":1");
     put_distributed(w);
-    put_text(w, ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":0,\"otherData\":{\"clock\":",
-             syn__clock_name(r->timeline.clock));
+    put_i64(w,
+            ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":", 1000 * r->timeline.base_us);
+    put_text(w, ",\"otherData\":{\"clock\":", syn__clock_name(r->timeline.clock));
     put(w, "},\n\"traceEvents\":[");
     put_threads(w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) status = put_event(w, i);

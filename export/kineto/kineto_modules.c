@@ -89,7 +89,7 @@ syn_status syn__kineto_modules_enter(syn__kineto_modules *m, const char *scope, 
     size_t at = 0;
     while (m->open != 0 && !is_within(m, scope, &at)) {
         syn__kineto_module *span = &m->spans[m->open - 1];
-        span->end = *now += 1;
+        span->end = (*now)++;
         m->open = span->parent;
     }
     if (m->open == 0) at = 0;

@@ -5,6 +5,7 @@
 
 enum { WAIT_NS = 4 };    /* of a wait that the device does */
 enum { CALL_NS = 1000 }; /* a call of a communication takes so long, if there is time */
+enum { MOST_LEVELS = 4 };
 
 typedef struct call_span {
     int64_t start, end;
@@ -17,10 +18,10 @@ typedef struct planner {
     syn__kineto_order order;
     syn__kineto_forwards forwards;
     size_t next_comm, next_between;
-    int64_t now[SYN__KINETO_THREADS];             /* until when each thread is busy */
+    int64_t now[SYN__KINETO_THREADS]; /* when each thread's next event may begin or end */
     uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
     uint32_t step_number, sequence;
-    int64_t device_end; /* of what was launched so far */
+    int64_t work_end; /* of what was launched so far, on a device or in another thread */
     bool modules;
     syn_error *err;
 } planner;
@@ -58,17 +59,18 @@ static int64_t host_ns(const planner *p, uint64_t ns) {
     return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
 }
 
-/* When the host called a node whose work is known; there is room for all that it launched. */
+/* When the host called a node whose work is known; there is time for all that it launched: 1 ns for
+   each call and between two, also for the three that a communication makes besides. */
 static call_span host_call(planner *p, const syn_node_work *work) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};
     for (uint32_t i = 0; i < work->n_pieces; i++) {
         const syn_piece *piece = &all->pieces[work->first + i];
         const int64_t end = host_ns(p, piece->start_ns + piece->wall_ns);
-        if (end > p->device_end) p->device_end = end;
+        if (end > p->work_end) p->work_end = end;
     }
     if (s.start < p->now[SYN__KINETO_MAIN]) s.start = p->now[SYN__KINETO_MAIN];
-    const int64_t least = s.start + 2 * (int64_t)work->n_pieces + 8;
+    const int64_t least = s.start + 2 * ((int64_t)work->n_pieces + 3 + MOST_LEVELS);
     if (s.end < least) s.end = least;
     return s;
 }
@@ -94,9 +96,9 @@ static syn_status add_between(planner *p, size_t n, uint32_t around) {
         *b = (syn__kineto_between){host_ns(p, piece->call_ns),
                                    host_ns(p, piece->call_ns + piece->call_wall_ns), piece, around};
         if (b->start < *now) b->start = *now;
-        if (b->end < b->start + 2) b->end = b->start + 2;
-        if (done > p->device_end) p->device_end = done;
-        *now = b->end;
+        if (b->end <= b->start) b->end = b->start + 1;
+        if (done > p->work_end) p->work_end = done;
+        *now = b->end + 1;
     }
     return SYN_OK;
 }
@@ -129,7 +131,7 @@ static syn_status open_event(planner *p, syn__kineto_kind kind, uint32_t node, u
 
 static void close_event(planner *p, uint32_t *event) {
     if (*event == SYN__KINETO_NONE) return;
-    p->plan->events[*event].end = ++p->now[SYN__KINETO_MAIN];
+    p->plan->events[*event].end = p->now[SYN__KINETO_MAIN]++;
     *event = SYN__KINETO_NONE;
 }
 
@@ -158,11 +160,11 @@ static syn_status open_modules(planner *p, const syn_node *node) {
                                      &p->now[SYN__KINETO_MAIN], p->err);
 }
 
-/* A step lasts until the device has done its work, unless the next one begins before. */
+/* A step lasts until what it launched is done, unless the next one begins before. */
 static syn_status close_step(planner *p, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     close_inner(p);
-    if (until > p->device_end) until = p->device_end;
+    if (until > p->work_end) until = p->work_end + 1;
     if (p->step != SYN__KINETO_NONE && until > *now) *now = until;
     SYN_TRY(syn__kineto_modules_enter(&p->plan->modules, "", &p->now[SYN__KINETO_MAIN], p->err));
     close_event(p, &p->step);
@@ -238,39 +240,39 @@ static int64_t start_of(const planner *p, uint32_t index, const syn_node *node) 
     return s->start_ns < 0 ? 0 : whole_ns(s->start_ns);
 }
 
+/* The events of a call, each within the one before, down to `last`, which *out is. Messages have no
+   functional op. */
+static syn_status push_call(planner *p, uint32_t index, const syn_node *node, call_span s,
+                            syn__kineto_kind last, uint32_t *out) {
+    const bool message = node->kind != SYN_NODE_COLLECTIVE;
+    *out = innermost(p);
+    for (syn__kineto_kind kind = message ? SYN__KINETO_API : SYN__KINETO_FUNCTIONAL; kind <= last;
+         kind++, s.start++, s.end--)
+        SYN_TRY(push(p, kind, SYN__KINETO_MAIN, index, *out, s.start, s.end, out));
+    return SYN_OK;
+}
+
+/* A call before `until`, if there is time. */
 static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *node,
                            int64_t until) {
-    const bool message = node->kind != SYN_NODE_COLLECTIVE;
-    int64_t *now = &p->now[SYN__KINETO_MAIN];
-    int64_t room = until - *now;
-    uint32_t around = innermost(p);
-    if (room > CALL_NS) room = CALL_NS;
-    if (room < 8) room = 0;
-    const int64_t inset = room > 0;
-    int64_t start = *now, end = *now + room;
-    *now = end;
-    if (!message) {
-        SYN_TRY(push(p, SYN__KINETO_FUNCTIONAL, SYN__KINETO_MAIN, comm->node, around, start, end,
-                     &around));
-        start += inset, end -= inset;
-    }
-    SYN_TRY(push(p, SYN__KINETO_API, SYN__KINETO_MAIN, comm->node, around, start, end, &around));
-    start += inset, end -= inset;
-    return push(p, SYN__KINETO_RECORD, SYN__KINETO_MAIN, comm->node, around, start, end, &around);
+    uint32_t around;
+    call_span s = {p->now[SYN__KINETO_MAIN], until - 1};
+    if (s.end > s.start + CALL_NS) s.end = s.start + CALL_NS;
+    if (s.end < s.start + 2 * MOST_LEVELS) s.end = s.start + 2 * MOST_LEVELS;
+    p->now[SYN__KINETO_MAIN] = s.end + 1;
+    return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
 
 /* The call of one that a device does, which has launched it when it returns. */
 static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node *node,
                              const syn_node_work *work) {
-    static const syn__kineto_kind kinds[] = {SYN__KINETO_FUNCTIONAL, SYN__KINETO_API,
-                                             SYN__KINETO_RECORD, SYN__KINETO_LIBRARY};
+    uint32_t around;
     SYN_TRY(add_between(p, count_before(p, host_ns(p, work->call_ns)), innermost(p)));
-    call_span s = host_call(p, work);
-    uint32_t around = innermost(p);
-    comm->end = p->now[SYN__KINETO_MAIN] = s.end;
+    const call_span s = host_call(p, work);
+    comm->end = s.end;
     comm->device = true;
-    for (int i = node->kind != SYN_NODE_COLLECTIVE; i < 4; i++, s.start++, s.end--)
-        SYN_TRY(push(p, kinds[i], SYN__KINETO_MAIN, comm->node, around, s.start, s.end, &around));
+    p->now[SYN__KINETO_MAIN] = s.end + 1;
+    SYN_TRY(push_call(p, comm->node, node, s, SYN__KINETO_LIBRARY, &around));
     p->plan->events[around].device = true;
     return SYN_OK;
 }
@@ -292,9 +294,11 @@ static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
     int64_t start = p->now[thread], end = whole_ns(s->end_ns);
     if (start < p->now[SYN__KINETO_MAIN]) start = p->now[SYN__KINETO_MAIN];
     if (s->start_ns > (double)start) start = whole_ns(s->start_ns);
-    if (s->start_ns < 0 || end < start) end = start;
+    if (s->start_ns < 0 || end <= start) end = start + 1;
     SYN_TRY(push(p, SYN__KINETO_LIBRARY, thread, comm->node, SYN__KINETO_NONE, start, end, &event));
-    comm->end = p->now[thread] = end;
+    comm->end = end;
+    p->now[thread] = end + 1;
+    if (end > p->work_end) p->work_end = end;
     return SYN_OK;
 }
 
@@ -310,11 +314,12 @@ static syn_status add_wait(planner *p, const syn_node *node, const syn__kineto_c
     close_backward(p);
     if (node->phase != SYN_PHASE_OPTIMIZER) close_inner(p);
     const int64_t start = *now;
-    if (comm->device) *now = start + WAIT_NS;
-    else if (comm->end > *now) *now = comm->end;
+    int64_t end = comm->device ? start + WAIT_NS : comm->end;
+    if (end <= start) end = start + 1;
     SYN_TRY(
-        push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, *now, &event));
+        push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, end, &event));
     p->plan->events[event].device = comm->device;
+    *now = end + 1;
     return SYN_OK;
 }
 
@@ -326,7 +331,7 @@ static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
         if (waits[i] == 0) continue;
         const syn__kineto_comm *comm = &p->order.comms[waits[i] - 1];
         if (i != SYN__KINETO_AT_MESSAGES) SYN_TRY(add_wait(p, node, comm));
-        else if (comm->end > *now) *now = comm->end;
+        else if (comm->end >= *now) *now = comm->end + 1;
     }
     return SYN_OK;
 }
@@ -353,11 +358,11 @@ static syn_status add_op(planner *p, uint32_t index) {
         start = call.start;
         end = call.end;
     }
-    if (end < start) end = start;
+    if (end <= start) end = start + 1;
     SYN_TRY(push(p, SYN__KINETO_OP, SYN__KINETO_MAIN, index, innermost(p), start, end, &event));
     p->plan->events[event].device = work && work->n_pieces > 0;
     p->plan->events[event].backward = node->phase == SYN_PHASE_BACKWARD;
-    *now = end;
+    *now = end + 1;
     return node->phase == SYN_PHASE_FORWARD ? syn__kineto_forward(&p->forwards, node, event, p->err)
                                             : SYN_OK;
 }
@@ -388,9 +393,9 @@ static syn_status finish(planner *p) {
     SYN_TRY(close_step(p, INT64_MAX));
     plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
     for (int t = 0; t < SYN__KINETO_THREADS; t++) {
-        if (p->now[t] > plan->end) plan->end = p->now[t];
+        if (p->now[t] - 1 > plan->end) plan->end = p->now[t] - 1;
     }
-    if (p->device_end > plan->end) plan->end = p->device_end;
+    if (p->work_end > plan->end) plan->end = p->work_end;
     return SYN_OK;
 }
 

@@ -62,7 +62,7 @@ typedef enum syn__kineto_thread {
 } syn__kineto_thread;
 
 typedef struct syn__kineto_event {
-    int64_t start, end; /* ns; events of a thread nest strictly, or touch where there is no time */
+    int64_t start, end; /* ns; at least 1 ns lies between any two begins or ends of a thread */
     uint32_t node;      /* index within the rank */
     uint32_t parent;    /* the event around it; SYN__KINETO_NONE: the thread */
     uint32_t sequence;  /* that joins a forward op with its backward; 0 none */

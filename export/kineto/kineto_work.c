@@ -11,7 +11,7 @@
 /* A stream of the device: its pieces run one after the other. */
 typedef struct stream {
     uint32_t number;
-    int64_t end; /* ns, of the last piece */
+    int64_t free; /* ns; when the next piece may begin: 1 ns behind the last */
 } stream;
 
 typedef struct writer {
@@ -53,9 +53,9 @@ static void put_i64(writer *w, const char *key, int64_t value) {
     syn_sink_i64(w->sink, value);
 }
 
-static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+static void put_us(writer *w, const char *key, int64_t ns) {
     char fraction[8];
-    put_i64(w, key, base_us + ns / 1000);
+    put_i64(w, key, ns / 1000);
     snprintf(fraction, sizeof fraction, ".%03d", (int)(ns % 1000));
     put(w, fraction);
 }
@@ -63,7 +63,7 @@ static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
 static void put_place(writer *w, int64_t pid, int64_t tid, int64_t ns) {
     put_i64(w, ",\"pid\":", pid);
     put_i64(w, ",\"tid\":", tid);
-    put_us(w, ",\"ts\":", w->r->timeline.base_us, ns);
+    put_us(w, ",\"ts\":", ns);
 }
 
 static int64_t whole_ns(const writer *w, uint64_t ns) {
@@ -78,7 +78,7 @@ static void put_call(writer *w, uint32_t event, const char *name, int cbid, int6
     const syn__kineto_event *e = &w->r->plan.events[event];
     put_text(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":", name);
     put_place(w, syn__kineto_pid(w->r), e->thread + 1, start);
-    put_us(w, ",\"dur\":", 0, end - start);
+    put_us(w, ",\"dur\":", end - start);
     put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
     put_i64(w, ",\"cbid\":", cbid);
     put_i64(w, ",\"correlation\":", ++w->correlation);
@@ -110,14 +110,14 @@ static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     const int kind = SYN_PIECE_WAIT;
     stream *s;
     SYN_TRY(stream_of(w, b->piece, &s));
-    if (s->end < b->start) s->end = b->start;
-    const int64_t over = s->end, end = b->end > over ? b->end : over;
-    s->end = end;
+    const int64_t over = s->free > b->start ? s->free : b->start;
+    const int64_t end = b->end > over ? b->end : over;
+    s->free = end + 1;
     put_call(w, b->around, kinds[kind].call, kinds[kind].cbid, b->start, b->end);
     put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[kind].category);
     put_text(w, ",\"name\":", kinds[kind].name);
     put_place(w, b->piece->device, b->piece->stream, over);
-    put_us(w, ",\"dur\":", 0, end - over);
+    put_us(w, ",\"dur\":", end - over);
     put_i64(w, ",\"args\":{\"External id\":", (int64_t)b->around + 1);
     put_i64(w, ",\"correlation\":", w->correlation);
     put_i64(w, ",\"stream\":", b->piece->stream);
@@ -132,7 +132,7 @@ static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint
     put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);
     put(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_sync\",\"name\":\"Stream Wait Event\"");
     put_place(w, w->r->device_number, stream_number, start);
-    put_us(w, ",\"dur\":", 0, end - start);
+    put_us(w, ",\"dur\":", end - start);
     put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
     put_i64(w, ",\"correlation\":", w->correlation);
     put_i64(w, ",\"wait_on_stream\":", for_stream);
@@ -179,7 +179,7 @@ static syn_status put_piece(writer *w, uint32_t event, const syn_node *node, con
     put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[p->kind].category);
     put_text(w, ",\"name\":", kernel ? syn_work_name(work, p) : kinds[p->kind].name);
     put_place(w, p->device, p->stream, start);
-    put_us(w, ",\"dur\":", 0, end - start);
+    put_us(w, ",\"dur\":", end - start);
     put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
     if (kernel) put(w, ",\"queued\":0");
     put_i64(w, ",\"device\":", p->device);
@@ -210,9 +210,9 @@ static syn_status put_both(writer *w, uint32_t event, const syn_node *node, cons
     put_arrow(w, false, syn__kineto_pid(w->r), w->r->plan.events[event].thread + 1, start);
     int64_t begin = whole_ns(w, p->start_ns), done = whole_ns(w, p->start_ns + p->wall_ns);
     if (begin < start) begin = start;
-    if (begin < s->end) begin = s->end;
+    if (begin < s->free) begin = s->free;
     if (done < begin) done = begin;
-    s->end = done;
+    s->free = done + (done > begin);
     SYN_TRY(put_piece(w, event, node, p, begin, done));
     put_arrow(w, true, p->device, p->stream, begin);
     return SYN_OK;
@@ -230,34 +230,36 @@ static syn_status put_between(writer *w, int64_t until) {
     return SYN_OK;
 }
 
-/* Calls lie in the op one after the other. */
+/* Two calls of a communication, for what its inputs come from. */
+static int64_t put_wait_for_inputs(writer *w, uint32_t event, uint32_t own, int64_t from) {
+    put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from + 1);
+    put_wait(w, event, from + 2, from + 3, own, w->compute, w->correlation);
+    return from + 4;
+}
+
+/* Calls lie in the op one after the other, 1 ns apart (the plan leaves time for that). */
 static syn_status put_pieces(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
     const syn_node *node;
     SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
     const syn_node_work *work = syn_work_of(all, node->id);
-    int64_t from = e->start + 1;
     const bool comm = e->kind == SYN__KINETO_LIBRARY;
-    const uint32_t own = all->pieces[work->first].stream;
-    if (comm) { /* for what its inputs come from */
-        put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from);
-        put_wait(w, event, from, from, own, w->compute, w->correlation);
-        from++;
-    }
+    int64_t from = e->start + 1;
+    if (comm) from = put_wait_for_inputs(w, event, all->pieces[work->first].stream, from);
     for (uint32_t i = 0; i < work->n_pieces; i++) {
         const syn_piece *p = &all->pieces[work->first + i];
-        const int64_t last = e->end - 2 * (int64_t)(work->n_pieces - i);
+        const int64_t last = e->end - 1 - 2 * ((int64_t)(work->n_pieces - 1 - i) + comm);
         int64_t start = whole_ns(w, p->call_ns), end = whole_ns(w, p->call_ns + p->call_wall_ns);
         if (start < from) start = from;
-        if (start > last) start = last;
-        if (end > last + 1) end = last + 1;
+        if (start >= last) start = last - 1;
+        if (end > last) end = last;
         if (end <= start) end = start + 1;
-        from = end;
+        from = end + 1;
         SYN_TRY(put_both(w, event, node, p, start, end));
     }
     if (comm) {
-        put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from);
+        put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from + 1);
         w->records[e->node] = w->correlation;
     }
     return SYN_OK;

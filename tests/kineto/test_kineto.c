@@ -9,7 +9,7 @@
 static const syn_export_options all_asked = {.profile_memory = true, .with_stack = true};
 
 /* A group of two ranks; rank 0's matmul makes what an all-reduce sums, and adds it. */
-static syn_graph *hand_graph(void) {
+static syn_graph *hand_graph_since(double ns) {
     static const int32_t ranks[] = {0, 1};
     const syn_graph_group group = {1, "dp0", ranks, 2};
     syn_graph *g = NULL;
@@ -26,14 +26,14 @@ static syn_graph *hand_graph(void) {
         matmul.scope = "h.0", matmul.flops = 4000, matmul.bytes_read = 100;
         matmul.inputs = twice, matmul.n_inputs = 2, matmul.outputs = t + 1, matmul.n_outputs = 1;
         matmul.attributes = &transposed, matmul.n_attributes = 1;
-        matmul.start_ns = 1000, matmul.wall_ns = 2000;
+        matmul.start_ns = ns + 1000, matmul.wall_ns = 2000;
         sum.kind = SYN_NODE_COLLECTIVE, sum.comm = SYN_COMM_ALL_REDUCE, sum.group = 1;
         sum.reduce = SYN_REDUCE_SUM, sum.stream = 1, sum.comm_bytes = 4 * 8 * 4;
         sum.inputs = t + 1, sum.n_inputs = 1, sum.outputs = t + 2, sum.n_outputs = 1;
         sum.deps = &on_first, sum.n_deps = 1;
-        sum.start_ns = 5000, sum.wall_ns = 3000, sum.wait_ns = 1000;
-        other.scope = "h.1", other.start_ns = 4000, other.wall_ns = 500;
-        add.scope = "h.0.mlp", add.start_ns = 9000, add.wall_ns = 1000;
+        sum.start_ns = ns + 5000, sum.wall_ns = 3000, sum.wait_ns = 1000;
+        other.scope = "h.1", other.start_ns = ns + 4000, other.wall_ns = 500;
+        add.scope = "h.0.mlp", add.start_ns = ns + 9000, add.wall_ns = 1000;
         add.inputs = t + 1, add.n_inputs = 2, add.outputs = t + 3, add.n_outputs = 1;
         add.deps = on_both, add.n_deps = 2;
         NEED_OK(add_tensor(g, r, "w", SYN_TENSOR_PARAM, SYN_NO_NODE, 0, 4, &err), err);
@@ -49,18 +49,22 @@ static syn_graph *hand_graph(void) {
     return g;
 }
 
+static syn_graph *hand_graph(void) {
+    return hand_graph_since(0);
+}
+
 static void device_by_hand(void) {
     syn_graph *graph = hand_graph();
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,\"dur\":1.999");
     /* launched when the matmul has ended, before the op that does not wait for it */
-    CHECK_HAS(text, "\"name\":\"_c10d_functional::all_reduce\",\"pid\":1,\"tid\":1,\"ts\":3.000,"
-                    "\"dur\":1.000");
+    CHECK_HAS(text, "\"name\":\"_c10d_functional::all_reduce\",\"pid\":1,\"tid\":1,\"ts\":3.001,"
+                    "\"dur\":0.998");
     CHECK_HAS(text,
-              "\"name\":\"record_param_comms\",\"pid\":1,\"tid\":1,\"ts\":3.002,\"dur\":0.996");
+              "\"name\":\"record_param_comms\",\"pid\":1,\"tid\":1,\"ts\":3.003,\"dur\":0.994");
     CHECK_HAS(text, "\"name\":\"gloo:all_reduce\",\"pid\":1,\"tid\":2,\"ts\":5.000,\"dur\":3.000");
-    CHECK_HAS(text, "\"name\":\"_c10d_functional::wait_tensor\",\"pid\":1,\"tid\":1,\"ts\":4.500,"
-                    "\"dur\":3.500");
+    CHECK_HAS(text, "\"name\":\"_c10d_functional::wait_tensor\",\"pid\":1,\"tid\":1,\"ts\":4.501,"
+                    "\"dur\":3.499");
     CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"dtype\":\"Float\",\"In msg nelems\":32,"
                     "\"Out msg nelems\":32");
     CHECK_HAS(text, "\"Group size\":2,\"Process Group Name\":\"1\",\"Process Group Description\":"
@@ -74,6 +78,45 @@ static void device_by_hand(void) {
     CHECK_HAS(text, "\"Rank\":1,");
     free(text);
     syn_graph_free(graph);
+}
+
+/* Events of the main thread in the numbers of a reader that adds ts and dur as doubles: each lies
+   within the last one that has not ended, with time between. */
+static void check_nesting(const char *text) {
+    double ends[16] = {INFINITY}, begins[16] = {-INFINITY};
+    int depth = 0, n = 0;
+    for (const char *p = text; (p = strstr(p, "\"tid\":1,\"ts\":")) != NULL; p++) {
+        double ts, dur;
+        if (sscanf(p, "\"tid\":1,\"ts\":%lf,\"dur\":%lf", &ts, &dur) != 2) continue;
+        while (ends[depth] < ts) depth--;
+        CHECK_MSG(begins[depth] < ts && ts + dur < ends[depth], "%.3f to %.3f", ts, ts + dur);
+        CHECK(++depth < 16);
+        begins[depth] = ts;
+        ends[depth] = ts + dur;
+        n++;
+    }
+    CHECK_INT(n, 8);
+}
+
+/* Of a run that began 11 days after its clock, where a double of us has 13 bits behind the point,
+   and of one whose clock counts from the epoch, which goes to the base: there it would have 2. */
+static void late_times(void) {
+    static const struct {
+        double ns;
+        const char *base, *first;
+    } cases[] = {{9.5e14, "\"baseTimeNanoseconds\":0,",
+                  "\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":950000000001.001,\"dur\":1.999,"},
+                 {1.7e18, "\"baseTimeNanoseconds\":1700000000000001000,",
+                  "\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":0.001,\"dur\":1.999,"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        syn_graph *graph = hand_graph_since(cases[i].ns);
+        char *text = export_text(&syn_export_kineto, graph, NULL);
+        CHECK_HAS(text, cases[i].base);
+        CHECK_HAS(text, cases[i].first);
+        check_nesting(text);
+        free(text);
+        syn_graph_free(graph);
+    }
 }
 
 /* What a device did for rank 0: a kernel of the matmul from 2.5 to 4.5 us, asked for at 1.2; NCCL's
@@ -128,7 +171,7 @@ static void work_by_hand(void) {
     CHECK_HAS(text, "\"cat\":\"gpu_memset\",\"name\":\"Memset (Device)\",\"pid\":0,\"tid\":7,"
                     "\"ts\":4.600,\"dur\":1.400,");
     CHECK_HAS(text, "\"bytes\":4000,\"memory bandwidth (GB/s)\":2.857142857142857");
-    CHECK_HAS(text, "\"name\":\"other<float>\",\"pid\":0,\"tid\":7,\"ts\":6.000,\"dur\":1.000");
+    CHECK_HAS(text, "\"name\":\"other<float>\",\"pid\":0,\"tid\":7,\"ts\":6.001,\"dur\":0.999");
     CHECK_HAS(text, "\"cat\":\"user_annotation\",\"name\":\"nccl:all_reduce\",\"pid\":1,"
                     "\"tid\":1,\"ts\":3.003,\"dur\":0.994");
     CHECK_HAS(text, "\"name\":\"ncclDevKernel_AllReduce\",\"pid\":0,\"tid\":13,\"ts\":4.500,"
@@ -172,13 +215,13 @@ static void modules_by_hand(void) {
     CHECK_HAS(text, "\"with_stack\":1,\"profile_memory\":1");
     CHECK_HAS(text,
               "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"nn.Module: H_0\",\"pid\":1,"
-              "\"tid\":1,\"ts\":1.001,\"dur\":3.000,\"args\":{\"Python id\":1,"
+              "\"tid\":1,\"ts\":1.001,\"dur\":2.999,\"args\":{\"Python id\":1,"
               "\"Python module id\":0,\"Module Hierarchy\":\"h.0\"");
     CHECK_HAS(text, "\"nn.Module: H_1\",\"pid\":1,\"tid\":1,\"ts\":4.001,\"dur\":0.500,\"args\":{"
                     "\"Python id\":2,\"Python module id\":1,\"Module Hierarchy\":\"h.1\"");
-    CHECK_HAS(text, "\"nn.Module: H_0\",\"pid\":1,\"tid\":1,\"ts\":4.501,\"dur\":5.501,\"args\":{"
+    CHECK_HAS(text, "\"nn.Module: H_0\",\"pid\":1,\"tid\":1,\"ts\":4.502,\"dur\":5.500,\"args\":{"
                     "\"Python id\":3,\"Python module id\":0,\"Module Hierarchy\":\"h.0\"");
-    CHECK_HAS(text, "\"nn.Module: Mlp_0\",\"pid\":1,\"tid\":1,\"ts\":4.502,\"dur\":5.499,\"args\":{"
+    CHECK_HAS(text, "\"nn.Module: Mlp_0\",\"pid\":1,\"tid\":1,\"ts\":4.503,\"dur\":5.498,\"args\":{"
                     "\"Python parent id\":3,\"Python id\":4,\"Python module id\":0,"
                     "\"Module Hierarchy\":\"h.0.mlp\"");
     CHECK_HAS(text, "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\","
@@ -354,11 +397,17 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"device_by_hand", device_by_hand}, {"modules_by_hand", modules_by_hand},
-    {"module_paths", module_paths},     {"host_by_hand", host_by_hand},
-    {"memory_by_hand", memory_by_hand}, {"stacks_by_hand", stacks_by_hand},
-    {"many_rows", many_rows},           {"refused", refused},
-    {"work_by_hand", work_by_hand},     {"odd_graphs", odd_graphs},
+    {"device_by_hand", device_by_hand},
+    {"late_times", late_times},
+    {"modules_by_hand", modules_by_hand},
+    {"module_paths", module_paths},
+    {"host_by_hand", host_by_hand},
+    {"memory_by_hand", memory_by_hand},
+    {"stacks_by_hand", stacks_by_hand},
+    {"many_rows", many_rows},
+    {"refused", refused},
+    {"work_by_hand", work_by_hand},
+    {"odd_graphs", odd_graphs},
     {"without_memory", without_memory},
 };
 TEST_MAIN(cases)

@@ -91,20 +91,30 @@ def check_keys(what, kineto, host):
 # ---- One rank ----
 
 
+def nest(what, thread, spans):
+    """Spans lie within each other or one after the other, in their own numbers."""
+    stack = []
+    for start, end, name in sorted(spans, key=lambda s: (s[0], -s[1])):
+        check(end > start, f"{what}: {name} takes no time")
+        while stack and stack[-1][1] < start:
+            stack.pop()
+        check(not stack or (stack[-1][0] < start and end < stack[-1][1]),
+              f"{what}: {name} of {thread}, {start} to {end}, is not within {stack and stack[-1]}")
+        stack.append((start, end))
+
+
 def check_nesting(what, events):
+    """At least 1 ns lies between any two begins or ends of a thread. So the events nest as well for
+    tools that compute with ts + dur in floating point, where the sum of an event can be larger than
+    the ts of the next, equal one: they drop such an event (TensorBoard's plugin)."""
     threads = collections.defaultdict(list)
     for e in events:
-        if e["ph"] == "X" and e["cat"] != "Trace":
-            ns = round(e["ts"] * 1000)
-            threads[e["pid"], e["tid"]].append((ns, ns + round(e["dur"] * 1000), e["name"]))
+        if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation", "python_function",
+                                           "cuda_runtime"):
+            threads[e["pid"], e["tid"]].append(e)
     for thread, spans in threads.items():
-        stack = []
-        for start, end, name in sorted(spans, key=lambda s: (s[0], -s[1])):
-            check(end >= start, f"{what}: {name} ends before it begins")
-            while stack and stack[-1] <= start:
-                stack.pop()
-            check(not stack or end <= stack[-1], f"{what}: {name} of {thread} overlaps another")
-            stack.append(end)
+        nest(what, thread, [(round(1000 * e["ts"]), end_ns(e), e["name"]) for e in spans])
+        nest(what, thread, [(e["ts"], e["ts"] + e["dur"], e["name"]) for e in spans])
 
 
 def check_links(what, kineto, host):

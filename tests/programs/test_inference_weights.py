@@ -324,7 +324,13 @@ def test_weights_need_their_tokenizer():
                    "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
         refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)",
                "has only 101")
-        summary(f, "--weights", "gpt", "--prompt_ids", write_ids(f, [[1, 2]]))
+        ids = ["--weights", "gpt", "--prompt_ids", write_ids(f, [[1, 2]]), "--num_output_tokens",
+               4, "--temperature", 0]
+        without, spelled = summary(f, *ids), summary(f, *ids, "--tokenizer", "bytes")
+        assert spelled["tokens"] == without["tokens"], (spelled, without)
+        assert spelled["texts"] == [bytes(spelled["tokens"][0]).decode()], spelled
+        refuse(f, ["--weights", checkpoint("tiny_bert_f32"), *ids[2:4], "--tokenizer", "bytes"], 1,
+               "too few for one a byte", "leave --tokenizer bytes out")
         expect_ok(f.run("--save_weights", "random", "--quiet"))
         refuse(f, ["--weights", "random"], 1, "there is no tokenizer beside the weights 'random'")
         assert summary(f, "--weights", "random", "--tokenizer",

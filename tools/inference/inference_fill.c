@@ -59,8 +59,11 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
     const bool bytes = syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
     if (bytes && run->config.vocab_size < 260)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%s knows %lld tokens, too few for one a byte; give --tokenizer DIR",
-                        run->config.name, (long long)run->config.vocab_size);
+                        "%s knows %lld tokens, too few for one a byte and [CLS], [SEP], [MASK] and "
+                        "[PAD]; %s",
+                        run->config.name, (long long)run->config.vocab_size,
+                        run->args->prompt_ids ? "leave --tokenizer bytes out"
+                                              : "give --tokenizer DIR or --prompt_ids FILE");
     for (int i = 0; i < 4; i++) {
         *specials[i].id = bytes ? 256 + i : syn_tokenizer_special(run->tokenizer, specials[i].name);
         if (*specials[i].id < 0)

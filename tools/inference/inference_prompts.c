@@ -36,7 +36,8 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
     if (folder && kind != needed)
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
                         folder, whose[kind], run->config.name, whose[needed]);
-    if (tokens <= run->config.vocab_size) return SYN_OK;
+    /* Bytes beyond the vocabulary do not matter where they only spell the model's ids. */
+    if (tokens <= run->config.vocab_size || (!folder && run->args->prompt_ids)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
                     tokens, folder ? "" : " (one a byte)", run->config.name,
                     (long long)run->config.vocab_size,

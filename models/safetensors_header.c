@@ -72,7 +72,11 @@ static const char *keep(parser *p) {
 
 static syn_status read_metadata(parser *p) {
     syn_safetensors *st = p->st;
-    SYN_TRY(syn_json_expect(&p->json, SYN_JSON_OBJECT_BEGIN, "\"__metadata__\""));
+    const syn_json_type type = syn_json_next(&p->json);
+    if (type == SYN_JSON_ERROR) return p->err->code;
+    if (type == SYN_JSON_NULL) return SYN_OK; /* to safetensors the same as none */
+    if (type != SYN_JSON_OBJECT_BEGIN)
+        return syn_json_fail(&p->json, "\"__metadata__\" must be an object or null");
     while (syn_json_next(&p->json) == SYN_JSON_KEY) {
         const char *key = keep(p);
         if (!key) return p->err->code;

@@ -5,7 +5,6 @@
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
-#include "syntorch/utf8.h"
 
 #define MOST_BYTES ((size_t)2 << 30)
 
@@ -134,29 +133,15 @@ static syn_status read_article(reader *r) {
 
 /* ---- files ---- */
 
-static syn_status read_version(reader *r) {
-    static const char *const known[] = {"1.0", "1.1", "v1.0", "v1.1", "2.0", "v2.0"};
-    SYN_TRY(syn_json_expect(&r->json, SYN_JSON_STRING, "\"version\""));
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (is(r, known[i])) return SYN_OK;
-    size_t shown = 0; /* of it, in whole characters */
-    while (shown < r->json.text_bytes && shown < 40)
-        shown += syn_utf8_char_bytes(r->json.text + shown, r->json.text_bytes - shown);
-    return syn_json_fail(&r->json, "\"version\" is \"%.*s\"; 1.1 and v2.0 are supported",
-                         (int)shown, r->json.text);
-}
-
 static syn_status read_document(reader *r) {
     bool has_data = false;
     if (syn_json_next(&r->json) != SYN_JSON_OBJECT_BEGIN)
         return wrong(r, "a SQuAD file is an object with \"data\"");
     while (syn_json_next(&r->json) == SYN_JSON_KEY) {
-        if (is(r, "version")) {
-            SYN_TRY(read_version(r));
-        } else if (is(r, "data")) {
+        if (is(r, "data")) {
             SYN_TRY(note_once(r, &has_data));
             SYN_TRY(read_array(r, "\"data\"", read_article));
-        } else {
+        } else { /* the version too: the structure is the same in all */
             SYN_TRY(skip(r));
         }
     }

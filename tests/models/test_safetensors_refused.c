@@ -46,7 +46,9 @@ static const struct hostile {
     {"{\"__metadata__\":{\"b\":\"1\",\"a\":\"\",\"b\":\"2\"}}", 0,
      "the metadata give \"b\" twice"}, /* stricter: "duplicate keys are disallowed" */
     {"{\"__metadata__\":{\"a\":1}}", 0, "must be a string, not a number"},
-    {"{\"__metadata__\":[]}", 0, "must be an object, not an array"},
+    {"{\"__metadata__\":null}", 0, NULL},
+    {"{\"__metadata__\":null,\"a\":" T("F32", "[]", "[0,4]") "}", 4, NULL},
+    {"{\"__metadata__\":[]}", 0, "\"__metadata__\" must be an object or null"},
     {"{\"a\":" T("F31", "[1]", "[0,4]") "}", 4, "'a' has the dtype \"F31\", which"},
     {"{\"a\":" T("f32", "[1]", "[0,4]") "}", 4, "'a' has the dtype \"f32\", which"},
     {"{\"a\":" T("F32\\u0000", "[1]", "[0,4]") "}", 4, "'a' has the dtype \"F32\", which"},

@@ -19,6 +19,7 @@ static syn_squad *read_squad(const char *path) {
 
 #define PARAGRAPH(x) "{\"data\": [{\"title\": \"t\", \"paragraphs\": [" x "]}]}"
 #define QUESTION(x)  PARAGRAPH("{\"context\": \"c\", \"qas\": [" x "]}")
+#define REST         "\"data\": [{\"paragraphs\": [{\"context\": \"c\", \"qas\": [" WHOLE "]}]}]}"
 #define WHOLE        "{\"question\": \"q\", \"id\": \"1\", \"answers\": []}"
 
 static const struct {
@@ -37,8 +38,10 @@ static const struct {
     {"{\"data\": []}", "the file has no question"},
     {QUESTION(""), "the file has no question"},
     {"{\"data\": {}}", "\"data\" must be"},
-    {"{\"version\": \"3.0\", \"data\": []}", "\"version\" is \"3.0\"; 1.1 and v2.0 are supported"},
-    {"{\"version\": 2, \"data\": []}", "\"version\" must be"},
+    {"{\"version\": 1.0, " REST, NULL}, /* used by nothing, whatever it is */
+    {"{\"version\": \"KorQuAD_v1.0_train\", " REST, NULL},
+    {"{\"version\": null, " REST, NULL},
+    {"{\"version\": 2, \"data\": []}", "the file has no question"},
     {"{\"data\": [[]]}", "an article must be an object"},
     {"{\"data\": [{\"title\": 1}]}", "the article has no \"paragraphs\""},
     {PARAGRAPH("1"), "a paragraph must be an object"},

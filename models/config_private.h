@@ -87,7 +87,8 @@ typedef struct syn__config_file {
      .write = syn__ending_write},                                               \
         SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill),   \
         SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__ending_begin), \
-        SYN__ROW_CUSTOM("is_causal", 0, syn__config_true)
+        SYN__ROW_CUSTOM("is_causal", 0, syn__config_true),                      \
+        SYN__ROW_CUSTOM("attention_chunk_size", 0, syn__config_null)
 
 extern const syn__setting_choice syn__activations[];
 extern const char *const syn__config_ignored[];
@@ -108,8 +109,10 @@ void syn__config_dtype_write(syn_sink *out, const void *member);
 /* A choice of the format that must be as it is here; nothing is stored. Null is false. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
-/* How weights are quantized, which must be null; what must be empty (see syn__settings_empty). */
+/* What must be null: how weights are quantized; anything else. Or empty (see syn__settings_empty).
+ */
 syn_status syn__config_whole(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
 
 /* An id, a list of ids, or null: of eos_token_id (*member: a syn_text_ending, whose ids it becomes)

@@ -47,6 +47,7 @@ const char *const syn__config_ignored[] = {"architectures",
                                            "experts_implementation",
                                            "exponential_decay_length_penalty",
                                            "finetuning_task",
+                                           "flash_attn",
                                            "force_words_ids",
                                            "forced_bos_token_id",
                                            "forced_eos_token_id",
@@ -57,6 +58,7 @@ const char *const syn__config_ignored[] = {"architectures",
                                            "id2label",
                                            "is_decoder",
                                            "is_llama_config",
+                                           "keys_to_ignore_at_inference",
                                            "label2id",
                                            "length_penalty",
                                            "low_memory",
@@ -163,15 +165,30 @@ void syn__config_dtype_write(syn_sink *out, const void *member) {
     if (*dtype) syn_sink_printf(out, ",\n  \"dtype\": \"%s\"", dtype);
 }
 
-syn_status syn__config_whole(syn__settings *s, void *member) {
-    (void)member;
+/* Whether the next value is null. */
+static syn_status read_null(syn__settings *s, bool *is_null) {
     const syn_json_type type = syn_json_next(&s->json);
-    if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type == SYN_JSON_NULL) return SYN_OK;
+    *is_null = type == SYN_JSON_NULL;
+    return type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
+}
+
+syn_status syn__config_whole(syn__settings *s, void *member) {
+    bool is_null;
+    (void)member;
+    SYN_TRY(read_null(s, &is_null));
+    if (is_null) return SYN_OK;
     return syn__settings_fail(s,
                               "\"%s\": quantized weights are not supported; use the checkpoint "
                               "before quantization",
                               s->path);
+}
+
+syn_status syn__config_null(syn__settings *s, void *member) {
+    bool is_null;
+    (void)member;
+    SYN_TRY(read_null(s, &is_null));
+    if (is_null) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be null: this model knows no other", s->path);
 }
 
 syn_status syn__config_none(syn__settings *s, void *member) {

@@ -178,7 +178,7 @@ static const syn__setting rows[] = {
     SYN__ROW_CUSTOM("scale_attn_by_inverse_layer_idx", 0, syn__config_false),
     SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),
     SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
-    SYN__ROW_CUSTOM("sliding_window", 0, syn__config_none),
+    SYN__ROW_CUSTOM("sliding_window", 0, syn__config_null),
 };
 static const syn__setting_table fields = SYN__TABLE_OF(rows);
 

@@ -210,8 +210,8 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         file->full_layers += full;
     }
     if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type == SYN_JSON_ARRAY_END) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be a list of strings", s->path);
+    if (type == SYN_JSON_ARRAY_END && file->layer_types > 0) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be a list of strings, one for each layer", s->path);
 }
 
 #define COMMON_ROWS                                                                          \
@@ -246,6 +246,7 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS)
 
 static const syn__setting llama_rows[] = {COMMON_ROWS, ATTENTION_BIAS,
+                                          SYN__ROW_CUSTOM("sliding_window", 0, syn__config_null),
                                           SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))};
 static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW};
 static const syn__setting qwen2_rows[] = {COMMON_ROWS, QWEN_WINDOW};

@@ -204,8 +204,26 @@ void syn_model_config_set_dtype(syn_model_config *c, syn_dtype dtype) {
     snprintf(c->dtype, sizeof c->dtype, "%s", syn__torch_dtypes[dtype]);
 }
 
+static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
+    const double numbers[] = {r->theta,
+                              r->part,
+                              (double)r->scaling,
+                              r->factor,
+                              (double)r->original,
+                              r->low,
+                              r->high,
+                              r->fast,
+                              r->slow,
+                              r->attention_factor,
+                              r->mscale,
+                              r->mscale_all,
+                              r->truncate ? 1 : 0};
+    return r->theta > 0 ? syn_hash(numbers, sizeof numbers, h) : h;
+}
+
 uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
-    const uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
+    uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
+    h = hash_rotary(&c->rotary, h);
     return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
 }
 

@@ -239,7 +239,35 @@ static void refuses_what_it_does_not_know(void) {
     }
 }
 
+/* Every number of the rotary positions is part of the hash. */
+static void hash_has_rotary_positions(void) {
+    static const char *const files[] = {
+        "\"use_cache\": true",
+        "\"rope_theta\": 5e5",
+        "\"partial_rotary_factor\": 0.5",
+        "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}",
+        "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}",
+        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2}",
+        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false}",
+        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 16}"};
+    uint64_t hash[COUNT(files)];
+    for (size_t i = 0; i < COUNT(files); i++) {
+        char json[400];
+        syn_model_config c;
+        syn_error err = {0};
+        const int n = snprintf(json, sizeof json,
+                               "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, "
+                               "\"hidden_size\": 32, \"num_attention_heads\": 4, "
+                               "\"intermediate_size\": 40, \"vocab_size\": 61, %s}",
+                               files[i]);
+        CHECK_OK(syn_model_config_parse(&c, "m.json", json, (size_t)n, &err), err);
+        hash[i] = syn_model_config_hash(&c, 1);
+        for (size_t k = 0; k < i; k++) CHECK_MSG(hash[i] != hash[k], "%s: %s", files[i], files[k]);
+    }
+}
+
 static const test_case cases[] = {
+    {"hash_has_rotary_positions", hash_has_rotary_positions},
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
     {"refuses_what_it_does_not_know", refuses_what_it_does_not_know},
     {"presets_have_their_sizes", presets_have_their_sizes},

@@ -40,11 +40,12 @@ struct syn_sink {
     char *buf;
     size_t used_bytes, cap_bytes;
     uint64_t flushed_bytes;
-    char *path;        /* as the user named it, for error sentences */
-    char *target;      /* where it goes: the path with symbolic links followed */
-    char *temporary;   /* beside the target: target + ".tmp.<process>.<number>" */
-    size_t stem_bytes; /* of temporary, before ".tmp." */
-    bool named;        /* a file of that temporary name is ours */
+    char *path;         /* as the user named it, for error sentences */
+    char *target;       /* where it goes: the path with symbolic links followed */
+    char *temporary;    /* beside the target: target + ".tmp.<process>.<number>" */
+    size_t stem_bytes;  /* of temporary, before ".tmp." */
+    bool named;         /* a file of that temporary name is ours */
+    syn__checksum *sum; /* of what is written; NULL: not wanted */
     syn_error error;
 };
 
@@ -272,11 +273,16 @@ syn_status syn_sink_open_memory(syn_sink **out, syn_error *err) {
 
 /* ---- Writing ---- */
 
+void syn__sink_sum(syn_sink *sink, syn__checksum *sum) {
+    sink->sum = sum;
+}
+
 /* Writes it all, however the system cuts it up. */
 static void write_fd(syn_sink *sink, const char *data, size_t bytes) {
     while (bytes > 0 && sink->error.code == SYN_OK) {
         const ssize_t n = write(sink->fd, data, bytes < SSIZE_MAX ? bytes : SSIZE_MAX);
         if (n > 0) {
+            if (sink->sum) syn__checksum_add(sink->sum, data, (size_t)n);
             data += n;
             bytes -= (size_t)n;
             sink->flushed_bytes += (uint64_t)n;
@@ -380,6 +386,7 @@ static void copy_to_named(syn_sink *sink) {
     struct stat info;
     const int from = sink->fd;
     const int to = make_named(sink, make_file);
+    sink->sum = NULL; /* it has these bytes */
     if (to < 0) {
         (void)fail_create(sink, errno, &sink->error);
         return;

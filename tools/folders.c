@@ -30,18 +30,34 @@ static bool is_file(const struct dirent *e) {
     return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 }
 
-void folder_remove(const char *folder) {
-    char path[FOLDER_PATH_BYTES];
-    if (!folder_is(folder)) {
-        unlink(folder);
+/* Removes what is in an open folder, which it closes. */
+static void remove_entries(int fd) {
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        (void)close(fd);
         return;
     }
-    DIR *dir = opendir(folder);
-    if (!dir) return;
-    for (const struct dirent *e; (e = readdir(dir));)
-        if (is_file(e) && folder_path(path, NULL, folder, e->d_name) == SYN_OK) unlink(path);
-    closedir(dir);
-    rmdir(folder);
+    for (const struct dirent *e; (e = readdir(dir));) {
+        if (!is_file(e) || unlinkat(fd, e->d_name, 0) == 0) continue;
+        const int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below < 0) continue;
+        remove_entries(below);
+        (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+    (void)closedir(dir);
+}
+
+void folder_remove(const char *folder) {
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0) remove_entries(fd);
+    if (fd < 0 || rmdir(folder) != 0) (void)unlink(folder);
+}
+
+syn_status folder_make_empty(const char *folder, syn_error *err) {
+    folder_remove(folder);
+    if (mkdir(folder, 0777) == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "cannot make the folder '%.300s' anew: %s", folder,
+                    strerror(errno));
 }
 
 syn_status folder_sync_path(const char *path, syn_error *err) {

@@ -14,9 +14,11 @@ syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char 
 bool folder_is(const char *path);
 /* Whether both are names of one folder. */
 bool folder_same(const char *a, const char *b);
-/* Removes the folder of files and all of these; no error if it is not there. Else the file or
-   link. */
+/* Removes the folder and all below it, through no link; no error if it is not there. Else the file
+   or link. */
 void folder_remove(const char *folder);
+/* Makes the folder anew: whatever has its name goes, so that nothing of it remains. */
+syn_status folder_make_empty(const char *folder, syn_error *err) SYN_MUST_USE;
 /* A file or folder is on the disk. */
 syn_status folder_sync_path(const char *path, syn_error *err) SYN_MUST_USE;
 /* All files of a folder, and the folder, are on the disk. */

@@ -42,6 +42,17 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
     return s;
 }
 
+syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
+                        syn_error *err) {
+    const size_t bytes = strlen(prefix);
+    if (bytes == 0 || prefix[bytes - 1] == '/')
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the prefix '%.300s' names no file: add a name, as in '%.300strace'",
+                        prefix, prefix);
+    SYN_TRY(syn_make_prefix_folder(prefix, err));
+    return output_lock_take(lock, prefix, program->name, "name another --output", err);
+}
+
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,
                           uint64_t max_unpacked_bytes, syn_error *err) {
     files->out = NULL;

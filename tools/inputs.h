@@ -6,6 +6,8 @@
 #include "export/text/file_text.h"
 #include "export/text/input_files.h"
 #include "syntorch/sink.h"
+#include "tools/cli.h"
+#include "tools/saving/output_lock.h"
 
 /* The files of a set of execution traces, or the one file of that name. */
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
@@ -16,6 +18,11 @@ syn_status cli_keep_input(const char *input, const char *output, syn_error *err)
    files of further ranks, which a new set removes. */
 syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
                                syn_error *err) SYN_MUST_USE;
+
+/* For commands that write a set: makes the folder of PREFIX.<rank>.et and locks these names until
+   output_lock_release. Refuses a prefix that ends in "/", whose files would be hidden. */
+syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
+                        syn_error *err) SYN_MUST_USE;
 
 /* The file that a command reads and the one that it makes of it. */
 typedef struct cli_files {

@@ -238,8 +238,8 @@ def stray_folders(runs):
 
 
 def cut_removals(runs):
-    """A checkpoint that is removed is none from the first moment, and what is left of it when the
-    run is killed then goes with the next: a folder, which is not removed, stands for the kill."""
+    """What a killed run has left of a checkpoint that it was writing or removing goes with the next
+    save, folders and all, and becomes no part of a checkpoint."""
     folder = runs.path("cut")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--save-total-limit", "1", "--resume"]
@@ -247,22 +247,52 @@ def cut_removals(runs):
     def left():
         return sorted(name for name in os.listdir(folder) if "checkpoint" in name)
 
-    check(runs.start(*start, "--max-steps", "2").returncode == 0, "two steps")
-    kept = os.path.join(folder, "checkpoint-2", "kept")
-    os.makedirs(kept)
-    done = runs.start(*start, "--max-steps", "4")
-    check(done.returncode == 0 and left() == [".checkpoint-2.partial", "checkpoint-4"],
-          f"removed in part: {left()}: {done.stderr}")
-    for steps, last in (("4", "4"), ("6", "6")):  # nothing to do, and a further one is saved
-        for name in (".checkpoint-2.partial", ".best_model.partial", ".checkpoint-x.partial"):
-            os.makedirs(os.path.join(folder, name), exist_ok=True)
-            with open(os.path.join(folder, name, "config.json"), "w", encoding="utf-8") as f:
-                f.write("{}")
-        shutil.rmtree(os.path.join(folder, ".checkpoint-2.partial", "kept"), ignore_errors=True)
+    for steps in ("2", "2", "4"):  # the second has nothing to do
+        for name in (".checkpoint-2.partial", ".checkpoint-4.partial", ".best_model.partial",
+                     ".checkpoint-x.partial"):
+            os.makedirs(os.path.join(folder, name, "kept", "deep"), exist_ok=True)
+            for file in ("config.json", "stray.bin", "kept/deep/stray.bin"):
+                with open(os.path.join(folder, name, file), "w", encoding="utf-8") as f:
+                    f.write("{}")
         done = runs.start(*start, "--max-steps", steps)
-        check(done.returncode == 0 and left() == [".checkpoint-x.partial", f"checkpoint-{last}"]
+        check(done.returncode == 0 and left() == [".checkpoint-x.partial", f"checkpoint-{steps}"]
               and ".best_model.partial" not in os.listdir(folder),
               f"to step {steps}: {os.listdir(folder)}: {done.stderr}")
+        files = os.listdir(os.path.join(folder, f"checkpoint-{steps}"))
+        check("stray.bin" not in files and "kept" not in files, f"step {steps}: {files}")
+
+
+def two_runs(runs):
+    """The second run into a folder is refused at once, until the first has ended or was killed;
+    runs into other folders, and traces of other names into one, are not."""
+    folder = runs.path("two")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval", "--save-dir"]
+    traced = ["--enable-tracing", "--max-steps", "2", "--trace-output-dir", runs.path("two_traces")]
+    first = subprocess.Popen([PRETRAIN, *start, folder, "--max-steps", "1000000", "--num-epochs",
+                              "1000000", "--save-steps", "2", "--quiet", *traced[:1],
+                              *traced[3:]], cwd=runs.folder, stderr=subprocess.PIPE, text=True)
+    while first.poll() is None and not os.path.exists(os.path.join(folder, "checkpoint-2")):
+        time.sleep(0.01)
+    before = os.listdir(runs.path("two_traces"))
+    for more, named, advice in (
+            ([folder, "--resume"], "two'", "or name another --save-dir"),
+            ([runs.path("two_else"), *traced, "--save-steps", "2"], "two_traces/trace.*'",
+             "or name another --trace-output-dir or --trace-name")):
+        done = runs.start(*start, *more)
+        check(done.returncode == 1 and done.stderr.count("\n") == 1
+              and f"another run (pretrain, process {first.pid} on " in done.stderr
+              and named in done.stderr and done.stderr.endswith(advice + "\n"),
+              f"{more}: exit {done.returncode}: {done.stderr}")
+    done = runs.start(*start, runs.path("two_else"), *traced, "--trace-name", "other")
+    check(done.returncode == 0 and set(before) <= set(os.listdir(runs.path("two_traces"))),
+          f"another name: {done.stderr}")
+    first.kill()
+    first.wait()
+    check(not first.stderr.read(), "the first run went on undisturbed")
+    first.stderr.close()
+    done = runs.start(*start, folder, "--resume", "--max-steps", "2", "--num-epochs", "1000000")
+    check(done.returncode == 0 and ".lock" not in os.listdir(folder),
+          f"after a kill: {os.listdir(folder)}: {done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:
@@ -277,5 +307,6 @@ with tempfile.TemporaryDirectory() as work:
     full_disk(program)
     stray_folders(program)
     cut_removals(program)
+    two_runs(program)
     last_models(program)
 finish()

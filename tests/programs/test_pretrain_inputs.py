@@ -298,16 +298,40 @@ def damaged_checkpoints(runs):
             random = Random(1)
             for _ in range(120):
                 changed = bytearray(whole)
-                changed[random.randrange(len(whole))] = random.randrange(256)
+                at = random.randrange(len(whole))
+                changed[at] = random.randrange(256)
                 with open(path, "wb") as f:
                     f.write(changed)
-                resumed(f"{name}: {bytes(changed)}", [0, 1])
+                same = changed == whole or at >= len(whole) - 4  # the space behind the checksum
+                resumed(f"{name}: {bytes(changed)}", [0, 1] if same else [1])
         os.remove(path)
         if not name.endswith(".json"):  # without the other there is no checkpoint
             resumed(f"no {name}", [1])
         with open(path, "wb") as f:
             f.write(whole)
     resumed("as before", [0])
+    files = sorted(os.listdir(checkpoint))
+    for name in files:
+        path = os.path.join(checkpoint, name)
+        with open(path, "rb") as f:
+            whole = f.read()
+        with open(path, "wb") as f:
+            f.write(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        resumed(f"a bit of {name}", [1], f"/{name}' is damaged: its checksum is xxh64:")
+        os.remove(path)
+        if name != "training_state.json":
+            resumed(f"no {name}", [1], f"/{name}'")
+        with open(path, "wb") as f:
+            f.write(whole)
+    state = os.path.join(checkpoint, "training_state.json")
+    with open(state, encoding="utf-8") as f:
+        said = json.load(f)
+    check(sorted([*said["files"], "training_state.json"]) == files and "checksum" in said, f"{said}")
+    resumed("as before", [0])
+    del said["files"], said["checksum"]  # as earlier versions wrote it
+    with open(state, "w", encoding="utf-8") as f:
+        json.dump(said, f)
+    resumed("without checksums", [0])
     model = os.path.join(checkpoint, "model.safetensors")
     with open(model, "rb") as f:
         whole = f.read()
@@ -319,6 +343,27 @@ def damaged_checkpoints(runs):
                           "1", "--max-seq-length", "8", "--quiet")
         check(done.returncode == 1 and done.stderr.count("\n") == 1,
               f"{at} of {len(whole)} bytes: exit {done.returncode}: {done.stderr}")
+
+
+def damaged_shards(runs):
+    """Each rank's file has a checksum, which rank 0 writes."""
+    folder = runs.path("shards")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "8", "--save-steps", "2", "--tp",
+             "2", "--num-gpus", "4", "--batch-size", "1", "--skip-eval", "--quiet", "--save-dir",
+             folder, "--resume", "--max-steps", "2"]
+    check(runs.start(*start).returncode == 0, "two steps on four ranks")
+    for shard in (0, 1):
+        path = os.path.join(folder, "checkpoint-2", f"training-{shard}.safetensors")
+        with open(path, "rb") as f:
+            whole = f.read()
+        with open(path, "wb") as f:
+            f.write(whole[:-1] + bytes([whole[-1] ^ 64]))
+        done = runs.start(*start)
+        check(done.returncode == 1 and f"training-{shard}.safetensors' is damaged" in done.stderr,
+              f"shard {shard}: exit {done.returncode}: {done.stderr}")
+        with open(path, "wb") as f:
+            f.write(whole)
+    check(runs.start(*start).returncode == 0, "as before")
 
 
 def resumed_otherwise(runs):
@@ -364,6 +409,7 @@ def resumed_otherwise(runs):
     check("--mask-policy" not in state["options"], f"{state}")
     for name in ("--eval-data", "--seed"):
         del state["options"][name]
+    del state["files"], state["checksum"]  # it is an earlier version's
     with open(path, "w", encoding="utf-8") as f:
         json.dump(state, f)
     differs("--eval-data was not told; --seed was not told")
@@ -531,6 +577,7 @@ with tempfile.TemporaryDirectory() as work:
     earlier_results(program)
     in_the_way(program)
     damaged_checkpoints(program)
+    damaged_shards(program)
     resumed_otherwise(program)
     nothing_to_do(program)
     unwritable_folders(program)

@@ -1,6 +1,7 @@
 """The pretraining program's ranks as MPI processes that were started with different options, or of
 which one is killed."""
 import csv
+import fcntl
 import json
 import os
 import subprocess
@@ -54,6 +55,15 @@ def refused(runs):
                           launcher=launcher("2"))
         check(done.returncode != 0 and [line.startswith(sentence) for line in sentences(done)]
               == [True], f"{arguments}: exit {done.returncode}: {done.stderr}")
+    os.makedirs(runs.path("locked"))
+    with open(runs.path("locked/.lock"), "w", encoding="utf-8") as lock:  # as another run holds it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        print("pretrain 1234 1764269485 elsewhere", file=lock, flush=True)
+        done = runs.start(*COMMON, "--num-gpus", "2", "--save-dir", "locked",
+                          launcher=launcher("2"))
+    check(done.returncode != 0 and [line.startswith(
+        "pretrain: another run (pretrain, process 1234 on elsewhere, since ")
+        for line in sentences(done)] == [True], f"locked: {done.stderr}")
 
 
 def rank_processes(job):

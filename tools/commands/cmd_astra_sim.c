@@ -11,6 +11,7 @@
 #include "tools/commands/astra_sim_links.h"
 #include "tools/commands/command.h"
 #include "tools/folders.h"
+#include "tools/saving/output_lock.h"
 
 static struct arguments {
     const char *input, *hw, *out;
@@ -253,13 +254,20 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
 static syn_status simulate(const char *prefix, const syn_graph *first, int32_t ranks,
                            syn_error *err) {
     static char paths[FILES][FOLDER_PATH_BYTES];
+    char prefix_out[FOLDER_PATH_BYTES];
+    output_lock lock = {.path = NULL};
     syn_hardware hw;
     astra_network net;
     bool assumed;
     SYN_TRY(choose_hardware(&hw, &assumed, first, err));
     SYN_TRY(check_times(&hw, first, err));
     SYN_TRY(astra_network_of(&hw, first, ranks, &net, err));
-    SYN_TRY(write_files(&hw, &net, first, paths, err));
+    SYN_TRY(syn_make_folder(args.out, err));
+    SYN_TRY(folder_path(prefix_out, err, args.out, ""));
+    SYN_TRY(output_lock_take(&lock, prefix_out, program.name, "name another --out", err));
+    const syn_status s = write_files(&hw, &net, first, paths, err);
+    output_lock_release(&lock);
+    if (s != SYN_OK) return s;
     report(prefix, &hw, assumed, &net, paths);
     return SYN_OK;
 }

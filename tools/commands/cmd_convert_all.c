@@ -204,6 +204,7 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     SYN_TRY(join(&output, args.output, entries->stem,
                  n > 1 ? entries->prefix_bytes : strlen(entries->stem), n > 1 ? "" : ".et", err));
     job.output = output;
+    job.program = &program;
     const syn_status s = run_job(&job, entries, n, &o, &failed);
     if (s == SYN_OK) {
         const bool valid = is_valid(output, n > 1, sim);

@@ -116,6 +116,7 @@ static int read_arguments(pytorch_job *job) {
     job->options.version = "syntorch " SYN_VERSION;
     job->quiet = args.quiet;
     job->output = args.output;
+    job->program = &program;
     return CLI_RUN;
 }
 

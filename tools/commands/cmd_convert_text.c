@@ -42,8 +42,11 @@ static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, 
     const syn_text_options how = {(uint32_t)args.npus, (uint32_t)args.passes,
                                   "syntorch " SYN_VERSION};
     SYN_TRY(syn_text_workload_read(w, args.input, data, bytes, args.compat, err));
-    SYN_TRY(syn_make_prefix_folder(args.output, err));
-    return syn_text_workload_write(w, &how, args.output, err);
+    output_lock lock = {.path = NULL};
+    SYN_TRY(cli_lock_set(&lock, args.output, &program, err));
+    const syn_status s = syn_text_workload_write(w, &how, args.output, err);
+    output_lock_release(&lock);
+    return s;
 }
 
 static syn_status check_output(syn_error *err) {

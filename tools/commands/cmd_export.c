@@ -109,7 +109,11 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
     if (!prefix_of(args.output, prefix))
         return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
     SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
-    return syn_export_et_set(graph, how, prefix, err);
+    output_lock lock = {.path = NULL};
+    SYN_TRY(cli_lock_set(&lock, prefix, &program, err));
+    const syn_status s = syn_export_et_set(graph, how, prefix, err);
+    output_lock_release(&lock);
+    return s;
 }
 
 /* The file, or the files of the set, that import read. */
@@ -145,7 +149,11 @@ static syn_status write_recording(const syn_graph *graph, const syn_export_optio
     }
     SYN_TRY(keep_named(inputs, "", "_stacks.txt", err));
     SYN_TRY(keep_named(inputs, "", "_memory.csv", err));
-    return syn_export_kineto_set(graph, how, args.output, err);
+    output_lock lock = {.path = NULL};
+    SYN_TRY(cli_lock_set(&lock, args.output, &program, err));
+    const syn_status s = syn_export_kineto_set(graph, how, args.output, err);
+    output_lock_release(&lock);
+    return s;
 }
 
 static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,

@@ -156,9 +156,11 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
 syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
     char partial[FOLDER_PATH_BYTES];
     SYN_TRY(syn_make_folder(run->args->save_weights, err));
+    SYN_TRY(folder_path(partial, err, run->args->save_weights, ""));
+    SYN_TRY(output_lock_take(&run->save_lock, partial, run->launch.program->name,
+                             "name another --save_weights", err));
     SYN_TRY(folder_path(partial, err, run->args->save_weights, ".model.partial"));
-    folder_remove(partial);
-    SYN_TRY(syn_make_folder(partial, err));
+    SYN_TRY(folder_make_empty(partial, err));
     run->partial = syn_strdup(partial);
     return run->partial ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(partial), "a file name");
 }

@@ -10,6 +10,7 @@
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
 #include "tools/residuals.h"
+#include "tools/saving/output_lock.h"
 #include "tools/sweep/comparison.h"
 
 typedef enum inference_attention {
@@ -105,6 +106,8 @@ struct inference {
     report report;                     /* of rank 0 */
     comparison comparison;             /* likewise; without --compare empty */
     report *compared;                  /* of rank 0, on each of its machines */
+
+    output_lock save_lock, trace_lock; /* of the process of rank 0 */
 };
 
 extern const cli_option inference_options[];

@@ -84,10 +84,19 @@ static syn_status check_folder(const char *path, syn_error *err) {
     return SYN_OK;
 }
 
+/* Files whose names this run then has for itself. */
+static syn_status begin_trace(inference *run, syn_error *err) {
+    char prefix[FOLDER_PATH_BYTES];
+    SYN_TRY(syn_make_folder(run->args->out_dir, err));
+    SYN_TRY(folder_path(prefix, err, run->args->out_dir, "trace"));
+    return output_lock_take(&run->trace_lock, prefix, run->launch.program->name,
+                            "name another --out_dir", err);
+}
+
 syn_status inference_make_folders(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     if (run->launch.program->mute) return SYN_OK;
-    if (args->visualize_trace) SYN_TRY(syn_make_folder(args->out_dir, err));
+    if (args->visualize_trace) SYN_TRY(begin_trace(run, err));
     if (args->save_weights) SYN_TRY(checkpoint_begin_saving(run, err));
     SYN_TRY(check_folder(args->save_logits, err));
     return check_folder(args->embeddings, err);

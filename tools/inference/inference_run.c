@@ -186,6 +186,8 @@ syn_status inference_prepare(inference *run, syn_error *err) {
 void inference_free(inference *run) {
     if (run->partial) folder_remove(run->partial);
     syn_free(run->partial);
+    output_lock_release(&run->save_lock);
+    output_lock_release(&run->trace_lock);
     if (run->work) run->task->free(run);
     syn_weights_free(run->weights);
     syn_tokenizer_free(run->tokenizer);

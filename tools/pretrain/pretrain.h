@@ -14,6 +14,7 @@
 #include "tools/limits.h"
 #include "tools/progress_line.h"
 #include "tools/residuals.h"
+#include "tools/saving/output_lock.h"
 #include "tools/sweep/comparison.h"
 
 typedef struct pretrain_args {
@@ -81,6 +82,8 @@ typedef struct pretrain {
     double measured_ns;              /* of the step that was traced last; 0: on meta */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
+
+    output_lock save_lock, trace_lock; /* of the process of rank 0 */
 } pretrain;
 
 /* Texts that come with the program, below examples/. */
@@ -173,10 +176,17 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
 void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
 /* Behind the last step: fails if the last model or checkpoint could not be saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Its training_state.json. What is read there sets step and best; SYN_E_INVALID lists the options
-   with which the run that wrote it was started and this one was not. */
+/* A shard's file of masters and moments. */
+enum { PRETRAIN_TENSORS_NAME = 40 };
+const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]);
+/* training_state.json of a folder that is complete but for it. It lists checksums of all files:
+   sums[i] is that of shard i's tensors, the other files are read. Reading it sets step and best,
+   and verifies the files that this rank reads, rank 0 also those that no rank does: SYN_E_FORMAT
+   names a damaged one. SYN_E_INVALID lists the options with which the run that wrote it was started
+   and this one was not. */
 syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
-                                const char *folder, syn_error *err) SYN_MUST_USE;
+                                const char *folder, const uint64_t *sums,
+                                syn_error *err) SYN_MUST_USE;
 syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
                                syn_error *err) SYN_MUST_USE;
 /* Refuses a folder with checkpoints of an earlier run from which this one does not go on. */
@@ -199,8 +209,8 @@ typedef enum pretrain_tracing {
 } pretrain_tracing;
 pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, bool last);
 
-/* Makes the folder and tries whether files can be written there. */
-syn_status pretrain_check_trace(const pretrain *run, syn_error *err) SYN_MUST_USE;
+/* Makes the folder, tries whether files can be written there, and locks their names. */
+syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* The rows that this rank's context holds, of a window that ended with the nth step of the run,
    number `step` of the training: every rank calls it; rank 0 writes the files when it has those of
    all ranks. last: there is no further window. */

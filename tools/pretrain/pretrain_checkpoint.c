@@ -13,6 +13,7 @@
 
 #include "models/safetensors.h"
 #include "syntorch/memory.h"
+#include "syntorch/sink_private.h"
 #include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
@@ -99,11 +100,14 @@ static syn_status plan_tensors(const syn_ctx *ctx, tensors *t, syn_error *err) {
 }
 
 static syn_status write_tensors(const pretrain_state *state, const tensors *t, const char *path,
-                                syn_error *err) {
+                                uint64_t *checksum, syn_error *err) {
     const size_t n = syn_ctx_param_count(state->ctx) * SLOTS;
     syn_safetensors_writer writer;
+    syn__checksum sum;
     syn_sink *sink;
     SYN_TRY(syn_sink_open_file(&sink, path, err));
+    syn__checksum_begin(&sum);
+    syn__sink_sum(sink, &sum);
     syn_status s = syn_safetensors_write_header(&writer, sink, t->entries, n, err);
     for (size_t i = 0; s == SYN_OK && i < n; i++) {
         const size_t elems = (size_t)syn_spec_elems(&t->entries[i].spec);
@@ -114,6 +118,7 @@ static syn_status write_tensors(const pretrain_state *state, const tensors *t, c
     }
     if (s == SYN_OK) s = syn_safetensors_write_end(&writer, err);
     const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    *checksum = syn__checksum_end(&sum);
     return s == SYN_OK ? closed : s;
 }
 
@@ -140,15 +145,21 @@ static syn_status read_tensors(const pretrain_state *state, const tensors *t, co
     return s;
 }
 
-/* This rank's file in the folder, written or read. */
-static syn_status own_tensors(const pretrain_state *state, const char *folder, bool write,
+const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]) {
+    snprintf(name, PRETRAIN_TENSORS_NAME, "training-%d.safetensors", shard);
+    return name;
+}
+
+/* This rank's file in the folder: written, if *checksum is to be set, else read. */
+static syn_status own_tensors(const pretrain_state *state, const char *folder, uint64_t *checksum,
                               syn_error *err) {
-    char path[FOLDER_PATH_BYTES], name[40];
+    char path[FOLDER_PATH_BYTES], name[PRETRAIN_TENSORS_NAME];
     tensors t;
-    snprintf(name, sizeof name, "training-%d.safetensors", state->shard);
-    SYN_TRY(folder_path(path, err, folder, name));
+    SYN_TRY(folder_path(path, err, folder, pretrain_tensors_name(state->shard, name)));
     syn_status s = plan_tensors(state->ctx, &t, err);
-    if (s == SYN_OK) s = (write ? write_tensors : read_tensors)(state, &t, path, err);
+    if (s == SYN_OK)
+        s = checksum ? write_tensors(state, &t, path, checksum, err)
+                     : read_tensors(state, &t, path, err);
     free_tensors(&t);
     return s;
 }
@@ -232,21 +243,39 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
+/* training_state.json, with every rank's checksum of what it has written. */
+static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *partial,
+                              uint64_t checksum, syn_error *err) {
+    syn_comm *comm = state->comm;
+    uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
+    syn_status s =
+        all ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "checksums");
+    s = agree(comm, s, err);
+    if (s == SYN_OK) s = gather_numbers(all, comm, checksum, err);
+    if (s == SYN_OK && comm->rank == 0) s = pretrain_write_state(run, state, partial, all, err);
+    syn_free(all);
+    return s;
+}
+
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) {
     char partial[FOLDER_PATH_BYTES];
+    uint64_t checksum = 0;
     syn_comm *comm = state->comm;
     const bool first = comm->rank == 0, has_part = comm->rank < run->args->tp;
     syn_status s = partial_path(run, partial, name, err);
     if (s == SYN_OK && first) {
         remove_partials(run);
-        s = syn_make_folder(partial, err);
+        s = folder_make_empty(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
     if (has_part) s = pretrain_save_model(run, state->ctx, comm, partial, err);
-    if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, true, err);
-    if (s == SYN_OK && first && resumable) s = pretrain_write_state(run, state, partial, err);
+    if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
+    if (s == SYN_OK && resumable) {
+        s = write_state(run, state, partial, checksum, err);
+        s = agree(comm, s, err);
+    }
     if (s == SYN_OK) {
         if (first) s = publish(run, partial, name, err);
         s = agree(comm, s, err);
@@ -332,7 +361,7 @@ static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_st
         return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' holds the state of step %lld", folder,
                         (long long)state->step);
     note_end(run, state, folder);
-    return own_tensors(state, folder, false, err);
+    return own_tensors(state, folder, NULL, err);
 }
 
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {

@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/number.h"
 #include "syntorch/sink.h"
+#include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
 
@@ -129,11 +130,20 @@ static bool writes(const pretrain *run) {
     return !run->launch.program->mute && run->launch.device != SYN_DEVICE_META;
 }
 
-static syn_status check_folders(const pretrain *run, syn_error *err) {
+/* Until the run ends the folder is this run's, so that no other one removes or replaces files. */
+static syn_status lock_folder(pretrain *run, syn_error *err) {
+    char prefix[FOLDER_PATH_BYTES];
+    SYN_TRY(folder_path(prefix, err, run->args->save_dir, ""));
+    return output_lock_take(&run->save_lock, prefix, run->launch.program->name,
+                            "name another --save-dir", err);
+}
+
+static syn_status check_folders(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (run->launch.program->mute) return SYN_OK;
     if (writes(run)) {
         SYN_TRY(check_folder(args->save_dir, "metrics.csv", err));
+        SYN_TRY(lock_folder(run, err));
         SYN_TRY(pretrain_check_saved(run, err));
     }
     SYN_TRY(pretrain_check_trace(run, err));
@@ -451,6 +461,8 @@ uint64_t pretrain_plan(void *user) {
 }
 
 void pretrain_free(pretrain *run) {
+    output_lock_release(&run->save_lock);
+    output_lock_release(&run->trace_lock);
     pretrain_free_trace(run);
     comparison_free(&run->predicted);
     syn_weights_free(run->weights);

@@ -1,8 +1,11 @@
-/* training_state.json of a checkpoint: how far the training was, and what it is made of, which must
-   be the same where it goes on. */
+/* training_state.json of a checkpoint: how far the training was, what it is made of, which must be
+   the same where it goes on, and checksums of the files. */
+#include <dirent.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "syntorch/checksum.h"
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "syntorch/number.h"
@@ -120,15 +123,110 @@ static void compare_option(differences *d, int i, const char *saved) {
     add_difference(d, want->name, what);
 }
 
+/* ---- checksums ---- */
+
+/* The last line of training_state.json begins so; its checksum is that of all before it. */
+#define SUM_PREFIX "xxh64:"
+#define OWN_SUM    ",\n \"checksum\": \"" SUM_PREFIX
+
+enum { SUM_TEXT = sizeof SUM_PREFIX + 16 };
+
+static const char *sum_text(uint64_t sum, char text[SUM_TEXT]) {
+    snprintf(text, SUM_TEXT, SUM_PREFIX "%016llx", (unsigned long long)sum);
+    return text;
+}
+
+/* The shard whose tensors the file has; -1: it is another file. */
+static int32_t shard_of(const char *name, int32_t n) {
+    char tensors[PRETRAIN_TENSORS_NAME];
+    for (int32_t i = 0; i < n; i++)
+        if (strcmp(name, pretrain_tensors_name(i, tensors)) == 0) return i;
+    return -1;
+}
+
+static int is_listed(const struct dirent *e) {
+    return *e->d_name != '.';
+}
+
+static syn_status write_sum(syn_sink *sink, const char *before, const char *folder,
+                            const char *name, const uint64_t *sums, int32_t n_sums,
+                            syn_error *err) {
+    char path[FOLDER_PATH_BYTES], text[SUM_TEXT];
+    const int32_t shard = shard_of(name, n_sums);
+    uint64_t sum = shard >= 0 ? sums[shard] : 0;
+    if (shard < 0) {
+        SYN_TRY(folder_path(path, err, folder, name));
+        SYN_TRY(syn__checksum_file(path, &sum, err));
+    }
+    syn_sink_text(sink, before);
+    syn_sink_json_string(sink, name);
+    syn_sink_printf(sink, ": \"%s\"", sum_text(sum, text));
+    return SYN_OK;
+}
+
+/* Of all files that are there. */
+static syn_status write_sums(syn_sink *sink, const char *folder, const uint64_t *sums,
+                             int32_t n_sums, syn_error *err) {
+    struct dirent **names;
+    syn_status s = SYN_OK;
+    const int n = scandir(folder, &names, is_listed, alphasort);
+    if (n < 0) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", folder);
+    syn_sink_text(sink, ",\n \"files\": {");
+    for (int i = 0; i < n; i++) {
+        if (s == SYN_OK)
+            s = write_sum(sink, i ? ",\n  " : "\n  ", folder, names[i]->d_name, sums, n_sums, err);
+        free(names[i]);
+    }
+    free(names);
+    syn_sink_text(sink, "\n }");
+    return s;
+}
+
+/* The state's own checksum, if it has one; without, it is of an earlier version. */
+static syn_status check_own_sum(const char *path, const char *data, bool *found, syn_error *err) {
+    const char *at = NULL;
+    char text[SUM_TEXT];
+    syn__checksum sum;
+    for (const char *next = data; (next = strstr(next, OWN_SUM)); next++) at = next;
+    *found = at != NULL;
+    if (!at) return SYN_OK;
+    syn__checksum_begin(&sum);
+    syn__checksum_add(&sum, data, (size_t)(at - data));
+    at += sizeof OWN_SUM - sizeof SUM_PREFIX;
+    if (strncmp(at, sum_text(syn__checksum_end(&sum), text), SUM_TEXT - 1) == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is %s, not %.22s", path,
+                    text, at);
+}
+
+/* A file that this rank reads, or that no rank does. */
+static bool verifies(const pretrain_state *state, int32_t tp, const char *name) {
+    const int32_t shard = shard_of(name, tp);
+    return shard == state->shard || (shard < 0 && state->comm->rank == 0);
+}
+
+static syn_status verify_files(syn_json *json, const pretrain_state *state, int32_t tp,
+                               const char *folder, syn_error *err) {
+    char path[FOLDER_PATH_BYTES], text[SUM_TEXT];
+    uint64_t sum;
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "\"files\""));
+    while (syn_json_next(json) == SYN_JSON_KEY) {
+        const bool verify = verifies(state, tp, json->text);
+        SYN_TRY(folder_path(path, err, folder, json->text));
+        SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, "a checksum"));
+        if (!verify || strncmp(json->text, SUM_PREFIX, sizeof SUM_PREFIX - 1) != 0) continue;
+        SYN_TRY(syn__checksum_file(path, &sum, err));
+        if (strcmp(json->text, sum_text(sum, text)) != 0)
+            return SYN_FAIL(err, SYN_E_FORMAT,
+                            "'%.300s' is damaged: its checksum is %s, but %.22s was written", path,
+                            text, json->text);
+    }
+    return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
+}
+
 /* ---- training_state.json ---- */
 
-syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
-                                const char *folder, syn_error *err) {
-    char path[FOLDER_PATH_BYTES];
+static void write_members(const pretrain *run, const pretrain_state *state, syn_sink *sink) {
     options all;
-    syn_sink *sink;
-    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
-    SYN_TRY(syn_sink_open_file(&sink, path, err));
     list_options(run, &all);
     syn_sink_printf(sink, "{\n \"step\": %lld,\n \"best_loss\": ", (long long)state->step);
     syn_sink_double(sink, state->best); /* null: none yet */
@@ -139,8 +237,35 @@ syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state
         syn_sink_text(sink, ": ");
         syn_sink_json_string(sink, all.at[i].text);
     }
-    syn_sink_text(sink, "\n }\n}\n");
+    syn_sink_text(sink, "\n }");
+}
+
+static syn_status write_text(const char *path, const char *text, size_t bytes, syn_error *err) {
+    char own[SUM_TEXT];
+    syn__checksum sum;
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    syn__checksum_begin(&sum);
+    syn__checksum_add(&sum, text, bytes);
+    syn_sink_write(sink, text, bytes);
+    syn_sink_printf(sink, OWN_SUM "%s\"\n}\n",
+                    sum_text(syn__checksum_end(&sum), own) + sizeof SUM_PREFIX - 1);
     return syn_sink_close(sink, true, err);
+}
+
+syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
+                                const char *folder, const uint64_t *sums, syn_error *err) {
+    char path[FOLDER_PATH_BYTES];
+    syn_sink *text;
+    size_t bytes;
+    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
+    SYN_TRY(syn_sink_open_memory(&text, err));
+    write_members(run, state, text);
+    syn_status s = write_sums(text, folder, sums, (int32_t)run->args->tp, err);
+    const char *data = syn_sink_data(text, &bytes);
+    if (s == SYN_OK && data) s = write_text(path, data, bytes, err);
+    const syn_status closed = syn_sink_close(text, true, err);
+    return s == SYN_OK ? closed : s;
 }
 
 static syn_status read_options(syn_json *json, differences *d, syn_error *err) {
@@ -158,7 +283,8 @@ static syn_status read_options(syn_json *json, differences *d, syn_error *err) {
     return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
 }
 
-static syn_status read_members(syn_json *json, pretrain_state *state, differences *d,
+/* *listed: it has checksums of the files. */
+static syn_status read_members(syn_json *json, pretrain_state *state, differences *d, bool *listed,
                                syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the state of a training"));
     while (syn_json_next(json) == SYN_JSON_KEY) {
@@ -171,6 +297,9 @@ static syn_status read_members(syn_json *json, pretrain_state *state, difference
             state->best = type == SYN_JSON_NULL ? INFINITY : json->number;
         } else if (strcmp(json->text, "options") == 0) {
             SYN_TRY(read_options(json, d, err));
+        } else if (strcmp(json->text, "files") == 0) {
+            *listed = true;
+            if (!syn_json_skip(json)) return err->code;
         } else if (!syn_json_skip(json)) {
             return err->code;
         }
@@ -179,20 +308,51 @@ static syn_status read_members(syn_json *json, pretrain_state *state, difference
     return state->step > 0 ? SYN_OK : syn_json_fail(json, "\"step\" is missing");
 }
 
+/* The files as the state lists them. */
+static syn_status verify_listed(const pretrain_state *state, int32_t tp, const char *folder,
+                                const char *path, const char *data, size_t bytes, syn_error *err) {
+    syn_json json;
+    syn_status s = SYN_OK;
+    syn_json_init(&json, path, data, bytes, err);
+    if (syn_json_next(&json) != SYN_JSON_OBJECT_BEGIN) s = err->code;
+    while (s == SYN_OK && syn_json_next(&json) == SYN_JSON_KEY) {
+        if (strcmp(json.text, "files") == 0) s = verify_files(&json, state, tp, folder, err);
+        else if (!syn_json_skip(&json)) s = err->code;
+    }
+    syn_json_free(&json);
+    return s;
+}
+
+static syn_status read_state(const pretrain *run, const char *folder, const char *path,
+                             pretrain_state *state, differences *d, syn_error *err) {
+    bool summed = false, listed = false;
+    char *data;
+    size_t bytes;
+    syn_json json;
+    SYN_TRY(syn_read_file(path, 1 << 20, &data, &bytes, err));
+    syn_status s = check_own_sum(path, data, &summed, err);
+    if (s == SYN_OK) {
+        syn_json_init(&json, path, data, bytes, err);
+        s = read_members(&json, state, d, &listed, err);
+        syn_json_free(&json);
+    }
+    if (s == SYN_OK && listed && !summed)
+        s = SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is missing", path);
+    /* What is of another run need not be read to say so. */
+    if (s == SYN_OK && listed && !*d->text)
+        s = verify_listed(state, (int32_t)run->args->tp, folder, path, data, bytes, err);
+    syn_free(data);
+    return s;
+}
+
 syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
                                syn_error *err) {
-    char path[FOLDER_PATH_BYTES], *data;
+    char path[FOLDER_PATH_BYTES];
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     differences d = {.text = ""};
-    syn_json json;
-    size_t bytes;
     list_options(run, &d.want);
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
-    SYN_TRY(syn_read_file(path, 1 << 20, &data, &bytes, err));
-    syn_json_init(&json, path, data, bytes, &first);
-    const syn_status s = read_members(&json, state, &d, &first);
-    syn_json_free(&json);
-    syn_free(data);
+    const syn_status s = read_state(run, folder, path, state, &d, &first);
     if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);
     for (int i = 0; i < d.want.n; i++)
         if (!d.seen[i]) add_difference(&d, d.want.at[i].name, "was not told");

@@ -173,7 +173,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     return pretrain_predict_ranks(run, all, window->n_steps, err);
 }
 
-syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {
+syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     char path[PREFIX_BYTES + 8], prefix[PREFIX_BYTES];
     syn_sink *sink;
@@ -182,7 +182,10 @@ syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {
     SYN_TRY(syn_make_folder(args->trace_output_dir, err));
     snprintf(path, sizeof path, "%s.0.et", prefix_of(args, 0, prefix));
     SYN_TRY(syn_sink_open_file(&sink, path, err));
-    return syn_sink_close(sink, false, err);
+    SYN_TRY(syn_sink_close(sink, false, err));
+    snprintf(prefix, sizeof prefix, "%s/%s", args->trace_output_dir, args->trace_name);
+    return output_lock_take(&run->trace_lock, prefix, run->launch.program->name,
+                            "name another --trace-output-dir or --trace-name", err);
 }
 
 /* ---- Ranks ---- */

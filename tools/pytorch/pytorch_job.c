@@ -8,6 +8,7 @@
 
 #include "export/text/loose_json.h"
 #include "syntorch/memory.h"
+#include "tools/inputs.h"
 #include "tools/progress.h"
 
 /* ---- Files ---- */
@@ -117,8 +118,14 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
     return s;
 }
 
+/* A set is locked before its files are read, which may take minutes. */
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
-    return run(job, false, outcome, err);
+    output_lock lock = {.path = NULL};
+    memset(outcome, 0, sizeof *outcome);
+    if (job->options.is_set) SYN_TRY(cli_lock_set(&lock, job->output, job->program, err));
+    const syn_status s = run(job, false, outcome, err);
+    output_lock_release(&lock);
+    return s;
 }
 
 syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "export/pytorch.h"
+#include "tools/cli.h"
 
 /* The files of one rank; texts are owned. */
 typedef struct pytorch_files {
@@ -13,6 +14,7 @@ typedef struct pytorch_files {
 } pytorch_files;
 
 typedef struct pytorch_job {
+    const cli_program *program;
     pytorch_files *files;
     size_t n_files, files_cap;
     syn_pytorch_options options; /* is_set: as the patterns say */

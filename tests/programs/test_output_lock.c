@@ -1,0 +1,119 @@
+/* Locks of outputs: between processes, as runs are. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/files.h"
+#include "tests/support/test.h"
+#include "tools/saving/output_lock.h"
+
+/* Another process that holds the lock until it is killed, or lets go of it at once. */
+static pid_t holder(const char *prefix, bool release) {
+    int ready[2];
+    char byte;
+    NEED(pipe(ready) == 0, "no pipe");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        output_lock lock = {.path = NULL};
+        syn_error err = {0};
+        if (output_lock_take(&lock, prefix, "holder", "give up", &err) != SYN_OK) _exit(1);
+        if (release) output_lock_release(&lock);
+        if (write(ready[1], "x", 1) != 1) _exit(1);
+        while (!release) pause();
+        _exit(0);
+    }
+    (void)close(ready[1]);
+    NEED(read(ready[0], &byte, 1) == 1, "the holder has no lock");
+    (void)close(ready[0]);
+    return pid;
+}
+
+static void end(pid_t pid) {
+    int status;
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, &status, 0) == pid);
+}
+
+static syn_status try_it(const char *prefix, syn_error *err) {
+    output_lock lock = {.path = NULL};
+    *err = (syn_error){0};
+    const syn_status s = output_lock_take(&lock, prefix, "test", "name another --save-dir", err);
+    output_lock_release(&lock);
+    return s;
+}
+
+/* Held by a living process; free when it is killed, which leaves the file, and when it lets go. */
+static void held_and_free(void) {
+    char prefix[300], other[300], folder[300], who[80], host[200] = "";
+    syn_error err;
+    snprintf(prefix, sizeof prefix, "%s/trace", put_folder("out"));
+    snprintf(other, sizeof other, "%s/trace2", in_folder("out"));
+    snprintf(folder, sizeof folder, "%s/", in_folder("out"));
+    const pid_t pid = holder(prefix, false);
+    CHECK_INT(try_it(prefix, &err), SYN_E_INVALID);
+    snprintf(who, sizeof who, "another run (holder, process %ld on ", (long)pid);
+    CHECK(gethostname(host, sizeof host - 1) == 0);
+    CHECK_HAS(err.text, who);
+    CHECK_HAS(err.text, host);
+    CHECK_HAS(err.text, ", since 2");
+    CHECK_HAS(err.text, "trace.*': wait until it ends, or name another --save-dir");
+    CHECK_OK(try_it(other, &err), err); /* another name in the folder, and the folder itself */
+    CHECK_OK(try_it(folder, &err), err);
+    end(pid);
+    CHECK_OK(try_it(prefix, &err), err);
+    end(holder(prefix, true));
+    CHECK(!path_exists(in_folder("out/.trace.lock")));
+    CHECK_OK(try_it(prefix, &err), err);
+    CHECK(!path_exists(in_folder("out/.trace.lock")) && !path_exists(in_folder("out/.lock")));
+}
+
+static void works(void) {
+    held_and_free();
+}
+
+/* Where the file system has no flock, a lock of a process that is gone is known by its number, and
+   one of another host is not taken over. */
+static void works_without_flock(void) {
+    char folder[300];
+    syn_error err;
+    output_lock_pretend(true);
+    held_and_free();
+    snprintf(folder, sizeof folder, "%s/", put_folder("out"));
+    put_text("out/.lock.owner", "pretrain 1 1764269485 no-such-host\n");
+    CHECK_INT(try_it(folder, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "another run (pretrain, process 1 on no-such-host, since ");
+    CHECK_HAS(err.text, "/out': wait until");
+    CHECK_HAS(err.text, "if that run has ended, remove '");
+    CHECK_HAS(err.text, "/out/.lock.owner'");
+    put_text("out/.lock.owner", "");
+    CHECK_INT(try_it(folder, &err), SYN_E_INVALID);
+    output_lock_pretend(false);
+}
+
+/* Taking it twice is taking it once; a second lock in this process is another run's. */
+static void taken_twice(void) {
+    char prefix[300];
+    syn_error err = {0};
+    output_lock lock = {.path = NULL};
+    snprintf(prefix, sizeof prefix, "%s/", put_folder("out"));
+    CHECK_OK(output_lock_take(&lock, prefix, "test", "", &err), err);
+    CHECK_OK(output_lock_take(&lock, prefix, "test", "", &err), err);
+    syn_error why;
+    CHECK_INT(try_it(prefix, &why), SYN_E_INVALID);
+    output_lock_release(&lock);
+    output_lock_release(&lock);
+    CHECK_OK(try_it(prefix, &why), why);
+    CHECK_INT(try_it(in_folder("absent/trace"), &why), SYN_E_IO);
+    CHECK_HAS(why.text, "absent/.trace.lock");
+}
+
+static const test_case cases[] = {
+    {"works", works},
+    {"works_without_flock", works_without_flock},
+    {"taken_twice", taken_twice},
+};
+
+TEST_MAIN(cases)

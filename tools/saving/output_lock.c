@@ -1,0 +1,192 @@
+#include "tools/saving/output_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "syntorch/memory.h"
+
+enum { NAME_BYTES = 200 /* of the prefix's name that the lock's keeps; NAME_MAX is 255 */ };
+
+static bool without_flock;
+
+void output_lock_pretend(bool no_flock) {
+    without_flock = no_flock;
+}
+
+/* ---- The record of a lock's owner ---- */
+
+typedef struct owner {
+    char who[40], host[256];
+    long pid;        /* 0: unknown */
+    long long since; /* seconds since 1970 */
+} owner;
+
+static void this_host(char host[256]) {
+    if (gethostname(host, 256) != 0) *host = '\0';
+    host[255] = '\0';
+    if (!*host) snprintf(host, 256, "localhost");
+}
+
+static bool write_owner(int fd, const char *who) {
+    char host[256], text[400];
+    this_host(host);
+    const int n = snprintf(text, sizeof text, "%.39s %ld %lld %s\n", who, (long)getpid(),
+                           (long long)time(NULL), host);
+    return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
+}
+
+/* The other run may have the lock and be about to write its record. All zeros if there is none. */
+static owner read_owner(int fd) {
+    for (int tries = 0; tries < 20; tries++) {
+        const struct timespec pause = {0, 10000000};
+        owner o = {.pid = 0};
+        char text[400];
+        const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        if (sscanf(text, "%39s %ld %lld %255s", o.who, &o.pid, &o.since, o.host) == 4) return o;
+        nanosleep(&pause, NULL);
+    }
+    return (owner){.pid = 0};
+}
+
+/* Its process was on this host, and is gone. A process of this one's number was an earlier one. */
+static bool is_gone(const owner *o) {
+    char host[256];
+    this_host(host);
+    if (o->pid <= 0 || strcmp(o->host, host) != 0) return false;
+    return o->pid == (long)getpid() || (kill((pid_t)o->pid, 0) != 0 && errno == ESRCH);
+}
+
+/* remove: a file that the user may have to remove, or NULL. */
+static syn_status fail_held(const char *prefix, const owner *o, const char *advice,
+                            const char *remove, syn_error *err) {
+    char run[400] = "another run", when[40] = "", rest[600] = "";
+    const time_t since = (time_t)o->since;
+    struct tm tm;
+    if (o->pid > 0) {
+        if (localtime_r(&since, &tm)) strftime(when, sizeof when, ", since %Y-%m-%d %H:%M:%S", &tm);
+        snprintf(run, sizeof run, "another run (%s, process %ld on %.100s%s)", o->who, o->pid,
+                 o->host, when);
+    }
+    if (remove) snprintf(rest, sizeof rest, "; if that run has ended, remove '%.300s'", remove);
+    const size_t bytes = strlen(prefix);
+    const bool folder = bytes > 0 && prefix[bytes - 1] == '/';
+    return SYN_FAIL(err, SYN_E_INVALID, "%s writes to '%.*s%s': wait until it ends, or %s%s", run,
+                    (int)(bytes < 200 ? bytes - folder : 200), prefix, folder ? "" : ".*", advice,
+                    rest);
+}
+
+/* ---- The lock file ---- */
+
+/* "out/.trace.lock" of "out/trace", "out/.lock" of "out/"; with `more` behind it. */
+static char *lock_path(const char *prefix, const char *more) {
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    const size_t bytes = strlen(prefix) + strlen(more) + 8;
+    char *path = syn_malloc(bytes);
+    if (path)
+        snprintf(path, bytes, "%.*s%s%.*s.lock%s", (int)(name - prefix), prefix, *name ? "." : "",
+                 NAME_BYTES, name, more);
+    return path;
+}
+
+/* Whether the name is still that of this file, and not of none or of another run's. */
+static bool is_named(int fd, const char *path) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+           held.st_ino == named.st_ino;
+}
+
+static int try_flock(int fd) {
+    int rc;
+    if (without_flock) {
+        errno = ENOLCK;
+        return -1;
+    }
+    do rc = flock(fd, LOCK_EX | LOCK_NB);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+static syn_status fail_open(const char *path, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
+}
+
+/* Where there is no flock: whoever creates the file that names the owner has the lock. */
+static syn_status take_named(output_lock *lock, const char *prefix, const char *who,
+                             const char *advice, syn_error *err) {
+    lock->owner = lock_path(prefix, ".owner");
+    if (!lock->owner) return SYN_FAIL_NOMEM(err, strlen(prefix) + 16, "a file name");
+    for (int tries = 0;; tries++) {
+        int fd = open(lock->owner, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            const bool written = write_owner(fd, who);
+            (void)close(fd);
+            if (written) return SYN_OK;
+            (void)unlink(lock->owner);
+            return fail_open(lock->owner, err);
+        }
+        if (errno != EEXIST || tries == 10) return fail_open(lock->owner, err);
+        if ((fd = open(lock->owner, O_RDONLY | O_CLOEXEC)) < 0) continue; /* gone meanwhile */
+        const owner o = read_owner(fd);
+        (void)close(fd);
+        if (!is_gone(&o)) return fail_held(prefix, &o, advice, lock->owner, err);
+        (void)unlink(lock->owner);
+    }
+}
+
+/* One try; *again: the owner removed the file while it was being locked. */
+static syn_status try_lock(output_lock *lock, const char *prefix, const char *who,
+                           const char *advice, bool *again, syn_error *err) {
+    *again = false;
+    lock->fd = open(lock->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (lock->fd < 0) return fail_open(lock->path, err);
+    if (try_flock(lock->fd) == 0) {
+        *again = !is_named(lock->fd, lock->path);
+        /* The record only serves the other run's sentence: on a full disk there is none. */
+        if (*again) (void)close(lock->fd);
+        else (void)write_owner(lock->fd, who);
+        return SYN_OK;
+    }
+    if (errno != EWOULDBLOCK) {
+        const syn_status s = take_named(lock, prefix, who, advice, err);
+        if (s != SYN_OK) (void)close(lock->fd);
+        return s;
+    }
+    const owner o = read_owner(lock->fd);
+    (void)close(lock->fd);
+    return fail_held(prefix, &o, advice, NULL, err);
+}
+
+static void forget(output_lock *lock) {
+    syn_free(lock->path);
+    syn_free(lock->owner);
+    *lock = (output_lock){.path = NULL};
+}
+
+syn_status output_lock_take(output_lock *lock, const char *prefix, const char *who,
+                            const char *advice, syn_error *err) {
+    bool again = true;
+    syn_status s = SYN_OK;
+    if (lock->path) return SYN_OK;
+    if (!(lock->path = lock_path(prefix, "")))
+        return SYN_FAIL_NOMEM(err, strlen(prefix) + 8, "a file name");
+    while (again && s == SYN_OK) s = try_lock(lock, prefix, who, advice, &again, err);
+    if (s != SYN_OK) forget(lock);
+    return s;
+}
+
+void output_lock_release(output_lock *lock) {
+    if (!lock->path) return;
+    /* Removed while it is held, so that nobody else's is. */
+    if (lock->owner) (void)unlink(lock->owner);
+    (void)unlink(lock->path);
+    (void)close(lock->fd);
+    forget(lock);
+}

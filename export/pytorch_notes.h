@@ -91,6 +91,9 @@ SYN_API_BEGIN
       "the file's name counts")                                                                    \
     X(STEPS_DIFFER, "steps-differ", "ranks whose profiler recorded other steps than the first's",  \
       "what has no sequence number is matched by its order")                                       \
+    X(CLOCKS_DIFFER, "clocks-differ",                                                              \
+      "ranks whose clock differs: a trace 1 s or more apart, or one without a base time",          \
+      "their times are taken as they are")                                                         \
     X(COMM_DEADLOCK, "comm-deadlock",                                                              \
       "communications in which ranks would wait for each other for ever",                          \
       "written as computation")

@@ -10,6 +10,7 @@
 #include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/set/pt_set.h"
+#include "export/pytorch/set/pt_set_clock.h"
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
@@ -45,7 +46,7 @@ static const int32_t *given_rank(const syn_pytorch_source *source, const syn__pt
     return no_rank ? NULL : source->rank;
 }
 
-static syn_status prepare(syn__pt_conversion *c, size_t i, syn_error *err) {
+static syn_status read_rank(syn__pt_conversion *c, size_t i, syn_error *err) {
     syn__pt_rank *r = &c->ranks[i];
     const syn_pytorch_rank_report *names = &c->report->ranks[i];
     syn_pytorch_note *notes = c->report->notes;
@@ -59,6 +60,11 @@ static syn_status prepare(syn__pt_conversion *c, size_t i, syn_error *err) {
                         SYN_PYTORCH_NO_PLACE, SYN_PYTORCH_NO_PLACE);
     if (rank) r->rank = *rank;
     if (r->rank < 0) r->rank = (int32_t)i;
+    return SYN_OK;
+}
+
+static syn_status prepare(syn__pt_conversion *c, syn__pt_rank *r, syn_error *err) {
+    syn_pytorch_note *notes = c->report->notes;
     SYN_TRY(syn__pt_match(r, c->options, notes, err));
     step(c, 1);
     SYN_TRY(syn__pt_find_comms(r, notes, err));
@@ -209,7 +215,9 @@ static syn_status agree(syn__pt_conversion *c, syn_error *err) {
 static syn_status convert_default(syn__pt_conversion *c, bool link, syn_error *err) {
     c->ranks = syn_calloc(c->n_sources, sizeof *c->ranks);
     if (!c->ranks) return SYN_FAIL_NOMEM(err, c->n_sources * sizeof *c->ranks, "ranks");
-    for (size_t i = 0; i < c->n_sources; i++) SYN_TRY(prepare(c, i, err));
+    for (size_t i = 0; i < c->n_sources; i++) SYN_TRY(read_rank(c, i, err));
+    if (is_set(c)) syn__pt_set_clock(c->ranks, c->n_ranks, c->report->notes);
+    for (size_t i = 0; i < c->n_ranks; i++) SYN_TRY(prepare(c, &c->ranks[i], err));
     if (link) SYN_TRY(write_link(c, err));
     else {
         SYN_TRY(agree(c, err));

@@ -2,11 +2,11 @@
 kept or left out as the formats say, counted once, and --strict refuses it."""
 import json
 import os
-import re
 import tempfile
 
 from checks import check, finish, run
 from device_events import alone, document, kernel, launch, op
+from execution_trace import read_et
 import pytorch_traces as pt
 from pytorch_traces import convert
 
@@ -220,6 +220,57 @@ def check_overlaps():
     check(counts(r) == {"stream-overlap": 1}, f"by 1 and 2 us: {counts(r)}")
 
 
+# ---- Clocks ----
+
+
+def as_set(documents, *args):
+    """The exit code, what was said, anomalies by kind and the begins of each rank's first op."""
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        for rank, doc in enumerate(documents):
+            with open(os.path.join(folder, f"d.{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump(doc, f)
+        done = run("convert", "pytorch", "--device", "d.*.json", "--output", "t", "--json", *args,
+                   cwd=folder)
+        starts, kinds = [], {}
+        for rank in range(len(documents)) if done.returncode == 0 else ():
+            with open(os.path.join(folder, f"t.{rank}.et"), "rb") as f:
+                starts.append(next(n.start for n in read_et(f.read())[1] if n.name == "aten::mm"))
+        if done.returncode == 0:
+            kinds = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
+        return done.returncode, done.stderr.decode(), kinds, starts
+
+
+def check_clocks():
+    """Times count from baseTimeNanoseconds, as HolisticTraceAnalysis converts them."""
+    def doc(rank, base, ts, late=False):
+        events = json.loads(document(work(3)))["traceEvents"]
+        for e in events:
+            e["ts"] += ts - 1000
+        d = {"baseTimeNanoseconds": base} if base is not None and not late else {}
+        d |= {"traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 3}}
+        return d | ({"baseTimeNanoseconds": base} if late else {})
+    b = 1719853884000000000
+    for what, docs, kinds, starts in (
+            ("3 s", [doc(0, b, 5000000), doc(1, b + 3 * 10**9, 2000010), doc(2, b, 5000020)], {},
+             [5000000, 5000010, 5000020]),
+            ("behind the events", [doc(0, b + 2000, 100), doc(1, b, 110, True), doc(2, b, 99)], {},
+             [102, 110, 99]),
+            ("a quarter", [doc(0, b, 7776000000010), doc(1, b + 7776000 * 10**9, 20),
+                           doc(2, str(b), 7776000000030)], {},
+             [7776000000010, 7776000000020, 7776000000030]),
+            ("one without", [doc(0, b, 100), doc(1, None, 200), doc(2, b + 1000, 100)],
+             {"clocks-differ": 1}, [100, 200, 101]),
+            ("none with", [doc(0, None, 100), doc(1, None, 110), doc(2, None, 120)], {},
+             [100, 110, 120]),
+            ("apart", [doc(0, b, 100), doc(1, b, 3000100), doc(2, b, 100)], {"clocks-differ": 1},
+             [100, 3000100, 100])):
+        code, said, met, got = as_set(docs)
+        check(code == 0 and met == kinds and got == starts, f"clocks, {what}: {said} {met} {got}")
+        code, said, _, _ = as_set(docs, "--strict")
+        check(code == (1 if kinds else 0) and ("clocks-differ" in said) == bool(kinds),
+              f"clocks, {what}, --strict: {code} {said}")
+
+
 # ---- Other files ----
 
 
@@ -348,6 +399,7 @@ def main():
     check_other_phases()
     check_durations()
     check_overlaps()
+    check_clocks()
     check_autograd()
     check_c10d()
     check_gloo_parts()

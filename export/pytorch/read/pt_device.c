@@ -320,6 +320,11 @@ static syn_status take_events(reader *r) {
     return SYN_OK;
 }
 
+static void take_base(reader *r) {
+    int64_t ns = 0;
+    if (take_i64(&r->loose, &ns) && ns >= 0) r->device->base_ns = ns;
+}
+
 static syn_status take_document(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;
@@ -331,6 +336,7 @@ static syn_status take_document(reader *r) {
         while (syn__loose_member(l, &key)) {
             if (SYN__PT_IS(key, "traceEvents")) SYN_TRY(take_events(r));
             else if (SYN__PT_IS(key, "nodes")) r->has_nodes = true, syn__loose_skip(l, NULL);
+            else if (SYN__PT_IS(key, "baseTimeNanoseconds")) take_base(r);
             else if (SYN__PT_IS(key, "distributedInfo"))
                 syn__loose_skip(l, &r->device->distributed_info);
             else syn__loose_skip(l, NULL);
@@ -393,6 +399,7 @@ syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
                                syn_pytorch_note *notes, syn_error *err) {
     memset(device, 0, sizeof *device);
     device->input = input;
+    device->base_ns = -1;
     reader r = {.device = device,
                 .notes = notes,
                 .err = err,

@@ -65,6 +65,7 @@ typedef struct syn__pt_device {
     uint64_t n_read;                   /* all events, kept or not */
     syn_intern names;
     syn__str distributed_info; /* "distributedInfo"'s text; bytes 0: absent */
+    int64_t base_ns;           /* "baseTimeNanoseconds", what times are counted from; -1: absent */
     syn__loose_count no_value; /* words that not even Python reads, and missing values */
 } syn__pt_device;
 

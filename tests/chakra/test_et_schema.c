@@ -53,6 +53,13 @@ static pb_attr text_attr(char *name, char *v) {
     return a;
 }
 
+static pb_attr list_attr(char *name, ChakraProtoMsg__StringList *list) {
+    pb_attr a = attr_of(name);
+    a.value_case = CHAKRA_PROTO_MSG__ATTRIBUTE_PROTO__VALUE_STRING_LIST;
+    a.string_list = list;
+    return a;
+}
+
 static size_t frame(uint8_t *out, const ProtobufCMessage *m) {
     char length[SYN__ET_VARINT_MAX];
     const size_t bytes = protobuf_c_message_get_packed_size(m);
@@ -120,6 +127,7 @@ static void test_equal_bytes(void) {
         CHAKRA_PROTO_MSG__NODE_TYPE__COMP_NODE, CHAKRA_PROTO_MSG__NODE_TYPE__COMP_NODE,
         CHAKRA_PROTO_MSG__NODE_TYPE__COMM_COLL_NODE, CHAKRA_PROTO_MSG__NODE_TYPE__COMM_SEND_NODE,
         CHAKRA_PROTO_MSG__NODE_TYPE__COMM_RECV_NODE};
+    ChakraProtoMsg__StringList none = CHAKRA_PROTO_MSG__STRING_LIST__INIT;
     for (uint64_t i = 0; i < 5; i++) {
         pb_attr *refs[8];
         uint64_t dep = i == 4 ? 1 : i;
@@ -129,7 +137,9 @@ static void test_equal_bytes(void) {
         node.type = types[i];
         for (int k = 0; k < 8; k++) refs[k] = &attrs[i][k];
         node.attr = refs;
-        node.n_attr = n_attrs[i];
+        attrs[i][n_attrs[i]] = list_attr("inputs", &none);
+        attrs[i][n_attrs[i] + 1] = list_attr("outputs", &none);
+        node.n_attr = n_attrs[i] + 2;
         if (i == 4) {
             node.ctrl_deps = &dep;
             node.n_ctrl_deps = 1;

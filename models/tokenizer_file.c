@@ -246,14 +246,15 @@ static syn_status make_bpe(reader *r, const char *name, syn_error *err) {
     const model *m = &r->model;
     syn__bpe_rules rules = {.ignore_merges = m->ignore_merges,
                             .byte_fallback = m->byte_fallback,
-                            .fuse_unk = m->fuse_unk};
+                            .fuse_unk = m->fuse_unk,
+                            .unk = -1};
     if (m->prefix && m->prefix_bytes > 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s: a continuing_subword_prefix is not supported of the model BPE", name);
     if (m->has_suffix)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s: an end_of_word_suffix is not supported", name);
-    SYN_TRY(check_unk(m, &rules.unk, name, err));
     rules.by_chars = !syn__tok_spells(r->tok, &m->vocab);
+    if (rules.by_chars) SYN_TRY(check_unk(m, &rules.unk, name, err)); /* no byte is unknown */
     SYN_TRY(syn__bpe_new(&r->tok->bpe, &m->vocab, &rules, name, err));
     SYN_TRY(syn__tok_parse(name, r->data, r->bytes, read_merges_key, r, err));
     return syn__bpe_finish(r->tok->bpe, &m->vocab, err);

@@ -60,6 +60,31 @@ static void bytes_are_ids(void) {
 
 #ifdef SYN_HAVE_PCRE2
 
+/* Where every byte is a token, nothing asks for the unk_token, which need not be in the vocabulary.
+   The tokenizers library reads such a file as well. */
+static void unk_token_of_bytes(void) {
+    char json[8192], spelled[4];
+    const char *rest;
+    size_t used = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        const size_t bytes = syn__bpe_spell((unsigned char)b, spelled);
+        const bool escaped = bytes == 1 && (spelled[0] == '"' || spelled[0] == '\\');
+        used += (size_t)snprintf(json + used, sizeof json - used, "%s\"%s%.*s\": %u", b ? ", " : "",
+                                 escaped ? "\\" : "", (int)bytes, spelled, b);
+    }
+    char file[9000];
+    snprintf(file, sizeof file,
+             "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+             "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", "
+             "\"unk_token\": \"<unk>\", \"vocab\": {%s}, \"merges\": []}}",
+             json);
+    put_text("tokenizer.json", file);
+    syn_tokenizer *tok = load_folder();
+    CHECK(tok != NULL);
+    CHECK(gives(tok, "a\u00e9", 3, " 97 195 169", &rest));
+    syn_tokenizer_free(tok);
+}
+
 static syn_tokenizer *load_tiny(void) {
     put_tiny_gpt2();
     return load_folder();
@@ -471,6 +496,7 @@ static const test_case cases[] = {
     {"bytes are ids", bytes_are_ids},
     {"unknown characters", unknown_characters},
 #ifdef SYN_HAVE_PCRE2
+    {"unk token of bytes", unk_token_of_bytes},
     {"tiny vocabulary", tiny_vocabulary},
     {"gpt2 vocabulary", gpt2_vocabulary},
     {"squad text", squad_text},

@@ -3,6 +3,7 @@ inference reads, and checkpoints."""
 import csv
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -189,6 +190,45 @@ def full_disk(runs):
           and "checkpoint-20 was not saved" in done.stderr, f"a later one was: {done.stderr}")
 
 
+def full_metrics(runs):
+    """Lines of metrics.csv that the disk does not take wait until it does; if it never does, the
+    run fails at its end."""
+    def limit(process, file_bytes):
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+
+    for frees in (True, False):
+        folder = runs.path(f"metrics_{frees}")
+        log = os.path.join(folder, "metrics.csv")
+        start = [PRETRAIN, "--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
+                 "--num-epochs", "9999", "--max-steps", "600", "--quiet", "--save-dir", folder]
+        with subprocess.Popen(start, cwd=runs.folder, stderr=subprocess.PIPE, text=True) as run_:
+            while run_.poll() is None and not (os.path.exists(log) and os.path.getsize(log) > 500):
+                time.sleep(0.001)
+            limit(run_, os.path.getsize(log) + 7)  # in the middle of a line
+            said = run_.stderr.readline()
+            check("warning: cannot write" in said and "metrics.csv': File too large" in said, said)
+            if frees:
+                limit(run_, resource.RLIM_INFINITY)
+            rest = run_.stderr.read()
+        steps = [int(row["step"]) for row in runs.rows(folder)]
+        if frees:
+            check(run_.returncode == 0 and not rest and steps == list(range(1, 601)),
+                  f"exit {run_.returncode}: {rest}: {steps[-3:]}")
+        else:
+            check(run_.returncode == 1 and len(rest.splitlines()) >= 1 and len(steps) < 600,
+                  f"exit {run_.returncode}: {rest}")
+
+
+def full_cache(runs):
+    """A cache that cannot be written is told, and the run goes on without."""
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
+                      "--max-steps", "1", "--cache-dir", "full_cache", "--device", "meta",
+                      file_bytes=2000)
+    check(done.returncode == 0 and done.stderr.count("\n") == 1 and done.stderr.startswith(
+        "pretrain: warning: the texts' tokens are not kept in --cache-dir: cannot write full_cache")
+        and not os.listdir(runs.path("full_cache")), f"exit {done.returncode}: {done.stderr}")
+
+
 def last_models(runs):
     """Without validation the last model is kept, on any ranks; a run for a trace alone says that
     it keeps none."""
@@ -305,6 +345,8 @@ with tempfile.TemporaryDirectory() as work:
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
     full_disk(program)
+    full_metrics(program)
+    full_cache(program)
     stray_folders(program)
     cut_removals(program)
     two_runs(program)

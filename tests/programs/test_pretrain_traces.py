@@ -201,13 +201,16 @@ def pictures(runs):
 
 
 def full_disk(runs):
-    """What cannot be written is told, training goes on, and no file is there in part."""
+    """What cannot be written is told, training goes on and fails at its end, and no file is there in
+    part."""
     out = runs.path("full_traces")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",
                       "--skip-eval", "--enable-tracing", "--trace-repeat", "2",
                       "--trace-output-dir", out, "--save-dir", out + "_save", file_bytes=60000)
-    check(done.returncode == 0 and all(f"the trace of step {k} was not written" in done.stderr
-                                       for k in (2, 4)), f"{done.returncode}: {done.stderr}")
+    check(done.returncode == 1 and all(f"the trace of step {k} was not written" in done.stderr
+                                       for k in (2, 4))
+          and "lacks the trace of step 2 and 1 more" in done.stderr.splitlines()[-1],
+          f"{done.returncode}: {done.stderr}")
     check("traced: " not in done.stdout, done.stdout)
     with open(os.path.join(out + "_save", "metrics.csv"), encoding="utf-8") as f:
         check(len(f.readlines()) == 5, "training did not go on")

@@ -76,6 +76,8 @@ typedef struct pretrain {
     pretrain_log *log;               /* of rank 0 */
     pretrain_bar bar;                /* likewise */
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
+    int64_t unwritten_traces;        /* likewise: so many, */
+    int64_t unwritten_step;          /* the first of this step */
     struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
     bool predicts;                   /* a step is recorded to be predicted, and no files */
     comparison predicted;            /* a step; time 0: none was traced */
@@ -174,7 +176,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
                          bool resumable, syn_error *err) SYN_MUST_USE;
 /* After a save, of rank 0: name is static unless it is a checkpoint's. */
 void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
-/* Behind the last step: fails if the last model or checkpoint could not be saved. */
+/* Behind the last step: fails if the last model or checkpoint, or a trace, could not be saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* A shard's file of masters and moments. */
 enum { PRETRAIN_TENSORS_NAME = 40 };

@@ -295,6 +295,17 @@ void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool res
     u->folder = name;
 }
 
+static syn_status check_traces(const pretrain *run, syn_error *err) {
+    char more[60] = "";
+    if (run->unwritten_traces == 0) return SYN_OK;
+    if (run->unwritten_traces > 1)
+        snprintf(more, sizeof more, " and %lld more", (long long)run->unwritten_traces - 1);
+    return SYN_FAIL(err, SYN_E_IO,
+                    "the run has ended, but '%.200s' lacks the trace of step %lld%s: free space or "
+                    "name another --trace-output-dir",
+                    run->args->trace_output_dir, (long long)run->unwritten_step, more);
+}
+
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) {
     const char *folder = run->args->save_dir;
     const pretrain_unsaved *model = &run->unsaved[0], *checkpoint = &run->unsaved[1];
@@ -310,7 +321,7 @@ syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) {
         snprintf(checkpoints, sizeof checkpoints, "%s was not saved, and there is %s%.0lld",
                  checkpoint->name, step ? "nothing newer than " PREFIX : "none", (long long)step);
     }
-    if (!*models && !*checkpoints) return SYN_OK;
+    if (!*models && !*checkpoints) return check_traces(run, err);
     return SYN_FAIL(err, SYN_E_IO, "the run has ended, but '%.200s' lacks its last results: %s%s%s",
                     folder, models, *models && *checkpoints ? "; " : "", checkpoints);
 }

@@ -247,6 +247,16 @@ static syn_status plan_batches(pretrain *run, syn_error *err) {
 
 /* ---- texts ---- */
 
+/* Without a cache the next run takes longer to begin, and that is all. */
+static void save_texts(const pretrain *run, const syn_texts *texts, const char *cache,
+                       uint64_t key) {
+    syn_error why = {.code = SYN_OK};
+    if (run->launch.program->mute || syn_texts_save(texts, cache, key, &why) == SYN_OK) return;
+    if (run->args->quiet) return;
+    fprintf(stderr, "%s: warning: the texts' tokens are not kept in --cache-dir: %s\n",
+            run->launch.program->name, why.text);
+}
+
 static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *squad, uint64_t key,
                              const char *cache, const syn_texts_how *how, syn_error *err) {
     syn_workers *workers;
@@ -255,8 +265,7 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
     SYN_TRY(syn_workers_new(&workers, cli_cores(), err));
     syn_status s = syn_texts_new(out, squad, run->tokenizer, how, workers, err);
     syn_workers_free(workers);
-    if (s == SYN_OK && *cache && !run->launch.program->mute)
-        s = syn_texts_save(*out, cache, key, err);
+    if (s == SYN_OK && *cache) save_texts(run, *out, cache, key);
     return s;
 }
 

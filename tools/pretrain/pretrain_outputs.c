@@ -1,9 +1,11 @@
 /* What the pretraining program writes: its log and models; traces: pretrain_trace.c,
    loss.svg: pretrain_curve.c. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/pretraining.h"
 #include "syntorch/memory.h"
@@ -13,7 +15,10 @@
 /* ---- the log ---- */
 
 struct pretrain_log {
-    FILE *csv;
+    int csv;
+    char *pending; /* lines that are not in the file yet */
+    size_t pending_bytes, pending_cap;
+    int failing; /* errno of the last try to write them; 0: it worked */
     pretrain_curve train, eval;
     syn_error err; /* the first failure */
 };
@@ -99,11 +104,44 @@ syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     name_file(run, path);
     if (!(run->log = syn_calloc(1, sizeof *run->log)))
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
+    run->log->csv = -1;
     SYN_TRY(begin_file(run->log, path, done, err));
     tell_dropout(run);
     pretrain_bar_begin(run, done);
-    if ((run->log->csv = fopen(path, "a"))) return SYN_OK;
+    if ((run->log->csv = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) >= 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
+}
+
+/* Writes as many of the lines as the disk takes; the rest stays for the next time. */
+static void write_pending(pretrain_log *log) {
+    size_t done = 0;
+    log->failing = 0;
+    while (done < log->pending_bytes && log->failing == 0) {
+        const ssize_t n = write(log->csv, log->pending + done, log->pending_bytes - done);
+        if (n > 0) done += (size_t)n;
+        else if (n == 0 || errno != EINTR) log->failing = n == 0 ? EIO : errno;
+    }
+    memmove(log->pending, log->pending + done, log->pending_bytes - done);
+    log->pending_bytes -= done;
+}
+
+/* A line behind those of the file. While the disk is full the lines wait, and training goes on. */
+static void add_line(pretrain *run, const char *line) {
+    pretrain_log *log = run->log;
+    const size_t bytes = strlen(line);
+    const bool was_failing = log->failing != 0;
+    if (syn_grow(&log->pending, &log->pending_cap, log->pending_bytes + bytes, 1, &log->err) !=
+        SYN_OK)
+        return;
+    memcpy(log->pending + log->pending_bytes, line, bytes);
+    log->pending_bytes += bytes;
+    write_pending(log);
+    if (log->failing == 0 || was_failing) return;
+    pretrain_bar_clear(run);
+    fprintf(stderr,
+            "%s: warning: cannot write '%.300s/metrics.csv': %s; its lines are written when that "
+            "is possible again\n",
+            run->launch.program->name, run->args->save_dir, strerror(log->failing));
 }
 
 /* Where a bar says the same: those that were asked for, but for the last. */
@@ -115,9 +153,10 @@ static bool wants_line(const pretrain *run, int64_t step) {
 
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m) {
     pretrain_log *log = run->log;
-    fprintf(log->csv, "%lld,%lld,%.9g,%.9g,%.9g,%.1f,\n", (long long)m->step, (long long)m->epoch,
-            m->loss, m->learning_rate, m->grad_norm, m->tokens_per_s);
-    fflush(log->csv);
+    char line[200];
+    snprintf(line, sizeof line, "%lld,%lld,%.9g,%.9g,%.9g,%.1f,\n", (long long)m->step,
+             (long long)m->epoch, m->loss, m->learning_rate, m->grad_norm, m->tokens_per_s);
+    add_line(run, line);
     add(log, &log->train, m->step, m->loss);
     if (!run->args->quiet && wants_line(run, m->step)) {
         pretrain_bar_clear(run);
@@ -130,8 +169,9 @@ void pretrain_log_step(pretrain *run, const pretrain_metrics *m) {
 
 void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
     pretrain_log *log = run->log;
-    fprintf(log->csv, "%lld,,,,,,%.9g\n", (long long)step, loss);
-    fflush(log->csv);
+    char line[80];
+    snprintf(line, sizeof line, "%lld,,,,,,%.9g\n", (long long)step, loss);
+    add_line(run, line);
     add(log, &log->eval, step, loss);
     if (run->args->quiet) return;
     pretrain_bar_clear(run);
@@ -141,6 +181,15 @@ void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
 
 /* ---- the end ---- */
 
+static syn_status close_file(pretrain_log *log, const char *folder, syn_error *err) {
+    if (log->csv < 0) return SYN_OK;
+    write_pending(log);
+    if (close(log->csv) != 0 && log->failing == 0 && errno != EINTR) log->failing = errno;
+    if (log->failing == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "'%.300s/metrics.csv' lacks its last lines: %s", folder,
+                    strerror(log->failing));
+}
+
 syn_status pretrain_log_close(pretrain *run, syn_error *err) {
     pretrain_log *log = run->log;
     if (!log) return SYN_OK;
@@ -149,8 +198,9 @@ syn_status pretrain_log_close(pretrain *run, syn_error *err) {
     if (s != SYN_OK) (void)SYN_FAIL(err, s, "%s", log->err.text);
     if (s == SYN_OK && log->train.n > 0)
         s = pretrain_write_curve(run, &log->train, &log->eval, err);
-    if (log->csv && fclose(log->csv) != 0 && s == SYN_OK)
-        s = SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s/metrics.csv'", run->args->save_dir);
+    const syn_status closed = close_file(log, run->args->save_dir, s == SYN_OK ? err : NULL);
+    if (s == SYN_OK) s = closed;
+    syn_free(log->pending);
     syn_free(log->train.at);
     syn_free(log->eval.at);
     syn_free(log);

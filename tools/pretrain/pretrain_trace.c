@@ -153,6 +153,7 @@ static syn_status draw(pretrain *run, const struct pretrain_window *window, cons
             return SYN_FAIL(err, SYN_E_NOMEM, "%s", why.text);
     }
     if (why.code == SYN_OK) return SYN_OK;
+    if (why.code == SYN_E_IO) return SYN_FAIL(err, SYN_E_IO, "%s", why.text);
     pretrain_bar_clear(run);
     fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not drawn: %s\n",
             run->launch.program->name, window->step, why.text);
@@ -168,9 +169,9 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     prefix_of(run->args, window->step, prefix);
     SYN_TRY(syn_export_et_set(all, &how, prefix, err));
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
-    if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
     tell(run, window, prefix, all->n_ranks);
-    return pretrain_predict_ranks(run, all, window->n_steps, err);
+    SYN_TRY(pretrain_predict_ranks(run, all, window->n_steps, err));
+    return run->args->visualize_trace ? draw(run, window, prefix, all, err) : SYN_OK;
 }
 
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
@@ -232,7 +233,7 @@ static syn_status find_window(pretrain *run, const place *here, int64_t step,
     return SYN_OK;
 }
 
-/* What cannot be written is told, and training goes on. */
+/* What cannot be written is told, training goes on, and pretrain_check_unsaved fails at its end. */
 static syn_status write_or_warn(pretrain *run, const struct pretrain_window *window,
                                 const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -241,6 +242,7 @@ static syn_status write_or_warn(pretrain *run, const struct pretrain_window *win
     pretrain_bar_clear(run);
     fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not written: %s\n",
             run->launch.program->name, window->step, why.text);
+    if (run->unwritten_traces++ == 0) run->unwritten_step = window->step;
     return SYN_OK;
 }
 

@@ -74,6 +74,7 @@ static syn_status infer_all(syn_error *err) {
 
 static int read_options(int argc, char **argv) {
     int code = cli_parse(&program, argc, argv);
+    if (code == CLI_RUN) code = inference_check_given(&program, argc, argv);
     if (code == CLI_RUN) code = inference_check_sweep(&run, argc, argv);
     return code == CLI_RUN ? inference_check_options(&run) : code;
 }

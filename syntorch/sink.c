@@ -82,7 +82,10 @@ static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err
 static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
     char buf[PATH_MAX];
     const char *folder = folder_of(sink->path, buf, sizeof buf);
-    const char *reason = code == ENOENT    ? "does not exist"
+    struct stat info; /* some file systems, as /proc, say the same of a folder that is there */
+    const bool absent = code == ENOENT && stat(folder, &info) != 0;
+    const char *reason = absent            ? "does not exist"
+                         : code == ENOENT  ? "does not allow new files"
                          : code == ENOTDIR ? "is not a folder"
                          : code == EACCES  ? "does not allow new files"
                          : code == EROFS   ? "is read-only"

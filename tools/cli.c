@@ -312,6 +312,15 @@ bool cli_was_given(const cli_program *program, int argc, char **argv, const char
     return false;
 }
 
+int cli_check_rules(const cli_program *program, int argc, char **argv, const cli_rule *rules,
+                    size_t n_rules) {
+    for (size_t i = 0; i < n_rules; i++)
+        for (const char *const *name = rules[i].names; rules[i].holds && *name; name++)
+            if (cli_was_given(program, argc, argv, *name))
+                return cli_fail(program, CLI_USAGE, "--%s %s", *name, rules[i].why);
+    return CLI_RUN;
+}
+
 /* Moves the arguments that are neither options nor values of options to the end, in their order;
    returns where they begin. Behind "--" all are such; *n_options: how many are before it, or them,
    with argv[0]. */

@@ -63,6 +63,15 @@ int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, cha
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* Whether an option, named with dashes, is among the arguments, which cli_parse has taken. */
 bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name);
+/* Options that would do nothing beside others: a user who gives an option should see its effect. */
+typedef struct cli_rule {
+    bool holds;
+    const char *names[13]; /* of options, up to NULL */
+    const char *why;       /* such an option is refused: what is behind "--name" in the sentence */
+} cli_rule;
+/* CLI_RUN, or CLI_USAGE after the sentence of the first rule that holds for a given option. */
+int cli_check_rules(const cli_program *program, int argc, char **argv, const cli_rule *rules,
+                    size_t n_rules);
 /* The option of such a name, which needs no zero behind it; NULL: none. */
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes);
 /* Gives an option that is no flag its value. CLI_RUN, or CLI_USAGE after a message. */

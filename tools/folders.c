@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "syntorch/sink.h"
+
 syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char *folder,
                        const char *name) {
     const int n = snprintf(path, FOLDER_PATH_BYTES, "%s/%s", folder, name);
@@ -58,6 +60,15 @@ syn_status folder_make_empty(const char *folder, syn_error *err) {
     if (mkdir(folder, 0777) == 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot make the folder '%.300s' anew: %s", folder,
                     strerror(errno));
+}
+
+syn_status folder_check_output(const char *path, syn_error *err) {
+    struct stat st;
+    syn_sink *sink;
+    if (!path || strcmp(path, "-") == 0) return SYN_OK;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return SYN_OK;
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    return syn_sink_close(sink, false, err);
 }
 
 syn_status folder_sync_path(const char *path, syn_error *err) {

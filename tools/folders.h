@@ -19,6 +19,9 @@ bool folder_same(const char *a, const char *b);
 void folder_remove(const char *folder);
 /* Makes the folder anew: whatever has its name goes, so that nothing of it remains. */
 syn_status folder_make_empty(const char *folder, syn_error *err) SYN_MUST_USE;
+/* Whether a file can be written is found out before the work that it is for: opens and discards
+   it. Pipes and devices are not opened; NULL: there is none. */
+syn_status folder_check_output(const char *path, syn_error *err) SYN_MUST_USE;
 /* A file or folder is on the disk. */
 syn_status folder_sync_path(const char *path, syn_error *err) SYN_MUST_USE;
 /* All files of a folder, and the folder, are on the disk. */

@@ -73,6 +73,76 @@ def test_how_inputs_and_choices_are_given():
             assert r.returncode == 0 and not {"links", "edges"} <= json.load(g).keys(), text_of(r)
 
 
+EXPORT = ["syntorch", "export", "--input", "none.json", "--output"]
+ROWS = os.path.join(SOURCE, "tests", "measured", "all_reduce_a100.csv")
+# Options that would do nothing, and what is said of the first of them.
+WITHOUT_EFFECT = [
+    *([["calibrate", "--measure", *more], f"{more[0]} does nothing with --measure"] for more in
+      (["--rows", "absent"], ["--rows_stack", "x"], ["--fix", "launch_us"], ["--rounds", "3"],
+       ["--check"], ["--predictions", "x.csv"])),
+    [["calibrate", "--measure", "--hw", "h100"], "--hw does nothing when --measure"],
+    [["calibrate", "--rows", ROWS, "--device", "cuda"], "--device does nothing without"],
+    *([["calibrate", "--check", "--rows", ROWS, *more], f"{more[0]} does nothing with --check"]
+      for more in (["--fix", "launch_us"], ["--rounds", "3"], ["--output", "x.json"])),
+    [["inference", "--out-dir", "x"], "--out_dir does nothing without --visualize_trace"],
+    [["pretrain", "--enable-tracing", "--trace-name", ""], "--trace-name '' names no file"],
+    [["pretrain", "--enable-tracing", "--trace-name", "a/"], "--trace-name 'a/' names no file"],
+    *([[*EXPORT, "x.json", *more], f"{more[0]} is for pictures"] for more in
+      (["--page", "a4"], ["--view", "graph"], ["--comm"], ["--no_fold"], ["--detail", "ops"])),
+    [[*EXPORT, "x.svg", "--view", "timeline", "--detail", "ops"], "--detail is for pictures of a"],
+    [[*EXPORT, "x.svg", "--view", "timeline", "--comm"], "--comm draws a graph"],
+    [[*EXPORT, "x.svg", "--nx_key", "links"], "--nx_key is for json alone"],
+    [[*EXPORT, "x.svg", "--copies", "once"], "--copies is for json, chakra, chrome and html"],
+    [[*EXPORT, "x.et", "--title", "T"], "--title is for pictures, json, chrome and html"],
+    [[*EXPORT, "x.svg", "--compare", "x"], "--compare is for html alone"],
+    [[*EXPORT, "x.svg", "--profile_memory"], "--profile_memory is for kineto alone"],
+    [[*EXPORT, "x.svg", "--with_stack"], "--with_stack is for kineto, stacks and memory alone"],
+    [[*EXPORT, "x.svg", "--all_ranks"], "--all_ranks is for an input trace.<rank>.et"],
+    [["syntorch", "tokenize", "--tokenizer", "bytes", "--decode", "--plain", "65"],
+     "--plain does nothing with --decode"],
+]
+# Outputs that cannot be written are found out before the work: inputs are not there.
+BEFORE_WORK = [
+    ["calibrate", "--measure", "--output"],
+    ["calibrate", "--rows", "none.csv", "--output"],
+    ["calibrate", "--rows", "none.csv", "--predictions"],
+    ["inference", "--save_logits"],
+    ["inference", "--embeddings"],
+    ["syntorch", "export", "--input", "none.json", "--format", "svg", "--output"],
+    ["syntorch", "link", "--host", "none.json", "--device", "none.json", "--output"],
+    ["syntorch", "convert", "pytorch", "--host", "none.json", "--output"],
+]
+
+
+def test_options_without_effect():
+    with Folder() as f:
+        for command, says in WITHOUT_EFFECT:
+            r = subprocess.run([os.path.join(BUILD, command[0]), *command[1:]], cwd=f.path, env=ENV,
+                               capture_output=True, timeout=HANGS)
+            assert r.returncode == 2 and not r.stdout and r.stderr.count(b"\n") == 1 and \
+                says in r.stderr.decode(), f"{command}: {r.returncode}: {text_of(r)}"
+        r = subprocess.run([os.path.join(BUILD, "calibrate"), "--check", "--rows", ROWS,
+                            "--rows_stack", "none"], cwd=f.path, env=ENV, capture_output=True)
+        assert r.returncode == 1 and b"has no column stack" in r.stderr, text_of(r)
+        for name in ("", "out/"):  # files of a set would be hidden
+            f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+            refused(f, ["convert", "text", "--input", "w.txt", "--num_npus", 2, "--output", name],
+                    f"the prefix '{name}' names no file")
+
+
+def test_outputs_are_checked_before_the_work():
+    with Folder() as f:
+        f.write("file", "x")
+        for command in BEFORE_WORK:
+            for output in ("absent/x.et", "file/x.et", "/proc/x.et"):
+                r = subprocess.run([os.path.join(BUILD, command[0]), *command[1:], output],
+                                   cwd=f.path, env=ENV, capture_output=True, timeout=HANGS)
+                folder = output[:-5]
+                assert r.returncode == 1 and not r.stdout and r.stderr.count(b"\n") == 1 and \
+                    f"cannot write {output}: the folder {folder} " in r.stderr.decode(), \
+                    f"{command} {output}: {r.returncode}: {text_of(r)}"
+
+
 # ---- files of other kinds ----
 
 

@@ -9,6 +9,7 @@
 #include "syntorch/sink.h"
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/measure.h"
+#include "tools/folders.h"
 
 #define args calibrate_given
 
@@ -211,12 +212,22 @@ static syn_status write_file(const syn_hardware *hw, syn_error *err) {
 static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err) {
     for (int i = 0; i < args.rows.n; i++)
         SYN_TRY(measured_read(m, args.rows.at[i], args.rows_stack, err));
+    if (m->n == 0 && args.rows_stack)
+        return SYN_FAIL(err, SYN_E_INVALID, "%s has no rows whose column stack says '%.100s'",
+                        args.rows.at[0], args.rows_stack);
     if (m->n == 0) return SYN_FAIL(err, SYN_E_INVALID, "%s has no such rows", args.rows.at[0]);
     for (size_t i = 0; i < m->n; i++) SYN_TRY(measured_record(&m->rows[i], hw, err));
     return SYN_OK;
 }
 
+/* What would be written at the end, after minutes. */
+static syn_status check_outputs(syn_error *err) {
+    SYN_TRY(folder_check_output(args.output, err));
+    return folder_check_output(args.predictions, err);
+}
+
 static syn_status run(findings *f, measured *m, syn_error *err) {
+    SYN_TRY(check_outputs(err));
     SYN_TRY(syn_hardware_load(&f->start, args.hw, NULL, err));
     if (!args.check && f->start.alone.ranks > 0)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -247,7 +258,7 @@ static syn_status measure_over_mpi(syn_hardware *hw, syn_error *err) {
                         "over MPI only all-reduces are measured, for a file that --measure wrote "
                         "without MPI: --hw FILE.json; %s has the collectives of %s",
                         hw->name, hw->collectives.name);
-    SYN_TRY(measure_mpi(hw, args.json, &is_first, err));
+    SYN_TRY(measure_mpi(hw, args.json, args.output, &is_first, err));
     return is_first ? write_file(hw, err) : SYN_OK;
 }
 
@@ -270,17 +281,35 @@ static syn_status measure(syn_error *err) {
             "--measure --device cuda is one process, which has all GPUs of the machine; "
             "start it without a launcher");
     if (mpi) return measure_over_mpi(&hw, err);
+    SYN_TRY(check_outputs(err));
     SYN_TRY(cuda ? measure_gpus(&hw, err) : measure_machine(&hw, args.json, err));
     return write_file(&hw, err);
 }
 
+static int check_options(int argc, char **argv) {
+    int32_t processes = 1;
+    const bool mpi = syn_mpi_launched(NULL, &processes) && processes > 1;
+    const cli_rule rules[] = {
+        {args.measure,
+         {"rows", "rows_stack", "fix", "check", "rounds", "predictions"},
+         "does nothing with --measure, which measures this machine; leave one out"},
+        {args.measure && args.device == 0 && !mpi,
+         {"hw"},
+         "does nothing when --measure measures a CPU, all of which is measured; leave it out"},
+        {!args.measure, {"device"}, "does nothing without --measure; give that, too"},
+        {args.check,
+         {"fix", "rounds", "output"},
+         "does nothing with --check, which fits nothing; leave one out"},
+    };
+    return cli_check_rules(&calibrate_cli, argc, argv, rules, sizeof rules / sizeof *rules);
+}
+
 int calibrate_program(int argc, char **argv) {
-    const int code = cli_parse(&calibrate_cli, argc, argv);
+    int code = cli_parse(&calibrate_cli, argc, argv);
+    if (code == CLI_RUN) code = check_options(argc, argv);
     if (code != CLI_RUN) return code;
     syn_error err = {0};
     if (args.measure) return cli_done(&calibrate_cli, measure(&err), &err);
-    if (args.device != 0)
-        return cli_fail(&calibrate_cli, CLI_USAGE, "--device does nothing without --measure");
     if (args.rows.n == 0)
         return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
     measured m = {0};

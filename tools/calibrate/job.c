@@ -8,6 +8,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/calibrate/measured.h"
+#include "tools/folders.h"
 
 /* What a rank of a job has. */
 typedef struct worker {
@@ -231,6 +232,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     syn_mesh mesh;
     worker w = {.what = s->what, .mesh = &mesh, .timed = s->timed};
     if (comm->rank == 0) w.ops = s->ops;
+    if (comm->rank == 0) SYN_TRY(folder_check_output(s->what->output, err));
     const syn_mesh_shape shape = {.tp = training ? 1 : comm->size, .dp = training ? comm->size : 1};
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));

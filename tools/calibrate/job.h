@@ -19,6 +19,7 @@ typedef struct job {
     int steps;              /* measured, after one that is not: runs, or training steps */
     bool keep_work;         /* counts pieces of the device's work, which takes time */
     int first_bits, last_bits, more_bits; /* elements of sums over ranks: powers of two */
+    const char *output; /* a file that rank 0 will write, checked before it begins; or NULL */
 } job;
 
 /* The shortest step of the kind that ran, all of it, with nothing between steps. */

@@ -257,7 +257,8 @@ syn_status measure_machine(syn_hardware *hw, bool quiet, syn_error *err) {
     return s;
 }
 
-syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *err) {
+syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *is_first,
+                       syn_error *err) {
     timed_ops ops = {0};
     int32_t ranks = 0;
     job j = shared_by(&tiny, 1, SYN_F32);
@@ -265,6 +266,7 @@ syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *
     j.first_bits = 8; /* 1 KiB */
     j.last_bits = 24;
     j.more_bits = 4;
+    j.output = output;
     const syn_status s = job_all_reduce(&j, &ops, &ranks, err);
     *is_first = s == SYN_OK && ranks > 0;
     if (*is_first) {

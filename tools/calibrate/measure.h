@@ -31,7 +31,9 @@ syn_status measure_device(syn_hardware *hw, syn_device device, bool quiet,
                           syn_error *err) SYN_MUST_USE;
 
 /* Where a launcher started several processes: puts what their all-reduces over MPI take into
-   hw->intra. Every process calls it; *is_first: this one has the result, and has printed it. */
-syn_status measure_mpi(syn_hardware *hw, bool quiet, bool *is_first, syn_error *err) SYN_MUST_USE;
+   hw->intra. Every process calls it; *is_first: this one has the result, and has printed it.
+   output: a file that it will write, checked before; NULL: none. */
+syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *is_first,
+                       syn_error *err) SYN_MUST_USE;
 
 #endif

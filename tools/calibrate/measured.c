@@ -206,6 +206,12 @@ static syn_status read_records(measured *m, char *text, const char *path, const 
     reading r = {.path = path, .next = 1, .err = err};
     if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3; /* as spreadsheets mark UTF-8 */
     SYN_TRY(split(&r, &text, &r.names));
+    bool has_stack = stack == NULL;
+    for (int i = 0; i < r.names.n; i++)
+        has_stack = has_stack || strcmp(r.names.at[i], "stack") == 0;
+    if (!has_stack)
+        return SYN_FAIL(err, SYN_E_INVALID, "--rows_stack %.100s: %.300s has no column stack",
+                        stack, path);
     while (text != NULL) {
         SYN_TRY(split(&r, &text, &r.at));
         const bool empty = r.at.n == 1 && *r.at.at[0] == '\0';

@@ -138,7 +138,7 @@ int command_convert_pytorch(int argc, char **argv) {
     if (code == CLI_RUN) code = read_arguments(&job);
     if (code != CLI_RUN) return code;
     syn_status s = run(&job, &outcome, &err);
-    if (s != SYN_OK || job.quiet) pytorch_print_notes(&outcome.report, stderr);
+    if (s != SYN_OK || (job.quiet && !args.json)) pytorch_print_notes(&outcome.report, stderr);
     else if (args.json) s = pytorch_print_json(&job, &outcome, &err);
     else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);

@@ -6,6 +6,7 @@
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/commands/export_predict.h"
+#include "tools/folders.h"
 #include "tools/inputs.h"
 
 static struct arguments {
@@ -58,7 +59,7 @@ static const cli_option options[] = {
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
      "kineto: an event for each storage that comes or goes", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
-     "kineto, stacks: the modules that ops are called in", 0, 0},
+     "kineto, stacks, memory: the modules that ops are called in", 0, 0},
     {"nx_key", CLI_CHOICE, &args.nx_key, "both|links|edges",
      "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
     {"copies", CLI_CHOICE, &args.copies, "auto|full|once",
@@ -204,6 +205,55 @@ static int choose_format(const syn_exporter **out) {
                     formats(" or "));
 }
 
+/* Whether the exporter is one of these, up to NULL. */
+static bool is_one_of(const syn_exporter *exporter, const syn_exporter *const *of) {
+    while (*of && *of != exporter) of++;
+    return *of != NULL;
+}
+
+static bool is_picture(const syn_exporter *exporter) {
+    static const syn_exporter *const pictures[] = {&syn_export_svg, &syn_export_png,
+                                                   &syn_export_pdf, &syn_export_dot, NULL};
+    return is_one_of(exporter, pictures);
+}
+
+/* Options of other formats than this one. */
+static int check_options(const syn_exporter *exporter, int argc, char **argv) {
+    static const syn_exporter *const once[] = {&syn_export_json, &syn_export_chakra,
+                                               &syn_export_chrome, &syn_export_html, NULL};
+    static const syn_exporter *const titled[] = {&syn_export_json, &syn_export_chrome,
+                                                 &syn_export_html, NULL};
+    const size_t n = strlen(args.input);
+    const bool picture = is_picture(exporter), kineto = exporter == &syn_export_kineto;
+    const bool timeline = picture && args.view == SYN_VIEW_TIMELINE;
+    const cli_rule rules[] = {
+        {exporter != &syn_export_html, {"compare"}, "is for html alone"},
+        {!picture, {"page", "view", "comm", "no_fold"}, "is for pictures alone"},
+        {!picture || timeline, {"detail"}, "is for pictures of a graph alone"},
+        {timeline, {"comm"}, "draws a graph, --view timeline none; leave one out"},
+        {!picture && !is_one_of(exporter, titled),
+         {"title"},
+         "is for pictures, json, chrome and html alone"},
+        {exporter != &syn_export_json, {"nx_key"}, "is for json alone"},
+        {!is_one_of(exporter, once), {"copies"}, "is for json, chakra, chrome and html alone"},
+        {!kineto, {"profile_memory"}, "is for kineto alone"},
+        {!kineto && exporter != &syn_export_stacks && exporter != &syn_export_memory_csv,
+         {"with_stack"},
+         "is for kineto, stacks and memory alone"},
+        {n <= 3 || strcmp(args.input + n - 3, ".et") != 0,
+         {"all_ranks"},
+         "is for an input trace.<rank>.et: other files hold all ranks"},
+    };
+    return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
+}
+
+/* Before an input is read that may be large. Sets are locked when it is known how many ranks there
+   are. */
+static syn_status check_output(const syn_exporter *exporter, syn_error *err) {
+    if (exporter == &syn_export_et || is_recording(exporter)) return SYN_OK;
+    return folder_check_output(args.output, err);
+}
+
 int command_export(int argc, char **argv) {
     syn_error err = {0};
     const syn_exporter *exporter = NULL;
@@ -215,18 +265,8 @@ int command_export(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
-    if (args.compare && exporter != &syn_export_html)
-        return cli_fail(&program, CLI_USAGE, "--compare is for html, not for %s", exporter->name);
-    const bool picture = exporter == &syn_export_svg || exporter == &syn_export_png ||
-                         exporter == &syn_export_pdf || exporter == &syn_export_dot;
-    if (args.page != SYN_PAGE_NONE && !picture)
-        return cli_fail(&program, CLI_USAGE, "--page is for pictures, not for %s", exporter->name);
-    if (args.detail != SYN_DETAIL_AUTO && (!picture || args.view == SYN_VIEW_TIMELINE))
-        return cli_fail(&program, CLI_USAGE, "--detail is for pictures of a graph, not for %s",
-                        picture ? "timelines" : exporter->name);
-    if (args.comm && args.view == SYN_VIEW_TIMELINE)
-        return cli_fail(&program, CLI_USAGE,
-                        "--comm draws a graph, --view timeline none: one of them");
+    code = check_options(exporter, argc, argv);
+    if (code != CLI_RUN) return code;
     const int32_t rank = (int32_t)args.rank;
     syn_export_options how = {.title = args.title,
                               .rank = rank >= 0 ? &rank : NULL,
@@ -244,7 +284,8 @@ int command_export(int argc, char **argv) {
                               .compare_source = args.compare};
     syn_graph *graph = NULL, *other = NULL;
     syn_hardware hw;
-    syn_status s = import(&graph, args.input, &hw, &err);
+    syn_status s = check_output(exporter, &err);
+    if (s == SYN_OK) s = import(&graph, args.input, &hw, &err);
     if (s == SYN_OK && args.compare) s = import(&other, args.compare, &hw, &err);
     how.compare = other;
     if (s == SYN_OK && how.rank) {

@@ -115,6 +115,8 @@ inference_args *inference_arguments(void); /* the options' values */
 /* After cli_parse: sets run->args and the launch; refuses what contradicts itself and what would do
    nothing. CLI_RUN: go on; else the exit code, after a message. */
 int inference_check_options(inference *run);
+/* Before that: refuses given options that would do nothing, whatever the model. */
+int inference_check_given(const cli_program *program, int argc, char **argv);
 
 /* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
 int inference_check_sweep(const inference *run, int argc, char **argv);

@@ -178,6 +178,15 @@ static const char *useless(inference *run) {
     return run->task->refuses ? run->task->refuses(&args) : NULL;
 }
 
+int inference_check_given(const cli_program *program, int argc, char **argv) {
+    const cli_rule rules[] = {
+        {!args.visualize_trace && args.sweep.n == 0,
+         {"out_dir"},
+         "does nothing without --visualize_trace or --sweep; give one, or leave it out"},
+    };
+    return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+}
+
 int inference_check_options(inference *run) {
     launch *l = &run->launch;
     run->args = &args;

@@ -1,10 +1,8 @@
 /* Which files the inference program reads, so that it writes over none of them; whether what it
    writes has a folder. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
@@ -70,20 +68,6 @@ static syn_status keep_from_saving(const syn__input_files *inputs, const inferen
     return SYN_OK;
 }
 
-/* What is written at the end has a folder from the beginning. */
-static syn_status check_folder(const char *path, syn_error *err) {
-    if (!path) return SYN_OK;
-    char folder[4200] = ".";
-    struct stat st;
-    const char *slash = strrchr(path, '/');
-    if (slash)
-        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    if (stat(folder, &st) != 0 && errno == ENOENT)
-        return SYN_FAIL(err, SYN_E_IO, "cannot write %.200s: the folder %.200s does not exist",
-                        path, folder);
-    return SYN_OK;
-}
-
 /* Files whose names this run then has for itself. */
 static syn_status begin_trace(inference *run, syn_error *err) {
     char prefix[FOLDER_PATH_BYTES];
@@ -98,8 +82,8 @@ syn_status inference_make_folders(inference *run, syn_error *err) {
     if (run->launch.program->mute) return SYN_OK;
     if (args->visualize_trace) SYN_TRY(begin_trace(run, err));
     if (args->save_weights) SYN_TRY(checkpoint_begin_saving(run, err));
-    SYN_TRY(check_folder(args->save_logits, err));
-    return check_folder(args->embeddings, err);
+    SYN_TRY(folder_check_output(args->save_logits, err));
+    return folder_check_output(args->embeddings, err);
 }
 
 static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,

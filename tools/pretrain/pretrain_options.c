@@ -128,17 +128,10 @@ const cli_option pretrain_options[] = {
      0},
     CLI_END};
 
-typedef struct rule {
-    bool holds;
-    const char *names[13]; /* of options */
-    const char *why;       /* such an option is not wanted then */
-} rule;
-
-/* A user who gives an option should see what it does. */
 static int check_rules(const pretrain *run, int argc, char **argv) {
     const pretrain_args *a = run->args;
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const rule rules[] = {
+    const cli_rule rules[] = {
         {!a->enable_tracing,
          {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
           "trace-repeat", "trace-output-dir", "trace-name", "visualize-trace", "profile-memory",
@@ -159,17 +152,14 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
          {"mask-policy"},
          "bert contradicts --recipe reference, which masks as mask-only does; leave one out"},
     };
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        for (const char *const *name = rules[i].names; rules[i].holds && *name; name++)
-            if (cli_was_given(run->launch.program, argc, argv, *name))
-                return cli_fail(run->launch.program, CLI_USAGE, "--%s %s", *name, rules[i].why);
-    return CLI_RUN;
+    return cli_check_rules(run->launch.program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
 /* Without data nothing is learned: the options of another run are taken, but not in silence. */
 static void note_meta(const pretrain *run, int argc, char **argv) {
-    static const char *const names[] = {"eval-data",  "eval-steps",       "save-dir",
-                                        "save-steps", "save-total-limit", "resume"};
+    static const char *const names[] = {"eval-data",     "eval-steps",       "save-dir",
+                                        "save-steps",    "save-total-limit", "resume",
+                                        "learning-rate", "warmup-steps",     "logging-steps"};
     char list[160] = "";
     size_t used = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -214,6 +204,9 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
                         "--model-name, --model-config and --weights all say which model; give one");
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
+    if (!*a->trace_name || strcmp(a->trace_name + strlen(a->trace_name) - 1, "/") == 0)
+        return cli_fail(program, CLI_USAGE,
+                        "--trace-name '%s' names no file; give one, such as trace", a->trace_name);
     if (meta) note_meta(run, argc, argv);
     else note_no_model(run);
     if (a->json) args.quiet = true;

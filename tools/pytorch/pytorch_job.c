@@ -8,6 +8,7 @@
 
 #include "export/text/loose_json.h"
 #include "syntorch/memory.h"
+#include "tools/folders.h"
 #include "tools/inputs.h"
 #include "tools/progress.h"
 
@@ -123,12 +124,15 @@ syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn
     output_lock lock = {.path = NULL};
     memset(outcome, 0, sizeof *outcome);
     if (job->options.is_set) SYN_TRY(cli_lock_set(&lock, job->output, job->program, err));
+    else SYN_TRY(folder_check_output(job->output, err));
     const syn_status s = run(job, false, outcome, err);
     output_lock_release(&lock);
     return s;
 }
 
 syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
+    memset(outcome, 0, sizeof *outcome);
+    SYN_TRY(folder_check_output(job->output, err));
     return run(job, true, outcome, err);
 }
 

@@ -31,8 +31,11 @@ bool syn__pic_is_drawn(const syn_node *n) {
 
 /* Decode steps, which repeat what prefill does, may be told in less detail. */
 static syn__pic_detail detail_of(const syn__pic_cells *c, uint32_t unit) {
-    const bool decode = c->plan->units[unit].phase == SYN_PHASE_DECODE;
-    return decode && c->decode > c->detail ? c->decode : c->detail;
+    const syn__pic_unit *u = &c->plan->units[unit];
+    syn__pic_detail detail = c->detail;
+    if (u->phase == SYN_PHASE_DECODE && c->decode > detail) detail = c->decode;
+    if (u->layer[0] == '\0' && c->outside > detail) detail = c->outside;
+    return detail;
 }
 
 static syn_status add_cell(syn__pic_cells *c, uint32_t first, uint32_t last, uint32_t unit,
@@ -56,6 +59,10 @@ static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t chunk,
     if (cell->detail <= SYN__PIC_OPS) return SYN_OK;
     if (cell->detail == SYN__PIC_CHUNKS) {
         *out = cell->last - cell->first + 1 < chunk;
+        return SYN_OK;
+    }
+    if (cell->detail == SYN__PIC_UNITS) {
+        *out = true;
         return SYN_OK;
     }
     const syn_node *first;
@@ -127,7 +134,7 @@ static syn_status unit_cells(syn__pic_cells *c, uint32_t unit, uint32_t section,
 static syn_status make_cells(syn__pic_cells *c, syn_error *err) {
     const syn__pic_plan *p = c->plan;
     const bool chunks = c->detail == SYN__PIC_CHUNKS;
-    const uint32_t chunk = p->n_nodes / 150 + 1;
+    const uint32_t chunk = chunks ? p->n_nodes / c->chunks + 1 : 0;
     uint32_t section = 0, before = UINT32_MAX;
     for (uint32_t u = 0; u < p->n_units && !c->too_many; u++) {
         if (!syn__pic_unit_drawn(p, u) || syn__pic_is_bucket(p, u)) continue;
@@ -219,7 +226,9 @@ syn_status syn__pic_cells_make(syn__pic_cells *c, syn__pic_plan *plan, syn__pic_
                           .drawing = d,
                           .detail = level->detail,
                           .decode = level->decode,
-                          .part_cells = level->part_cells};
+                          .outside = level->outside,
+                          .part_cells = level->part_cells,
+                          .chunks = level->chunks};
     SYN_TRY(make_cells(c, err));
     if (c->too_many) return SYN_OK;
     SYN_TRY(make_parts(c, err));

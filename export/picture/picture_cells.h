@@ -14,7 +14,8 @@ typedef enum syn__pic_detail {
     SYN__PIC_OPS,    /* ops; tensors only as text */
     SYN__PIC_RUNS,   /* ops of one module between communications in one box */
     SYN__PIC_LAYERS, /* ops of one layer between communications in one box */
-    SYN__PIC_CHUNKS, /* a few hundred boxes whatever comes */
+    SYN__PIC_UNITS,  /* of a page: all of a layer, with what it communicates */
+    SYN__PIC_CHUNKS, /* at most level->chunks boxes whatever comes */
     SYN__PIC_DETAILS
 } syn__pic_detail;
 
@@ -77,8 +78,10 @@ typedef struct syn__pic_cells {
     syn__pic_plan *plan;
     syn__pic_drawing *drawing;
     syn__pic_detail detail, decode; /* decode steps with the lesser of the two */
+    syn__pic_detail outside;        /* the same of what is outside layers */
     uint32_t part_cells;            /* a column of more is broken, as a newspaper's */
-    bool too_many;                  /* stopped: more than SYN__PIC_MAX_BOXES */
+    uint32_t chunks;
+    bool too_many; /* stopped: more than SYN__PIC_MAX_BOXES */
     syn__pic_cell *cells;
     syn__pic_pill *pills;
     syn__pic_link *links;
@@ -91,8 +94,8 @@ typedef struct syn__pic_cells {
 } syn__pic_cells;
 
 typedef struct syn__pic_level {
-    syn__pic_detail detail, decode;
-    uint32_t part_cells;
+    syn__pic_detail detail, decode, outside;
+    uint32_t part_cells, chunks;
 } syn__pic_level;
 
 /* Cells, pills, links and parts of a rank. On success with too_many set, only that is of use. */

@@ -397,6 +397,11 @@ static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *er
     next.label_w = syn__pic_width(next.tip, 12, true) + syn__pic_width(" continued", 8.5, false);
     next.y0 = next.y1 = bottom(c);
     SYN_TRY(syn__pic_add_cluster(d, &next, &index, err));
+    const syn__pic_plan *p = &c->lanes[0].plan;
+    const uint32_t count = p->steps[p->units[current(&c->lanes[0])->unit].step_index].count;
+    if (count > 1)
+        SYN_TRY(
+            syn__pic_add_badge(d, count, "steps", next.x1 - 8, next.y0 + 12, index, next.tip, err));
     for (uint32_t k = 0; k < c->n_lanes; k++) {
         c->lanes[k].clusters[0] = index;
         c->lanes[k].y = next.y0 + 28;

@@ -95,7 +95,7 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         if (part->number > 1) syn__pic_clear(&facts);
     }
     SYN_TRY(syn__pic_new_cluster(col->cells->drawing, -1, 0, name.s, facts.s, &part->cluster, err));
-    if (part->number == 1 && col->cells->plan->steps[part->step_index].count > 1)
+    if (col->cells->plan->steps[part->step_index].count > 1)
         col->cells->drawing->clusters[part->cluster].min_w += BADGE_W;
     return SYN_OK;
 }
@@ -143,9 +143,10 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
             (detail == SYN__PIC_CHUNKS || col->cell[i].unit == col->cell[begin].unit))
             continue;
         const uint32_t unit = col->cell[begin].unit;
-        const bool framed =
-            detail < SYN__PIC_LAYERS ||
-            (detail == SYN__PIC_LAYERS && syn__pic_shares_unit(col->cells, &col->cell[begin]));
+        const bool single = col->cell[begin].first == col->cell[begin].last;
+        const bool framed = detail < SYN__PIC_LAYERS ||
+                            (detail < SYN__PIC_CHUNKS &&
+                             (single || syn__pic_shares_unit(col->cells, &col->cell[begin])));
         int32_t cluster = col->part->cluster;
         if (framed && p->units[unit].layer[0] != '\0') {
             syn__pic_text title;

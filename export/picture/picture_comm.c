@@ -99,26 +99,19 @@ static syn_status attempt(syn__pic_chart *chart, const syn_export_options *optio
 }
 
 /* The same with panels as high as they are, then broken into ever lower ones until the page can be
-   read; `last`: or not. */
+   read. */
 static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
                            const syn_export_options *options, const choice *t, double max_side,
-                           bool last, bool *fits, syn_error *err) {
+                           bool *fits, syn_error *err) {
     static const double most[] = {INFINITY, 1000, 800, 640, 520, 420, 340, 280};
     const size_t n = options->page == SYN_PAGE_NONE ? 1 : sizeof most / sizeof *most;
     syn__pic_chart chart = {0};
-    double best = INFINITY, best_scale = -1, w, h;
     syn_status s =
         syn__pic_chart_make(&chart, d, graph, options->known_copies, t->fold, t->columns, err);
     for (size_t i = 0; i < n && !*fits && s == SYN_OK; i++) {
         s = attempt(&chart, options, t, most[i], err);
-        const double scale = syn__pic_page_scale(d, d->page, &w, &h);
-        if (scale > best_scale) best = most[i], best_scale = scale;
         *fits = !chart.too_many && d->width <= max_side && d->height <= max_side &&
                 syn__pic_readable(d);
-    }
-    if (s == SYN_OK && last && !*fits && !chart.too_many) {
-        s = attempt(&chart, options, t, best, err);
-        *fits = d->width <= max_side && d->height <= max_side;
     }
     syn__pic_chart_free(&chart);
     return s;
@@ -141,15 +134,13 @@ syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
         {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, 4}, {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 3, 4},
         {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 4},    {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 2},
         {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 4},  {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 2},
-        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4}};
+        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4}, {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 2},
+        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 1}};
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
     const size_t n = sizeof tries / sizeof *tries;
     bool fits = false;
-    for (size_t i = options->no_fold ? 0 : 2; i < n && !fits; i++) {
-        size_t next = i + 1; /* that is tried: the one before CHUNKS need not be readable */
-        while (next < n && !is_tried(&tries[next], graph, options)) next++;
+    for (size_t i = options->no_fold ? 0 : 2; i < n && !fits; i++)
         if (is_tried(&tries[i], graph, options))
-            SYN_TRY(attempts(d, graph, options, &tries[i], max_side, next + 1 >= n, &fits, err));
-    }
+            SYN_TRY(attempts(d, graph, options, &tries[i], max_side, &fits, err));
     return SYN_OK;
 }

@@ -142,9 +142,12 @@ typedef struct syn__pic_panel {
 } syn__pic_panel;
 /* In rows, or on a page in columns as large as that shows them; sets the extent of d. */
 void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *panels, size_t n, double head);
-/* Whether the smallest text can be read on d->page. */
+/* Points of the smallest text, and whether it can be read on d->page. */
+double syn__pic_smallest(const syn__pic_drawing *d);
 bool syn__pic_readable(const syn__pic_drawing *d);
-#define SYN__PIC_SMALLEST 8.0 /* text, in points */
+/* How wide and high a drawing may be on a page, A4 across, so that texts of `smallest` points can
+   be read. */
+void syn__pic_page_room(syn_page page, double smallest, double *w, double *h);
 
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 

@@ -331,6 +331,7 @@ static void begin_plan(syn__pic_plan *plan, const syn_graph *graph, uint32_t ran
 
 static syn_status make(syn__pic_plan *plan, int fold, syn_error *err) {
     plan->folds = fold != SYN__PIC_FOLD_NONE;
+    plan->frames = true;
     reader r = {.plan = plan, .rank = plan->graph->ranks[plan->rank].rank};
     r.s.layer = "";
     SYN_TRY(read_rank(&r, err));
@@ -375,6 +376,11 @@ uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node) {
         else hi = mid;
     }
     return (uint32_t)lo;
+}
+
+uint32_t syn__pic_times_of(const syn__pic_plan *plan, uint32_t node) {
+    const syn__pic_unit *u = &plan->units[syn__pic_unit_of(plan, node)];
+    return plan->frames && u->layer[0] != '\0' ? 1 : u->count;
 }
 
 uint32_t syn__pic_rep_of(const syn__pic_plan *plan, uint32_t node) {

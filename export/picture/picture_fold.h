@@ -65,6 +65,7 @@ typedef struct syn__pic_plan {
     uint32_t folded_steps, folded_units; /* not drawn */
     bool spans_ranks;      /* boxes of collectives stand for those of other ranks as well */
     bool folds;            /* what repeats is drawn once */
+    bool frames;           /* layers have frames, which say for how many they stand */
     bool bars;             /* what a box of several ops communicates is drawn beside it */
     const uint32_t *alike; /* per group of the graph: for how many others its boxes stand, or
                               SYN__PIC_SOME; NULL: for none */
@@ -87,6 +88,8 @@ syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE
 syn_status syn__pic_pair_layers(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 void syn__pic_plan_free(syn__pic_plan *plan);
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);
+/* For how many nodes of its step `node` stands, where no frame says that; 1: for itself alone. */
+uint32_t syn__pic_times_of(const syn__pic_plan *plan, uint32_t node);
 /* Where node `node` of the graph, as producers and dependencies name it, is; SYN_NO_NODE stays. */
 uint32_t syn__pic_place_of(const syn__pic_plan *plan, uint32_t node);
 /* The node drawn in the place of `node`. */

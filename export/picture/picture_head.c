@@ -181,25 +181,51 @@ static syn_status add_legend(legend *l, syn_error *err) {
     return SYN_OK;
 }
 
-/* Lines of text from y on, broken between facts where one is wider than the page; lengthens *y. */
+/* The text; on a page, cut to the width. */
+static const char *fitted(const syn__pic_drawing *d, const char *text, double size, bool bold,
+                          double width, char *cut, size_t bytes) {
+    size_t n = bytes / 4;
+    if (d->page == SYN_PAGE_NONE || syn__pic_width(text, size, bold) <= width) return text;
+    while (n > 1 && syn__pic_width(syn__pic_shorten(text, n, cut, bytes), size, bold) > width) n--;
+    return cut;
+}
+
+/* How long the first fact or sentence of a text is, and what parts it from the next; "" at the
+   end. */
+static size_t first_fact(const char *text, const char **between) {
+    static const char *const ends[] = {DOT, "  "};
+    size_t n = strlen(text);
+    *between = "";
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const char *end = strstr(text, ends[i]);
+        if (end != NULL && (size_t)(end - text) < n) n = (size_t)(end - text), *between = ends[i];
+    }
+    return n;
+}
+
+/* Lines of text from y on, broken between facts and sentences where one is wider than the page;
+   lengthens *y. */
 static syn_status add_lines(syn__pic_drawing *d, const char *text, double width, double *y,
                             syn_error *err) {
     while (*text != '\0') {
         syn__pic_text line, longer;
         syn__pic_clear(&line);
-        const char *rest = text;
+        const char *rest = text, *before = "";
         do { /* one fact more as long as they fit */
-            const char *end = strstr(rest, DOT);
-            const size_t n = end != NULL ? (size_t)(end - rest) : strlen(rest);
+            const char *between;
+            const size_t n = first_fact(rest, &between);
             longer = line;
-            syn__pic_put(&longer, "%s%.*s", line.n > 0 ? DOT : "", (int)n, rest);
+            syn__pic_put(&longer, "%s%.*s", before, (int)n, rest);
             if (line.n > 0 && syn__pic_width(longer.s, LINE_PT, false) > width - 8) break;
             line = longer;
-            rest += n + (end != NULL ? strlen(DOT) : 0);
+            rest += n + strlen(between);
+            before = between;
         } while (*rest != '\0');
         if (rest == text) break; /* a fact longer than a text may be */
         text = rest;
-        SYN_TRY(syn__pic_add_text(d, line.s, 0, *y, LINE_PT, false, NULL, err));
+        char cut[1024];
+        const char *shown = fitted(d, line.s, LINE_PT, false, width - 8, cut, sizeof cut);
+        SYN_TRY(syn__pic_add_text(d, shown, 0, *y, LINE_PT, false, NULL, err));
         *y += LINE_PT * 1.6;
     }
     return SYN_OK;
@@ -207,14 +233,16 @@ static syn_status add_lines(syn__pic_drawing *d, const char *text, double width,
 
 syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, syn_error *err) {
     double right = d->width > 560 ? d->width : 560;
-    const double title_w = syn__pic_width(h->title, TITLE_PT, true) + 4;
+    char cut[1024];
+    const char *title = fitted(d, h->title, TITLE_PT, true, right - 8, cut, sizeof cut);
+    const double title_w = syn__pic_width(title, TITLE_PT, true) + 4;
     if (title_w > right) right = title_w;
     const syn__pic_mark content = syn__pic_mark_of(d);
     legend l = {d, 0, 0, 0, right};
     SYN_TRY(add_legend(&l, err)); /* first: the texts below are not explained */
     const syn__pic_mark after_legend = syn__pic_mark_of(d);
     double y = TITLE_PT * 1.6;
-    SYN_TRY(syn__pic_add_text(d, h->title, 0, 0, TITLE_PT, true, NULL, err));
+    SYN_TRY(syn__pic_add_text(d, title, 0, 0, TITLE_PT, true, NULL, err));
     for (size_t i = 0; i < 4 && h->lines[i] != NULL; i++)
         SYN_TRY(add_lines(d, h->lines[i], right, &y, err));
     y += 8;

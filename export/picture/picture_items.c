@@ -199,7 +199,6 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
             syn__pic_text title;
             syn__pic_clear(&title);
             syn__pic_unit_title(p, u, &title);
-            if (p->units[u].count > 1) syn__pic_put(&title, "  \xC3\x97%u", p->units[u].count);
             if (!syn__pic_is_bucket(p, u))
                 SYN_TRY(add_run(c, lane, u, p->units[u].begin, p->units[u].end - 1,
                                 layer ? title.s : NULL, err));
@@ -223,6 +222,7 @@ syn_status syn__pic_chart_items(syn__pic_chart *c, syn__pic_detail detail, syn_e
         syn__pic_lane *lane = &c->lanes[i];
         lane->n_items = 0;
         lane->plan.bars = detail != SYN__PIC_CHUNKS;
+        lane->plan.frames = detail == SYN__PIC_FULL;
         if (detail == SYN__PIC_CHUNKS) SYN_TRY(whole_rank(c, lane, err));
         else SYN_TRY(lane_items(c, lane, detail, err));
     }

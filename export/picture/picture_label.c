@@ -312,6 +312,8 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
         snprintf(remark + k, sizeof remark - k, "%s%s", k > 0 ? " " : "",
                  syn_reduce_name((syn_reduce)n->reduce));
     }
+    const uint32_t times = syn__pic_times_of(plan, node);
+    if (times > 1) snprintf(name + strlen(name), sizeof name - strlen(name), "  \xC3\x97%u", times);
     syn__pic_text weight, result;
     syn__pic_clear(&weight);
     syn__pic_clear(&result);
@@ -338,7 +340,7 @@ static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t nu
 static syn_status name_run(syn__pic_cells *cells, const syn__pic_cell *cell, const char *scope,
                            syn__pic_text *name, syn_error *err) {
     const uint32_t count = cells->plan->units[cell->unit].count;
-    const bool layers = cell->detail == SYN__PIC_LAYERS;
+    const bool layers = cell->detail == SYN__PIC_LAYERS || cell->detail == SYN__PIC_UNITS;
     const bool alone =
         !syn__pic_shares_unit(cells, cell) && cells->plan->units[cell->unit].layer[0] != '\0';
     syn__pic_clear(name);

@@ -22,8 +22,8 @@ static void size_cell(syn__pic_column *col, syn__pic_cell *c) {
         syn__pic_pill *p = &pills[c->first_side + i];
         double name = syn__pic_width(p->name, 8.5, true);
         const double rest = p->rest != NULL ? syn__pic_width(p->rest, 8.5, true) : 0;
-        const double detail = syn__pic_width(p->detail, 7.5, false);
-        if (p->via != NULL) name += syn__pic_width(p->via, 7.5, false) + 10;
+        const double detail = syn__pic_width(p->detail, 8, false);
+        if (p->via != NULL) name += syn__pic_width(p->via, 8, false) + 10;
         p->w = fmax(name, fmax(rest, detail)) + 18;
         p->h = SYN__PIC_SIDE_H + (p->rest != NULL ? SYN__PIC_LINE_H : 0);
         sides = fmax(sides, p->w);

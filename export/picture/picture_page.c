@@ -2,6 +2,8 @@
 #include "export/picture/picture.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define GAP       22.0  /* between panels beside each other */
 #define PANEL_GAP 10.0  /* and on a page */
@@ -25,11 +27,45 @@ double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, 
     return fmin(scale, 1);
 }
 
+/* Points of the smallest text of a page: 5.5 on paper, 12 pixels of 1080 on a slide, and a little
+   for rounding. */
+static const double least[] = {0, 5.51, 6.02};
+
+/* The smallest size that a label asks for, of which graphviz takes whole points; `most` if it asks
+   for none. */
+static double smallest_of(const char *label, double most) {
+    static const char size[] = "point-size=\"";
+    while (label != NULL && (label = strstr(label, size)) != NULL) {
+        label += sizeof size - 1;
+        most = fmin(most, floor(strtod(label, NULL)));
+    }
+    return most;
+}
+
+double syn__pic_smallest(const syn__pic_drawing *d) {
+    double size = 10; /* of a label that asks for none */
+    for (size_t i = 0; i < d->n_boxes; i++) size = smallest_of(d->boxes[i].label, size);
+    for (size_t i = 0; i < d->n_edges; i++) size = smallest_of(d->edges[i].label, size);
+    for (size_t i = 0; i < d->n_clusters; i++) size = smallest_of(d->clusters[i].label, size);
+    return size;
+}
+
 bool syn__pic_readable(const syn__pic_drawing *d) {
-    /* 5.5 points on paper, and on a slide 13.5 pixels of 1080 */
-    static const double least[] = {0, 5.5 / SYN__PIC_SMALLEST, 6.75 / SYN__PIC_SMALLEST};
     double w, h;
-    return syn__pic_page_scale(d, d->page, &w, &h) >= least[d->page];
+    return d->page == SYN_PAGE_NONE ||
+           syn__pic_smallest(d) * syn__pic_page_scale(d, d->page, &w, &h) >= least[d->page];
+}
+
+void syn__pic_page_room(syn_page page, double smallest, double *w, double *h) {
+    const syn__pic_drawing nothing = {0};
+    (void)syn__pic_page_scale(&nothing, page, w, h);
+    if (page == SYN_PAGE_A4) {
+        const double upright = *w;
+        *w = *h;
+        *h = upright;
+    }
+    *w = *w * smallest / least[page] - 2 * PAD_PT;
+    *h = *h * smallest / least[page] - 2 * PAD_PT;
 }
 
 /* Places panels beside each other, with a new row wherever one would pass `limit`. */

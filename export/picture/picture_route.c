@@ -42,12 +42,12 @@ static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uin
         syn__pic_put(&t, "</b></font>");
     }
     if (side && p->via != NULL) {
-        syn__pic_put(&t, "<font point-size=\"7.5\" color=\"#3d5a40\"><i>&#160;&#160;");
+        syn__pic_put(&t, "<font point-size=\"8\" color=\"#3d5a40\"><i>&#160;&#160;");
         syn__pic_put_html(&t, p->via);
         syn__pic_put(&t, "</i></font>");
     }
-    syn__pic_put(&t, "%s<font point-size=\"%s\" color=\"#3d5a40\">",
-                 side ? "</td></tr><tr><td height=\"11\">" : "  ", side ? "7.5" : "8");
+    syn__pic_put(&t, "%s<font point-size=\"8\" color=\"#3d5a40\">",
+                 side ? "</td></tr><tr><td height=\"11\">" : "  ");
     syn__pic_put_html(&t, p->detail);
     syn__pic_put(&t, "</font>%s", side ? "</td></tr></table>" : "");
     const syn__pic_box box = {.id = pill_id(col, cell, p, index),
@@ -217,20 +217,20 @@ static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char 
     char cut[128];
     syn__pic_text t;
     syn__pic_shorten(text, 24, cut, sizeof cut);
-    for (char *end; syn__pic_width(cut, 7.5, false) > room && (end = strrchr(cut, ' ')) != NULL;) {
+    for (char *end; syn__pic_width(cut, 8, false) > room && (end = strrchr(cut, ' ')) != NULL;) {
         *end = '\0'; /* the last view, then the dot before it */
         if ((end = strrchr(cut, ' ')) != NULL) *end = '\0';
     }
-    for (size_t n = 20; syn__pic_width(cut, 7.5, false) > room && n > 1; n--)
+    for (size_t n = 20; syn__pic_width(cut, 8, false) > room && n > 1; n--)
         syn__pic_shorten(text, n, cut, sizeof cut);
     syn__pic_clear(&t);
-    syn__pic_put(&t, "<font point-size=\"7.5\" color=\"#333333\"><i>");
+    syn__pic_put(&t, "<font point-size=\"8\" color=\"#333333\"><i>");
     syn__pic_put_html(&t, cut);
     syn__pic_put(&t, "</i></font>");
     e->label = syn__arena_copy(&drawing(col)->arena, t.s);
     if (e->label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
     e->tip_text = text;
-    e->label_w = syn__pic_width(cut, 7.5, false);
+    e->label_w = syn__pic_width(cut, 8, false);
     e->lx = x + e->label_w / 2;
     e->ly = y;
     return SYN_OK;
@@ -317,7 +317,7 @@ static syn_status draw_badges(syn__pic_column *col, syn_error *err) {
         const syn__pic_cluster *k = &d->clusters[i];
         const double head = syn__pic_cluster_head(d, k->level) / 2 + 1;
         uint32_t count = 0;
-        if (k->level == 0 && col->part->number == 1 && col->cells->detail != SYN__PIC_CHUNKS)
+        if (k->level == 0 && col->cells->detail != SYN__PIC_CHUNKS)
             count = plan->steps[col->part->step_index].count;
         for (uint32_t c = 0; c < col->n_cells && k->level == 1; c++) {
             int32_t up = col->cell[c].cluster;

@@ -6,9 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "syntorch/memory.h"
+
 #define DOT  " \xC2\xB7 "   /* a middle dot */
 #define TO   "\xE2\x80\xA6" /* ellipsis */
 #define GREY "#4a5560"
+
+#define TITLE_CHARS 48u
+#define TIP_CHARS   1200u
+#define LINE_CHARS  52  /* of a line of names */
+#define LINE_LEAST  36u /* ... before which it is not broken: a name has up to 16 */
 
 bool syn__pic_same_comm(const syn_node *a, const syn_node *b) {
     return a->kind == SYN_NODE_COLLECTIVE && b->kind == SYN_NODE_COLLECTIVE && a->comm == b->comm &&
@@ -37,7 +44,10 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_put_groups(&facts, plan, a->group);
     syn__pic_put(&facts, DOT "%s%s", syn__pic_bytes(alike ? a->comm_bytes : bytes, buf),
                  alike ? " each" : "");
-    snprintf(name, sizeof name, "%s %s", syn__pic_count(count, buf), syn_comm_kind_name(a->comm));
+    const uint32_t times = syn__pic_times_of(plan, first);
+    const int n_name = snprintf(name, sizeof name, "%s %s", syn__pic_count(count, buf),
+                                syn_comm_kind_name(a->comm));
+    if (times > 1) snprintf(name + n_name, sizeof name - (size_t)n_name, "  \xC3\x97%u", times);
     syn__pic_clear(&t);
     syn__pic_put_op(&t, syn__pic_style_of(SYN__PIC_COLLECTIVE), name,
                     a->reduce >= 0 ? syn_reduce_name((syn_reduce)a->reduce) : "",
@@ -76,32 +86,90 @@ syn_status syn__pic_put_scopes(syn__pic_plan *plan, uint32_t first, uint32_t las
     return SYN_OK;
 }
 
-/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice
-   in a row. */
+/* A name that ops of a run have. */
+typedef struct run_name {
+    char text[64];
+    uint32_t ops;
+    double weight; /* time if it is known, else flops and bytes */
+    bool shown;
+} run_name;
+
+enum { RUN_NAMES = 256 };
+
+typedef struct run_names {
+    run_name at[RUN_NAMES]; /* in the order in which they appear */
+    uint32_t n, other;      /* other: ops beyond */
+} run_names;
+
+static void add_name(run_names *names, const syn_node *n) {
+    char id[SYN__PIC_ID_BYTES], text[64];
+    syn__pic_shorten(syn__pic_node_name(n, id), 16, text, sizeof text);
+    uint32_t i = 0;
+    while (i < names->n && strcmp(names->at[i].text, text) != 0) i++;
+    if (i == RUN_NAMES) {
+        names->other++;
+        return;
+    }
+    run_name *name = &names->at[i];
+    if (i == names->n) {
+        *name = (run_name){.ops = 0};
+        memcpy(name->text, text, sizeof text);
+        names->n++;
+    }
+    const double busy = syn_node_busy_ns(n);
+    const double ns = busy != SYN_NO_TIME ? busy : n->predicted_ns;
+    name->ops++;
+    name->weight +=
+        ns != SYN_NO_TIME ? ns : (double)n->flops + (double)(n->bytes_read + n->bytes_written);
+}
+
+/* The heaviest names that fit; at least one. */
+static void choose_names(run_names *names, size_t max_chars) {
+    size_t used = 0;
+    for (bool any = false;;) {
+        run_name *best = NULL;
+        for (uint32_t i = 0; i < names->n; i++) {
+            run_name *name = &names->at[i];
+            const bool fits = !any || used + strlen(name->text) <= max_chars;
+            if (!name->shown && fits && (best == NULL || name->weight > best->weight)) best = name;
+        }
+        if (best == NULL) return;
+        best->shown = any = true;
+        used += strlen(best->text) + 2;
+    }
+}
+
+/* "ln_1, qkv, softmax + 3" of the ops of a run without views: each name once, in the order of the
+   run, and how many ops have others. If not all fit, those are left out that take the least. */
 syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
                               syn__pic_text *out, syn_error *err) {
-    char before[64] = "";
-    uint32_t left_out = 0;
-    bool any = false;
-    for (uint32_t i = first; i <= last; i++) {
+    run_names *names = syn_calloc(1, sizeof *names);
+    syn_status s =
+        names != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *names, "the names of a run");
+    for (uint32_t i = first; i <= last && s == SYN_OK; i++) {
         const syn_node *n;
-        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
-        if ((n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA) continue;
-        if (syn__walk_is_idle_range(n) && first < last) continue;
-        char id[SYN__PIC_ID_BYTES], name[64];
-        syn__pic_shorten(syn__pic_node_name(n, id), 16, name, sizeof name);
-        if (strcmp(name, before) == 0) continue;
-        memcpy(before, name, sizeof before);
-        if (out->n + strlen(name) > max_chars) {
-            left_out++;
+        s = syn__pic_node(plan, i, &plan->cursor, &n, err);
+        if (s != SYN_OK || (n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA)
             continue;
-        }
-        syn__pic_put(out, "%s", any ? ", " : "");
-        syn__pic_put_clean(out, name);
-        any = true;
+        if (!syn__walk_is_idle_range(n) || first == last) add_name(names, n);
     }
-    if (left_out > 0) syn__pic_put(out, " + %u", left_out);
-    return SYN_OK;
+    if (s == SYN_OK && max_chars > 0) {
+        choose_names(names, max_chars);
+        uint32_t left_out = names->other;
+        bool any = false;
+        for (uint32_t i = 0; i < names->n; i++) {
+            if (!names->at[i].shown) {
+                left_out += names->at[i].ops;
+                continue;
+            }
+            syn__pic_put(out, "%s", any ? ", " : "");
+            syn__pic_put_clean(out, names->at[i].text);
+            any = true;
+        }
+        if (left_out > 0) syn__pic_put(out, " + %u", left_out);
+    }
+    syn_free(names);
+    return s;
 }
 
 /* "9 ops, 12 MFLOP, 3 MiB" */
@@ -115,7 +183,8 @@ static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const
     }
     syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
     if (comms && totals->comms > 0) {
-        syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
+        syn__pic_put(t, DOT "%s communication%s, ", syn__pic_count(totals->comms, buf),
+                     totals->comms == 1 ? "" : "s");
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     }
     syn__pic_put_time(t, 0, c);
@@ -126,8 +195,8 @@ static int put_name_rows(syn__pic_text *t, const char *names, int lines, double 
     int n = 0;
     while (*names != '\0' && n < lines) {
         size_t cut = strlen(names);
-        if (cut > 52)
-            for (cut = 52; cut > 0 && names[cut] != ' ';) cut--;
+        if (cut > LINE_CHARS)
+            for (cut = LINE_CHARS; cut > 0 && names[cut] != ' ';) cut--;
         if (cut == 0) cut = strlen(names);
         char line[160];
         snprintf(line, sizeof line, "%.*s%s", (int)(cut < 120 ? cut : 120), names,
@@ -166,7 +235,7 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     syn__pic_cost c;
     syn__pic_totals totals;
     const syn_node *n;
-    syn__pic_text names, facts, t;
+    syn__pic_text names, shown, facts, t;
     char title[256];
     SYN_TRY(syn__pic_cost_of(plan, first, last, &c, err));
     syn__pic_totals_init(&totals);
@@ -175,10 +244,17 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
         syn__pic_totals_add(&totals, n);
     }
     syn__pic_clear(&names);
-    SYN_TRY(syn__pic_put_names(plan, first, last, 1200, &names, err));
+    SYN_TRY(syn__pic_put_names(plan, first, last, TIP_CHARS, &names, err));
+    syn__pic_clear(&shown);
+    SYN_TRY(syn__pic_put_names(plan, first, last,
+                               name[0] != '\0' ? (size_t)lines * LINE_LEAST : TITLE_CHARS - 6,
+                               &shown, err));
     syn__pic_clear(&facts);
     put_run_facts(&facts, &totals, &c, !plan->bars);
-    syn__pic_shorten(name[0] != '\0' ? name : names.s, 48, title, sizeof title);
+    syn__pic_shorten(name[0] != '\0' ? name : shown.s, TITLE_CHARS, title, sizeof title);
+    const uint32_t times = syn__pic_times_of(plan, first);
+    if (times > 1)
+        snprintf(title + strlen(title), sizeof title - strlen(title), "  \xC3\x97%u", times);
     syn__pic_clear(&t);
     *w = syn__pic_width(facts.s, 8, false);
     syn__pic_put(&t, "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\">"
@@ -186,7 +262,7 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     syn__pic_put_html(&t, title);
     syn__pic_put(&t, "</b></td></tr>");
     if (syn__pic_width(title, 10, true) > *w) *w = syn__pic_width(title, 10, true);
-    const int rows = name[0] != '\0' ? put_name_rows(&t, names.s, lines, w) : 0;
+    const int rows = name[0] != '\0' ? put_name_rows(&t, shown.s, lines, w) : 0;
     syn__pic_put(&t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
     syn__pic_put_html(&t, facts.s);
     syn__pic_put(&t, "</font></td></tr></table>");

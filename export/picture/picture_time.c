@@ -14,8 +14,9 @@
 #define TIMES    "\xC3\x97"
 #define DOTS     "\xE2\x8B\xAF" /* an ellipsis in the middle of the line */
 #define LEFT     128.0          /* names of rows */
-#define WIDTH    1000.0         /* of the time axis */
+#define WIDTH    1000.0         /* of the time axis, without a page */
 #define HEIGHT   640.0          /* wished, without the heading */
+#define HEAD_H   120.0          /* about what a heading takes of a page */
 #define AXIS_H   26.0           /* names of steps, and times */
 #define RANK_H   15.0           /* what stands above a rank's rows */
 #define PITCH    (SYN__PIC_ROW_H + 1.5)
@@ -37,25 +38,25 @@ static double shelf_height(const syn__pic_times *t) {
 
 /* As many shelves as the page has room for, and the steps one after the other on them. */
 static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
-    const double fits = (HEIGHT + GAP) / (shelf_height(t) + GAP);
+    const double fits = (t->height + GAP) / (shelf_height(t) + GAP);
     const uint32_t shelves = fits < 2                  ? 1
                              : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
                                                        : (uint32_t)fits;
     const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0; /* to next shelves */
     double at = 0;
-    syn__pic_times_scale(t, shelves * WIDTH - GAP * (t->n_drawn - 1) - moved);
+    syn__pic_times_scale(t, shelves * t->width - GAP * (t->n_drawn - 1) - moved);
     for (uint32_t i = 0; i < t->n_drawn; i++) {
         const syn__pic_window *w = &t->windows[t->drawn[i]];
         for (int64_t from = w->begin; from < w->end;) {
-            const double shelf = fmin(floor((at + 1e-6) / WIDTH), shelves - 1);
-            double room = (shelf + 1) * WIDTH - at;
-            if (shelf + 1 >= shelves) room = 2 * WIDTH; /* what rounding left over */
+            const double shelf = fmin(floor((at + 1e-6) / t->width), shelves - 1);
+            double room = (shelf + 1) * t->width - at;
+            if (shelf + 1 >= shelves) room = 2 * t->width; /* what rounding left over */
             const int64_t to = syn__pic_time_after(t, from, w->end, room);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,
                              sizeof *t->stretches, err));
             t->stretches[t->n_stretches++] = (syn__pic_stretch){t->drawn[i], (uint32_t)shelf, from,
-                                                                to, LEFT + at - shelf * WIDTH};
-            at = to < w->end ? (shelf + 1) * WIDTH : at + syn__pic_points(t, from, to);
+                                                                to, LEFT + at - shelf * t->width};
+            at = to < w->end ? (shelf + 1) * t->width : at + syn__pic_points(t, from, to);
             from = to;
         }
         at += GAP;
@@ -288,13 +289,17 @@ static syn_status draw_frame(syn__pic_times *t, uint32_t block, uint32_t shelf, 
     int32_t cluster;
     const syn__pic_cluster c = {.label = "",
                                 .tip = "",
-                                .x1 = LEFT + WIDTH + 8,
+                                .x1 = LEFT + t->width + 8,
                                 .y0 = y,
                                 .y1 = bottom - RANK_GAP + 2,
                                 .parent = -1};
     SYN_TRY(syn__pic_add_cluster(t->drawing, &c, &cluster, err));
     syn__pic_clear(&title);
     syn__pic_put(&title, "rank %d", t->graph->ranks[b->rank_index].rank);
+    uint32_t copies = 0;
+    for (uint32_t r = 0; r < t->graph->n_ranks; r++)
+        copies += syn__is_copy(&t->copies, r) && t->copies.of[r] == b->rank_index;
+    if (copies > 0) syn__pic_put(&title, " and %u like it", copies);
     if (t->idle[shelf][block]) syn__pic_put(&title, DOT "nothing here");
     else put_busy(&title, t, &b->busy);
     if (b->n_left_out > 0) syn__pic_put(&title, DOT "%u rows are not drawn", b->n_left_out);
@@ -331,7 +336,7 @@ static syn_status draw_page(syn__pic_times *t, syn_error *err) {
     for (size_t i = 0; i < t->n_stretches; i++) /* after the frames, which would lie over them */
         SYN_TRY(draw_cuts(t, &t->stretches[i], err));
     SYN_TRY(syn__pic_times_join(t, err));
-    t->drawing->width = LEFT + WIDTH + 8;
+    t->drawing->width = LEFT + t->width + 8;
     return SYN_OK;
 }
 
@@ -382,6 +387,13 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
     return syn__pic_add_heading(d, &h, err);
 }
 
+/* Ranks, then rows of the only rank, for which the page has no room. */
+static void leave_out(syn__pic_times *t) {
+    while (t->n_blocks > 1 && shelf_height(t) > t->height) t->n_blocks--;
+    syn__pic_block *b = &t->blocks[0];
+    for (; b->n_rows > 1 && shelf_height(t) > t->height; b->n_rows--) b->n_left_out++;
+}
+
 static syn_status make(syn__pic_times *t, const syn_export_options *options, syn_error *err) {
     SYN_TRY(syn__copies_find(&t->copies, t->graph, options, err));
     SYN_TRY(syn__timeline_make(&t->timeline, t->graph, options, &t->copies, err));
@@ -394,6 +406,7 @@ static syn_status make(syn__pic_times *t, const syn_export_options *options, syn
         SYN_TRY(syn__pic_times_load(t, t->blocks[b].rank_index, err));
         SYN_TRY(syn__pic_times_rows(t, &t->blocks[b], err));
     }
+    if (options->page != SYN_PAGE_NONE) leave_out(t);
     SYN_TRY(syn__pic_times_cuts(t, err));
     SYN_TRY(draw_page(t, err));
     return heading(t, options, err);
@@ -410,16 +423,37 @@ void syn__pic_times_free(syn__pic_times *t) {
     syn_free(t->joints);
 }
 
-syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
-                              const syn_export_options *options, syn_error *err) {
-    if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
+/* Draws within `height`, without the heading, and a width at which a page can be read. */
+static syn_status attempt(syn__pic_drawing *d, const syn_graph *graph,
+                          const syn_export_options *options, double width, double height,
+                          syn_error *err) {
     syn__pic_times *t = syn_calloc(1, sizeof *t);
     if (t == NULL) return SYN_FAIL_NOMEM(err, sizeof *t, "a timeline");
+    syn__pic_drawing_free(d);
+    d->page = options->page;
     t->graph = graph;
     t->drawing = d;
+    t->width = width;
+    t->height = height;
     syn__walk_init(&t->walk, graph);
     const syn_status s = make(t, options, err);
     syn__pic_times_free(t);
     syn_free(t);
     return s;
+}
+
+syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
+                              const syn_export_options *options, syn_error *err) {
+    double width = WIDTH, height = HEIGHT;
+    if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
+    if (options->page != SYN_PAGE_NONE) {
+        syn__pic_page_room(options->page, SYN__PIC_TIME_TEXT, &width, &height);
+        width -= LEFT + 8;
+        height -= HEAD_H;
+    }
+    for (bool fits = false; !fits; height *= 0.9) {
+        SYN_TRY(attempt(d, graph, options, width, height, err));
+        fits = syn__pic_readable(d) || height < RANK_H;
+    }
+    return SYN_OK;
 }

@@ -101,6 +101,7 @@ typedef struct syn__pic_times {
     size_t n_stretches, stretches_cap;
     bool idle[SYN__PIC_SHELVES][SYN__PIC_RANKS];       /* nothing of this block is there */
     double tops[SYN__PIC_SHELVES][SYN__PIC_RANKS + 1]; /* of the blocks, and below the last */
+    double width, height;                              /* of the axis; wished of all shelves */
     double ns_pt;                                      /* points a ns, but for cuts */
     syn__pic_cut cuts[SYN__PIC_CUTS];                  /* by begin */
     uint32_t n_cuts;
@@ -137,7 +138,8 @@ void syn__pic_times_free(syn__pic_times *t);
    "Optimizer.step#SGD.step" is "SGD.step". */
 void syn__pic_short_name(const char *name, char *out, size_t bytes);
 
-#define SYN__PIC_ROW_H 11.0 /* of a bar */
+#define SYN__PIC_ROW_H     11.0 /* of a bar */
+#define SYN__PIC_TIME_TEXT 7.0  /* points of the smallest text, in bars */
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 #define GAP_PT     0.8 /* over gaps up to this */
 #define LEAST_PT   0.35
 #define BRIDGE_PT  5.0 /* a layer or module goes on over gaps up to this */
-#define TEXT_PT    7.0
+#define TEXT_PT    SYN__PIC_TIME_TEXT
 #define MOST_LINES 100 /* between ranks, of each: more would be a curtain */
 
 typedef struct bar {

@@ -62,8 +62,12 @@ static syn_status place_parts(syn__pic_cells *c, syn_error *err) {
 /* ---- Level of detail ---- */
 
 static const char *const condensed[SYN__PIC_DETAILS] = {
-    "", "tensors are not drawn", "ops of one module are drawn as one box",
-    "ops of one layer are drawn as one box", "stretches of the trace are drawn as one box"};
+    "",
+    "tensors are not drawn",
+    "ops of one module are drawn as one box",
+    "ops of one layer are drawn as one box",
+    "all of a layer is drawn as one box",
+    "stretches of the trace are drawn as one box"};
 
 typedef struct choice {
     syn__pic_level level;
@@ -105,12 +109,18 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
                      "repeats.  ");
     const bool asked = options->detail != SYN_DETAIL_AUTO &&
                        (int)how->level.detail == (int)options->detail - SYN_DETAIL_TENSORS;
-    static const char *const levels[SYN__PIC_DETAILS] = {"tensors", "ops", "modules", "layers", ""};
+    static const char *const levels[SYN__PIC_DETAILS] = {"tensors", "ops", "modules",
+                                                         "layers",  "",    ""};
+    if (options->detail != SYN_DETAIL_AUTO && !asked)
+        syn__pic_put(&folds, "Level of detail %s could not be read.  ",
+                     levels[options->detail - SYN_DETAIL_TENSORS]);
     if (asked) syn__pic_put(&folds, "Level of detail: %s.", levels[how->level.detail]);
     else if (how->level.detail != SYN__PIC_FULL)
         syn__pic_put(&folds, "To stay readable, %s.", condensed[how->level.detail]);
     if (how->level.decode > how->level.detail)
-        syn__pic_put(&folds, " Of decode steps, %s.", condensed[how->level.decode]);
+        syn__pic_put(&folds, "  Of decode steps, %s.", condensed[how->level.decode]);
+    if (how->level.outside > how->level.detail)
+        syn__pic_put(&folds, "  What is outside layers is drawn as one box.");
     h.title = syn__arena_copy(&d->arena, title.s);
     h.lines[1] = syn__arena_copy(&d->arena, totals.s);
     h.lines[2] = syn__arena_copy(&d->arena, folds.s);
@@ -137,25 +147,30 @@ static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
     return s;
 }
 
-/* With columns of 42 boxes; for a page also of fewer, until it can be read, or the largest one if
-   this is the last level. */
+/* With columns of 42 boxes; for a page also of fewer, until it can be read. */
 static syn_status attempts(syn__pic_drawing *d, syn__pic_plan *plan,
-                           const syn_export_options *options, choice t, double max_side, bool last,
-                           bool *fits, syn_error *err) {
+                           const syn_export_options *options, choice t, double max_side, bool *fits,
+                           syn_error *err) {
     static const uint32_t lengths[] = {42, 34, 28, 23, 19, 16, 13, 11, 9, 7};
     const size_t n = options->page == SYN_PAGE_NONE ? 1 : sizeof lengths / sizeof *lengths;
-    double best_scale = 0, w, h;
-    uint32_t best = 0;
     for (size_t i = 0; i < n && !*fits; i++) {
         t.level.part_cells = lengths[i];
         SYN_TRY(attempt(d, plan, options, &t, max_side, fits, err));
-        const double scale = *fits ? syn__pic_page_scale(d, d->page, &w, &h) : 0;
-        if (scale > best_scale) best = lengths[i], best_scale = scale;
         *fits = *fits && syn__pic_readable(d);
     }
-    if (*fits || !last || best == 0) return SYN_OK;
-    t.level.part_cells = best;
-    return attempt(d, plan, options, &t, max_side, fits, err);
+    return SYN_OK;
+}
+
+/* Stretches of the trace as boxes, of a page ever fewer, since one can be read on any. */
+static syn_status draw_chunks(syn__pic_drawing *d, syn__pic_plan *plan,
+                              const syn_export_options *options, double max_side, bool *fits,
+                              syn_error *err) {
+    static const uint32_t counts[] = {150, 60, 20, 6, 1};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !*fits; i++) {
+        const choice t = {.level = {.detail = SYN__PIC_CHUNKS, .chunks = counts[i]}};
+        SYN_TRY(attempts(d, plan, options, t, max_side, fits, err));
+    }
+    return SYN_OK;
 }
 
 static bool decodes(const syn__pic_plan *plan) {
@@ -166,7 +181,7 @@ static bool decodes(const syn__pic_plan *plan) {
 
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side, syn_error *err) {
-    const bool forced = options->detail != SYN_DETAIL_AUTO;
+    const bool forced = options->detail != SYN_DETAIL_AUTO, page = options->page != SYN_PAGE_NONE;
     uint32_t rank;
     SYN_TRY(pick_rank(graph, options, &rank, err));
     bool fits = false;
@@ -175,19 +190,20 @@ syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
         syn__pic_plan plan;
         syn_status s = round < 2 ? syn__pic_plan_passes(&plan, graph, rank, fold, err)
                                  : syn__pic_plan_make(&plan, graph, rank, fold, err);
-        int detail = round == 2 ? SYN__PIC_CHUNKS
-                     : forced   ? (int)options->detail - SYN_DETAIL_TENSORS
-                                : SYN__PIC_FULL;
-        const int end = round < 2 ? SYN__PIC_CHUNKS : SYN__PIC_DETAILS;
-        for (; s == SYN_OK && !fits && detail < end; detail++) {
-            const bool last = forced || detail + 1 == end;
-            const bool brief = options->page != SYN_PAGE_NONE && decodes(&plan);
+        int detail = forced ? (int)options->detail - SYN_DETAIL_TENSORS : SYN__PIC_FULL;
+        const int end = round == 1 && page ? SYN__PIC_CHUNKS : SYN__PIC_UNITS;
+        const bool brief = page && decodes(&plan);
+        for (; round < 2 && s == SYN_OK && !fits && detail < end; detail++) {
             choice t = {.level = {.detail = (syn__pic_detail)detail}, .fold = round == 1};
-            s = attempts(d, &plan, options, t, max_side, last && !brief, &fits, err);
+            s = attempts(d, &plan, options, t, max_side, &fits, err);
             t.level.decode = SYN__PIC_LAYERS;
             if (s == SYN_OK && !fits && brief)
-                s = attempts(d, &plan, options, t, max_side, last, &fits, err);
+                s = attempts(d, &plan, options, t, max_side, &fits, err);
+            t.level.outside = SYN__PIC_UNITS;
+            if (s == SYN_OK && !fits && page && detail == SYN__PIC_LAYERS)
+                s = attempts(d, &plan, options, t, max_side, &fits, err);
         }
+        if (round == 2 && s == SYN_OK) s = draw_chunks(d, &plan, options, max_side, &fits, err);
         syn__pic_plan_free(&plan);
         SYN_TRY(s);
     }

@@ -405,7 +405,10 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
 
 static int draw_samples(const char *folder) {
     static const syn_export_options paper = {.page = SYN_PAGE_A4},
-                                    slide = {.page = SYN_PAGE_SLIDE, .comm_graph = true};
+                                    slide = {.page = SYN_PAGE_SLIDE, .comm_graph = true},
+                                    tensors = {.page = SYN_PAGE_SLIDE,
+                                               .detail = SYN_DETAIL_TENSORS},
+                                    time = {.page = SYN_PAGE_SLIDE, .view = SYN_VIEW_TIMELINE};
     static const gpt_shape big = {96, 96, 8, 32, 12288, 2048, 50304};
     return draw_file(gpt_graph(&page, false), &plain, folder, "trace.png") |
            draw_file(gpt_graph(&page, false), &plain, folder, "trace.svg") |
@@ -416,6 +419,9 @@ static int draw_samples(const char *folder) {
            draw_file(gpt_graph(&page, false), &slide, folder, "slide.png") |
            draw_file(gpt_graph(&page, false), &slide, folder, "slide.pdf") |
            draw_file(gpt_graph(&page, false), &plain, folder, "trace.pdf") |
+           draw_file(gpt_graph(&page, false), &slide, folder, "page_comm.svg") |
+           draw_file(gpt_graph(&page, false), &tensors, folder, "page_tensors.svg") |
+           draw_file(gpt_graph(&page, false), &time, folder, "page_time.svg") |
            draw_file(gpt_graph(&big, false), &plain, folder, "big.svg") |
            draw_file(gpt_graph(&big, false), &comm, folder, "big_comm.svg") |
            draw_file(gpt_graph(&big, false), &unfolded, folder, "big_unfolded.png") |

@@ -36,6 +36,12 @@ def pdf_pages(path):
             for box in re.findall(rb"/MediaBox\s*\[([^\]]*)\]", data)]
 
 
+def smallest_text(root):
+    """Points on the page of the smallest text."""
+    scale = re.match(r"scale\(([\d.]+)", root.find(SVG + "g").get("transform")).group(1)
+    return float(scale) * min(float(t.get("font-size")) for t in root.iter(SVG + "text"))
+
+
 def texts(root):
     return [" ".join("".join(t.itertext()).split()) for t in root.iter(SVG + "text")]
 
@@ -96,7 +102,7 @@ def main():
         # a page: 2 layers, 8 heads, tp 2
         for name in ("trace.png", "comm.png"):
             width, height = png_size(at(name))
-            check(400 <= width <= 2500 and 600 <= height <= 3500, f"{name} is {width} x {height}")
+            check(400 <= width <= 2600 and 600 <= height <= 3500, f"{name} is {width} x {height}")
         with open(at("trace.svg"), "rb") as a, open(at("again.svg"), "rb") as b:
             check(a.read() == b.read(), "the same graph gives the same bytes")
 
@@ -109,6 +115,10 @@ def main():
         check(inside[0] > 0 and inside[1] > 0, "the picture is on the page")
         check(png_size(at("slide.png")) == (2560, 1440), "a slide is 16:9")
         check(pdf_pages(at("slide.pdf")) == [(960, 540)], "a slide in PDF has no margin around it")
+        for name, least in (("a4.svg", 5.5), ("page_comm.svg", 6), ("page_tensors.svg", 6),
+                            ("page_time.svg", 6)):  # 6 points of 540 are 12 pixels of 1080
+            size = smallest_text(check_svg(at(name)))
+            check(size >= least, f"{name} has text of {size} points")
         extent = [math.ceil(float(check_svg(at("trace.svg")).get(side).rstrip("pt")))
                   for side in ("width", "height")]
         check(len(pdf_pages(at("trace.pdf"))) == 1

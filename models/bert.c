@@ -277,12 +277,12 @@ syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
 
 /* Devlin et al. 2019, sec. 3, and the released vocab.txt files; the rest from the released
    configurations. */
-#define PRESET(name_, layers, hidden, heads, vocab)                                        \
-    {                                                                                      \
-        .family = &syn_bert_family, .name = name_, .n_layer = layers, .n_embd = hidden,    \
-        .n_head = heads, .n_positions = 512, .n_inner = 4 * (hidden), .vocab_size = vocab, \
-        .n_types = 2, .norm_epsilon = 1e-12, .initializer_range = 0.02,                    \
-        .activation = SYN_GELU_ERF, .dropout = {0.1, 0.1, 0.1}, .tied = true               \
+#define PRESET(name_, layers, hidden, heads, vocab)                                              \
+    {                                                                                            \
+        .family = &syn_bert_family, .name = name_, .n_layer = layers, .n_embd = hidden,          \
+        .n_head = heads, .n_positions = 512, .n_inner = 4 * (hidden), .vocab_size = vocab,       \
+        .n_types = 2, .norm_epsilon = 1e-12, .initializer_range = 0.02,                          \
+        .activation = SYN_GELU_ERF, .dropout = {0.1, 0.1, 0.1}, .tied = true, .dtype = "float32" \
     }
 
 static const syn_model_config presets[] = {

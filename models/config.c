@@ -204,6 +204,16 @@ void syn_model_config_set_dtype(syn_model_config *c, syn_dtype dtype) {
     snprintf(c->dtype, sizeof c->dtype, "%s", syn__torch_dtypes[dtype]);
 }
 
+bool syn_model_config_dtype(const syn_model_config *c, syn_dtype *dtype) {
+    static const syn_dtype all[] = {SYN_F32, SYN_F16, SYN_BF16};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(c->dtype, syn__torch_dtypes[all[i]]) != 0) continue;
+        *dtype = all[i];
+        return true;
+    }
+    return false;
+}
+
 static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
     const double numbers[] = {r->theta,
                               r->part,

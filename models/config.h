@@ -76,7 +76,8 @@ typedef struct syn_model_config {
     syn_dropout_rates dropout; /* for trainers (syn_model_set_dropout): a model drops nothing by
                                   itself */
     char dtype[16]; /* that transformers loads a checkpoint's tensors as, "bfloat16" (the key
-                       dtype, once torch_dtype); "": not said. Nothing here depends on it */
+                       dtype, once torch_dtype), of a preset that of the published
+                       checkpoint; "": not said. Models are made without it */
 } syn_model_config;
 
 /* Name of preset i of all families, NULL behind the last. */
@@ -123,6 +124,8 @@ int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t d
 
 /* What transformers loads its weights as: f32, f16 or bf16. */
 void syn_model_config_set_dtype(syn_model_config *config, syn_dtype dtype);
+/* False: nothing says it. */
+bool syn_model_config_dtype(const syn_model_config *config, syn_dtype *dtype);
 
 /* As config.json's model_type has it: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);

@@ -109,36 +109,33 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 
 /* GPT-2: Radford et al. 2019, table 2, and the released hparams. GPT-3: Brown et al. 2020, table
    2.1, with 16 heads for 1.3b and width 5120 for 13b, so that heads divide the width. Megatron:
-   Korthikanti et al. 2022, table 3; its vocabulary is GPT-2's, already padded. */
-#define PRESET(name_, layers, hidden, heads, positions, vocab)                                   \
+   Korthikanti et al. 2022, table 3; its vocabulary is GPT-2's, already padded. Of these two no
+   checkpoints were published. */
+#define PRESET(name_, layers, hidden, heads, positions, vocab, ...)                              \
     {                                                                                            \
         .family = &syn_gpt_family, .name = name_, .n_layer = layers, .n_embd = hidden,           \
         .n_head = heads, .n_positions = positions, .n_inner = 4 * (hidden), .vocab_size = vocab, \
         .norm_epsilon = 1e-5, .initializer_range = 0.02, .activation = SYN_GELU_TANH,            \
-        .dropout = {0.1, 0.1, 0.1}, .tied = true, .end = {                                       \
-            {GPT2_EOS},                                                                          \
-            1,                                                                                   \
-            GPT2_EOS,                                                                            \
-            GPT2_EOS                                                                             \
-        }                                                                                        \
+        .dropout = {0.1, 0.1, 0.1}, .tied = true, .end = {{GPT2_EOS}, 1, GPT2_EOS, GPT2_EOS},    \
+        __VA_ARGS__                                                                              \
     }
 
 static const syn_model_config presets[] = {
-    PRESET("gpt2", 12, 768, 12, 1024, GPT2_VOCAB),
-    PRESET("gpt2-medium", 24, 1024, 16, 1024, GPT2_VOCAB),
-    PRESET("gpt2-large", 36, 1280, 20, 1024, GPT2_VOCAB),
-    PRESET("gpt2-xl", 48, 1600, 25, 1024, GPT2_VOCAB),
-    PRESET("gpt3-125m", 12, 768, 12, 2048, GPT2_VOCAB),
-    PRESET("gpt3-350m", 24, 1024, 16, 2048, GPT2_VOCAB),
-    PRESET("gpt3-760m", 24, 1536, 16, 2048, GPT2_VOCAB),
-    PRESET("gpt3-1.3b", 24, 2048, 16, 2048, GPT2_VOCAB),
-    PRESET("gpt3-2.7b", 32, 2560, 32, 2048, GPT2_VOCAB),
-    PRESET("gpt3-6.7b", 32, 4096, 32, 2048, GPT2_VOCAB),
-    PRESET("gpt3-13b", 40, 5120, 40, 2048, GPT2_VOCAB),
-    PRESET("gpt3-175b", 96, 12288, 96, 2048, GPT2_VOCAB),
-    PRESET("megatron-22b", 48, 6144, 64, 2048, MEGATRON_VOCAB),
-    PRESET("megatron-530b", 105, 20480, 128, 2048, MEGATRON_VOCAB),
-    PRESET("megatron-1t", 128, 25600, 160, 2048, MEGATRON_VOCAB),
+    PRESET("gpt2", 12, 768, 12, 1024, GPT2_VOCAB, .dtype = "float32"),
+    PRESET("gpt2-medium", 24, 1024, 16, 1024, GPT2_VOCAB, .dtype = "float32"),
+    PRESET("gpt2-large", 36, 1280, 20, 1024, GPT2_VOCAB, .dtype = "float32"),
+    PRESET("gpt2-xl", 48, 1600, 25, 1024, GPT2_VOCAB, .dtype = "float32"),
+    PRESET("gpt3-125m", 12, 768, 12, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-350m", 24, 1024, 16, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-760m", 24, 1536, 16, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-1.3b", 24, 2048, 16, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-2.7b", 32, 2560, 32, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-6.7b", 32, 4096, 32, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-13b", 40, 5120, 40, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("gpt3-175b", 96, 12288, 96, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("megatron-22b", 48, 6144, 64, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-530b", 105, 20480, 128, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-1t", 128, 25600, 160, 2048, MEGATRON_VOCAB, .dtype = ""),
 };
 
 static const syn_model_config defaults = {.family = &syn_gpt_family,

@@ -127,14 +127,14 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     }
 #define LLAMA2(name_, layers, hidden, heads, keys, inner)                                       \
     PRESET(llama, name_, layers, hidden, heads, keys, inner, 4096, 32000, .norm_epsilon = 1e-5, \
-           .rotary = ROTARY(1e4), .end = {{2}, 1, 2, 1})
+           .rotary = ROTARY(1e4), .end = {{2}, 1, 2, 1}, .dtype = "float16")
 #define LLAMA3(name_, layers, hidden, heads, inner)                                           \
     PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, .norm_epsilon = 1e-5, \
-           .rotary = ROTARY(5e5), .end = {{128001}, 1, 128001, 128000})
+           .rotary = ROTARY(5e5), .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16")
 #define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)       \
     PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,           \
            .norm_epsilon = 1e-6, .rotary = ROTARY(1e6), .tied = tied_, .qkv_bias = true, \
-           .end = {{151643}, 1, 151643, 151643})
+           .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
 
 /* Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3; Llama 3 as first released but
    405b, which was with 3.1; positions, bases and vocabularies from the released configurations. */
@@ -145,11 +145,12 @@ static const syn_model_config llama_presets[] = {
     LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
     LLAMA3("llama-3-70b", 80, 8192, 64, 28672),
     PRESET(llama, "llama-3-405b", 126, 16384, 128, 8, 53248, 131072, 128256, .norm_epsilon = 1e-5,
-           .rotary = ROTARY_31(8), .end = {{128001}, 1, 128001, 128000}),
+           .rotary = ROTARY_31(8), .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16"),
 };
 static const syn_model_config mistral_presets[] = {
     PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000, .norm_epsilon = 1e-5,
-           .rotary = ROTARY(1e4), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1}),
+           .rotary = ROTARY(1e4), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1},
+           .dtype = "bfloat16"),
 };
 /* Qwen Team 2024, table 1. */
 static const syn_model_config qwen2_presets[] = {

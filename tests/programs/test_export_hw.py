@@ -56,7 +56,10 @@ def inference():
         output("inference", "--visualize_trace", "--out_dir", "cpu", *args)
         told = export("cpu/tensor_trace_graph.json", "h100")
         same("out.json", "meta/tensor_trace_graph.json", args)
-        check(lines(told, "times are") == ["times are predictions for h100+serving"], told)
+        dtype = "bf16" if "bf16" in args else "f32"
+        check(lines(told, "times are") == [f"times are predictions for h100+serving in {dtype}"],
+              told)
+        check(said.splitlines()[0].endswith(f" attention, {dtype}"), said)
         starts = ("predicted decode", "limits of", "its limits", "their error")
         said = [re.sub(r": +\d+ tokens in", ":  ", line) for line in lines(said, *starts)]
         told = lines(told, *starts)
@@ -78,7 +81,7 @@ def training():
     same("out.json", "meta/trace_graph.json", "training")
     said = lines(said, "predicted step", "its limits", "its error")
     check(len(said) == 3 and said[0].endswith(" on a100-80g+megatron"), said)
-    check(told.split("\n")[1:4] == [said[0].replace(" on a100-80g+megatron", ""), said[1],
+    check(told.split("\n")[1:4] == [said[0].replace(" in bf16 on a100-80g+megatron", ""), said[1],
                                     said[2].replace("its error", "their error")],
           f"{said}, not {told}")
 
@@ -123,7 +126,7 @@ def formats():
             same("out." + target, "wanted/" + name, target)
     done = start("syntorch", "export", "--input", graph, "--hw", "b200", "--output", "-",
                  "--format", "json")
-    check(done.stdout.startswith("{") and "times are predictions for b200+serving" in done.stderr,
+    check(done.stdout.startswith("{") and "for b200+serving in f32" in done.stderr,
           f"standard output: {done.stderr}")
     export(graph, "b200", "two.html", "--compare", "wanted/tensor_trace_graph.json")
 

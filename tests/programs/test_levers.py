@@ -93,9 +93,11 @@ def dtypes(*args):
             if options[0] == "--dtype"]
 
 
-check(dtypes("--hw", "v100-32g") == ["f16"], "a V100 has no peak of bf16")
+check(dtypes("--hw", "v100-32g", "--dtype", "f32") == ["f16"], "a V100 has no peak of bf16")
 check(dtypes("--hw", "v100-32g", "--dtype", "bf16") == ["f16"], "bf16 is f32's on a V100")
-check(dtypes("--hw", "a100-80g") == ["bf16"] and dtypes("--hw", "cpu") == [], "an A100, a CPU")
+check(dtypes("--hw", "a100-80g", "--dtype", "f32") == ["bf16"] and dtypes("--hw", "cpu") == [],
+      "an A100, a CPU")
+check(dtypes("--hw", "a100-80g") == [] and dtypes("--hw", "v100-32g") == [], "16 bits already")
 check(dtypes("--weight_dtype", "f16") == ["f16"] and dtypes("--weight_dtype", "bf16") == ["bf16"],
       "what the weights have already")
 check("--dtype" not in start("pretrain", "--device", "meta", "--hw", "v100-32g"), "bf16 on a V100")

@@ -85,8 +85,8 @@ for machine, got in zip(LIST, compared):  # as a run of its own predicts
     for phase in ("prefill", "decode"):
         check(close(got[f"{phase}_ns"], alone[f"predicted_{phase}_ns"]), f"{machine}: {got}")
     check(got["fits"], f"{machine}: {got}")
-table = program("inference", "--model", "gpt3-175b", "--tp", "4", "--hw", "h200", "--compare",
-                "a100-80g,b200+megatron").split("the same ops on\n")[1]
+table = program("inference", "--model", "gpt3-175b", "--tp", "4", "--dtype", "f32", "--hw", "h200",
+                "--compare", "a100-80g,b200+megatron").split("the same ops on\n")[1]
 table = table.split("to fit")[0].splitlines()
 check([line.split()[0] for line in table[1:]] ==
       ["h200+serving", "a100-80g+serving", "b200+megatron"], f"{table}")

@@ -186,7 +186,6 @@ static const char *const file_names[FILES] = {"network.yml", "system.json", "mem
 static syn_status write_files(const syn_hardware *hw, const astra_network *net,
                               const syn_graph *first, char paths[FILES][FOLDER_PATH_BYTES],
                               syn_error *err) {
-    SYN_TRY(syn_make_folder(args.out, err));
     for (int i = 0; i < FILES; i++) {
         syn_status s = SYN_OK;
         syn_sink *sink;

@@ -127,8 +127,12 @@ syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out
     char title[160], name[CLI_SHOWN_BYTES];
     struct sums s;
     SYN_TRY(sum(graph, hw, &s, err));
-    fprintf(out, "times are predictions for %s\n",
+    const syn_attribute *dtype = syn_graph_meta(graph, "dtype");
+    fprintf(out, "times are predictions for %s",
             cli_shown(syn_hardware_title(hw, title, sizeof title), name, sizeof name));
+    if (dtype && dtype->type == SYN_VALUE_TEXT)
+        fprintf(out, " in %s", cli_shown(dtype->text, name, sizeof name));
+    fputc('\n', out);
     if (s.phases & (1u << SYN_PHASE_PREFILL | 1u << SYN_PHASE_DECODE))
         tell_generation(graph, &s, out);
     else SYN_TRY(tell_steps(graph, &s, out, err));

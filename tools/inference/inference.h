@@ -120,6 +120,8 @@ int inference_check_given(const cli_program *program, int argc, char **argv);
 
 /* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
 int inference_check_sweep(const inference *run, int argc, char **argv);
+/* The run's, or of a sweep over machines the one whose dtype a run has that names none. */
+const syn_hardware *inference_deciding_machine(const inference *run);
 /* Of a report of rank 0, whose run has ended. */
 sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw);
 /* Runs each combination: `once` prepares and launches the run. Prints and writes what came of

@@ -36,7 +36,7 @@ const cli_option inference_options[] = {
     {"dtype", CLI_CHOICE, &args.dtype, "f32|f16|bf16",
      "of all that is computed and kept: weights, activations, KV cache and collectives; sums "
      "within "
-     "an op are f32 [f32]",
+     "an op are f32 [f32; with --device meta for a GPU as the published checkpoint, else bf16]",
      0, 0},
     {"weight_dtype", CLI_CHOICE, &args.weight_dtype, "f32|f16|bf16",
      "of the weight matrices alone, under f32 arithmetic; default without --dtype: as in the "

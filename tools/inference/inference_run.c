@@ -8,6 +8,7 @@
 #include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/memory_room.h"
+#include "tools/meta_dtype.h"
 #include "tools/progress.h"
 
 static syn_status add_trace(report *r, const syn_trace *trace, const syn_hardware *hw,
@@ -167,6 +168,21 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     return run->compared ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *run->compared, "--compare");
 }
 
+/* Where no option says it. */
+static void choose_dtype(inference *run) {
+    const inference_args *args = run->args;
+    if (run->launch.device != SYN_DEVICE_META || args->dtype >= 0 || args->weight_dtype >= 0)
+        return;
+    syn_dtype published = run->weight_dtype;
+    const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
+    const meta_run how = {.hw = inference_deciding_machine(run),
+                          .published = said ? &published : NULL,
+                          .chosen = args->hw_config || args->model,
+                          .has_f16 = true};
+    run->dtype = meta_dtype(&how);
+    if (run->dtype != SYN_F32) run->weight_dtype = run->dtype;
+}
+
 syn_status inference_prepare(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     if (run->unknown.code != SYN_OK) {
@@ -176,6 +192,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
     run->said = (syn_text_sampling){NAN, NAN, NAN, NAN, NAN};
     SYN_TRY(choose_hardware(run, err));
     if (args->weights) SYN_TRY(checkpoint_open(run, err));
+    choose_dtype(run);
     SYN_TRY(inference_open_tokenizer(run, err));
     SYN_TRY(inference_read_prompts(run, err));
     if (args->weights) SYN_TRY(checkpoint_compare(run, err));

@@ -84,12 +84,12 @@ static void print_shared_heads(const inference *run) {
 /* What was run. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
-    char a[64], name[CLI_SHOWN_BYTES], device[256], title[160];
+    char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_FACT_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
-           "%s attention\n",
+           "%s attention, %s\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
            (long long)m->n_head, cli_count_text((double)run->params, a, sizeof a),
-           (long long)run->args->tp, attention_name(run));
+           (long long)run->args->tp, attention_name(run), dtype_fact(run, dtype));
     print_shared_heads(run);
     if (run->weights)
         printf("weights: %s, %s\n", cli_shown(run->args->weights, name, sizeof name),

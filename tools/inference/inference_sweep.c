@@ -68,6 +68,11 @@ static void begin_again(inference *run) {
     run->launch.alone = true;
 }
 
+const syn_hardware *inference_deciding_machine(const inference *run) {
+    return swept.machine_axis >= 0 && swept.n_machines > 0 ? &swept.machines[swept.deciding]
+                                                           : &run->hw;
+}
+
 sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw) {
     const int64_t tokens = run->scored_tokens > 0 ? run->scored_tokens
                            : run->new_tokens > 0  ? run->new_tokens

@@ -29,7 +29,7 @@ typedef struct pretrain_args {
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's */;
     int masking;   /* syn_masking; -1: not given */
     int recompute; /* syn_recompute_what */
-    int dtype;     /* 0: f32, 1: bf16 */
+    int dtype;     /* 0: f32, 1: bf16; -1: not given, see pretrain.dtype */
     int reference; /* 1: what a known PyTorch project does, see docs/training.md */
     bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet,
         json;
@@ -61,6 +61,7 @@ typedef struct pretrain {
     launch launch;
     syn_hardware hw;
     syn_model_config config;
+    syn_dtype dtype;      /* f32 or bf16 */
     syn_weights *weights; /* to begin with; NULL: random */
     syn_tokenizer *tokenizer;
     char tokenizer_folder[4096];   /* "": of bytes */
@@ -110,6 +111,9 @@ void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
 /* For a combination of a sweep: pretrain_predict on each of the sweep's machines. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
                               syn_error *err) SYN_MUST_USE;
+
+/* Of a sweep over machines: the one whose dtype a run has that names none; else NULL. */
+const syn_hardware *pretrain_deciding_machine(const pretrain *run);
 
 /* Model, tokenizer, texts, and what follows from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;

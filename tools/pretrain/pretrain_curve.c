@@ -176,7 +176,7 @@ static void draw_title(syn_sink *svg, const pretrain *run) {
                     "a step, %lld rank%s, %s, learning rate %g</text>\n",
                     LEFT, (long long)(args->batch_size * args->accumulation * dp),
                     (long long)args->max_seq_length, (long long)args->num_gpus,
-                    args->num_gpus == 1 ? "" : "s", args->dtype ? "bf16" : "f32",
+                    args->num_gpus == 1 ? "" : "s", syn_dtype_name(run->dtype),
                     args->learning_rate);
 }
 

@@ -6,6 +6,7 @@
 #include "syntorch/number.h"
 #include "syntorch/sink.h"
 #include "tools/folders.h"
+#include "tools/meta_dtype.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
 
@@ -382,9 +383,24 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
                            run->launch.ranks, err);
 }
 
+/* Where no option says it. */
+static void choose_dtype(pretrain *run) {
+    const pretrain_args *args = run->args;
+    const syn_hardware *swept = pretrain_deciding_machine(run);
+    run->dtype = args->dtype > 0 ? SYN_BF16 : SYN_F32;
+    if (args->dtype >= 0 || run->launch.device != SYN_DEVICE_META) return;
+    syn_dtype published = run->weights ? syn_weights_dtype(run->weights) : SYN_F32;
+    const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
+    const meta_run how = {.hw = swept ? swept : &run->hw,
+                          .published = said ? &published : NULL,
+                          .chosen = swept || args->hw_config || args->model_name};
+    run->dtype = meta_dtype(&how);
+}
+
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
+    choose_dtype(run);
     SYN_TRY(check_model(run, err));
     follow_reference(run);
     run->model_sum = syn_model_config_hash(&run->config, 0); /* whatever the tokenizer adds */
@@ -415,7 +431,7 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--activation-recompute", a->recompute},
                    {"--recipe", a->reference},
                    {"--mask-policy", a->masking},
-                   {"--dtype", a->dtype},
+                   {"--dtype", (int64_t)run->dtype},
                    {"--num-epochs", a->num_epochs},
                    {"--warmup-steps", a->warmup_steps},
                    {"--eval-steps", a->eval_steps},

@@ -14,6 +14,7 @@ static pretrain_args args = {.device = "cpu",
                              .max_grad_norm = 1,
                              .warmup_steps = -1,
                              .masking = -1,
+                             .dtype = -1,
                              .accumulation = 1,
                              .max_seq_length = 512,
                              .num_gpus = 1,
@@ -96,7 +97,8 @@ const cli_option pretrain_options[] = {
      "predict the time of the same step for these as well", 0, 0},
     {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
      "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
-     "gradients and moments of f32",
+     "gradients and moments of f32 [f32; with --device meta for a GPU as the published checkpoint, "
+     "else bf16]",
      0, 0},
     {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
      "activations that backward computes again", 0, 0},

@@ -217,7 +217,7 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     char path[4200];
     const bool says = weights && syn_model_is_causal(&config) &&
                       cli_find_beside(weights, "generation_config.json", path, sizeof path);
-    syn_model_config_set_dtype(&config, run->args->dtype ? SYN_BF16 : SYN_F32);
+    syn_model_config_set_dtype(&config, run->dtype);
     const model_folder model = {.config = &config,
                                 .generation = says ? path : NULL,
                                 .heads = syn_pretraining_heads(&run->config),

@@ -51,6 +51,7 @@ syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_h
     out->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
     out->ranks = run->launch.ranks;
     out->error = pretrain_error(run, hw);
+    out->dtype = run->dtype;
     return s;
 }
 
@@ -76,10 +77,6 @@ syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t s
 
 /* ---- Telling ---- */
 
-static const char *dtype_name(const pretrain *run) {
-    return run->args->dtype ? "bf16" : "f32";
-}
-
 static void print_own(const pretrain *run) {
     const syn_hardware *hw = &run->hw;
     const sweep_times *t = run->predicted.times;
@@ -88,14 +85,14 @@ static void print_own(const pretrain *run) {
     if (run->measured_ns > 0)
         printf("measured step:  %s, %s tokens/s\n", cli_time_text(run->measured_ns, a, sizeof a),
                cli_count_text(t->tokens * 1e9 / run->measured_ns, b, sizeof b));
-    printf("predicted step: %s, %s tokens/s on %s\n", cli_time_text(t->ns, a, sizeof a),
-           cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b),
+    printf("predicted step: %s, %s tokens/s in %s on %s\n", cli_time_text(t->ns, a, sizeof a),
+           cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b), syn_dtype_name(run->dtype),
            cli_shown(syn_hardware_title(hw, title, sizeof title), on, sizeof on));
     printf("its limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
     printf("its error: %s\n", residuals_text(&e, hw, text, sizeof text));
     printf("its memory: %s a rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
-             dtype_name(run));
+             syn_dtype_name(run->dtype));
     if (!sweep_fits(hw, t)) levers_print_need(hw, t, text, stdout);
 }
 
@@ -135,7 +132,7 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                     ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, "
                     "\"batch_size\": %lld, \"max_seq_length\": %lld, "
                     "\"gradient_accumulation_steps\": %lld, \"activation_recompute\": \"%s\"",
-                    (long long)a->tp, a->device, dtype_name(run), run->launch.ranks,
+                    (long long)a->tp, a->device, syn_dtype_name(run->dtype), run->launch.ranks,
                     (long long)a->batch_size, (long long)a->max_seq_length,
                     (long long)a->accumulation, recomputes[a->recompute]);
     put_own(run, out);

@@ -79,7 +79,7 @@ static void list_options(const pretrain *run, options *o) {
     add_i64(o, "--max-seq-length", a->max_seq_length);
     add_i64(o, "--num-gpus", a->num_gpus);
     add_i64(o, "--tp", a->tp);
-    add_text(o, "--dtype", a->dtype ? "bf16" : "f32");
+    add_text(o, "--dtype", syn_dtype_name(run->dtype));
     add_text(o, "--recipe", a->reference ? "reference" : "default");
     add_i64(o, "--num-epochs", a->num_epochs);
     add_i64(o, "--warmup-steps", a->warmup_steps);

@@ -64,6 +64,11 @@ syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
     return SYN_OK;
 }
 
+const syn_hardware *pretrain_deciding_machine(const pretrain *run) {
+    const sweep *s = run->swept ? run->swept->of : NULL;
+    return s && s->machine_axis >= 0 ? &s->machines[s->deciding] : NULL;
+}
+
 /* A sweep_try. */
 static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_error *err) {
     pretrain_swept *w = user;
@@ -110,8 +115,7 @@ static void add_tp(levers *l, const pretrain_args *a, int64_t tp, int64_t batch)
     if (batch > 0) levers_with_number(l, "batch_size", batch);
 }
 
-static void add_faster(levers *l, const pretrain_args *a, const syn_hardware *hw) {
-    const syn_dtype dtype = a->dtype ? SYN_BF16 : SYN_F32;
+static void add_faster(levers *l, const pretrain_args *a, const syn_hardware *hw, syn_dtype dtype) {
     levers_add_dtypes(l, hw, dtype, true);
     if (a->recompute != SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "none");
     if (a->recompute == SYN_RECOMPUTE_FULL) levers_add(l, "activation_recompute", "selective");
@@ -158,7 +162,7 @@ void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err)) {
     usual->compare = NULL;
     usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
     usual->trace_active = usual->trace_repeat = 1;
-    if (fits) add_faster(&l, &given, &hw);
+    if (fits) add_faster(&l, &given, &hw, run->dtype);
     else add_fitting(&l, &given, run->config.n_head);
     *run->args = *usual;
     (fits ? levers_find : levers_fit)(&l, run->launch.program, &hw, try_one, &w);

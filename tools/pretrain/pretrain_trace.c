@@ -50,7 +50,7 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
         {.name = "hidden", .i64 = m->n_embd},
         {.name = "heads", .i64 = m->n_head},
         {.name = "vocabulary", .i64 = m->vocab_size},
-        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = args->dtype ? "bf16" : "f32"},
+        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = syn_dtype_name(run->dtype)},
         {.name = "tp", .i64 = args->tp},
         {.name = "dp", .i64 = args->num_gpus / args->tp},
         {.name = "batch", .i64 = args->batch_size},
@@ -91,8 +91,8 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
         snprintf(part, sizeof part, ": %" PRId64 " of %" PRId64 " steps, for the run has ended",
                  window->n_steps, run->args->trace_active);
     pretrain_bar_clear(run);
-    printf("traced: %s.*, for %u %s%s\n", cli_shown(prefix, shown, sizeof shown), (unsigned)ranks,
-           ranks == 1 ? "rank" : "ranks", part);
+    printf("traced: %s.*, for %u %s in %s%s\n", cli_shown(prefix, shown, sizeof shown),
+           (unsigned)ranks, ranks == 1 ? "rank" : "ranks", syn_dtype_name(run->dtype), part);
 }
 
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph) {
@@ -115,7 +115,7 @@ double pretrain_step_tokens(const pretrain *run) {
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
     const pretrain_args *args = run->args;
     run_shape shape = {.training = true,
-                       .wide = args->dtype == 0,
+                       .wide = run->dtype == SYN_F32,
                        .layers = run->config.n_layer,
                        .hidden = run->config.n_embd,
                        .tp = args->tp,

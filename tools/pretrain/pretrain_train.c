@@ -378,7 +378,7 @@ static syn_status set_master(rank *r, const syn_param_source *source, size_t par
 /* Masters of parameters of 16 bits begin as the checkpoint has them, not rounded. */
 static syn_status set_masters(rank *r, syn_error *err) {
     syn_weights_reader *reader;
-    if (!r->run->weights || r->run->args->dtype == 0) return SYN_OK;
+    if (!r->run->weights || r->run->dtype == SYN_F32) return SYN_OK;
     SYN_TRY(syn_weights_reader_new(&reader, r->run->weights, err));
     const syn_param_source source = syn_weights_source(reader);
     syn_status s = SYN_OK;
@@ -398,7 +398,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .heads = syn_pretraining_heads(&run->config),
                                      .fused_attention = true,
                                      .recompute = (syn_recompute_what)args->recompute,
-                                     .dtype = args->dtype ? SYN_BF16 : SYN_F32,
+                                     .dtype = run->dtype,
                                      .seed = (uint64_t)args->seed};
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
     const syn_trainer_options training = {

@@ -58,22 +58,26 @@ static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *e
     return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof text, "--sweep");
 }
 
-static syn_status add_rows(sweep *s, const int at[SWEEP_AXES], const sweep_times *times,
-                           const char *refused, syn_error *err) {
+/* A row for each machine. */
+static syn_status add_rows(sweep *s, const int at[SWEEP_AXES], syn_error *err) {
     for (int m = 0; m < s->n_machines; m++) {
         SYN_TRY(syn_grow(&s->rows, &s->cap, s->n + 1, sizeof *s->rows, err));
         sweep_row *row = &s->rows[s->n++];
         *row = (sweep_row){.machine = m};
         memcpy(row->at, at, sizeof row->at);
         if (s->machine_axis >= 0) row->at[s->machine_axis] = m;
-        if (!refused) {
-            row->t = times[m];
-            SYN_TRY(too_large(row, &s->machines[m], err));
-        } else if (!(row->refused = syn_strdup(refused))) {
-            return SYN_FAIL_NOMEM(err, strlen(refused) + 1, "--sweep");
-        }
     }
     return SYN_OK;
+}
+
+static syn_status fill_row(const sweep *s, sweep_row *row, const sweep_times *times,
+                           const char *refused, syn_error *err) {
+    if (!refused) {
+        row->t = times[row->machine];
+        return too_large(row, &s->machines[row->machine], err);
+    }
+    row->refused = syn_strdup(refused);
+    return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(refused) + 1, "--sweep");
 }
 
 static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times, sweep_try *try,
@@ -84,6 +88,35 @@ static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times
             return why->code;
     memset(times, 0, (size_t)s->n_machines * sizeof *times);
     return try(user, s, times, why);
+}
+
+/* Whether a run that names no dtype has the same one on both. */
+static bool alike(const syn_hardware *a, const syn_hardware *b) {
+    const double *x = a->peak_flops_per_ns, *y = b->peak_flops_per_ns;
+    return (a->multiprocessors > 0) == (b->multiprocessors > 0) &&
+           (x[SYN_F16] > 0) == (y[SYN_F16] > 0) && (x[SYN_BF16] > 0) == (y[SYN_BF16] > 0);
+}
+
+/* One combination: once for all machines that are alike. */
+static syn_status try_machines(sweep *s, const int at[SWEEP_AXES], sweep_times *times,
+                               sweep_try *try, void *user, syn_error *err) {
+    const size_t first = s->n;
+    SYN_TRY(add_rows(s, at, err));
+    for (int m = 0; m < s->n_machines; m++) {
+        syn_error why = {0};
+        int k = 0;
+        while (!alike(&s->machines[k], &s->machines[m])) k++;
+        if (k < m) continue; /* done */
+        s->deciding = m;
+        cli_keep_messages(&why);
+        const bool refused = try_one(s, at, times, try, user, &why) != SYN_OK;
+        cli_keep_messages(NULL);
+        for (; k < s->n_machines; k++)
+            if (alike(&s->machines[k], &s->machines[m]))
+                SYN_TRY(fill_row(s, &s->rows[first + (size_t)k], times, refused ? why.text : NULL,
+                                 err));
+    }
+    return SYN_OK;
 }
 
 /* ---- Order ---- */
@@ -150,12 +183,8 @@ syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error
     sweep_times *times = syn_calloc((size_t)s->n_machines, sizeof *times);
     syn_status status = times ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *times, "--sweep");
     for (bool more = true; more && status == SYN_OK; more = advance(s, at)) {
-        syn_error why = {0};
         progress_step(&bar, done++, all);
-        cli_keep_messages(&why);
-        const bool refused = try_one(s, at, times, try, user, &why) != SYN_OK;
-        cli_keep_messages(NULL);
-        status = add_rows(s, at, times, refused ? why.text : NULL, err);
+        status = try_machines(s, at, times, try, user, err);
     }
     progress_step(&bar, all, all);
     sweep_name(s, "", "no run", "");

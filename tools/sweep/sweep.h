@@ -23,6 +23,7 @@ typedef struct sweep_times {
     double tokens;                            /* that the time is for */
     double rank_bytes;                        /* most that a rank has at a time */
     int64_t ranks;
+    syn_dtype dtype;
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
     run_error error;                             /* to be expected */
 } sweep_times;
@@ -48,6 +49,7 @@ typedef struct sweep {
     int n_machines;
     sweep_row *rows; /* machines vary fastest */
     size_t n, cap;
+    int deciding;    /* the one whose dtype a run has that names none, while one is tried */
 } sweep;
 
 typedef struct sweep_how {
@@ -81,6 +83,9 @@ double sweep_cost(const sweep_row *row);
 sweep_row **sweep_in_order(const sweep *s, size_t *n);
 /* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
 const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
+/* What it is of, with the dtypes of its rows where --dtype does not vary: "gpt2 in f32"; returns
+   buf. */
+const char *sweep_title(const sweep *s, char *buf, size_t bytes);
 
 /* How many values the option of this name has; 1 if it does not vary. */
 int sweep_values(const sweep *s, const char *option);

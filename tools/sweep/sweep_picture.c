@@ -367,6 +367,7 @@ static syn_status lay_out(plot *p, syn_error *err) {
 syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
     plot p = {.s = s, .x = {INFINITY, -INFINITY}, .y = {INFINITY, -INFINITY}};
     syn_sink *svg;
+    char title[200];
     syn_status status = lay_out(&p, err);
     if (status == SYN_OK) status = syn_sink_open_file(&svg, path, err);
     if (status != SYN_OK) {
@@ -379,7 +380,8 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
                     "font-size=\"12\" fill=\"#222222\">\n"
                     "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
                     p.width, PAGE_HEIGHT, p.width, PAGE_HEIGHT);
-    text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", s->title);
+    text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"",
+            sweep_title(s, title, sizeof title));
     text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
     if (p.n_front > 0 && p.only) {
         draw_columns(svg, &p);

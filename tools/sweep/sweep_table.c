@@ -25,6 +25,27 @@ const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t 
     return buf;
 }
 
+static bool varies(const sweep *s, const char *option) {
+    for (int i = 0; i < s->n_axes; i++)
+        if (strcmp(s->axes[i].option->name, option) == 0) return true;
+    return false;
+}
+
+const char *sweep_title(const sweep *s, char *buf, size_t bytes) {
+    bool has[SYN_DTYPE_COUNT] = {false};
+    const char *before = " in";
+    size_t used = (size_t)snprintf(buf, bytes, "%s", s->title);
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].t.ns > 0) has[s->rows[i].t.dtype] = true;
+    for (int d = 0; d < SYN_DTYPE_COUNT && used < bytes && !varies(s, "dtype"); d++) {
+        if (!has[d]) continue;
+        used += (size_t)snprintf(buf + used, bytes - used, "%s %s", before,
+                                 syn_dtype_name((syn_dtype)d));
+        before = ",";
+    }
+    return buf;
+}
+
 /* ---- The table ---- */
 
 static int width_of(const sweep_axis *axis) {
@@ -132,10 +153,11 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     size_t n;
     sweep_row **rows = sweep_in_order(s, &n);
     const bool all = n <= TABLE_ROWS;
-    char title[CLI_SHOWN_BYTES];
+    char title[200], shown[CLI_SHOWN_BYTES];
     if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
-    fprintf(out, "%s: %zu combination%s, %zu possible\n", cli_shown(s->title, title, sizeof title),
-            s->n, cli_plural(s->n), n);
+    fprintf(out, "%s: %zu combination%s, %zu possible\n",
+            cli_shown(sweep_title(s, title, sizeof title), shown, sizeof shown), s->n,
+            cli_plural(s->n), n);
     if (s->subtitle[0] != '\0') fprintf(out, "%s\n", s->subtitle);
     fprintf(out, "numbered: none is both faster and cheaper%s\n\n",
             all ? "" : "; only those are listed here");
@@ -205,6 +227,11 @@ static void figures_of(const sweep_row *row, double out[FIGURES]) {
     for (int i = 0; i < FIGURES; i++) out[i] = timed ? figures[i] : NAN;
 }
 
+/* "" of rows without a time. */
+static const char *dtype_of(const sweep_row *row) {
+    return row->t.ns > 0 ? syn_dtype_name(row->t.dtype) : "";
+}
+
 static void put_figure(syn_sink *out, double value) {
     if (value == floor(value) && fabs(value) < 9007199254740992.0)
         syn_sink_i64(out, (int64_t)value);
@@ -215,7 +242,8 @@ static void put_csv(const sweep *s, syn_sink *out) {
     double figures[FIGURES];
     for (int i = 0; i < s->n_axes; i++)
         syn_sink_printf(out, "%s%s", i ? "," : "", s->axes[i].option->name);
-    syn_sink_text(out, ",machine,stack");
+    const bool own_dtype = varies(s, "dtype");
+    syn_sink_text(out, own_dtype ? ",machine,stack" : ",dtype,machine,stack");
     for (int i = 0; i < FIGURES; i++) syn_sink_printf(out, ",%s", figure_names[i]);
     syn_sink_text(out, ",extrapolated,refused\n");
     for (size_t r = 0; r < s->n; r++) {
@@ -225,6 +253,7 @@ static void put_csv(const sweep *s, syn_sink *out) {
             put_csv_text(out, value_of(s, row, i));
             syn_sink_char(out, ',');
         }
+        if (!own_dtype) syn_sink_printf(out, "%s,", dtype_of(row));
         put_csv_text(out, hw->name);
         syn_sink_char(out, ',');
         put_csv_text(out, hw->stack.name);
@@ -252,6 +281,7 @@ static void put_json(const sweep *s, syn_sink *out) {
             syn_sink_json_string(out, value_of(s, row, i));
             syn_sink_text(out, ", ");
         }
+        if (!varies(s, "dtype")) syn_sink_printf(out, "\"dtype\": \"%s\", ", dtype_of(row));
         syn_sink_text(out, "\"machine\": ");
         syn_sink_json_string(out, hw->name);
         syn_sink_text(out, ", \"stack\": ");

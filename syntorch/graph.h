@@ -83,7 +83,7 @@ const char *syn_category_name(syn_category c);
 /* Flags of a node. */
 #define SYN_NODE_VIRTUAL 1u /* moves and computes nothing (views, identities), not in .et */
 #define SYN_NODE_FUSED   2u /* one kernel for what could be several ops */
-#define SYN_NODE_BESIDE  4u /* a lookup beside an earlier one of the same batch, or in activations */
+#define SYN_NODE_BESIDE  4u /* a lookup in activations, or beside one of its batch */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
 #define SYN_TENSOR_PARAM 1u  /* weight */

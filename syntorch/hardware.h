@@ -26,6 +26,33 @@ typedef struct syn_hw_ops {
     int32_t n;
 } syn_hw_ops;
 
+/* On what constants were fitted or measured, by kind of work: a collective ("all_reduce"),
+   "products" or "attention". */
+typedef struct syn_hw_range {
+    double least, most; /* 0: not known */
+} syn_hw_range;
+
+typedef enum syn_hw_extent {
+    SYN_HW_EXTENT_RANKS, /* of a collective, */
+    SYN_HW_EXTENT_NODES, /* that these are on, */
+    SYN_HW_EXTENT_BYTES, /* and its whole buffer */
+    SYN_HW_EXTENT_ROWS,  /* of a product */
+    SYN_HW_EXTENT_COLUMNS,
+    SYN_HW_EXTENT_INNER,
+    SYN_HW_EXTENT_QUERIES, /* of attention, a sequence */
+    SYN_HW_EXTENT_KEYS,
+    SYN_HW_EXTENTS
+} syn_hw_extent;
+
+#define SYN_HW_FITS 16
+typedef struct syn_hw_fitted {
+    struct syn_hw_fit {
+        char what[32];
+        syn_hw_range range[SYN_HW_EXTENTS];
+    } at[SYN_HW_FITS];
+    int32_t n; /* 0: not known */
+} syn_hw_fitted;
+
 /* What the software makes of a machine. */
 typedef struct syn_stack {
     char name[64];
@@ -48,6 +75,7 @@ typedef struct syn_stack {
     struct syn_hw_phase {
         double launch, device; /* factors of what the host and the device take; 0: 1 */
     } phases[SYN_PHASE_COUNT];
+    syn_hw_fitted fitted;
 } syn_stack;
 
 /* The ways of NCCL to move bytes: protocols along a ring or tree, and sums in the switch. */
@@ -77,6 +105,7 @@ typedef struct syn_protocol {
 typedef struct syn_collectives {
     char name[64]; /* "": none, rings of alpha-beta links */
     syn_protocol protocols[SYN_PROTOCOL_COUNT];
+    syn_hw_fitted fitted;
 } syn_collectives;
 
 /* Rates at sizes, in ascending order; between two the logarithms are interpolated, beyond the first
@@ -198,6 +227,20 @@ double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
 double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
                                   const syn_graph_group *group, int32_t self_rank,
                                   double parts[SYN_LIMIT_COUNT]);
+
+/* One way in which a node is unlike all that the constants of its time were fitted to. */
+typedef struct syn_hw_beyond {
+    char what[32];        /* "all_reduce", "products"; of measured kernels an op */
+    syn_hw_extent extent; /* SYN_HW_EXTENTS: nothing of that kind was fitted */
+    double value;         /* of the node */
+    syn_hw_range fitted;
+} syn_hw_beyond;
+/* Fills `out`; how many there are. None where nothing is known of what constants were fitted to. */
+int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_graph_group *group,
+                        syn_hw_beyond out[SYN_HW_EXTENTS]);
+/* Widens the ranges, so that this node lies in them. */
+void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const syn_node *node,
+                            const syn_graph_group *group);
 
 /* The graph as it would run on *hw, which is copied: nodes have predicted times, and no others. On
    success `graph` belongs to *out. SYN_E_UNSUPPORTED if nodes say neither what they compute and

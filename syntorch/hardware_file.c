@@ -94,6 +94,8 @@ static const syn__setting collective_rows[] = {
     GROUP("ll128", 0, PROTOCOL_AT(LL128), protocol_table),
     GROUP("simple", REQUIRED, PROTOCOL_AT(SIMPLE), protocol_table),
     GROUP("switch", 0, PROTOCOL_AT(SWITCH), protocol_table),
+    CUSTOM("fitted", offsetof(syn_collectives, fitted), syn__hardware_read_fitted,
+           syn__hardware_write_fitted),
 };
 static const syn__setting_table collective_table = ROWS(collective_rows);
 
@@ -132,6 +134,7 @@ static const syn__setting stack_rows[] = {
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     GROUP("phases", 0, STACK(phases), phases_table),
+    CUSTOM("fitted", STACK(fitted), syn__hardware_read_fitted, syn__hardware_write_fitted),
 };
 static const syn__setting_table stack_table = ROWS(stack_rows);
 
@@ -261,10 +264,11 @@ static void write_overhead(syn_sink *out, const void *member) {
 
 static int32_t custom_entries(const syn__setting *row, const char *member) {
     const void *at = member;
-    return row->read == syn__hardware_read_curve   ? ((const syn_hw_curve *)at)->n
-           : row->read == syn__hardware_read_rates ? ((const syn_hw_rates *)at)->n
-           : row->read == syn__hardware_read_rows  ? syn__hardware_rows(at)
-                                                   : ((const syn_hw_ops *)at)->n;
+    return row->read == syn__hardware_read_curve    ? ((const syn_hw_curve *)at)->n
+           : row->read == syn__hardware_read_rates  ? ((const syn_hw_rates *)at)->n
+           : row->read == syn__hardware_read_rows   ? syn__hardware_rows(at)
+           : row->read == syn__hardware_read_fitted ? syn__hardware_fits(at)
+                                                    : ((const syn_hw_ops *)at)->n;
 }
 
 /* Whether a row that need not be there has nothing to say. */

@@ -1,5 +1,6 @@
 /* Times of a CPU's ops from what its kernels were measured to do. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "syntorch/hardware_private.h"
@@ -19,11 +20,16 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at) {
     return p[i - 1].rate * pow(p[i].rate / p[i - 1].rate, part);
 }
 
-/* 0: of this op nothing was measured. */
-static double op_rate(const syn_hw_rates *rates, const char *op, double at) {
+/* NULL: of this op nothing was measured. */
+static const syn_hw_curve *op_curve(const syn_hw_rates *rates, const char *op) {
     for (int32_t i = 0; i < rates->n; i++)
-        if (strcmp(rates->at[i].op, op) == 0) return syn__hardware_rate(&rates->at[i].curve, at);
-    return 0;
+        if (strcmp(rates->at[i].op, op) == 0) return &rates->at[i].curve;
+    return NULL;
+}
+
+static double op_rate(const syn_hw_rates *rates, const char *op, double at) {
+    const syn_hw_curve *curve = op_curve(rates, op);
+    return curve != NULL ? syn__hardware_rate(curve, at) : 0;
 }
 
 static double at_rate(double work, double rate) {
@@ -38,11 +44,15 @@ static double product_rows(const syn_node *node) {
                                        : cbrt((double)node->flops / 2);
 }
 
+static const struct syn_hw_width *width_of(const syn_hw_kernels *k, const syn_node *node) {
+    const bool narrow = syn_dtype_bytes(node->dtype) == 2 && k->widths[1].flops_per_ns.n > 0;
+    return &k->widths[narrow];
+}
+
 /* Without the launch. */
 static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node,
                       syn_limit *limit) {
-    const bool narrow = syn_dtype_bytes(node->dtype) == 2 && k->widths[1].flops_per_ns.n > 0;
-    const struct syn_hw_width *width = &k->widths[narrow];
+    const struct syn_hw_width *width = width_of(k, node);
     const double bytes = (double)node->bytes_read + (double)node->bytes_written;
     const double flops = (double)node->flops;
     if (node->category == SYN_CATEGORY_MATMUL) {
@@ -75,4 +85,29 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
     const double longer = pow(shared / ns, part);
     *work *= longer;
     return ns * longer;
+}
+
+bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out) {
+    const struct syn_hw_width *width = width_of(&hw->alone, node);
+    const bool product = node->category == SYN_CATEGORY_MATMUL;
+    const bool queries = (node->flags & SYN_NODE_FUSED) != 0 && node->extents.rows > 1;
+    const syn_hw_curve *curve = NULL;
+    *out = (syn_hw_beyond){.extent = product   ? SYN_HW_EXTENT_ROWS
+                                     : queries ? SYN_HW_EXTENT_QUERIES
+                                               : SYN_HW_EXTENT_BYTES};
+    if (product) curve = op_curve(&width->flops_per_ns, "linear");
+    else if (queries) curve = op_curve(&width->flops_per_ns, node->op);
+    if (curve == NULL && !product) {
+        out->extent = SYN_HW_EXTENT_BYTES;
+        curve = op_curve(&width->bytes_per_ns, node->op);
+        if (curve == NULL) curve = &hw->alone.memory;
+    }
+    if (curve == NULL || curve->n == 0) return false;
+    out->value = out->extent == SYN_HW_EXTENT_ROWS ? product_rows(node)
+                 : out->extent == SYN_HW_EXTENT_QUERIES
+                     ? (double)node->extents.rows
+                     : (double)node->bytes_read + (double)node->bytes_written;
+    out->fitted = (syn_hw_range){curve->points[0].at, curve->points[curve->n - 1].at};
+    snprintf(out->what, sizeof out->what, "%s", node->op);
+    return out->value > 0 && (out->value < out->fitted.least || out->value > out->fitted.most);
 }

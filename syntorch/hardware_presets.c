@@ -11,6 +11,38 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 #define GB_PER_S(x) (x)
 #define US(x)       ((x)*1e3)
 
+/* On what constants were fitted: as `syntorch calibrate --output` finds it in tests/measured. */
+#define COLLECTIVES(kind, least_ranks, most_ranks, most_nodes, least_bytes, most_bytes) \
+    {                                                                                   \
+        kind, {                                                                         \
+            [SYN_HW_EXTENT_RANKS] = {least_ranks, most_ranks},                          \
+            [SYN_HW_EXTENT_NODES] = {1, most_nodes}, [SYN_HW_EXTENT_BYTES] = {          \
+                least_bytes,                                                            \
+                most_bytes                                                              \
+            }                                                                           \
+        }                                                                               \
+    }
+#define PRODUCTS(least_rows, most_rows, least_columns, most_columns, least_inner, most_inner)  \
+    {                                                                                          \
+        "products", {                                                                          \
+            [SYN_HW_EXTENT_ROWS] = {least_rows, most_rows},                                    \
+            [SYN_HW_EXTENT_COLUMNS] = {least_columns, most_columns}, [SYN_HW_EXTENT_INNER] = { \
+                least_inner,                                                                   \
+                most_inner                                                                     \
+            }                                                                                  \
+        }                                                                                      \
+    }
+#define ATTENTION(most_queries, least_keys, most_keys)                            \
+    {                                                                             \
+        "attention", {                                                            \
+            [SYN_HW_EXTENT_QUERIES] = {1, most_queries}, [SYN_HW_EXTENT_KEYS] = { \
+                least_keys,                                                       \
+                most_keys                                                         \
+            }                                                                     \
+        }                                                                         \
+    }
+#define MIB(x) ((x)*1048576.0)
+
 /* ---- Collective library ---- */
 
 /* What a post and a hop of a ring take is from NCCL's own model (src/graph/tuning.cc). */
@@ -23,63 +55,75 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 #define NCCL_RINGS \
     [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(35, 4.25), .link_efficiency = 1, .copy_efficiency = 0.254}
 
-#define NCCL                                                    \
-    {                                                           \
-        .name = "nccl", .protocols = {                          \
-            [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),            \
-                                 .step_ns = US(1.6),            \
-                                 .hop_ns = US(3.7),             \
-                                 LL_RING,                       \
-                                 .link_efficiency = 1,          \
-                                 .bytes_per_ns = GB_PER_S(15),  \
-                                 .network_efficiency = 0.014},  \
-            [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),        \
-                                    .hop_ns = US(10),           \
-                                    LL128_RING,                 \
-                                    .link_efficiency = 0.528,   \
-                                    .network_efficiency = 0.4}, \
-            NCCL_RINGS                                          \
-        }                                                       \
+#define NCCL                                                              \
+    {                                                                     \
+        .name = "nccl",                                                   \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(7.8),            \
+                                           .step_ns = US(1.6),            \
+                                           .hop_ns = US(3.7),             \
+                                           LL_RING,                       \
+                                           .link_efficiency = 1,          \
+                                           .bytes_per_ns = GB_PER_S(15),  \
+                                           .network_efficiency = 0.014},  \
+                      [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),        \
+                                              .hop_ns = US(10),           \
+                                              LL128_RING,                 \
+                                              .link_efficiency = 0.528,   \
+                                              .network_efficiency = 0.4}, \
+                      NCCL_RINGS},                                        \
+        .fitted = {                                                       \
+            {COLLECTIVES("all_reduce", 2, 128, 16, 1024, MIB(1024))},     \
+            1                                                             \
+        }                                                                 \
     }
-#define NCCL_WITH_SWITCH                                          \
-    {                                                             \
-        .name = "nccl", .protocols = {                            \
-            [SYN_PROTOCOL_LL] = {.base_ns = US(7.8),              \
-                                 .step_ns = US(1.3),              \
-                                 .hop_ns = US(6.5),               \
-                                 LL_RING,                         \
-                                 .link_efficiency = 1,            \
-                                 .bytes_per_ns = GB_PER_S(10)},   \
-            [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),          \
-                                    .hop_ns = US(2),              \
-                                    LL128_RING,                   \
-                                    .link_efficiency = 0.528,     \
-                                    .network_efficiency = 0.076}, \
-            NCCL_RINGS,                                           \
-            [SYN_PROTOCOL_SWITCH] = {.base_ns = US(28.5),         \
-                                     .hop_ns = US(24),            \
-                                     .link_efficiency = 0.575,    \
-                                     .fill_ns = US(50),           \
-                                     .network_efficiency = 0.945, \
-                                     .network_fill_ns = US(185)}  \
-        }                                                         \
+#define NCCL_WITH_SWITCH                                                     \
+    {                                                                        \
+        .name = "nccl",                                                      \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(7.8),               \
+                                           .step_ns = US(1.3),               \
+                                           .hop_ns = US(6.5),                \
+                                           LL_RING,                          \
+                                           .link_efficiency = 1,             \
+                                           .bytes_per_ns = GB_PER_S(10)},    \
+                      [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),           \
+                                              .hop_ns = US(2),               \
+                                              LL128_RING,                    \
+                                              .link_efficiency = 0.528,      \
+                                              .network_efficiency = 0.076},  \
+                      NCCL_RINGS,                                            \
+                      [SYN_PROTOCOL_SWITCH] = {.base_ns = US(28.5),          \
+                                               .hop_ns = US(24),             \
+                                               .link_efficiency = 0.575,     \
+                                               .fill_ns = US(50),            \
+                                               .network_efficiency = 0.945,  \
+                                               .network_fill_ns = US(185)}}, \
+        .fitted = {                                                          \
+            {COLLECTIVES("all_reduce", 8, 64, 8, 1024, MIB(8192))},          \
+            1                                                                \
+        }                                                                    \
     }
-#define NCCL_VOLTA                                                                   \
-    {                                                                                \
-        .name = "nccl", .protocols = {                                               \
-            [SYN_PROTOCOL_LL] = {.base_ns = US(29),                                  \
-                                 .step_ns = US(1.46),                                \
-                                 .hop_ns = US(3.7),                                  \
-                                 LL_RING,                                            \
-                                 .link_efficiency = 1,                               \
-                                 .bytes_per_ns = GB_PER_S(51),                       \
-                                 .network_efficiency = 0.056},                       \
-            [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(5, 4.85), .link_efficiency = 0.888, \
-                                     .fill_ns = US(37)}                              \
-        }                                                                            \
+#define NCCL_VOLTA                                                                             \
+    {                                                                                          \
+        .name = "nccl",                                                                        \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(29),                                  \
+                                           .step_ns = US(1.46),                                \
+                                           .hop_ns = US(3.7),                                  \
+                                           LL_RING,                                            \
+                                           .link_efficiency = 1,                               \
+                                           .bytes_per_ns = GB_PER_S(51),                       \
+                                           .network_efficiency = 0.056},                       \
+                      [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(5, 4.85), .link_efficiency = 0.888, \
+                                               .fill_ns = US(37)}},                            \
+        .fitted = {                                                                            \
+            {COLLECTIVES("all_reduce", 8, 12, 1, 1024, MIB(1024))},                            \
+            1                                                                                  \
+        }                                                                                      \
     }
 
 /* ---- Stacks ---- */
+
+/* Training and inference together. */
+#define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
 
 const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
     {
@@ -90,6 +134,7 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .attention_efficiency = 0.6,
         .memory_efficiency = 0.85,
         .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
+        .fitted = {{MEGATRON_WORK}, 2},
     },
     /* Bias, dropout and residual are one kernel, three ops; its softmax takes fours of heads. */
     {
@@ -116,6 +161,10 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
                     9},
         .overhead = {{{"embedding", US(4040)}}, 1},
         .phases = {[SYN_PHASE_PREFILL] = {.device = 6.68}, [SYN_PHASE_DECODE] = {.launch = 0.33}},
+        .fitted = {{COLLECTIVES("all_reduce", 2, 8, 1, 4, 427835392),
+                    COLLECTIVES("all_gather", 8, 8, 1, 102400, 2048000),
+                    COLLECTIVES("broadcast", 8, 8, 1, 4, 80), MEGATRON_WORK},
+                   5},
     },
     {
         .name = "serving",
@@ -129,6 +178,11 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .collective_kernel_ns = US(8.2),
         .collective_hop_ns = US(10),
         .kernels = {{{"kv_append", 0}, {"contiguous", 0.5}, {"add", 0}, {"attention", 18.4}}, 4},
+        .fitted = {{COLLECTIVES("all_reduce", 2, 32, 4, 12288, MIB(1280)),
+                    COLLECTIVES("all_gather", 2, 32, 4, 102400, MIB(25)),
+                    COLLECTIVES("broadcast", 2, 32, 4, 4, 1024),
+                    PRODUCTS(1, 51200, 1024, 51200, 640, 24576), ATTENTION(512, 20, 543)},
+                   5},
     },
 };
 
@@ -206,6 +260,9 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
                   .launch_ns = US(2),
                   .matmul_efficiency = 0.95,
                   .matmul_half_flops = 1e6,
-                  .memory_efficiency = 0.7},
+                  .memory_efficiency = 0.7,
+                  .fitted = {{COLLECTIVES("all_reduce", 2, 2, 1, 4096, MIB(1)),
+                              {"products", {[SYN_HW_EXTENT_ROWS] = {1, 2048}}}},
+                             2}},
     },
 };

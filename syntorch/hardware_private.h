@@ -17,6 +17,11 @@ syn_status syn__hardware_read_rates(syn__settings *s, void *member);
 void syn__hardware_write_curve(syn_sink *out, const void *member);
 void syn__hardware_write_rates(syn_sink *out, const void *member);
 
+/* For CUSTOM rows: a syn_hw_fitted, an object of ranges; how many it has. */
+syn_status syn__hardware_read_fitted(syn__settings *s, void *member);
+void syn__hardware_write_fitted(syn_sink *out, const void *member);
+int32_t syn__hardware_fits(const void *member);
+
 /* The group "errors" of hardware files; its rows, of a syn_hw_errors, and how many they are. */
 extern const syn__setting_table syn__hardware_errors_table;
 syn_status syn__hardware_read_rows(syn__settings *s, void *member);
@@ -35,6 +40,9 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at);
    of it is not the launch's, and *limit: whose that is. */
 double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
                                syn_limit *limit);
+
+/* Whether the node's size lies beyond the ends of the curve that its time comes from. */
+bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out);
 
 /* Sets node->predicted_ns of a node of the graph's rank with that index. */
 void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,

@@ -3,12 +3,14 @@
 #define TOOLS_LIMITS_H
 
 #include "syntorch/hardware.h"
+#include "tools/extrapolation.h"
 
 /* Of one rank's ops, by phase. */
 typedef struct limits {
     double ns[SYN_PHASE_COUNT][SYN_LIMIT_COUNT];
     double at_peak_ns[SYN_PHASE_COUNT]; /* of products and attention alone, at the peak of their
                                            dtype; what is computed a second time does not count */
+    extrapolation beyond;
 } limits;
 
 #define LIMITS_ALL ((1u << SYN_PHASE_COUNT) - 1)

@@ -249,6 +249,30 @@ def quoted_fields(folder):
           f"line of a record behind an empty line: {got[4:]}")
 
 
+def beyond_the_fit(folder):
+    """Rows outside of what constants were fitted to; a fit keeps the ranges of its rows."""
+    path, found = os.path.join(folder, "many.csv"), os.path.join(folder, "ranges.json")
+    for gpus, words in ((128, []), (256, ["all-reduce over 256 ranks (fitted on 2 to 128)"]),
+                        (512, ["all-reduce over 512 ranks (fitted on 2 to 128)"])):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"gpus,bytes,ip_ns\n{gpus},1024,60000\n16,1048576,90000\n")
+        how = ("--check", "--hw", "a100-80g+pytorch-eager", "--rows", path)
+        check(calibrate(*how)["extrapolations"] == words, f"{gpus} GPUs")
+        lines = [line for line in run(*how).stdout.decode().splitlines()
+                 if line.startswith("extrapolated")]
+        check(lines == [f"extrapolated: {w}" for w in words], f"{gpus} GPUs: {lines}")
+    part = some_rows(folder, "all_reduce_a100.csv", lambda i, r: r["gpus"] in "35" and i % 2)
+    with open(part, encoding="utf-8") as f:
+        sizes = [int(r["bytes"]) for r in csv.DictReader(f)]
+    calibrate("--hw", "a100-80g+pytorch-eager", "--rows", part, "--output", found, "--rounds", "1")
+    with open(found, encoding="utf-8") as f:
+        file = json.load(f)
+    check(file["collectives"]["fitted"]["all_reduce"] ==
+          {"ranks": [3, 5], "nodes": [1, 1], "bytes": [min(sizes), max(sizes)]}, f"{file}")
+    got = calibrate("--check", "--hw", found, "--rows", path)["extrapolations"]
+    check("all-reduce over 512 ranks (fitted on 3 to 5)" in got, f"{got}")
+
+
 def refused(folder):
     def refuses(text, says, *more):
         path = os.path.join(folder, "bad.csv")
@@ -299,5 +323,6 @@ with tempfile.TemporaryDirectory() as where:
     passes_are_counted(where)
     constants_come_back(where)
     quoted_fields(where)
+    beyond_the_fit(where)
     refused(where)
 finish()

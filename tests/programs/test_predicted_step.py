@@ -1,5 +1,6 @@
 """pretrain --device meta: a step predicted from one rank's rows, with nothing written, is that of
 the trace of all ranks; the same on other machines, and as JSON."""
+import csv
 import json
 import os
 import re
@@ -31,7 +32,8 @@ def close(a, b):
 META = ["--device", "meta"]
 RUN = ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
-PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "levers: ")
+PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "extrapolated: ",
+             "levers: ")
 
 
 def told(out):
@@ -74,6 +76,67 @@ large = start(*META, "--model-name", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus
               "5")
 check("predicted step: " in large and os.listdir(".") == [], f"{large}, {os.listdir('.')}")
 
+# ---- beyond what constants were fitted to ----
+
+WIDE = [*META, "--model-name", "gpt2", "--dtype", "bf16", "--max-seq-length", "128"]
+
+
+def beyond(*more):
+    text = [line for line in start(*WIDE, *more).splitlines() if line.startswith("extrapolated: ")]
+    listed = json.loads(start(*WIDE, *more, "--json"))["extrapolations"]
+    check(text == (["extrapolated: " + ", ".join(listed)] if listed else []), f"{text}, {listed}")
+    return listed
+
+
+def step(*more):
+    return json.loads(start(*WIDE, *more, "--json"))["predicted_step_ns"]
+
+
+with open(os.path.join(os.environ["SYN_SOURCE"], "examples/configs/hw_a100.json"),
+          encoding="utf-8") as f:
+    own = json.load(f)
+own["hardware"]["node_ranks"] = 64  # no more nodes than it was fitted to
+own["collectives"]["fitted"] = {"all_reduce": {"ranks": [3, 200]}}
+own["stack"]["fitted"] = {}
+with open("own.json", "w", encoding="utf-8") as f:
+    json.dump(own, f)
+for machine, ranks, words in (
+        ("h100", 64, []), ("h100", 128, ["all-reduce over 128 ranks (fitted on 2 to 64)"]),
+        ("a100-80g", 128, []),
+        ("a100-80g", 512, ["all-reduce over 512 ranks (fitted on 2 to 128)"]),
+        ("own.json", 200, []), ("own.json", 2, ["all-reduce over 2 ranks (fitted on 3 to 200)"]),
+        ("own.json", 201, ["all-reduce over 201 ranks (fitted on 3 to 200)"])):
+    got = beyond("--hw", machine, "--num-gpus", str(ranks))
+    check([x for x in got if " over " in x] == words, f"{ranks} on {machine}: {got}")
+os.remove("own.json")
+# A network away: 64 nodes take as long as 4, where sums of gradients run beside the rest.
+check(step("--hw", "h100", "--num-gpus", "512") < 1.05 * step("--hw", "h100", "--num-gpus", "32"),
+      "sums over 512 ranks")
+start(*WIDE[2:], "--sweep", "num_gpus=8,512", "hw=h100")
+with open("outputs/sweep.csv", encoding="utf-8", newline="") as f:
+    swept = list(csv.DictReader(f))
+check(["512 ranks" in row["extrapolated"] for row in swept] == [False, True], f"{swept}")
+subprocess.run(["rm", "-r", "outputs"], check=True)
+
+# ---- dtypes where none is given ----
+
+for model, machine, dtype in (("gpt2", "h100", "f32"), ("gpt3-125m", "h100", "bf16"),
+                              ("llama-3-8b", "h100", "bf16"), ("llama-2-7b", "a100-80g", "bf16"),
+                              ("bert-base-uncased", "h100", "f32"), ("gpt3-125m", "cpu", "f32"),
+                              ("llama-3-8b", "cpu", "f32"), ("gpt3-125m", "v100-32g", "f32")):
+    short = [*META, "--model-name", model, "--hw", machine, "--tp", "2", "--num-gpus", "2",
+             "--max-seq-length", "16"]
+    first = start(*short).splitlines()[0]
+    check(f" tokens/s in {dtype} on {machine}" in first, f"{model}: {first}")
+    check(json.loads(start(*short, "--json"))["dtype"] == dtype, f"{model} on {machine}")
+with open("no_dtype.json", "w", encoding="utf-8") as f:
+    f.write('{"model_type": "gpt2", "n_layer": 1, "n_embd": 64, "n_head": 2, "n_positions": 64, '
+            '"vocab_size": 256}')
+FILE = [*META, "--model-config", "no_dtype.json", "--max-seq-length", "16"]
+check(" in f32 on " in start(*FILE) and " in bf16 on h100" in start(*FILE, "--hw", "h100"),
+      "a file that says none")
+os.remove("no_dtype.json")
+
 # ---- other machines, and JSON ----
 
 MACHINES = ["v100-32g", "a100-80g", "h100+pytorch-eager"]
@@ -113,6 +176,9 @@ ms, unit, rate = re.search(r"^measured step:  ([\d.]+) (ms|us|s), ([\d.]+ ?k?) t
 ns = float(ms) * {"us": 1e3, "ms": 1e6, "s": 1e9}[unit]
 number = float(rate.rstrip("k ")) * (1000 if rate.endswith("k") else 1)
 check(abs(number * ns * 1e-9 / (2 * 4 * 32) - 1) < 0.02, out)
-check(told(out) == told(start(*META, *HERE, "--hw", "h100"))[:3] + told(out)[3:4] and
+FOUND = PREDICTED[:3] + ("extrapolated: ",)
+alone = start(*META, *HERE, "--hw", "h100")
+check([line for line in told(out) if line.startswith(FOUND)] ==
+      [line for line in told(alone) if line.startswith(FOUND)] and
       "b200+megatron" in out and "levers" not in out, out)
 finish()

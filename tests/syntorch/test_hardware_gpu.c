@@ -270,6 +270,78 @@ static void all_reduces_grow_with_the_logarithm(void) {
         }
 }
 
+/* toy with ranges of its library and its stack. */
+static void load_fitted(syn_hardware *hw, const char *library, const char *stack) {
+    static char json[4096];
+    const char *from = strstr(toy, ",\n  \"simple\""), *at = strstr(toy, ",\n  \"matmul_tail\"");
+    snprintf(json, sizeof json, "%.*s,\"fitted\":%s%.*s,\"fitted\":%s%s", (int)(from - toy), toy,
+             library, (int)(at - from), from, stack, at);
+    load(hw, json);
+}
+
+static int beyond(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes, const int32_t *ranks,
+                  uint32_t n_ranks, syn_hw_beyond out[SYN_HW_EXTENTS]) {
+    const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
+    const syn_node node = {
+        .kind = SYN_NODE_COLLECTIVE, .op = "x", .comm = comm, .group = 1, .comm_bytes = bytes};
+    return syn_hardware_beyond(hw, &node, &group, out);
+}
+
+static void what_lies_beyond_the_fit(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    syn_hw_beyond out[SYN_HW_EXTENTS];
+    syn_hardware hw;
+    load(&hw, toy);
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 1, ranks, 16, out), 0); /* nothing is known */
+    load_fitted(&hw, "{\"all_reduce\":{\"ranks\":[4,8],\"nodes\":[1,2],\"bytes\":[100,200]}}",
+                "{\"all_reduce\":{\"ranks\":[2,2]},\"products\":{\"rows\":[16,64]}}");
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 150, ranks, 2, out), 0); /* the stack's */
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 200, ranks, 8, out), 0);
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 201, ranks, 16, out), 2);
+    CHECK(strcmp(out[0].what, "all_reduce") == 0 && out[0].extent == SYN_HW_EXTENT_RANKS);
+    CHECK(out[0].value == 16 && out[0].fitted.least == 2 && out[0].fitted.most == 8);
+    CHECK(out[1].extent == SYN_HW_EXTENT_BYTES && out[1].value == 201);
+    static const int32_t far[] = {0, 4, 8};
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 150, far, 3, out), 1);
+    CHECK(out[0].extent == SYN_HW_EXTENT_NODES && out[0].value == 3);
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_TO_ALL, 150, ranks, 4, out), 1);
+    CHECK(out[0].extent == SYN_HW_EXTENTS && strcmp(out[0].what, "all_to_all") == 0);
+    syn_node product = {.kind = SYN_NODE_COMPUTE,
+                        .category = SYN_CATEGORY_MATMUL,
+                        .op = "linear",
+                        .extents = {1, 65, 1000, 1000}};
+    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 1);
+    CHECK(out[0].extent == SYN_HW_EXTENT_ROWS && out[0].value == 65 && out[0].fitted.most == 64);
+    syn_hardware_fitted_to(&hw.stack.fitted, &hw, &product, NULL);
+    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 0);
+    product.extents.rows = 15;
+    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 1);
+}
+
+static void refuses_ranges(void) {
+    static const struct {
+        const char *fitted, *says;
+    } bad[] = {
+        {"{\"all_reduces\":{}}", "names \"all_reduces\", which is no kind of work"},
+        {"{\"all_reduce\":{\"gpus\":[1,2]}}", "a range of \"gpus\", which is no extent"},
+        {"{\"all_reduce\":{\"ranks\":[3,2]}}", "must be [least, most]"},
+        {"{\"all_reduce\":{\"ranks\":[3]}}", "ranks\" must be a number"},
+        {"{\"all_reduce\":{\"ranks\":[1,2,3]}}", "must be [least, most]"},
+        {"{\"all_reduce\":{},\"all_reduce\":{}}", "is given twice"},
+        {"[]", "must be an object of ranges"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        static char json[4096];
+        syn_hardware hw;
+        syn_error err = {0};
+        const char *from = strstr(toy, ",\n  \"simple\"");
+        snprintf(json, sizeof json, "%.*s,\"fitted\":%s%s", (int)(from - toy), toy, bad[i].fitted,
+                 from);
+        CHECK_INT(syn_hardware_parse(&hw, "hw.json", json, strlen(json), &err), SYN_E_FORMAT);
+        CHECK_HAS(err.text, bad[i].says);
+    }
+}
+
 /* Links without alpha mean something only with a library. */
 static void refuses_half_a_link(void) {
     static char json[2048];
@@ -412,6 +484,8 @@ static const test_case cases[] = {
     {"the_fastest_protocol_is_taken", the_fastest_protocol_is_taken},
     {"latency_follows_the_route", latency_follows_the_route},
     {"all_reduces_grow_with_the_logarithm", all_reduces_grow_with_the_logarithm},
+    {"what_lies_beyond_the_fit", what_lies_beyond_the_fit},
+    {"refuses_ranges", refuses_ranges},
     {"refuses_half_a_link", refuses_half_a_link},
     {"nccl_all_reduce_on_a100", nccl_all_reduce_on_a100},
     {"nccl_all_reduce_on_h100", nccl_all_reduce_on_h100},

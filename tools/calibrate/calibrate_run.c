@@ -21,6 +21,7 @@ typedef struct findings {
     fit_errors before, after;
     fit_free constants;
     syn_hardware start, fitted;
+    extrapolation beyond;                            /* of the rows, by `start` */
     double *predicted[FIT_SPLITS];                   /* ns, of each row by a fit to others */
     double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* means of absolute and squared errors */
     int parts[FIT_SPLITS];                           /* fewer than 2: nothing could be left out */
@@ -49,6 +50,7 @@ static void print_findings(const findings *f) {
     if (f->rows->n_skipped > 0)
         printf("%zu rows with pipelines are left out\n", f->rows->n_skipped);
     print_errors(f->title, &f->before, f->rows);
+    extrapolation_print(&f->beyond, stdout);
     if (has_several_stacks(f->rows))
         printf("rows of several stacks: --rows_stack takes one of them\n");
     if (args.check) return;
@@ -91,6 +93,8 @@ static syn_status print_json(const findings *f, syn_error *err) {
     syn_sink_json_string(out, f->title);
     syn_sink_printf(out, ", \"skipped\": %zu", f->rows->n_skipped);
     put_errors(out, "given", &f->before, f->rows);
+    syn_sink_text(out, ", \"extrapolations\": ");
+    extrapolation_json(&f->beyond, out);
     if (!args.check) {
         put_errors(out, "fitted", &f->after, f->rows);
         syn_sink_text(out, ", \"constants\": {");
@@ -169,6 +173,14 @@ static void keep_errors(findings *f) {
         if (f->parts[s] > 1) e->apart[training].error[splits[s]] = sqrt(f->square[s]);
 }
 
+/* The constants that were fitted take along to what. */
+static void keep_ranges(findings *f) {
+    const bool library = all_reduces_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
+    syn_hw_fitted *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
+    memset(fitted, 0, sizeof *fitted);
+    for (size_t i = 0; i < f->rows->n; i++) measured_fitted_to(f->all[i], &f->fitted, fitted);
+}
+
 static syn_status fit(findings *f, syn_error *err) {
     const int rounds = (int)args.rounds;
     SYN_TRY(fit_choose(&f->constants, &f->start, all_reduces_alone(f->rows), args.fix.at,
@@ -178,6 +190,7 @@ static syn_status fit(findings *f, syn_error *err) {
     for (fit_split split = 0; split < FIT_SPLITS; split++)
         SYN_TRY(leave_out(f, split, rounds, err));
     keep_errors(f);
+    keep_ranges(f);
     return SYN_OK;
 }
 
@@ -226,6 +239,15 @@ static syn_status check_outputs(syn_error *err) {
     return folder_check_output(args.predictions, err);
 }
 
+/* What any one of the rows has to tell. */
+static void find_extrapolations(findings *f) {
+    for (size_t i = 0; i < f->rows->n; i++) {
+        extrapolation one = {.n = 0};
+        measured_extrapolate(f->all[i], &f->start, &one);
+        extrapolation_merge(&f->beyond, &one);
+    }
+}
+
 static syn_status run(findings *f, measured *m, syn_error *err) {
     SYN_TRY(check_outputs(err));
     SYN_TRY(syn_hardware_load(&f->start, args.hw, NULL, err));
@@ -242,6 +264,7 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     f->rows = m;
     f->fitted = f->start;
     f->before = fit_measure(f->all, m->n, &f->start);
+    find_extrapolations(f);
     if (!args.check) SYN_TRY(fit(f, err));
     SYN_TRY(write_predictions(f, err));
     if (args.json) SYN_TRY(print_json(f, err));

@@ -243,6 +243,7 @@ static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_
     }
     hw->inter = hw->intra;
     fill_machine(hw);
+    if (ranks > 1) measure_link_ranges(hw, &ops[1], ranks);
     return SYN_OK;
 }
 
@@ -272,6 +273,7 @@ syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *i
     if (*is_first) {
         timed_ops_settle(&ops);
         measure_link(&hw->intra, &ops, ranks);
+        measure_link_ranges(hw, &ops, ranks);
         if (!quiet) print_link(&hw->intra, ranks, "processes");
     }
     timed_ops_free(&ops);

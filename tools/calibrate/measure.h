@@ -12,6 +12,8 @@
 void measure_rates(syn_hw_kernels *k, const timed_ops *ops, double own_ns);
 /* alpha and bandwidth of the ring of k ranks that explains the all-reduces among the ops. */
 void measure_link(syn_link *link, const timed_ops *ops, int32_t ranks);
+/* Ranks and bytes of these become what hw says it was fitted to. */
+void measure_link_ranges(syn_hardware *hw, const timed_ops *ops, int32_t ranks);
 
 /* The same of a GPU: how many kernels its ops have, where these were counted; what the steps of
    that kind launch in all; the constants of *hw (peaks, bandwidth and those of the stack but for

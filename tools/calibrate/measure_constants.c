@@ -160,6 +160,8 @@ syn_status measure_constants(syn_hardware *hw, const timed_ops *ops, fit_errors 
     begin_anywhere(hw, &constants);
     syn_status s = add_rows(&m, ops, 0, err);
     if (s == SYN_OK) s = fit_all(hw, &constants, &m, errors, err);
+    for (size_t i = 0; s == SYN_OK && i < m.n; i++)
+        measured_fitted_to(&m.rows[i], hw, &hw->stack.fitted);
     measured_free(&m);
     return s;
 }
@@ -184,6 +186,8 @@ static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
     double part = p->network_efficiency > 0 ? p->network_efficiency : p->link_efficiency;
     if (p->bytes_per_ns > 0) part = fmin(part, p->bytes_per_ns / hw->inter.bytes_per_ns);
     return (syn_protocol){.hop_ns = part > 0 ? p->hop_ns : hw->inter.alpha_ns,
+                          .post_ns = p->post_ns,
+                          .ring_hop_ns = p->ring_hop_ns,
                           .link_efficiency = 1,
                           .network_efficiency = part > 0 ? fmax(part, 0.001) : 0,
                           .network_fill_ns = p->network_fill_ns};
@@ -194,7 +198,8 @@ static syn_collectives library_of(const syn_hardware *hw) {
     return (syn_collectives){
         .name = "nccl",
         .protocols = {[SYN_PROTOCOL_LL] = protocol_of(hw, SYN_PROTOCOL_LL),
-                      [SYN_PROTOCOL_SIMPLE] = protocol_of(hw, SYN_PROTOCOL_SIMPLE)}};
+                      [SYN_PROTOCOL_SIMPLE] = protocol_of(hw, SYN_PROTOCOL_SIMPLE)},
+        .fitted = hw->collectives.fitted};
 }
 
 syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const timed_ops *of_all,
@@ -215,6 +220,8 @@ syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const time
     syn_status s = add_rows(&m, of_two, 2, err);
     if (s == SYN_OK) s = add_rows(&m, of_all, (uint32_t)ranks, err);
     if (s == SYN_OK) s = fit_all(hw, &constants, &m, errors, err);
+    for (size_t k = 0; s == SYN_OK && k < m.n; k++)
+        measured_fitted_to(&m.rows[k], hw, &hw->collectives.fitted);
     measured_free(&m);
     return s;
 }

@@ -199,3 +199,14 @@ void measure_link(syn_link *link, const timed_ops *ops, int32_t ranks) {
     }
     link->bytes_per_ns = best(&s);
 }
+
+void measure_link_ranges(syn_hardware *hw, const timed_ops *ops, int32_t ranks) {
+    int32_t all[MEASURED_RANKS];
+    const syn_graph_group group = {.id = 1, .ranks = all, .n_ranks = (uint32_t)ranks};
+    memset(&hw->stack.fitted, 0, sizeof hw->stack.fitted);
+    if (ranks > MEASURED_RANKS) return;
+    for (int32_t r = 0; r < ranks; r++) all[r] = r;
+    for (size_t i = 0; i < ops->n; i++)
+        if (ops->at[i].node.comm == SYN_COMM_ALL_REDUCE)
+            syn_hardware_fitted_to(&hw->stack.fitted, hw, &ops->at[i].node, &group);
+}

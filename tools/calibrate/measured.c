@@ -236,14 +236,36 @@ void measured_free(measured *m) {
 }
 
 /* Groups of a run have at most its ranks. */
+static syn_graph_group group_of(const tally_row *op, int32_t ranks[MEASURED_RANKS]) {
+    for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
+    return (syn_graph_group){.id = 1, .ranks = ranks, .n_ranks = op->group_ranks};
+}
+
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw) {
     int32_t ranks[MEASURED_RANKS];
     double ns = 0;
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *op = &row->ops[i];
-        syn_graph_group group = {.id = 1, .ranks = ranks, .n_ranks = op->group_ranks};
-        for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
+        const syn_graph_group group = group_of(op, ranks);
         ns += (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
     }
     return ns * row->beside;
+}
+
+void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond) {
+    int32_t ranks[MEASURED_RANKS];
+    for (size_t i = 0; i < row->n_ops; i++) {
+        const tally_row *op = &row->ops[i];
+        const syn_graph_group group = group_of(op, ranks);
+        const double ns = (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
+        extrapolation_add(beyond, hw, &op->node, &group, ns);
+    }
+}
+
+void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fitted *fitted) {
+    int32_t ranks[MEASURED_RANKS];
+    for (size_t i = 0; i < row->n_ops; i++) {
+        const syn_graph_group group = group_of(&row->ops[i], ranks);
+        syn_hardware_fitted_to(fitted, hw, &row->ops[i].node, &group);
+    }
 }

@@ -5,6 +5,7 @@
 
 #include "syntorch/graph.h"
 #include "syntorch/hardware.h"
+#include "tools/extrapolation.h"
 
 #define MEASURED_RANKS 1024
 
@@ -49,6 +50,10 @@ void measured_free(measured *m);
 /* Records the row's run and counts its ops; hw: which ran beside others is found with its times,
    and taken to be so with other constants as well. */
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
+/* Adds what of the row's ops lies beyond what hw was fitted to. */
+void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond);
+/* Widens the ranges to the row's ops. */
+void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fitted *fitted);
 /* Whether two nodes of one device take the same time by all that predictions know. */
 bool measured_same_cost(const syn_node *a, const syn_node *b);
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw);

@@ -137,5 +137,6 @@ syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out
         tell_generation(graph, &s, out);
     else SYN_TRY(tell_steps(graph, &s, out, err));
     tell_error(graph, hw, &s, out);
+    extrapolation_print(&s.limits.beyond, out);
     return SYN_OK;
 }

@@ -160,6 +160,7 @@ static void print_summary(const inference *run) {
     char title[160], name[CLI_SHOWN_BYTES];
     print_model(run);
     run->task->print(run, r);
+    if (run->launch.hw) extrapolation_print(&r->limits.beyond, stdout);
     printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(run),
            run->launch.ranks, cli_plural((uint64_t)run->launch.ranks));
     if (run->launch.device != SYN_DEVICE_META)
@@ -197,7 +198,10 @@ static syn_status print_json(const inference *run, syn_error *err) {
         syn_sink_json_string(out, run->hw.name);
         syn_sink_text(out, ", \"stack\": ");
         syn_sink_json_string(out, run->hw.stack.name);
-        syn_sink_printf(out, ", \"fits\": %s, ", sweep_fits(&run->hw, &own) ? "true" : "false");
+        syn_sink_printf(out, ", \"fits\": %s, \"extrapolations\": ",
+                        sweep_fits(&run->hw, &own) ? "true" : "false");
+        extrapolation_json(&r->limits.beyond, out);
+        syn_sink_text(out, ", ");
     }
     run->task->json(run, r, out);
     if (run->launch.device != SYN_DEVICE_META)

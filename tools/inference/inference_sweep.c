@@ -83,6 +83,8 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
                      .decode_ns = r->predicted_decode_ns,
                      .tokens = (double)(run->batch * tokens),
                      .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
+                     .dtype = run->dtype,
+                     .beyond = r->limits.beyond,
                      .ranks = run->launch.ranks};
     limits_shares(&r->limits, LIMITS_ALL, t.ns, t.shares, &t.utilisation);
     if (!run->task->shape) return t;

@@ -9,6 +9,7 @@ static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int
     const limits l = pretrain_limits(hw, graph);
     SYN_TRY(syn_predicted_duration(&out->ns, graph, err));
     limits_shares(&l, LIMITS_ALL, out->ns, out->shares, &out->utilisation);
+    out->beyond = l.beyond;
     out->ns /= (double)steps;
     return SYN_OK;
 }
@@ -50,8 +51,8 @@ syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_h
     out->tokens = pretrain_step_tokens(run);
     out->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
     out->ranks = run->launch.ranks;
-    out->error = pretrain_error(run, hw);
     out->dtype = run->dtype;
+    out->error = pretrain_error(run, hw);
     return s;
 }
 
@@ -90,6 +91,7 @@ static void print_own(const pretrain *run) {
            cli_shown(syn_hardware_title(hw, title, sizeof title), on, sizeof on));
     printf("its limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
     printf("its error: %s\n", residuals_text(&e, hw, text, sizeof text));
+    extrapolation_print(&t->beyond, stdout);
     printf("its memory: %s a rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
@@ -115,6 +117,8 @@ static void put_own(const pretrain *run, syn_sink *out) {
         syn_sink_text(out, ", \"extrapolated\": ");
         syn_sink_json_string(out, e.beyond);
     }
+    syn_sink_text(out, ", \"extrapolations\": ");
+    extrapolation_json(&t->beyond, out);
     syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f}",
                     sweep_fits(&run->hw, t) ? "true" : "false", t->rank_bytes);
 }

@@ -34,6 +34,7 @@ syn_status comparison_open(comparison *c, const char *list, const syn_hardware *
     size_t n = 2;
     for (const char *p = list; p && *p; p++) n += *p == ',';
     SYN_TRY(alloc(c, n, err));
+    c->own = own != NULL;
     if (own) c->machines[c->n++] = *own;
     if (!list) return SYN_OK;
     char *names = syn_strdup(list);
@@ -81,6 +82,12 @@ void comparison_print(const comparison *c, const char *all, FILE *out) {
                 cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b));
         print_rest(&c->machines[i], t, out);
     }
+    for (int i = c->own; i < c->n; i++) {
+        char text[1024];
+        if (!*extrapolation_text(&c->times[i].beyond, text, sizeof text)) continue;
+        syn_hardware_title(&c->machines[i], title, sizeof title);
+        fprintf(out, "  extrapolated on %s: %s\n", cli_shown(title, name, sizeof name), text);
+    }
 }
 
 static void put_number(syn_sink *out, const char *key, double value) {
@@ -106,6 +113,8 @@ void comparison_json(const comparison *c, bool training, syn_sink *out) {
         put_number(out, "predicted_error", t->error.n_rows > 0 ? t->error.error : NAN);
         syn_sink_text(out, ", \"extrapolated\": ");
         syn_sink_json_string(out, t->error.beyond);
+        syn_sink_text(out, ", \"extrapolations\": ");
+        extrapolation_json(&t->beyond, out);
         syn_sink_printf(
             out, ", \"fits\": %s, \"limits\": ", sweep_fits(&c->machines[i], t) ? "true" : "false");
         limits_shares_json(t->shares, t->utilisation, out);

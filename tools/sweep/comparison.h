@@ -8,6 +8,7 @@ typedef struct comparison {
     syn_hardware *machines; /* the run's own, if it has one, and those of the list */
     sweep_times *times;     /* of the run on each: whoever runs it fills them */
     int n;
+    bool own; /* the first is the run's own */
 } comparison;
 
 /* Reads `list`, "h100,h200+megatron,file.json", or NULL. own: the run's hardware, or NULL; stack:

@@ -6,6 +6,7 @@
 #include "syntorch/hardware.h"
 #include "syntorch/sink.h"
 #include "tools/cli.h"
+#include "tools/extrapolation.h"
 #include "tools/residuals.h"
 
 enum { SWEEP_AXES = 12 };
@@ -22,10 +23,11 @@ typedef struct sweep_times {
     double forward_ns, prefill_ns, decode_ns; /* of it */
     double tokens;                            /* that the time is for */
     double rank_bytes;                        /* most that a rank has at a time */
-    int64_t ranks;
     syn_dtype dtype;
+    int64_t ranks;
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
     run_error error;                             /* to be expected */
+    extrapolation beyond;
 } sweep_times;
 
 typedef struct sweep_row {
@@ -47,9 +49,9 @@ typedef struct sweep {
     const char **machine_names;
     syn_hardware *machines;
     int n_machines;
+    int deciding;    /* the one whose dtype a run has that names none, while one is tried */
     sweep_row *rows; /* machines vary fastest */
     size_t n, cap;
-    int deciding;    /* the one whose dtype a run has that names none, while one is tried */
 } sweep;
 
 typedef struct sweep_how {
@@ -81,11 +83,11 @@ double sweep_cost(const sweep_row *row);
 /* Rows that are not refused, fastest first, of equal ones the cheapest; *n of them. The caller
    frees the list with syn_free. NULL: there is no memory. */
 sweep_row **sweep_in_order(const sweep *s, size_t *n);
-/* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
-const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
 /* What it is of, with the dtypes of its rows where --dtype does not vary: "gpt2 in f32"; returns
    buf. */
 const char *sweep_title(const sweep *s, char *buf, size_t bytes);
+/* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
+const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
 
 /* How many values the option of this name has; 1 if it does not vary. */
 int sweep_values(const sweep *s, const char *option);

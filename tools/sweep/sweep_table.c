@@ -99,6 +99,10 @@ static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
     for (size_t i = 0; i < n; i++)
         if (strlen(rows[i]->t.error.beyond) > strlen(most)) most = rows[i]->t.error.beyond;
     if (*most) fprintf(out, "\n* extrapolated, by %s; sweep.csv says which by what\n", most);
+    extrapolation beyond = {.n = 0};
+    for (size_t i = 0; i < n; i++) extrapolation_merge(&beyond, &rows[i]->t.beyond);
+    if (beyond.n > 0 && !*most) fputc('\n', out);
+    extrapolation_print(&beyond, out);
 }
 
 /* Of each machine how many do not fit, and the smallest of them. */
@@ -238,8 +242,18 @@ static void put_figure(syn_sink *out, double value) {
     else syn_sink_double(out, value);
 }
 
+/* What no measured run had, and what no constants were fitted to. */
+static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
+    char text[1024];
+    const char *error = row->t.error.beyond;
+    extrapolation_text(&row->t.beyond, text, sizeof text);
+    snprintf(buf, bytes, "%s%s%s", error, *error && *text ? ", " : "", text);
+    return buf;
+}
+
 static void put_csv(const sweep *s, syn_sink *out) {
     double figures[FIGURES];
+    char beyond[1200];
     for (int i = 0; i < s->n_axes; i++)
         syn_sink_printf(out, "%s%s", i ? "," : "", s->axes[i].option->name);
     const bool own_dtype = varies(s, "dtype");
@@ -263,7 +277,7 @@ static void put_csv(const sweep *s, syn_sink *out) {
             if (!isnan(figures[i])) put_figure(out, figures[i]);
         }
         syn_sink_char(out, ',');
-        put_csv_text(out, row->t.error.beyond);
+        put_csv_text(out, beyond_text(row, beyond, sizeof beyond));
         syn_sink_char(out, ',');
         if (row->refused) put_csv_text(out, row->refused);
         syn_sink_char(out, '\n');
@@ -294,6 +308,8 @@ static void put_json(const sweep *s, syn_sink *out) {
         }
         syn_sink_text(out, ", \"extrapolated\": ");
         syn_sink_json_string(out, row->t.error.beyond);
+        syn_sink_text(out, ", \"extrapolations\": ");
+        extrapolation_json(&row->t.beyond, out);
         syn_sink_text(out, ", \"refused\": ");
         if (row->refused) syn_sink_json_string(out, row->refused);
         else syn_sink_text(out, "null");

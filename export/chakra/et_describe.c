@@ -1,7 +1,7 @@
 /* What an execution trace says about a planned node. Types of attributes as simulators read them:
    num_ops, comm_type and comm_size int64, tensor_size uint64, comm_src, comm_dst and comm_tag
-   int32, pg_name string, inputs and outputs string lists (et_tensors.c). Simulators hang on a size or cost of 0 and abort on a first node of no
-   length, so both are raised; `clamped` says so.
+   int32, pg_name string, inputs and outputs string lists (et_tensors.c). Simulators hang on a size
+   or cost of 0 and abort on a first node of no length, so both are raised; `clamped` says so.
 
    Beyond these, each only where it adds something: op (string; not the name's last part), phase
    (string; not forward), step and stream (int64; not 0), reduce (string; not sum), root (int32),

@@ -1,9 +1,8 @@
 /* The streams of a rank: nodes of one stream run one after the other, in program order.
 
    Computation and collectives have the streams that the graph gives them. Messages have streams of
-   their own, whatever the graph says: sends one per peer, receives one per peer and tag. So a
-   receive that is posted early holds nothing up but the receives that its message must come before.
- */
+   their own, whatever the graph says: one for the sends to a peer, and one for the receives of one
+   tag from a peer. So a receive that is posted early holds up nothing but those behind it. */
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 

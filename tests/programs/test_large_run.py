@@ -32,7 +32,7 @@ def test_gpt3_175b_on_eight_ranks():
         wanted = [name for name in promised(8) if name != "tensor_trace_chakra.json"]
         assert f.files("out") == wanted
         sizes = {name: os.path.getsize(f / f"out/{name}") for name in wanted}
-        assert sum(sizes.values()) < 110e6, sizes
+        assert sum(sizes.values()) < 125e6, sizes
         export(f, "out/tensor_trace_graph.json", "json", "--format", "et")
         same_set(f, "json", 8)
 

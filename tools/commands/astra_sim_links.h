@@ -6,7 +6,7 @@
 #include "syntorch/graph.h"
 #include "syntorch/hardware.h"
 
-/* A dimension, and rank 0's all-reduces, all-gathers and reduce-scatters of which it is the last.
+/* A dimension, and the all-reduces, all-gathers and reduce-scatters of rank 0 that go no further.
  */
 typedef struct astra_dimension {
     int32_t ranks;

@@ -6,8 +6,8 @@
 #include "syntorch/graph.h"
 #include "syntorch/hardware.h"
 
-/* A dimension, and the all-reduces, all-gathers and reduce-scatters of rank 0 that go no further.
- */
+/* A dimension, and the collectives of rank 0 that go no further: all-reduces, all-gathers and
+   reduce-scatters. */
 typedef struct astra_dimension {
     int32_t ranks;
     double bytes_per_ns; /* of one rank: the machine's own figure */

@@ -109,10 +109,10 @@ void syn__config_dtype_write(syn_sink *out, const void *member);
 /* A choice of the format that must be as it is here; nothing is stored. Null is false. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
-/* What must be null: how weights are quantized; anything else. Or empty (see syn__settings_empty).
- */
+/* What must be null: how weights are quantized; anything else. */
 syn_status syn__config_whole(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
+/* What must be empty (see syn__settings_empty). */
 syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
 
 /* An id, a list of ids, or null: of eos_token_id (*member: a syn_text_ending, whose ids it becomes)

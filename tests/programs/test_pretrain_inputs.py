@@ -83,8 +83,9 @@ def no_labels(runs):
             f.write(squad([("", "")] * (8 - labelled) + sentences(labelled, "tree")))
     start = ("--tokenizer", "bytes", "--max-seq-length", "16", "--batch-size", "2", "--num-epochs",
              "2", "--weight-decay", "0")
-    for data, more in (("none", ()), ("some", ()), ("some", ("--num-gpus", "2", "--max-steps", "3")),
-                       ("some", ("--num-gpus", "2", "--recipe", "reference", "--max-steps", "3"))):
+    two = ("--num-gpus", "2", "--max-steps", "3")
+    for data, more in (("none", ()), ("some", ()), ("some", two),
+                       ("some", (*two, "--recipe", "reference"))):
         rows, folder = runs.train("gpt", "--data", f"{data}.squad", "--eval-data", "none.squad",
                                   *start, *more)
         steps = [row for row in rows if row["loss"]]

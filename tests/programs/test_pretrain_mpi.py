@@ -20,6 +20,10 @@ COMMON = ["--model-config", "gpt.json", "--max-seq-length", "16"]
 DIFFERENT = [
     (["--num-epochs", "7"], "pretrain: rank 1 was started with another --num-epochs than rank 0"),
     (["--max-steps", "7"], "pretrain: rank 1 was started with another --max-steps than rank 0"),
+    (["--device", "meta"], "pretrain: rank 1 was started with another --device than rank 0"),
+    (["--skip-eval"], "pretrain: rank 1 was started with another --skip-eval than rank 0"),
+    (["--recipe", "reference"], "pretrain: rank 1 was started with another --recipe than rank 0"),
+    (["--help"], "pretrain: rank 1: was started with --help or --version, but rank 0 was not"),
     (["--dropout", "0.2"], "pretrain: rank 1 was started with another --dropout than rank 0"),
     (["--data", "examples/squad/validation.json", "--eval-data", "examples/squad/validation.json"],
      "pretrain: rank 1 was started with another --data than rank 0"),
@@ -55,6 +59,16 @@ def refused(runs):
                           launcher=launcher("2"))
         check(done.returncode != 0 and [line.startswith(sentence) for line in sentences(done)]
               == [True], f"{arguments}: exit {done.returncode}: {done.stderr}")
+    for arguments in ("--help",), ("--version",):  # of all ranks, and of rank 0 alone
+        done = runs.start(*arguments, launcher=launcher("2"))
+        check(done.returncode == 0 and not sentences(done) and done.stdout.count("\n") > 0,
+              f"{arguments}: exit {done.returncode}: {done.stderr}")
+        done = subprocess.run([*start, *arguments, ":", "-n", "1", *start[len(launcher("1")):]],
+                              capture_output=True, text=True, timeout=300, check=False,
+                              cwd=runs.folder)
+        check(done.stdout.count("\n") > 0 and not sentences(done)
+              and "finalize" not in done.stderr,  # as the launcher says of one that did not join
+              f"rank 0 {arguments}: exit {done.returncode}: {done.stderr}")
     os.makedirs(runs.path("locked"))
     with open(runs.path("locked/.lock"), "w", encoding="utf-8") as lock:  # as another run holds it
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -167,16 +167,20 @@ int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char
     syn_error err = {0};
     syn_comm *comm;
     char name[64];
-    if (code != CLI_USAGE || !l->mpi || open_mpi(l, &comm, &err) != SYN_OK) return code;
+    if (code == CLI_RUN || !l->mpi || open_mpi(l, &comm, &err) != SYN_OK) return code;
     const syn_status s = gather_agreement(&start, comm, SYN_E_INVALID, 0, &err);
-    if (s == SYN_OK && start.failed == comm->rank && comm->rank != 0) { /* rank 0 was not mute */
+    const bool speaks = s == SYN_OK && start.failed == comm->rank && comm->rank != 0;
+    if (speaks) { /* rank 0 was not mute */
         snprintf(name, sizeof name, "%s: rank %d", l->program->name, comm->rank);
         l->program->name = name;
         l->program->mute = false;
-        (void)read(argc, argv);
+        if (code == CLI_OK)
+            cli_fail(l->program, CLI_FAILED,
+                     "was started with --help or --version, but rank 0 was not");
+        else (void)read(argc, argv);
     }
     syn_comm_close(comm);
-    return code;
+    return speaks && code == CLI_OK ? CLI_FAILED : code;
 }
 
 /* Ends with what all ranks have to tell on rank 0. A rank that fails says so and ends the job. */

@@ -54,7 +54,8 @@ typedef struct launch {
    all but rank 0 are mute). */
 void launch_begin(launch *l, cli_program *program);
 /* Reads the options: `read` gives CLI_RUN or an exit code after a message. Over MPI a rank that
-   alone refuses its own is the one to say so. */
+   alone refuses its own is the one to say so, and no rank waits for one that was started with
+   --help. */
 int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv);
 /* What --device means: CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"

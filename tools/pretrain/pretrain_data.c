@@ -429,7 +429,6 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--tp", a->tp},
                    {"--seed", a->seed},
                    {"--activation-recompute", a->recompute},
-                   {"--recipe", a->reference},
                    {"--mask-policy", a->masking},
                    {"--dtype", (int64_t)run->dtype},
                    {"--num-epochs", a->num_epochs},
@@ -437,12 +436,12 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--eval-steps", a->eval_steps},
                    {"--save-steps", a->save_steps},
                    {"--resume", a->resume},
+                   {"--skip-eval", a->skip_eval},
                    {"--enable-tracing", a->enable_tracing},
                    {"--trace-skip-first", a->trace_skip_first},
                    {"--trace-wait-steps", a->trace_wait + a->trace_warmup},
                    {"--trace-active-steps", a->trace_active},
                    {"--trace-repeat", a->trace_repeat},
-                   {"--device", (int64_t)run->launch.device},
                    {"--data", (int64_t)run->texts_key},
                    {"--eval-data", (int64_t)run->eval_key},
                    {"--max-steps", run->steps}};
@@ -465,6 +464,9 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
     int n = 0;
+    /* The first that differs is named: before others that follow from it. */
+    parts[n++] = (launch_part){"--device", (uint64_t)run->launch.device};
+    parts[n++] = (launch_part){"--recipe", (uint64_t)a->reference};
     parts[n++] = (launch_part){"model", run->model_sum};
     parts[n++] = (launch_part){"--weights", run->weights ? syn_weights_hash(run->weights) : 0};
     parts[n++] = (launch_part){"--tokenizer", run->tokenizer_sum};

@@ -45,9 +45,9 @@ static syn_status tell(syn_error *err) {
     if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
     SYN_TRY(inference_print(&run, err));
     if (args->save_logits) SYN_TRY(run.task->save_logits(&run, args->save_logits, err));
-    if (!args->visualize_trace) return SYN_OK;
     FILE *list = args->quiet || args->json ? NULL : stdout;
-    if (list) printf("\nwritten:\n");
+    if (list) inference_list_saved(&run, list);
+    if (!args->visualize_trace) return SYN_OK;
     return visualize_run(run.launch.graph, args->out_dir, "syntorch " SYN_VERSION, list, err);
 }
 

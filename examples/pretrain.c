@@ -45,6 +45,7 @@ static syn_status train_all(syn_error *err) {
     if (run.args->sweep.n > 0) return pretrain_sweep(&run, train, err);
     const pretrain_args given = *run.args;
     SYN_TRY(train(err));
+    pretrain_list_saved(&run);
     SYN_TRY(pretrain_tell(&run, err));
     *run.args = given; /* a run fills in what was not */
     pretrain_levers(&run, train);

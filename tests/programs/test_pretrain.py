@@ -298,6 +298,9 @@ def cut_removals(runs):
         check(done.returncode == 0 and left() == [".checkpoint-x.partial", f"checkpoint-{steps}"]
               and ".best_model.partial" not in os.listdir(folder),
               f"to step {steps}: {os.listdir(folder)}: {done.stderr}")
+        check(done.stdout.endswith(f"written: {folder}/metrics.csv, {folder}/loss.svg, "
+                                   f"{folder}/checkpoint-{steps}\n") or "nothing to do" in
+              done.stderr, f"{done.stdout}")
         files = os.listdir(os.path.join(folder, f"checkpoint-{steps}"))
         check("stray.bin" not in files and "kept" not in files, f"step {steps}: {files}")
 

@@ -210,4 +210,11 @@ check("/dev/null" in said and said.count("\n") == 1, said)
 out = start("inference", "--sweep", "tp=5,1 model=gpt2,gpt5", "--num_output_tokens", "2")
 check("tp 5 does not divide the 12 attention heads" in out and "gpt5" in out and
       "2 models" in out and "4 combinations, 1 possible" in out, out)
+# Another sweep's table stays under another name; the same sweep's is replaced.
+for tp, numbered in (("1,2", []), ("1,2", []), ("1,3", ["sweep.1"]), ("1", ["sweep.1", "sweep.2"])):
+    out = start("inference", "--sweep", f"tp={tp}", "--num_output_tokens", "2", "--out_dir", "kept")
+    names = sorted(f"{stem}.{end}" for stem in [*numbered, "sweep"] for end in ("csv", "svg"))
+    check(sorted(os.listdir("kept")) == names, f"tp={tp}: {os.listdir('kept')}")
+check([len(open(f"kept/{stem}.csv").readlines()) for stem in ("sweep.1", "sweep.2", "sweep")]
+      == [3, 3, 2], "rows of the sweeps that are kept")
 finish()

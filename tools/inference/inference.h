@@ -155,6 +155,10 @@ syn_status inference_keep_inputs(const inference *run, syn_error *err) SYN_MUST_
    does not exist. */
 syn_status inference_make_folders(inference *run, syn_error *err) SYN_MUST_USE;
 
+/* "written:" and where the model, logits and hidden states are, a line each, also before the files
+   of a trace; nothing if there is none of them. */
+void inference_list_saved(const inference *run, FILE *list);
+
 /* Of all that decides what the ranks do: see launch.plan. */
 uint64_t inference_plan(void *run);
 /* One rank's model, made in its context: random, or from the weights. */

@@ -102,3 +102,18 @@ syn_status inference_keep_inputs(const inference *run, syn_error *err) {
     syn__input_files_free(&inputs);
     return s;
 }
+
+static void list_one(FILE *list, const char *path, const char *what) {
+    char shown[CLI_SHOWN_BYTES];
+    if (path) fprintf(list, "  %s%s\n", cli_shown(path, shown, sizeof shown), what);
+}
+
+void inference_list_saved(const inference *run, FILE *list) {
+    const inference_args *args = run->args;
+    if (!args->save_weights && !args->save_logits && !args->embeddings && !args->visualize_trace)
+        return;
+    fprintf(list, "\nwritten:\n");
+    list_one(list, args->save_weights, ": the model");
+    list_one(list, args->save_logits, "");
+    list_one(list, args->embeddings, "");
+}

@@ -77,6 +77,7 @@ typedef struct pretrain {
     pretrain_log *log;               /* of rank 0 */
     pretrain_bar bar;                /* likewise */
     pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
+    char saved[2][40];               /* likewise, the last of each kind; "": none */
     int64_t unwritten_traces;        /* likewise: so many, */
     int64_t unwritten_step;          /* the first of this step */
     struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
@@ -180,6 +181,8 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
                          bool resumable, syn_error *err) SYN_MUST_USE;
 /* After a save, of rank 0: name is static unless it is a checkpoint's. */
 void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
+/* After the run: prints where its log, curves and last models are. */
+void pretrain_list_saved(const pretrain *run);
 /* Behind the last step: fails if the last model or checkpoint, or a trace, could not be saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* A shard's file of masters and moments. */

@@ -289,7 +289,10 @@ void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool res
                          bool saved) {
     pretrain_unsaved *u = &run->unsaved[resumable];
     *u = (pretrain_unsaved){.name = ""};
-    if (saved) return;
+    if (saved) {
+        snprintf(run->saved[resumable], sizeof run->saved[resumable], "%s", name);
+        return;
+    }
     if (resumable) snprintf(u->name, sizeof u->name, "%s", name);
     else snprintf(u->name, sizeof u->name, "%s of step %lld", name, (long long)step);
     u->folder = name;

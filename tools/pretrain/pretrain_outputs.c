@@ -9,6 +9,7 @@
 
 #include "models/pretraining.h"
 #include "syntorch/memory.h"
+#include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
 
@@ -206,6 +207,24 @@ syn_status pretrain_log_close(pretrain *run, syn_error *err) {
     syn_free(log);
     run->log = NULL;
     return s;
+}
+
+void pretrain_list_saved(const pretrain *run) {
+    const char *const names[] = {"metrics.csv", "loss.svg", run->saved[0], run->saved[1]};
+    char folder[CLI_SHOWN_BYTES], path[FOLDER_PATH_BYTES];
+    const char *before = "written: ";
+    if (run->args->quiet || run->launch.program->mute) return;
+    if (run->launch.device == SYN_DEVICE_META) return;
+    cli_shown(run->args->save_dir, folder, sizeof folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        /* Of a run that was resumed behind its last step there may be no curves. */
+        if (!*names[i] || folder_path(path, NULL, run->args->save_dir, names[i]) != SYN_OK ||
+            !syn_file_exists(path))
+            continue;
+        printf("%s%s/%s", before, folder, names[i]);
+        before = ", ";
+    }
+    printf("\n");
 }
 
 /* ---- models ---- */

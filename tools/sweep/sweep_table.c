@@ -1,5 +1,7 @@
 /* What a sweep prints and writes. */
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "syntorch/memory.h"
@@ -327,9 +329,47 @@ syn_status sweep_check_folder(const char *folder, syn_error *err) {
     return syn_sink_close(out, false, err);
 }
 
-static syn_status write_files(const sweep *s, const char *folder, syn_error *err) {
+/* Whether a file holds exactly this table. */
+static bool is_same(const char *path, const sweep *s) {
+    syn_error ignored = {0};
+    syn_sink *now;
+    char *old = NULL;
+    size_t bytes = 0, now_bytes = 0;
+    if (syn_sink_open_memory(&now, &ignored) != SYN_OK) return false;
+    put_csv(s, now);
+    const char *text = syn_sink_data(now, &now_bytes);
+    const bool same = text && syn_read_file(path, SIZE_MAX - 1, &old, &bytes, &ignored) == SYN_OK &&
+                      bytes == now_bytes && memcmp(old, text, bytes) == 0;
+    syn_free(old);
+    (void)syn_sink_close(now, false, NULL);
+    return same;
+}
+
+/* Another sweep's table and picture stay, under the next free number, which is told. */
+static syn_status keep_old(const sweep *s, const char *folder, bool quiet, syn_error *err) {
+    static const char *const ends[] = {"csv", "svg"};
+    char from[4300], to[4300], shown[CLI_SHOWN_BYTES];
+    int number = 0;
+    snprintf(from, sizeof from, "%s/sweep.csv", folder);
+    if (!syn_file_exists(from) || is_same(from, s)) return SYN_OK;
+    do snprintf(to, sizeof to, "%s/sweep.%d.csv", folder, ++number);
+    while (syn_file_exists(to) && number < 1000000);
+    for (int i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s/sweep.%s", folder, ends[i]);
+        snprintf(to, sizeof to, "%s/sweep.%d.%s", folder, number, ends[i]);
+        if (syn_file_exists(from) && rename(from, to) != 0)
+            return SYN_FAIL(err, SYN_E_IO, "cannot rename %.300s: %s", from, strerror(errno));
+    }
+    if (!quiet)
+        fprintf(stderr, "note: an earlier sweep's files are now %s/sweep.%d.csv and .svg\n",
+                cli_shown(folder, shown, sizeof shown), number);
+    return SYN_OK;
+}
+
+static syn_status write_files(const sweep *s, const char *folder, bool quiet, syn_error *err) {
     char path[4300];
     syn_sink *out;
+    SYN_TRY(keep_old(s, folder, quiet, err));
     snprintf(path, sizeof path, "%s/sweep.csv", folder);
     SYN_TRY(syn_sink_open_file(&out, path, err));
     put_csv(s, out);
@@ -341,7 +381,7 @@ static syn_status write_files(const sweep *s, const char *folder, syn_error *err
 static syn_status tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
     char shown[CLI_SHOWN_BYTES];
     syn_sink *out;
-    SYN_TRY(write_files(s, folder, err));
+    SYN_TRY(write_files(s, folder, quiet || json, err));
     if (json) {
         SYN_TRY(syn_sink_open_file(&out, "-", err));
         put_json(s, out);

@@ -1,5 +1,6 @@
 # Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL's header for several devices. CUDA
-# AUTO: used when found, ON: an error when not found, OFF: not looked for.
+# AUTO: used when found, ON: an error when not found, OFF: not looked for. Sanitizers do not see
+# kernels, which take minutes to compile: with SYN_SANITIZE, AUTO is OFF.
 
 # What the module has of the library: files without a state that its host functions call. It shares
 # no symbol with the program.
@@ -8,7 +9,7 @@ list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
 set(SYN_CUDA_OLDEST 12.0) # toolkit
 set(found_cuda OFF)
-if(NOT SYN_CUDA STREQUAL "OFF")
+if(NOT SYN_CUDA STREQUAL "OFF" AND NOT (SYN_SANITIZE AND SYN_CUDA STREQUAL "AUTO"))
   include(CheckLanguage)
   check_language(CUDA)
   set(nvcc "")

@@ -57,3 +57,12 @@ grep -qz "needs NVIDIA's toolkit 12.0 or[[:space:]]*newer;.* is[[:space:]]*11.8"
     fail "$text"
 text=$(configured AUTO) || fail "$text"
 grep -q 'CUDA: not found (no --device cuda)' <<<"$text" || fail "$text"
+grep -q 'is older than' <<<"$text" || fail "the toolkit was not looked for: $text"
+
+# A build with sanitizers has no kernels, whatever toolkit there is; BUILD_TESTING=OFF builds no
+# tests.
+text=$(cmake -S "$SYN_SOURCE" -B "$work/sanitized" -DSYN_SANITIZE=address -DBUILD_TESTING=OFF \
+    -DSYN_MPI=OFF -DCMAKE_CUDA_COMPILER="$work/nvcc" 2>&1) || fail "$text"
+grep -q 'CUDA: not found (no --device cuda)' <<<"$text" || fail "$text"
+if grep -q 'is older than' <<<"$text"; then fail "kernels in a sanitized build: $text"; fi
+[ ! -e "$work/sanitized/tests" ] || fail "BUILD_TESTING=OFF is ignored"

@@ -1,6 +1,7 @@
 """What is given to the commands in place of a trace: files of other kinds, files that cannot be
 read, hostile ones. Each is refused with a sentence that says why; no input is overwritten, no name
 reaches the terminal as it is, nothing waits or grows for ever."""
+import fcntl
 import gzip
 import random
 import zipfile
@@ -141,6 +142,48 @@ def test_outputs_are_checked_before_the_work():
                 assert r.returncode == 1 and not r.stdout and r.stderr.count(b"\n") == 1 and \
                     f"cannot write {output}: the folder {folder} " in r.stderr.decode(), \
                     f"{command} {output}: {r.returncode}: {text_of(r)}"
+
+
+def test_one_run_at_a_time_writes_a_set():
+    """Another run that writes the same files is refused and named; other names in the folder are
+    free."""
+    with Folder() as f:
+        traced(f)
+        f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+        for rank in (0, 1):
+            host_and_device(f, f"job.{rank}")
+        graph = ["syntorch", "export", "--input", "out/tensor_trace_graph.json", "--format"]
+        run_ = ["inference", "--tp", 2, "--num_output_tokens", 1, "--quiet"]
+        for command, output, lock, advice in (
+                ([*graph, "et", "--output"], "d/set", ".set.lock", "--output"),
+                ([*graph, "kineto", "--output"], "d/set", ".set.lock", "--output"),
+                (["syntorch", "convert", "text", "--input", "w.txt", "--num_npus", 2, "--output"],
+                 "d/set", ".set.lock", "--output"),
+                (["syntorch", "convert", "pytorch", "--host", "job.*_host.json", "--output"],
+                 "d/set", ".set.lock", "--output"),
+                (["syntorch", "astra-sim", "out/trace", "--out"], "d", ".lock", "--out"),
+                ([*run_, "--visualize_trace", "--out_dir"], "d", ".trace.lock", "--out_dir"),
+                ([*run_, "--save_weights"], "d", ".lock", "--save_weights")):
+            command = [os.path.join(BUILD, command[0]), *map(str, command[1:])]
+            os.makedirs(f / "d", exist_ok=True)
+            with open(f / f"d/{lock}", "w", encoding="utf-8") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                print("pretrain 77 1764269485 elsewhere", file=held, flush=True)
+                r = subprocess.run([*command, output], cwd=f.path, env=ENV, capture_output=True,
+                                   timeout=HANGS)
+                said = r.stderr.decode()
+                assert r.returncode == 1 and said.count("\n") == 1 and \
+                    "another run (pretrain, process 77 on elsewhere, since 2025-11-2" in said and \
+                    said.endswith(f"or name another {advice}\n"), f"{command}: {text_of(r)}"
+                assert os.listdir(f / "d") == [lock], f"{command}: {os.listdir(f / 'd')}"
+                other = output.replace("set", "other") if "set" in output else "e"
+                r = subprocess.run([*command, other], cwd=f.path, env=ENV, capture_output=True,
+                                   timeout=HANGS)
+                assert r.returncode == 0, f"{command} {other}: {text_of(r)}"
+            r = subprocess.run([*command, output], cwd=f.path, env=ENV, capture_output=True,
+                               timeout=HANGS)
+            assert r.returncode == 0 and lock not in os.listdir(f / "d"), f"{command}: {text_of(r)}"
+            shutil.rmtree(f / "d")
 
 
 # ---- files of other kinds ----

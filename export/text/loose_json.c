@@ -360,6 +360,14 @@ static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     return end > p ? end : p + 1;
 }
 
+/* Over the colon behind a key, at p; a value that is missing there is counted. */
+static inline const char *past_colon(syn__loose *l, const char *p) {
+    if (*p != ':') return p;
+    p = past_space(p + 1, l->end);
+    if ((*p == ',' || *p == '}') && p < l->end) count(l, SYN__LOOSE_NO_VALUE, p);
+    return p;
+}
+
 /* Over an object or array that opens at p. */
 static bool skip_nested(syn__loose *l, const char *p) {
     size_t depth = 0;
@@ -370,7 +378,7 @@ static bool skip_nested(syn__loose *l, const char *p) {
         if (*p == '"') {
             p = string_end(l, p + 1, ANYWHERE);
             if (p >= l->end) return stop(l, l->end, NULL);
-            p++;
+            p = past_colon(l, p + 1);
         } else if (*p == '{' || *p == '[') {
             depth++;
             p++;

@@ -103,6 +103,11 @@ def check_last_event():
     r = alone(text[:at] + b">, " + text[at:])
     if check(r.code == 0, f"the last event: {r.said}"):
         check(counts(r) == {"broken": 1}, f"the last event: {r.anomalies}")
+    # whether there was device work is not known where events were lost
+    text = document(work(2)).replace(b'"cat": "kernel"', b'>"cat": "kernel"')
+    r = alone(text)
+    check(r.code == 0 and counts(r) == {"broken": 2}
+          and "no-device-work" not in r.rank["notes"], f"broken kernels: {r.said} {counts(r)}")
 
 
 def check_utf8():

@@ -69,10 +69,18 @@ static bool is_all_on_cpu(const syn__pt_rank *rank) {
     return on_cpu && !elsewhere;
 }
 
-static uint32_t device_hints(const syn__pt_rank *rank) {
+/* Whether events were lost: what is not there may have been recorded. */
+static bool lost_events(const syn_pytorch_note *notes) {
+    return notes && notes[SYN_PYTORCH_ANOMALY_TRUNCATED].count +
+                            notes[SYN_PYTORCH_ANOMALY_BROKEN].count +
+                            notes[SYN_PYTORCH_ANOMALY_ODD_PHASE].count >
+                        0;
+}
+
+static uint32_t device_hints(const syn__pt_rank *rank, const syn_pytorch_note *notes) {
     const uint64_t *n = rank->device.n_class;
     if (rank->matches.device_events == 0)
-        return bit(!is_all_on_cpu(rank), SYN_PYTORCH_HINT_NO_DEVICE_WORK);
+        return bit(!lost_events(notes) && !is_all_on_cpu(rank), SYN_PYTORCH_HINT_NO_DEVICE_WORK);
     return bit(!has_correlation(&rank->device), SYN_PYTORCH_HINT_NO_CORRELATION) |
            bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN_PYTORCH_HINT_NO_SYNC_EVENTS);
 }
@@ -81,8 +89,8 @@ uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn_pytorch_note *note
     const uint64_t absent = notes ? notes[SYN_PYTORCH_ANOMALY_MISSING_PARENT].count : 0;
     uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN_PYTORCH_HINT_MANY_ORPHANS);
     if (rank->host.n_linked > 0) return hints;
-    if (rank->host.from_event) return hints | made_hints(rank) | device_hints(rank);
+    if (rank->host.from_event) return hints | made_hints(rank) | device_hints(rank, notes);
     if (!rank->has_device) return hints | bit(true, SYN_PYTORCH_HINT_NO_DEVICE_TRACE);
     hints |= matching_hints(rank, notes && notes[SYN_PYTORCH_ANOMALY_OTHER_RUN].count > 0);
-    return hints | device_hints(rank);
+    return hints | device_hints(rank, notes);
 }

@@ -35,11 +35,11 @@ def without(p, lost):
     return q
 
 
-def comms(r):
+def comms(r, timed=True):
     """All communications, with what they hang from."""
     by_id = {n.id: n for n in r.nodes}
     return collections.Counter(
-        (n.name, n.type, n.start, n.dur, n.attr["comm_size"], n.attr.get("comm_type"),
+        (n.name, n.type, n.start, n.dur if timed else None, n.attr["comm_size"], n.attr.get("comm_type"),
          n.attr.get("pg_name"), n.attr.get("tid"), n.attr.get("stream"),
          by_id[n.ctrl[0]].name if n.ctrl else None)
         for n in r.nodes if n.type in (COLL, SEND, RECV))
@@ -86,6 +86,25 @@ def check_long(p):
               f"{p.name}: an op of {dur} us: {len(mine)}, {r.rank['matches']}")
         check(all(n.attr["inclusive_dur"] == dur and n.name == events[lost]["name"]
                   for n in mine), f"{p.name}: an op of {dur} us")
+
+
+def check_without_ids(p):
+    """As PyTorch before 2.3 recorded: what ended last is missing."""
+    q, works = p.copy(), [e for e in ops(p).values() if e["name"].startswith("gloo:all_reduce")]
+    works.sort(key=lambda e: e["ts"] + e["dur"])
+    for e in q.events:
+        e.get("args", {}).pop("Record function id", None)
+    base = convert(*q.texts())
+    for n in (1, 3, len(works)):
+        lost = {e["args"]["Record function id"] for e in works[-n:]}
+        r = convert(*without(q, lost).texts())
+        was, is_now = comms(base, False), comms(r, False)
+        check(was == is_now and r.rank["matches"]["cpu_events_kept"] == n
+              and NOTE in r.rank["notes"],
+              f"{p.name}: no ids, {n} lost: {(was - is_now).most_common(3)} became "
+              f"{(is_now - was).most_common(3)}, {r.rank['matches']}")
+        times = [sorted(n.dur for n in x.nodes if n.type in (COLL, SEND, RECV)) for x in (base, r)]
+        check(all(abs(a - b) <= 1 for a, b in zip(*times)), f"{p.name}: no ids, {n} lost: times")
 
 
 def check_linked(p):
@@ -137,6 +156,7 @@ def main():
         check_other_run(p)
         if p.name == "gloo":
             check_linked(p)
+            check_without_ids(p)
             check_other_step(p)
     finish()
 

@@ -167,7 +167,7 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
         return;
     }
     pair(m, node, best);
-    m->rank->matches.host_rf_id += (m->rank->host.nodes[node].has & SYN__PT_MADE) == 0;
+    m->rank->matches.host_rf_id++;
 }
 
 /* Whether events of this record function id are left, none of which has the node's name. Where
@@ -214,7 +214,7 @@ static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *
     }
     m->distrust = true;
     syn__pt_note_many(m->notes, SYN_PYTORCH_ANOMALY_OTHER_RUN, differ, m->rank->host_input.name, 0);
-    for (size_t i = 0; i < m->rank->host.n_nodes; i++) {
+    for (size_t i = 0; i < m->rank->host.n_nodes - m->rank->host.n_made; i++) {
         if (m->node_event[i] != SYN__PT_NONE) m->event_node[m->node_event[i]] = SYN__PT_NONE;
         m->node_event[i] = SYN__PT_NONE;
     }
@@ -353,9 +353,11 @@ static syn_status match_all(syn__pt_matcher *m) {
     }
     SYN_TRY(decode_names(m, &m->rank->host.names, &m->host_name));
     SYN_TRY(decode_names(m, &m->rank->device.names, &m->event_name));
-    if (m->rank->host.from_event) {
-        for (uint32_t i = 0; i < n_nodes; i++) pair(m, i, m->rank->host.from_event[i]);
-    } else {
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const uint32_t made_of = syn__pt_made_of(&m->rank->host, i);
+        if (made_of != SYN__PT_NONE) pair(m, i, made_of);
+    }
+    if (!m->rank->host.from_event) {
         SYN_TRY(match_rf_ids(m));
         SYN_TRY(match_others(m));
         SYN_TRY(syn__pt_pair_library_ops(m));

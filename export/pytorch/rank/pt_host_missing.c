@@ -7,17 +7,13 @@
    (pt_launch.c), so the communication of libraries that run on the host is, too. */
 #include "export/pytorch/rank/pt_host_missing.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "export/pytorch/rank/pt_event_inputs.h"
+#include "export/pytorch/rank/pt_host_made.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 
-#define LONG_NS    1000000 /* an op that takes longer is kept, whatever it is */
-#define MAX_LOOK   256     /* ops before a library's that are looked through for its caller */
-#define TEXT_BYTES 1024    /* of a node's text without its name and inputs */
+#define LONG_NS  1000000 /* an op that takes longer is kept, whatever it is */
+#define MAX_LOOK 256     /* ops before a library's that are looked through for its caller */
 
 typedef struct finder {
     syn__pt_rank *rank;
@@ -28,6 +24,7 @@ typedef struct finder {
     size_t n_tids, tids_cap;
     uint64_t next_tid;         /* of a thread that the host trace lacks */
     int64_t first_ns, last_ns; /* that both traces cover */
+    bool has_ids;              /* record function ids of events */
     uint32_t *by_order;        /* host nodes with record function ids, by those */
     size_t n_by_order;
 } finder;
@@ -85,6 +82,7 @@ static syn_status compare(finder *f, bool *sure) {
     for (uint32_t i = 0; i < d->n_events; i++) {
         const syn__pt_event *e = &d->events[i];
         if (!is_op(e)) continue;
+        f->has_ids = true;
         const uint32_t node = syn__pt_map_get(&f->by_rf_id, e->rf_id);
         if (node == SYN__PT_NONE) continue;
         const bool same = same_name(f, node, e);
@@ -168,68 +166,29 @@ static syn_status tid_of(finder *f, const syn__pt_event *e, size_t begun, uint64
 
 /* ---- Nodes ---- */
 
-/* A node as the observer writes it. */
-static syn_status write_text(finder *f, syn__pt_host_node *n, syn__str name, syn__str inputs) {
-    static const char none[] = "{\"values\": [], \"shapes\": [], \"types\": []}";
-    const size_t room = TEXT_BYTES + name.bytes + inputs.bytes;
-    char *text = syn__arena_get(&f->rank->arena, room), *at = text;
-    if (!text) return SYN_FAIL_NOMEM(f->err, room, "a host node");
-    if (inputs.bytes == 0) inputs = syn__str_of(none);
-    at += snprintf(at, room, "{\"id\": %" PRIu64 ", \"name\": \"%.*s\", \"inputs\": ", n->id,
-                   (int)name.bytes, name.text);
-    n->inputs = (uint32_t)(at - text);
-    n->inputs_bytes = (uint32_t)inputs.bytes;
-    memcpy(at, inputs.text, inputs.bytes);
-    at += inputs.bytes;
-    at += snprintf(at, room - (size_t)(at - text),
-                   ", \"outputs\": %s, \"attrs\": "
-                   "[{\"name\": \"rf_id\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
-                   "{\"name\": \"fw_parent\", \"type\": \"uint64\", \"value\": 0}, "
-                   "{\"name\": \"seq_id\", \"type\": \"int64\", \"value\": %" PRId64 "}, "
-                   "{\"name\": \"scope\", \"type\": \"uint64\", \"value\": 0}, "
-                   "{\"name\": \"tid\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
-                   "{\"name\": \"fw_tid\", \"type\": \"uint64\", \"value\": 0}, "
-                   "{\"name\": \"op_schema\", \"type\": \"string\", \"value\": \"\"}]}",
-                   none, n->rf_id, n->seq_id, n->tid);
-    n->text = text;
-    n->text_bytes = (uint32_t)(at - text);
-    return SYN_OK;
-}
-
-static syn_status add_node(finder *f, uint32_t event, size_t *nodes_cap) {
-    syn__pt_host *h = &f->rank->host;
+static syn_status add_node(finder *f, uint32_t event) {
+    const syn__pt_host *h = &f->rank->host;
     const syn__pt_event *e = &f->rank->device.events[event];
     const size_t begun = begun_before(f, e->rf_id);
-    const syn__str name = name_of(f, e);
-    syn__str inputs;
-    syn__pt_host_node n = {
-        .rf_id = e->rf_id, .has = SYN__PT_HAS_ALL_ATTRS | SYN__PT_MADE, .linked = SYN__PT_NONE};
-    n.id = h->nodes[begun > 0 ? f->by_order[begun - 1] : 0].id;
-    SYN_TRY(tid_of(f, e, begun, &n.tid));
-    SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n.name, f->err));
-    SYN_TRY(syn__pt_event_inputs(&f->rank->arena, e, &inputs, &n.seq_id, f->err));
-    SYN_TRY(write_text(f, &n, name, inputs));
-    SYN_TRY(syn_grow(&h->nodes, nodes_cap, h->n_nodes + 1, sizeof *h->nodes, f->err));
-    h->nodes[h->n_nodes++] = n;
-    h->made_of[h->n_made++] = event;
-    return SYN_OK;
+    uint64_t tid;
+    SYN_TRY(tid_of(f, e, begun, &tid));
+    const uint64_t id = h->nodes[begun > 0 ? f->by_order[begun - 1] : 0].id;
+    return syn__pt_add_made(f->rank, event, id, tid, e->rf_id, f->err);
 }
 
 static syn_status add_missing(finder *f, const syn_pytorch_options *options) {
     const syn__pt_device *d = &f->rank->device;
-    syn__pt_host *h = &f->rank->host;
     size_t n_missing = 0;
     bool sure = false;
     SYN_TRY(index_nodes(f));
     SYN_TRY(compare(f, &sure));
+    if (!f->has_ids) return syn__pt_add_missing_by_name(f->rank, f->err);
     for (uint32_t i = 0; sure && i < d->n_events; i++)
         n_missing += is_missing(f, options, &d->events[i]);
     if (n_missing == 0) return SYN_OK;
     SYN_TRY(sort_nodes(f));
-    h->made_of = syn_malloc(n_missing * sizeof *h->made_of);
-    if (!h->made_of) return SYN_FAIL_NOMEM(f->err, n_missing * sizeof *h->made_of, "host nodes");
     for (uint32_t i = 0; i < d->n_events; i++)
-        if (is_missing(f, options, &d->events[i])) SYN_TRY(add_node(f, i, &h->nodes_cap));
+        if (is_missing(f, options, &d->events[i])) SYN_TRY(add_node(f, i));
     return SYN_OK;
 }
 

@@ -60,9 +60,9 @@ typedef struct syn__pt_host {
     size_t n_nodes, nodes_cap;
     syn__pt_linked *linked;
     size_t n_linked, linked_cap;
-    uint32_t *from_event; /* no host trace: per node the event that it was made of; else NULL */
-    size_t n_made;        /* with a host trace: its last nodes that were made of events, */
-    uint32_t *made_of;    /* ... and of which */
+    uint32_t *from_event;    /* no host trace: per node the event that it was made of; else NULL */
+    size_t n_made, made_cap; /* with a host trace: its last nodes that were made of events, */
+    uint32_t *made_of;       /* ... and of which */
     syn_intern names;
     /* Values at the top as written, quotes included; bytes 0: absent. */
     syn__str schema, pid, time, start_ts, finish_ts;

@@ -1,0 +1,20 @@
+/* Host nodes that are made of CPU events, where the host trace lacks them (pt_host_missing.c). */
+#ifndef EXPORT_PT_HOST_MADE_H
+#define EXPORT_PT_HOST_MADE_H
+
+#include "export/pytorch/rank/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Appends a node. The id is that of the node behind which it comes. */
+syn_status syn__pt_add_made(syn__pt_rank *rank, uint32_t event, uint64_t id, uint64_t tid,
+                            uint64_t rf_id, syn_error *err) SYN_MUST_USE;
+/* Appends what is missing where events have no record function ids: pt_host_missing_names.c. */
+syn_status syn__pt_add_missing_by_name(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -62,6 +62,9 @@ SYN_API_BEGIN
       "those that go back in time were dropped")                                                   \
     X(UNKNOWN_COLLECTIVE, "unknown-collective", "collectives of a kind the format lacks",          \
       "kept as generic nodes")                                                                     \
+    X(UNFINISHED, "unfinished",                                                                    \
+      "communications that had been launched, but had not ended when the profiler stopped",        \
+      "written with the time of the call that launched them")                                      \
     X(KERNEL_NAME, "kernel-name",                                                                  \
       "kernels of communication that PyTorch does not record (DeepEP, NVSHMEM, ...)",              \
       "their kind is taken from their names; sizes, groups and peers are unknown")                 \

@@ -1,6 +1,6 @@
 """Ops that Kineto recorded and the observer did not: those that communicate or take 1 ms or more
-come out as if the host trace had them. Host nodes are taken out of sound pairs; what is expected is
-what the whole pair gives."""
+come out as if the host trace had them. What neither recorded is counted. Host nodes are taken out
+of sound pairs; what is expected is what the whole pair gives."""
 import collections
 import os
 import random
@@ -95,7 +95,7 @@ def check_without_ids(p):
     for e in q.events:
         e.get("args", {}).pop("Record function id", None)
     base = convert(*q.texts())
-    for n in (1, 3, len(works)):
+    for n in (1, 3):
         lost = {e["args"]["Record function id"] for e in works[-n:]}
         r = convert(*without(q, lost).texts())
         was, is_now = comms(base, False), comms(r, False)
@@ -105,6 +105,24 @@ def check_without_ids(p):
               f"{(is_now - was).most_common(3)}, {r.rank['matches']}")
         times = [sorted(n.dur for n in x.nodes if n.type in (COLL, SEND, RECV)) for x in (base, r)]
         check(all(abs(a - b) <= 1 for a, b in zip(*times)), f"{p.name}: no ids, {n} lost: times")
+
+
+def check_unfinished(p):
+    """What neither trace has is counted; its call stands for it."""
+    works = sorted(i for i, e in ops(p).items() if e["name"].startswith("gloo:"))
+    for n in (1, len(works)):
+        lost = set(works[-n:])
+        q = without(p, lost)
+        q.device["traceEvents"] = [e for e in q.events if e.get("args", {})
+                                   .get("Record function id") not in lost]
+        r = convert(*q.texts())
+        check(r.anomalies.get("unfinished", {}).get("count") == n,
+              f"{p.name}: {n} unfinished: {r.anomalies}")
+        names = collections.Counter(n.name.split(":")[0] for n in r.nodes
+                                    if n.type in (COLL, SEND, RECV))
+        check(names["c10d"] == n and names["gloo"] == len(works) - n,
+              f"{p.name}: {n} unfinished: {names}")
+    check(convert(*q.texts(), "--strict").code == 1, f"{p.name}: unfinished, --strict")
 
 
 def check_linked(p):
@@ -157,6 +175,7 @@ def main():
         if p.name == "gloo":
             check_linked(p)
             check_without_ids(p)
+            check_unfinished(p)
             check_other_step(p)
     finish()
 

@@ -190,11 +190,31 @@ static int by_op(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Whether a call has left neither an op of its library nor a kernel, though it has times. */
+static bool is_unfinished(const finder *f, const syn__pt_call *call) {
+    const uint32_t op = syn__pt_call_op(f->rank, call);
+    return call->kernel == SYN__PT_NONE && call->backend == SYN__PT_NONE &&
+           f->rank->ops[op].start_ns != SYN__PT_NO_NS;
+}
+
+/* Libraries that run in threads of their own (gloo) leave an op for each call that has ended. */
+static void note_unfinished(const finder *f) {
+    const syn__pt_calls *c = &f->calls;
+    bool beside = syn__str_has(f->rank->device.distributed_info, "gloo");
+    for (size_t i = 0; i < c->n_calls && !beside; i++)
+        beside = c->calls[i].backend != SYN__PT_NONE && f->rank->ops[c->calls[i].latest].detached;
+    for (size_t i = 0; i < c->n_calls && beside; i++)
+        if (is_unfinished(f, &c->calls[i]))
+            note(f, SYN_PYTORCH_ANOMALY_UNFINISHED,
+                 &f->rank->ops[syn__pt_call_op(f->rank, &c->calls[i])]);
+}
+
 static syn_status find_all(finder *f) {
     syn__pt_rank *r = f->rank;
     SYN_TRY(syn__pt_groups_open(&f->groups, r, f->notes, f->err));
     SYN_TRY(syn__pt_calls_open(&f->calls, r, f->err));
     SYN_TRY(syn__pt_calls_kernels(&f->calls, &f->own, &f->n_own));
+    note_unfinished(f);
     for (size_t i = 0; i < f->calls.n_calls; i++) {
         const syn__pt_call *call = &f->calls.calls[i];
         const uint32_t op =

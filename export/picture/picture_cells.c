@@ -20,6 +20,7 @@ void syn__pic_cells_free(syn__pic_cells *c) {
     syn_free(c->parts);
     syn_free(c->tensor_seen);
     syn_free(c->outers);
+    syn_free(c->stubs);
     *c = (syn__pic_cells){0};
 }
 
@@ -242,5 +243,5 @@ syn_status syn__pic_cells_make(syn__pic_cells *c, syn__pic_plan *plan, syn__pic_
             SYN_TRY(syn__pic_finish_cell(c, i, err));
         part->link_end = (uint32_t)c->n_links;
     }
-    return SYN_OK;
+    return syn__pic_name_stubs(c, err);
 }

@@ -9,7 +9,7 @@
 
 #define LANE_ROWS 24u /* a longer link inside a cluster takes a rail */
 
-static void size_cell(syn__pic_column *col, syn__pic_cell *c) {
+static void size_cell(syn__pic_column *col, syn__pic_cell *c, bool first, bool last) {
     syn__pic_pill *pills = col->cells->pills;
     double outs = 0, sides = 0, side_h = 0;
     for (uint32_t i = 0; i < c->n_outs; i++) {
@@ -29,12 +29,26 @@ static void size_cell(syn__pic_column *col, syn__pic_cell *c) {
         sides = fmax(sides, p->w);
         side_h += p->h + SYN__PIC_SIDE_Y;
     }
-    const double core = outs > c->w ? outs : c->w;
-    const double core_h = c->h + (c->n_outs > 0 ? SYN__PIC_PILL_UP + SYN__PIC_PILL_H : 0);
+    uint32_t n_sides = c->n_sides;
+    double core = outs > c->w ? outs : c->w;
+    syn__pic_size_stubs(col->cells, c, first, last);
+    for (uint32_t i = 0; i < c->n_stubs; i++) {
+        const syn__pic_stub *s = &col->cells->stubs[c->first_stub + i];
+        if (s->upright) {
+            core = fmax(core, s->w);
+            continue;
+        }
+        sides = fmax(sides, s->w);
+        side_h += s->h + SYN__PIC_SIDE_Y;
+        n_sides++;
+    }
+    const double core_h =
+        c->above + c->h + (c->n_outs > 0 ? SYN__PIC_PILL_UP + SYN__PIC_PILL_H : 0) + c->below;
     c->right = core / 2;
     c->left = core / 2;
-    c->side_x = (c->n_sides > 1 ? core : c->w) / 2 + SYN__PIC_SIDE_X;
-    if (c->n_sides > 0 && c->side_x + sides > c->left) c->left = c->side_x + sides;
+    c->side_x =
+        (n_sides > 1 ? core : c->w) / 2 + (c->n_sides > 0 ? SYN__PIC_SIDE_X : SYN__PIC_STUB_X);
+    if (n_sides > 0 && c->side_x + sides > c->left) c->left = c->side_x + sides;
     c->height = core_h > side_h ? core_h : side_h;
 }
 
@@ -126,6 +140,7 @@ static void mark_residuals(syn__pic_column *col) {
             n++;
             if (row < least) least = row, longest = end;
         }
+        syn__pic_mark_stubs(col->cells, to, n);
         if (to->adds && n >= 2 && least + 3 <= to->row) col->link[longest].line = SYN__PIC_RESIDUAL;
     }
 }
@@ -182,7 +197,8 @@ static syn_status fill_order(syn__pic_column *col, syn_error *err) {
 }
 
 static syn_status make(syn__pic_column *col, syn_error *err) {
-    for (uint32_t i = 0; i < col->n_cells; i++) size_cell(col, &col->cell[i]);
+    for (uint32_t i = 0; i < col->n_cells; i++)
+        size_cell(col, &col->cell[i], i == 0, i + 1 == col->n_cells);
     SYN_TRY(syn__pic_make_clusters(col, err));
     SYN_TRY(make_rows(col, err));
     mark_residuals(col);

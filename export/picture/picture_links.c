@@ -111,16 +111,6 @@ static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint
     return SYN_OK;
 }
 
-/* Whether the data comes from the column before, of which this one is the rest. On a page ops have
-   no boxes for that. */
-static bool continues(const syn__pic_cells *c, uint32_t producer, uint32_t to) {
-    if (c->drawing->page == SYN_PAGE_NONE || c->cells[to].detail != SYN__PIC_OPS ||
-        producer == SYN_NO_NODE)
-        return false;
-    const uint32_t from = syn__pic_cell_of(c, producer);
-    return from != UINT32_MAX && from < to && c->cells[from].section == c->cells[to].section;
-}
-
 /* Links and outside tensors of the inputs of one node of cell `to`. */
 static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links,
                               size_t *n_outer, syn_error *err) {
@@ -141,7 +131,10 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
             from = linkable(c, s.node, to);
         }
         if (from == UINT32_MAX || (last != UINT32_MAX && from != last)) {
-            if (!continues(c, s.node, to)) SYN_TRY(add_outer(c, n_outer, &s, node, slot, err));
+            /* a tensor that is drawn says itself where it comes from */
+            const bool cut = c->cells[to].detail != SYN__PIC_FULL && syn__pic_is_cut(c, s.node, to);
+            SYN_TRY(cut ? syn__pic_cut_link(c, s.node, to, SYN__PIC_DATA, err)
+                        : add_outer(c, n_outer, &s, node, slot, err));
             continue;
         }
         const bool full = c->cells[to].detail == SYN__PIC_FULL;
@@ -168,7 +161,11 @@ static syn_status node_deps(syn__pic_cells *c, uint32_t to, uint32_t node, size_
         if (cls == SYN_DEP_DATA && n->n_inputs > 0) continue;
         const uint32_t place = syn__pic_place_of(c->plan, n->deps[i].node);
         SYN_TRY(syn__pic_node(c->plan, place, &c->plan->other, &d, err));
-        const uint32_t from = syn__pic_is_drawn(d) ? linkable(c, place, to) : UINT32_MAX;
+        const bool drawn = syn__pic_is_drawn(d);
+        const uint32_t from = drawn ? linkable(c, place, to) : UINT32_MAX;
+        if (drawn && syn__pic_is_cut(c, place, to))
+            SYN_TRY(syn__pic_cut_link(c, place, to,
+                                      cls == SYN_DEP_DATA ? SYN__PIC_DATA : SYN__PIC_ORDER, err));
         if (from == UINT32_MAX || find_link(c, links, from, -1) != NULL) continue;
         const syn__pic_link link = {.from = from,
                                     .to = to,
@@ -282,11 +279,11 @@ static syn_status out_pills(syn__pic_cells *c, uint32_t cell, size_t n_outer, sy
 }
 
 syn_status syn__pic_finish_cell(syn__pic_cells *c, uint32_t cell, syn_error *err) {
-    const size_t links = c->n_links;
+    const size_t links = c->n_links, stubs = c->n_stubs;
     size_t n_outer = 0;
     const uint32_t first = c->cells[cell].first, last = c->cells[cell].last;
     for (int pass = 0; pass < 3; pass++) {
-        if (pass == 2 && (c->n_links > links || n_outer > 0)) break;
+        if (pass == 2 && (c->n_links > links || n_outer > 0 || c->n_stubs > stubs)) break;
         for (uint32_t i = first; i <= last; i++) {
             const syn_node *n;
             SYN_TRY(syn__pic_node(c->plan, i, &c->plan->cursor, &n, err));

@@ -69,8 +69,9 @@ static bool red(const syn__pic_cell *c) {
 }
 
 static double op_top(const syn__pic_cell *c) {
-    const double core = c->h + (c->n_outs > 0 ? SYN__PIC_PILL_UP + SYN__PIC_PILL_H : 0);
-    return c->top + (c->height - core) / 2;
+    const double core =
+        c->above + c->h + (c->n_outs > 0 ? SYN__PIC_PILL_UP + SYN__PIC_PILL_H : 0) + c->below;
+    return c->top + (c->height - core) / 2 + c->above;
 }
 
 static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_error *err) {
@@ -79,9 +80,16 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
     const double ty = op_top(c) + c->h / 2, right = c->x - c->side_x;
     double all = -SYN__PIC_SIDE_Y;
     for (uint32_t i = 0; i < c->n_sides; i++) all += pills[i].h + SYN__PIC_SIDE_Y;
+    const syn__pic_stub *stubs = col->cells->stubs + c->first_stub;
+    uint32_t n_sides = c->n_sides;
+    for (uint32_t i = 0; i < c->n_stubs; i++) {
+        if (stubs[i].upright) continue;
+        all += stubs[i].h + SYN__PIC_SIDE_Y;
+        n_sides++;
+    }
     double top = c->top + (c->height - all) / 2;
     /* beside the op rather than beside op and outputs, where there is room */
-    if (c->n_sides == 1 && ty - all / 2 >= c->top) top = ty - all / 2;
+    if (n_sides == 1 && ty - all / 2 >= c->top) top = ty - all / 2;
     for (uint32_t i = 0; i < c->n_sides; top += pills[i++].h + SYN__PIC_SIDE_Y) {
         const syn__pic_pill *p = &pills[i];
         const double y = top + p->h / 2;
@@ -97,6 +105,11 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
         const syn__pic_point corners[] = {{mid, y}, {mid, ty}, base};
         if (y - ty < 0.5 && ty - y < 0.5) SYN_TRY(syn__pic_line_to(d, base, err));
         else SYN_TRY(syn__pic_corners_to(d, corners, 3, err));
+    }
+    for (uint32_t i = 0; i < c->n_stubs; i++) {
+        SYN_TRY(
+            syn__pic_draw_stub(col->cells, c, &stubs[i], red(c), right, top + stubs[i].h / 2, err));
+        if (!stubs[i].upright) top += stubs[i].h + SYN__PIC_SIDE_Y;
     }
     return SYN_OK;
 }

@@ -152,6 +152,80 @@ static void test_trace_of_generation(void) {
     }
 }
 
+static const syn__pic_box *find_box(const syn__pic_drawing *d, const char *id) {
+    for (size_t i = 0; i < d->n_boxes; i++)
+        if (strcmp(d->boxes[i].id, id) == 0) return &d->boxes[i];
+    return NULL;
+}
+
+/* Edges that end, or begin, at a box, but for those of tensors beside it. */
+static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_edges; i++) {
+        const syn__pic_edge *e = &d->edges[i];
+        const int other = d->boxes[in ? e->from : e->to].look;
+        const bool tensor = other >= SYN__PIC_ACTIVATION && other <= SYN__PIC_ELSEWHERE;
+        n += !tensor && &d->boxes[in ? e->to : e->from] == b;
+    }
+    return n;
+}
+
+/* Boxes that a break between columns leaves with other ends of edges than an unbroken column has:
+   of what comes in as many, of what goes out at least one. */
+static int count_lost(const syn__pic_drawing *whole, const syn__pic_drawing *broken) {
+    int n = 0;
+    for (size_t i = 0; i < whole->n_boxes; i++) {
+        const syn__pic_box *a = &whole->boxes[i], *b = find_box(broken, a->id);
+        if (a->id[0] != 'r' || b == NULL || strcmp(a->label, b->label) != 0) continue;
+        const bool in = degree(whole, a, true) == degree(broken, b, true);
+        const bool out = (degree(whole, a, false) > 0) == (degree(broken, b, false) > 0);
+        if (in && out) continue;
+        if (n++ < 5)
+            fprintf(stderr, "%s: %d and %d edges in, %d and %d out\n", a->id,
+                    degree(whole, a, true), degree(broken, b, true), degree(whole, a, false),
+                    degree(broken, b, false));
+    }
+    return n;
+}
+
+/* What a break between columns cuts is drawn as stubs at both ends: data, skip connections over
+   several columns, and order alone. */
+static void test_column_breaks(void) {
+    const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
+    static const syn_detail levels[] = {SYN_DETAIL_OPS, SYN_DETAIL_MODULES, SYN_DETAIL_LAYERS};
+    int stubs = 0;
+    for (int k = 0; k < 6; k++) {
+        const syn_export_options plain = {.detail = levels[k / 2]},
+                                 o = {.page = pages[k % 2], .detail = levels[k / 2]};
+        drawn a, b;
+        CHECK(draw(&a, gpt_graph(&c, false), &plain));
+        draw_page(&b, gpt_graph(&c, false), &o);
+        CHECK_INT(count_lost(&a.d, &b.d), 0);
+        const int from = count_label(&b.d, SYN__PIC_PLAIN, "<i>from"),
+                  to = count_label(&b.d, SYN__PIC_PLAIN, "<i>to");
+        CHECK_MSG((from > 0) == (to > 0), "%d from, %d to", from, to);
+        stubs += from;
+        for (size_t i = 0; i < b.d.n_boxes; i++)
+            if (strstr(b.d.boxes[i].label, "<b>residual</b>") != NULL)
+                CHECK_INT(degree(&b.d, &b.d.boxes[i], true), 2);
+        drop(&a);
+        drop(&b);
+        check_geometry(gpt_graph(&c, false), o);
+    }
+    CHECK(stubs > 0);
+    drawn bare; /* 100 ops in columns of 42, none of which knows tensors */
+    CHECK(draw(&bare, picture_bare(100), &(syn_export_options){.detail = SYN_DETAIL_OPS}));
+    CHECK(count_label(&bare.d, SYN__PIC_PLAIN, "<i>from") > 0);
+    int lonely = 0;
+    for (size_t i = 0; i < bare.d.n_boxes; i++)
+        lonely += bare.d.boxes[i].id[0] == 'r' && strstr(bare.d.boxes[i].id, "from") == NULL &&
+                  strstr(bare.d.boxes[i].id, "to") == NULL &&
+                  degree(&bare.d, &bare.d.boxes[i], true) == 0;
+    CHECK_INT(lonely, 1); /* the first */
+    drop(&bare);
+    check_geometry(picture_bare(100), (syn_export_options){.detail = SYN_DETAIL_OPS});
+}
+
 /* Whatever is asked for, and however much there is to draw, a page's texts can be read. */
 static void test_always_readable(void) {
     static const syn_detail levels[] = {SYN_DETAIL_AUTO, SYN_DETAIL_TENSORS, SYN_DETAIL_LAYERS};
@@ -183,6 +257,7 @@ static void test_always_readable(void) {
 
 static const test_case cases[] = {
     {"always_readable", test_always_readable},
+    {"column_breaks", test_column_breaks},
     {"trace_levels", test_trace_levels},
     {"trace_of_generation", test_trace_of_generation},
     {"comm_of_generation", test_comm_of_generation},

@@ -96,7 +96,8 @@ typedef struct syn_protocol {
     double ring_hop_ns; /* per further node of such a ring */
     double link_efficiency; /* of the link; 0: there is no such protocol */
     double bytes_per_ns;    /* at most; 0: as the link */
-    double copy_efficiency; /* of the memory's bandwidth, at which the buffer is copied; 0: never */
+    double copy_efficiency; /* of the memory's bandwidth, at which an all-reduce copies the buffer,
+                               others half of it; 0: never */
     double fill_ns; /* of its pipeline, at most: small buffers pass one stage after the other */
     double network_efficiency; /* of a node's link; 0: link_efficiency */
     double network_fill_ns;    /* across nodes, besides fill_ns */

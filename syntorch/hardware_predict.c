@@ -228,7 +228,9 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
                           const struct places *at) {
     const double most = or_else(p->bytes_per_ns, INFINITY);
     double within = t->wire / min2(hw->intra.bytes_per_ns * p->link_efficiency, most);
-    if (p->copy_efficiency > 0) within += t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
+    if (p->copy_efficiency > 0) /* of two passes; one copies half as much */
+        within +=
+            max2(t->passes, 1) / 2 * t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
     const double across = t->wire / min2(network_rate(hw, p, at), most);
     return stages_ns(p, t, at, within, across);
 }

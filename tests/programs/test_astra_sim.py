@@ -219,10 +219,11 @@ def differences(folder):
     record(folder, "rings", "--model_name", "gpt2", "--num_gpus", 4, "--tp", 1, "--hw",
            "rings.json")
     *_, said = files(folder, "rings", 4, "--hw", "rings.json")
-    note = re.search(r"note: the (\d+) collectives of rank 0 within nodes take (\S+) ms in "
-                     r"ASTRA-sim, (\S+) ms by our\n", said)
-    check(note and int(note[1]) > 5 and "through memory" in said and
-          abs(float(note[2]) / float(note[3]) - (1 + 1.5 * 300 / memory)) < 0.02, said)
+    line = re.search(r"within nodes: (\d+) collectives of rank 0, (\S+) ms predicted, (\S+) ms "
+                     r"simulated \(ratio of each: (\S+) to (\S+)\)\nnote: .* through memory", said)
+    want = 1 + 1.5 * 300 / memory
+    check(line and int(line[1]) > 5 and abs(float(line[3]) / float(line[2]) - want) < 0.02 and
+          abs(float(line[4]) - want) < 0.02, said)
     record(folder, "places", "--model_name", "gpt2", "--num_gpus", 24, "--tp", 3)
     net, _, groups, said = files(folder, "places", 24)
     check("note: 5 groups of several nodes never use the network" in said, said)

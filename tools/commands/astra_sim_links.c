@@ -84,14 +84,22 @@ static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
     return s;
 }
 
-/* ---- Sums over the collectives of a set ---- */
+/* ---- The collectives of a set ---- */
 
-typedef struct sums {
-    cost costs;
+/* Within a node; between nodes; between nodes, but never by the network. */
+enum { NEAR, FAR, ASTRAY };
+
+typedef struct collective {
+    cost cost;
     double predicted_ns;
-    uint64_t n;
+    int where;
     bool by_switch;
-} sums;
+} collective;
+
+typedef struct collectives {
+    collective *at;
+    size_t n, cap;
+} collectives;
 
 static bool has_switch(const syn_hardware *hw) {
     return hw->collectives.name[0] &&
@@ -104,22 +112,16 @@ static bool is_far(const syn_graph_group *group, int32_t node_ranks) {
     return false;
 }
 
-/* on[1] gets those that use the network between nodes, on[2] those that should and do not. */
-enum { NEAR, FAR, ASTRAY, SUMS };
-
-static syn_status add_one(sums on[SUMS], const syn_hardware *hw, const syn_graph_group *group,
+static syn_status add_one(collectives *all, const syn_hardware *hw, const syn_graph_group *group,
                           int32_t world, const syn_node *node, syn_error *err) {
-    cost c;
-    SYN_TRY(cost_of(hw, node, group, world, &c, err));
-    sums *to = &on[c.hops[1] > 0 ? FAR : is_far(group, hw->node_ranks) ? ASTRAY : NEAR];
-    for (int d = 0; d < 2; d++) {
-        to->costs.hops[d] += c.hops[d];
-        to->costs.bytes[d] += c.bytes[d];
-    }
-    to->costs.fixed_ns += c.fixed_ns;
-    to->predicted_ns += syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
-    to->n++;
-    to->by_switch |= has_switch(hw) && node->comm == SYN_COMM_ALL_REDUCE && group->n_ranks > 2;
+    collective one = {.where = NEAR};
+    SYN_TRY(cost_of(hw, node, group, world, &one.cost, err));
+    SYN_TRY(syn_grow(&all->at, &all->cap, all->n + 1, sizeof *all->at, err));
+    if (one.cost.hops[1] > 0) one.where = FAR;
+    else if (is_far(group, hw->node_ranks)) one.where = ASTRAY;
+    one.predicted_ns = syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
+    one.by_switch = has_switch(hw) && node->comm == SYN_COMM_ALL_REDUCE && group->n_ranks > 2;
+    all->at[all->n++] = one;
     return SYN_OK;
 }
 
@@ -129,7 +131,7 @@ static bool is_ring(const syn_node *node) {
             node->comm == SYN_COMM_REDUCE_SCATTER);
 }
 
-static syn_status add_all(sums on[SUMS], const syn_hardware *hw, const syn_graph *first,
+static syn_status add_all(collectives *all, const syn_hardware *hw, const syn_graph *first,
                           int32_t world, syn_error *err) {
     syn_cursor cursor = {.deps = NULL};
     syn_status s = SYN_OK;
@@ -138,14 +140,14 @@ static syn_status add_all(sums on[SUMS], const syn_hardware *hw, const syn_graph
         if (!node) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
         if (!node || !is_ring(node)) continue;
         const syn_graph_group *group = syn_graph_group_by_id(first, node->group);
-        if (group && group->n_ranks > 1) s = add_one(on, hw, group, world, node, err);
+        if (group && group->n_ranks > 1) s = add_one(all, hw, group, world, node, err);
     }
     syn_cursor_free(&cursor);
     return s;
 }
 
 /* A small all-reduce of so many ranks, `stride` apart: what it takes is latency. */
-static syn_status add_small(sums on[SUMS], const syn_hardware *hw, int32_t n, int32_t stride,
+static syn_status add_small(collectives *all, const syn_hardware *hw, int32_t n, int32_t stride,
                             syn_error *err) {
     int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
     if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a dimension's ranks");
@@ -153,49 +155,67 @@ static syn_status add_small(sums on[SUMS], const syn_hardware *hw, int32_t n, in
     const syn_graph_group group = {.ranks = ranks, .n_ranks = (uint32_t)n};
     const syn_node node = {SYN_NODE_UNKNOWN, .kind = SYN_NODE_COLLECTIVE,
                            .comm = SYN_COMM_ALL_REDUCE, .op = "all_reduce", .comm_bytes = 65536};
-    const syn_status s = add_one(on, hw, &group, 0, &node, err);
+    const syn_status s = add_one(all, hw, &group, 0, &node, err);
     syn_free(ranks);
     return s;
 }
 
 /* ---- Latencies ---- */
 
-static double simulated_ns(const astra_dimension *dimensions, int n, const cost *c) {
+static double simulated_ns(const astra_network *net, const cost *c) {
     double ns = c->fixed_ns;
     for (int d = 0; d < 2; d++) {
-        const astra_dimension *at = &dimensions[n > 1 ? d : 0];
+        const astra_dimension *at = &net->dimensions[net->n > 1 ? d : 0];
         ns += c->hops[d] * at->latency_ns + c->bytes[d] / at->bytes_per_ns;
     }
     return ns;
 }
 
-/* The latency of dimension d for which these collectives last as predicted, all in all. */
-static void fit(astra_network *net, int d, const sums *s) {
-    astra_dimension *at = &net->dimensions[d];
-    const double hops = net->n > 1 ? s->costs.hops[d] : s->costs.hops[0] + s->costs.hops[1];
-    at->latency_ns = 0;
-    at->latency_ns =
-        fmax(0, (s->predicted_ns - simulated_ns(net->dimensions, net->n, &s->costs)) / hops);
+/* The latency of dimension d for which these collectives last as predicted, all in all; false
+   without any. */
+static bool fit(astra_network *net, int d, int where, const collectives *all) {
+    double hops = 0, more_ns = 0;
+    net->dimensions[d].latency_ns = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const collective *c = &all->at[i];
+        if (c->where != where) continue;
+        hops += net->n > 1 ? c->cost.hops[d] : c->cost.hops[0] + c->cost.hops[1];
+        more_ns += c->predicted_ns - simulated_ns(net, &c->cost);
+    }
+    if (hops > 0) net->dimensions[d].latency_ns = fmax(0, more_ns / hops);
+    return hops > 0;
 }
 
-static syn_status fit_all(astra_network *net, const syn_hardware *hw, const sums on[SUMS],
+static void compare(astra_network *net, int d, int where, const collectives *all) {
+    astra_dimension *at = &net->dimensions[d];
+    for (size_t i = 0; i < all->n; i++) {
+        const collective *c = &all->at[i];
+        if (c->where != where || !(c->predicted_ns > 0)) continue;
+        const double ns = simulated_ns(net, &c->cost), times = ns / c->predicted_ns;
+        at->least = at->n ? fmin(at->least, times) : times;
+        at->most = fmax(at->most, times);
+        at->n++;
+        at->predicted_ns += c->predicted_ns;
+        at->simulated_ns += ns;
+        at->by_switch |= c->by_switch;
+    }
+}
+
+static syn_status fit_all(astra_network *net, const syn_hardware *hw, const collectives *all,
                           syn_error *err) {
     for (int d = 0; d < net->n; d++) {
-        astra_dimension *at = &net->dimensions[d];
-        const bool far = net->n > 1 ? d == 1 : hw->node_ranks == 1;
-        const sums *s = &on[far];
-        sums small[SUMS] = {{.n = 0}};
-        at->latency_ns = far ? hw->inter.alpha_ns : hw->intra.alpha_ns;
-        if (hw->collectives.name[0] && s->n == 0) {
-            SYN_TRY(add_small(small, hw, at->ranks, d == 1 ? hw->node_ranks : 1, err));
-            fit(net, d, &small[far]);
-        } else if (hw->collectives.name[0]) {
-            fit(net, d, s);
+        const int where = d == 1 || hw->node_ranks == 1 ? FAR : NEAR;
+        if (!hw->collectives.name[0]) {
+            net->dimensions[d].latency_ns = (where == FAR ? &hw->inter : &hw->intra)->alpha_ns;
+        } else if (!fit(net, d, where, all)) {
+            collectives small = {.n = 0};
+            const syn_status s =
+                add_small(&small, hw, net->dimensions[d].ranks, d == 1 ? hw->node_ranks : 1, err);
+            if (s == SYN_OK) fit(net, d, where, &small);
+            syn_free(small.at);
+            SYN_TRY(s);
         }
-        at->n = s->n;
-        at->predicted_ns = s->predicted_ns;
-        at->by_switch = s->by_switch;
-        at->simulated_ns = simulated_ns(net->dimensions, net->n, &s->costs);
+        compare(net, d, where, all);
     }
     return SYN_OK;
 }
@@ -221,7 +241,7 @@ syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int3
                             astra_network *out, syn_error *err) {
     const int32_t node = hw->node_ranks < ranks ? hw->node_ranks : ranks;
     const double share = hw->collectives.name[0] ? hw->node_ranks : 1; /* of a node's link */
-    sums on[SUMS] = {{.n = 0}};
+    collectives all = {.n = 0};
     *out = (astra_network){.n = 0};
     if (ranks % node != 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
@@ -233,7 +253,9 @@ syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int3
     if (node < ranks)
         out->dimensions[out->n++] = (astra_dimension){
             .ranks = ranks / node, .bytes_per_ns = hw->inter.bytes_per_ns / share};
-    SYN_TRY(add_all(on, hw, first, ranks, err));
-    SYN_TRY(fit_all(out, hw, on, err));
-    return count_astray(hw, first, ranks, &out->n_astray, err);
+    syn_status s = add_all(&all, hw, first, ranks, err);
+    if (s == SYN_OK) s = fit_all(out, hw, &all, err);
+    if (s == SYN_OK) s = count_astray(hw, first, ranks, &out->n_astray, err);
+    syn_free(all.at);
+    return s;
 }

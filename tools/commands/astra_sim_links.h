@@ -15,6 +15,7 @@ typedef struct astra_dimension {
                             collectives last as predicted, all in all */
     uint64_t n;          /* how many collectives */
     double predicted_ns, simulated_ns; /* their times in sum: ours, and the simulator's */
+    double least, most;                /* of them one by one, the simulator's time by ours */
     bool by_switch;                    /* we let the switch sum some of them up */
 } astra_dimension;
 

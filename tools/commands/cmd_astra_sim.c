@@ -207,18 +207,21 @@ static void put_argument(const char *name, const char *value) {
     cli_print_escaped(stdout, value, strlen(value));
 }
 
-/* Where the simulator's rings do not last as long as we predict, by more than 1 %, and why. */
-static void report_difference(const syn_hardware *hw, const astra_dimension *d, bool far) {
+/* What the simulator's rings take, and where that is more than 1 % off our prediction, why. */
+static void report_times(const syn_hardware *hw, const astra_dimension *d, bool far) {
     const bool longer = d->simulated_ns > d->predicted_ns;
+    if (d->n == 0) return;
+    printf("%s nodes: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated "
+           "(ratio of each: %.2f to %.2f)\n",
+           far ? "between" : "within", d->n, cli_plural(d->n), d->predicted_ns / 1e6,
+           d->simulated_ns / 1e6, d->least, d->most);
     if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
-    printf("note: the %" PRIu64 " collectives of rank 0 %s nodes take %.3g ms in ASTRA-sim, %.3g "
-           "ms by our\n      prediction: ",
-           d->n, far ? "between" : "within", d->simulated_ns / 1e6, d->predicted_ns / 1e6);
-    if (!longer) printf("its rings cross nodes on some of their hops only\n");
-    else if (d->by_switch) printf("switches sum up there, and ASTRA-sim has rings alone\n");
-    else if (hw->collectives.name[0])
-        printf("at these rates its rings take longer, without any latency\n");
-    else printf("it adds what moving each part through memory takes\n");
+    printf("note: %s\n",
+           !longer        ? "rings cross nodes on some of their hops only"
+           : d->by_switch ? "switches sum up in our prediction, and ASTRA-sim has rings alone"
+           : hw->collectives.name[0]
+               ? "at the links' rates ASTRA-sim's rings take longer, even without latency"
+               : "ASTRA-sim adds what moving each part through memory takes");
 }
 
 static void report(const char *prefix, const syn_hardware *hw, bool assumed,
@@ -235,7 +238,7 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     printf("\n%s: computation takes %s\n", paths[SYSTEM],
            args.roofline ? "its ops and bytes at the machine's rates" : "the trace's times");
     for (int i = 0; i < net->n; i++)
-        report_difference(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
+        report_times(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
     if (net->n_astray > 0)
         printf("note: %" PRIu32 " group%s of several nodes never use%s the network between nodes "
                "there: ASTRA-sim\n      sends between nodes by it only from a place to the same "

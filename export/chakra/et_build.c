@@ -7,6 +7,7 @@
 
 #include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
+#include "export/chakra/et_ring.h"
 #include "syntorch/memory.h"
 
 #define MAX_META 1000 /* attributes of GlobalMetadata; its entries are looked up one by one */
@@ -41,10 +42,14 @@ static void builder_free(syn__et_builder *b) {
 }
 
 syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error *err) {
+    const int32_t node_ranks = syn__et_node_ranks(b->graph);
     syn_status status = SYN_OK;
     for (size_t i = 0; i < b->n_groups && status == SYN_OK && out != NULL; i++) {
         const syn__et_group *g = &b->groups[i];
         char name[24];
+        if (g->is_listed)
+            status = syn__et_undo_ring(g->ranks, (uint32_t)g->n_ranks, node_ranks, err);
+        if (status != SYN_OK) break;
         snprintf(name, sizeof name, "pg%" PRIu32, g->id);
         const syn_graph_group group = {g->id, g->name != NULL ? g->name : name, g->ranks,
                                        (uint32_t)g->n_ranks};

@@ -1,5 +1,6 @@
 #include "export/chakra/et_ring.h"
 
+#include "syntorch/hardware.h"
 #include "syntorch/memory.h"
 
 #include <stdlib.h>
@@ -66,6 +67,31 @@ syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, sy
     else if (width > 1 && n > width) put_nodes(ranks, sorted, n, width);
     syn_free(sorted);
     return SYN_OK;
+}
+
+syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err) {
+    const size_t bytes = n * sizeof *ranks;
+    if (node_ranks < 1 || n < 2) return SYN_OK;
+    int32_t *sorted = syn_malloc(2 * bytes), *ring = sorted + n;
+    if (sorted == NULL) return SYN_FAIL_NOMEM(err, 2 * bytes, "a group's ranks");
+    memcpy(sorted, ranks, bytes);
+    qsort(sorted, n, sizeof *sorted, compare);
+    memcpy(ring, sorted, bytes);
+    const syn_status status = syn__et_order_ring(ring, n, node_ranks, err);
+    if (status == SYN_OK && memcmp(ring, ranks, bytes) == 0) memcpy(ranks, sorted, bytes);
+    syn_free(sorted);
+    return status;
+}
+
+int32_t syn__et_node_ranks(const syn_graph *graph) {
+    const syn_attribute *name = syn_graph_meta(graph, "hardware");
+    if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;
+    for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
+        syn_hardware hw;
+        if (strcmp(*preset, name->text) != 0) continue;
+        return syn_hardware_load(&hw, *preset, NULL, NULL) == SYN_OK ? hw.node_ranks : 0;
+    }
+    return 0;
 }
 
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks) {

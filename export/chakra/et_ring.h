@@ -5,7 +5,7 @@
 #ifndef EXPORT_ET_RING_H
 #define EXPORT_ET_RING_H
 
-#include "syntorch/status.h"
+#include "syntorch/graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +18,11 @@ extern "C" {
    equally many of them at the same places: each hop then stays in a node or keeps its place.
    Otherwise, and within one node, they stay as they are. node_ranks 0: nodes are not known. */
 syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
+/* Puts such an order back into the ascending one; any other stays. */
+syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
+/* How many ranks share a node of the machine that the graph's times are predicted for; 0 if it
+   names none, or no preset. */
+int32_t syn__et_node_ranks(const syn_graph *graph);
 /* Hops of the ring that go from node to node without changing the place. */
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks);
 

@@ -6,7 +6,6 @@
 #include "export/chakra/et_walk.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
-#include "syntorch/hardware.h"
 #include "syntorch/memory.h"
 
 /* Length, then the message; empties the buffer. */
@@ -114,18 +113,6 @@ syn_status syn_export_comm_group(const syn_graph *graph, int32_t node_ranks, syn
     return status;
 }
 
-/* Of the machine that the graph's times are predicted for; 0 if it names none, or no preset. */
-static int32_t node_ranks_of(const syn_graph *graph) {
-    const syn_attribute *name = syn_graph_meta(graph, "hardware");
-    if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;
-    for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
-        syn_hardware hw;
-        if (strcmp(*preset, name->text) != 0) continue;
-        return syn_hardware_load(&hw, *preset, NULL, NULL) == SYN_OK ? hw.node_ranks : 0;
-    }
-    return 0;
-}
-
 /* ---- Sets ---- */
 
 typedef struct set {
@@ -165,8 +152,8 @@ static syn_status write_set(set *s, syn_error *err) {
     }
     syn_sink *sink;
     SYN_TRY(syn_sink_open_file(&sink, syn__et_group_path(&s->names), err));
-    return finish_file(sink, syn_export_comm_group(s->graph, node_ranks_of(s->graph), sink, err),
-                       err);
+    return finish_file(
+        sink, syn_export_comm_group(s->graph, syn__et_node_ranks(s->graph), sink, err), err);
 }
 
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,

@@ -298,18 +298,23 @@ static void test_rings(void) {
 /* Sets have the order for their machine; what is read has that of the graph. */
 static void test_ring_of_set(void) {
     static const int32_t rank[] = {0, 4, 8, 12}, members[] = {0, 4, 8, 12};
-    const syn_graph_group group = {3, "dp0", members, 4};
+    static const int32_t others[] = {1, 5, 9, 13}, custom[] = {9, 5, 1};
+    const syn_graph_group groups[] = {
+        {3, "dp0", members, 4}, {4, "dp1", others, 4}, {5, "mine", custom, 3}};
     const syn_attribute machine = {.name = "hardware", .type = SYN_VALUE_TEXT, .text = "h100"};
     const et_row row = {.kind = SYN_NODE_COMPUTE};
     const syn_node node = et_node(&row, 1);
     syn_error err = {0};
-    syn_graph *g = et_empty(rank, 4, 16, &group, 1), *back = NULL;
+    syn_graph *g = et_empty(rank, 4, 16, groups, 3), *back = NULL;
     NEED_OK(syn_graph_set_meta(g, &machine, &err), err);
     for (uint32_t r = 0; r < 4; r++) NEED_OK(syn_graph_add_node(g, r, &node, &err), err);
     CHECK_OK(syn_export_et_set(g, NULL, in_folder("ring"), &err), err);
-    CHECK_STR(file_text(in_folder("ring.comm_group.json")), "{\n  \"3\": [0, 4, 12, 8]\n}\n");
+    CHECK_STR(file_text(in_folder("ring.comm_group.json")),
+              "{\n  \"3\": [0, 4, 12, 8],\n  \"4\": [1, 5, 13, 9],\n  \"5\": [9, 5, 1]\n}\n");
     CHECK_OK(syn_import_et(&back, in_folder("ring.0.et"), false, &err), err);
-    CHECK(back != NULL && memcmp(back->groups[0].ranks, members, sizeof members) == 0);
+    for (uint32_t i = 0; back != NULL && i < 3; i++)
+        CHECK(memcmp(back->groups[i].ranks, groups[i].ranks, groups[i].n_ranks * sizeof *rank) ==
+              0);
     syn_graph_free(back);
     syn_graph_free(g);
 }

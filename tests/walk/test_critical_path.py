@@ -101,7 +101,7 @@ class Job:
         return self.dice.choice([0, 0.25, 1, 7, 100, 1234.5])
 
     def alone(self, rank, view):
-        ns, stream = self.time(), self.dice.randint(0, 2)
+        ns, stream = self.time(), self.dice.choice([0, 0, 1, 2, 63, 64, 5000])
         op, begin = self.add(rank, stream, predicted_ns=ns, **({"virtual": True} if view else {}))
         self.done(rank, op, begin if view else begin + ns, stream, view)
 

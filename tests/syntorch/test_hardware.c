@@ -112,6 +112,9 @@ static void refuses_bad_files(void) {
          "\"stack.matmul_efficiency\""},
         {"\"memory_efficiency\":0.8", "\"memory_efficiency\":0", "", "\"stack.memory_efficiency\""},
         {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
+        {"\"launch_us\":3", "\"launch_ms\":3", "",
+         "unknown key \"launch_ms\" in \"stack\"; the keys here are name, launch_us, kernel_us, "},
+        {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a list too long ends so */
         {"\"softmax\":2", "\"sofmax\":2",
          "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
         {"\"softmax\":2", "\"softmax\":-1", "", "\"stack.kernels.softmax\""},

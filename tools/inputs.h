@@ -7,7 +7,7 @@
 #include "export/text/input_files.h"
 #include "syntorch/sink.h"
 #include "tools/cli.h"
-#include "tools/saving/output_lock.h"
+#include "tools/output_lock.h"
 
 /* The files of a set of execution traces, or the one file of that name. */
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,

@@ -8,7 +8,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/test.h"
-#include "tools/saving/output_lock.h"
+#include "tools/output_lock.h"
 
 /* Another process that holds the lock until it is killed, or lets go of it at once. */
 static pid_t holder(const char *prefix, bool release) {

@@ -327,7 +327,8 @@ def damaged_checkpoints(runs):
     state = os.path.join(checkpoint, "training_state.json")
     with open(state, encoding="utf-8") as f:
         said = json.load(f)
-    check(sorted([*said["files"], "training_state.json"]) == files and "checksum" in said, f"{said}")
+    listed = sorted([*said["files"], "training_state.json"])
+    check(listed == files and "checksum" in said, f"{said}")
     resumed("as before", [0])
     del said["files"], said["checksum"]  # as earlier versions wrote it
     with open(state, "w", encoding="utf-8") as f:

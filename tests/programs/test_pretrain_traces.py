@@ -201,7 +201,7 @@ def pictures(runs):
 
 
 def full_disk(runs):
-    """What cannot be written is told, training goes on and fails at its end, and no file is there in
+    """What cannot be written is told, training goes on and fails at its end; no file is there in
     part."""
     out = runs.path("full_traces")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",

@@ -85,6 +85,8 @@ WITHOUT_EFFECT = [
     [["calibrate", "--rows", ROWS, "--device", "cuda"], "--device does nothing without"],
     *([["calibrate", "--check", "--rows", ROWS, *more], f"{more[0]} does nothing with --check"]
       for more in (["--fix", "launch_us"], ["--rounds", "3"], ["--output", "x.json"])),
+    *([["inference", "--temperature", "0", *more], f"{more[0]} has no effect with --temperature 0"]
+      for more in (["--top_k", "5"], ["--top_p", "0.5"])),
     [["inference", "--out-dir", "x"], "--out_dir does nothing without --visualize_trace"],
     [["pretrain", "--enable-tracing", "--trace-name", ""], "--trace-name '' names no file"],
     [["pretrain", "--enable-tracing", "--trace-name", "a/"], "--trace-name 'a/' names no file"],

@@ -354,7 +354,7 @@ CHOOSES = {  # commands that choices are tried with
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch repair": "--input host.0.json --output choice.json",
 }
-NEEDED = {"--page": " --format svg", "--detail": " --format svg",
+NEEDED = {"--page": " --format svg", "--view": " --format svg", "--detail": " --format svg",
           "--logits": " --save_logits choice.npy",
           "--pooling": " --embeddings choice.npy",
           "--mask_policy": " --model_config examples/configs/bert-tiny.json"}

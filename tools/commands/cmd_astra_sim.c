@@ -11,7 +11,7 @@
 #include "tools/commands/astra_sim_links.h"
 #include "tools/commands/command.h"
 #include "tools/folders.h"
-#include "tools/saving/output_lock.h"
+#include "tools/output_lock.h"
 
 static struct arguments {
     const char *input, *hw, *out;

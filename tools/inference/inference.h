@@ -9,8 +9,8 @@
 #include "models/weights.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
+#include "tools/output_lock.h"
 #include "tools/residuals.h"
-#include "tools/saving/output_lock.h"
 #include "tools/sweep/comparison.h"
 
 typedef enum inference_attention {

@@ -19,6 +19,10 @@ const char *sampling_refuses(const inference_args *args) {
         return "--top_k has no effect with --greedy, which takes the likeliest token";
     if (args->greedy && !isnan(args->top_p))
         return "--top_p has no effect with --greedy, which takes the likeliest token";
+    if (likeliest && args->top_k >= 0)
+        return "--top_k has no effect with --temperature 0, which takes the likeliest token";
+    if (likeliest && !isnan(args->top_p))
+        return "--top_p has no effect with --temperature 0, which takes the likeliest token";
     if ((args->greedy || likeliest) && !isnan(args->min_p))
         return "--min_p has no effect where the likeliest token is taken";
     return NULL;

@@ -12,9 +12,9 @@
 #include "models/weights.h"
 #include "tools/launch/launch.h"
 #include "tools/limits.h"
+#include "tools/output_lock.h"
 #include "tools/progress_line.h"
 #include "tools/residuals.h"
-#include "tools/saving/output_lock.h"
 #include "tools/sweep/comparison.h"
 
 typedef struct pretrain_args {

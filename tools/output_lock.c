@@ -1,4 +1,4 @@
-#include "tools/saving/output_lock.h"
+#include "tools/output_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -130,7 +130,7 @@ static syn_status take_named(output_lock *lock, const char *prefix, const char *
             (void)close(fd);
             if (written) return SYN_OK;
             (void)unlink(lock->owner);
-            return fail_open(lock->owner, err);
+            return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s'", lock->owner);
         }
         if (errno != EEXIST || tries == 10) return fail_open(lock->owner, err);
         if ((fd = open(lock->owner, O_RDONLY | O_CLOEXEC)) < 0) continue; /* gone meanwhile */

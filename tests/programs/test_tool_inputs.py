@@ -127,6 +127,10 @@ def test_options_without_effect():
         r = subprocess.run([os.path.join(BUILD, "calibrate"), "--check", "--rows", ROWS,
                             "--rows_stack", "none"], cwd=f.path, env=ENV, capture_output=True)
         assert r.returncode == 1 and b"has no column stack" in r.stderr, text_of(r)
+        host_and_device(f, "job")
+        r = run(f, "convert", "pytorch", "--host", "job_host.json", "--device", "job_device.json",
+                "--output", "x.et", "--json", "--quiet")
+        assert r.returncode == 0 and json.loads(r.stdout), f"--json --quiet: {text_of(r)}"
         for name in ("", "out/"):  # files of a set would be hidden
             f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
             refused(f, ["convert", "text", "--input", "w.txt", "--num_npus", 2, "--output", name],

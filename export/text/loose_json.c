@@ -180,8 +180,8 @@ static inline bool in_word(char c) {
 static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_member) {
     if (ends_value(*p)) return true;
     p = past_space(p, l->end);
-    return ends_value(*p) || syn__loose_ends_word(*p) || *p == '[' || p >= l->end ||
-           (!at_member && in_word(*p));
+    return ends_value(*p) || syn__loose_ends_word(*p) || p >= l->end ||
+           (!at_member && (*p == '[' || in_word(*p)));
 }
 
 /* Behind the number at p if it is written without an exponent, as most are; else p. */

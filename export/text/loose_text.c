@@ -255,11 +255,11 @@ static const char *past_closing(const char *p, const char *end) {
 }
 
 const char *syn__loose_word_end(const char *p, const char *end) {
-    const char *last = p; /* behind what is no space */
+    const char *const begin = p, *last = p; /* last: behind what is no space */
     while (p < end && !syn__loose_ends_word(*p) && *p != ',' && *p != ']') {
         const bool opens = *p == '[' || closing_of(*p) != '\0';
         const char *behind = opens ? past_closing(p, end) : NULL;
-        if (*p == '[' && (behind == NULL || p == last)) break;
+        if (*p == '[' && (behind == NULL || p == begin || p != last)) break;
         if (*p == ' ' || *p == '\t') p++;
         else last = p = behind != NULL ? behind : p + 1;
     }

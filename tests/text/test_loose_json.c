@@ -177,6 +177,7 @@ static void words(void) {
     reads("{\"a\":not told,\"b\":80 GB}", "{a=*not told,b=*80 GB,}", SYN__LOOSE_NO_VALUE, 2, 5);
     reads("{\"a\":-,\"b\":[1.2.3,12:30:05]}", "{a=*-,b=[1.2.3,*12:30:05,]}", SYN__LOOSE_NO_VALUE, 3,
           5);
+    reads("{\"a\":f32[2, 3],\"b\":1}", "{a=*f32[2, 3],b=1,}", SYN__LOOSE_NO_VALUE, 1, 5);
     reads("{\"a\":,\"b\": }", "{a=*,b=*,}", SYN__LOOSE_NO_VALUE, 2, 5);
     reads("{\"a\":f(1,\"b\":2}", "{a=*f(1,b=2,}", SYN__LOOSE_NO_VALUE, 1, 5);
     reads("[1e5,-2.5E-3,[1e-05,null,true],{\"a\":false}]",

@@ -15,7 +15,7 @@ SYN_API_BEGIN
     X(MISSING_COMMA, "missing-comma", "commas missing", "read as if they were there")              \
     X(CONTROL, "control", "raw control characters in strings", "read as they are")                 \
     X(QUOTE, "quote", "quotes not escaped within strings", "taken as part of the string")          \
-    X(UTF8, "utf8", "strings with bytes that are not UTF-8", "such bytes read as \"?\"")           \
+    X(ENCODING, "encoding", "strings with bytes that are not UTF-8", "such bytes read as \"?\"")   \
     X(BARE_WORD, "bare-word", "bare words that JSON lacks (NaN, N/A, ...), or missing values",     \
       "read as numbers or null")                                                                   \
     X(BROKEN, "broken", "elements that cannot be read", "left out, reading went on behind them")   \

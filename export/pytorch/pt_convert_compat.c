@@ -37,7 +37,7 @@ static syn_status check_undamaged(const syn_pytorch_note *notes, syn_error *err)
     static const syn_pytorch_anomaly kinds[] = {
         SYN_PYTORCH_ANOMALY_TRUNCATED,     SYN_PYTORCH_ANOMALY_EXTRA_COMMA,
         SYN_PYTORCH_ANOMALY_MISSING_COMMA, SYN_PYTORCH_ANOMALY_CONTROL,
-        SYN_PYTORCH_ANOMALY_QUOTE,         SYN_PYTORCH_ANOMALY_UTF8,
+        SYN_PYTORCH_ANOMALY_QUOTE,         SYN_PYTORCH_ANOMALY_ENCODING,
         SYN_PYTORCH_ANOMALY_BROKEN,        SYN_PYTORCH_ANOMALY_OBJECTS};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const syn_pytorch_note *n = &notes[kinds[i]];

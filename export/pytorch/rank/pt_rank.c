@@ -67,8 +67,7 @@ static bool overlaps(const syn__pt_event *before, const syn__pt_event *e) {
 }
 
 /* Work that lasts beyond the start of later work of its stream, which runs one thing after the
-   other, is counted once. Per stream: of the work so far what ends last, and what was noted last.
- */
+   other, is counted once. Per stream: what ends last of the work so far, and what was noted. */
 static syn_status note_overlaps(const syn__pt_rank *rank, syn__pt_map *last, syn__pt_map *noted,
                                 syn_pytorch_note *notes, syn_error *err) {
     const syn__pt_event *events = rank->device.events;

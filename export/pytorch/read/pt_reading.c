@@ -31,7 +31,7 @@ void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const cha
         [SYN__LOOSE_MISSING_COMMA] = SYN_PYTORCH_ANOMALY_MISSING_COMMA,
         [SYN__LOOSE_CONTROL] = SYN_PYTORCH_ANOMALY_CONTROL,
         [SYN__LOOSE_QUOTE] = SYN_PYTORCH_ANOMALY_QUOTE,
-        [SYN__LOOSE_UTF8] = SYN_PYTORCH_ANOMALY_UTF8,
+        [SYN__LOOSE_UTF8] = SYN_PYTORCH_ANOMALY_ENCODING,
         [SYN__LOOSE_BARE_WORD] = SYN_PYTORCH_ANOMALY_BARE_WORD,
     };
     syn__loose_count found[SYN__LOOSE_FAULTS];

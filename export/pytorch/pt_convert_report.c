@@ -31,7 +31,7 @@ static void count_ops(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
 static void count_comms(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
     for (size_t i = 0; i < r->n_comms; i++) {
         const syn__pt_comm *m = &r->comms[i];
-        const bool unsized = m->unsized && m->bytes == 1; /* else another rank told the size */
+        const bool unsized = syn__pt_size_is_unknown(m);
         out->comm_bytes += unsized ? 0 : (uint64_t)m->bytes;
         out->n_comms_unsized += unsized;
         out->n_comms[syn__pt_comm_kind(m)]++;

@@ -106,6 +106,8 @@ def check_found(report, nodes, events):
         if n.name in OTHERS:
             check((n.type, n.attr.get("comm_type")) == OTHERS[n.name],
                   f"{n.name}: type {n.type}, comm_type {n.attr.get('comm_type')}")
+            check(n.attr.get("size_unknown", 0) == (OTHERS[n.name][1] != BARRIER),
+                  f"{n.name}: {n.attr}")
         elif n.name in COMPUTES or n.name == "gemm":
             check(n.type == COMP, f"{n.name}: type {n.type}")
         elif n.name == NCCL:

@@ -85,6 +85,11 @@ typedef struct syn__pt_comm {
                            it; a simulator would wait for ever, so it is written as computation */
 } syn__pt_comm;
 
+/* Neither its own trace nor another rank's has its size. */
+static inline bool syn__pt_size_is_unknown(const syn__pt_comm *comm) {
+    return comm->unsized && comm->bytes == 1;
+}
+
 /* A thread waits for a communication that it launched. */
 typedef struct syn__pt_wait {
     uint32_t op;              /* the communication's, detached */

@@ -96,6 +96,7 @@ static void add_comm(writer *w, const syn__pt_comm *c) {
         if (!known) add(w, "generic", SYN__ET_BOOL, 1);
     }
     add(w, "comm_size", SYN__ET_INT64, (uint64_t)c->bytes);
+    if (syn__pt_size_is_unknown(c)) add(w, "size_unknown", SYN__ET_BOOL, 1);
     if (c->group != SYN__PT_NONE && w->rank->groups[c->group].id != 0) {
         const syn__pt_group *g = &w->rank->groups[c->group];
         add_text(w, "pg_name", number_text(w, g->id));

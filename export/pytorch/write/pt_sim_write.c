@@ -2,9 +2,9 @@
    inputs and outputs (string lists, empty), num_ops (int64) and tensor_size (uint64) of compute,
    comm_type, comm_size (int64) and pg_name (string) of collectives, comm_src, comm_dst, comm_tag
    (int32) and comm_size of messages. For people: op (the host's), stream, pg_desc, clamped,
-   not_simulated and comm_kind (why communication became compute, and what it was); launch_deps,
-   stream_deps, sync_deps, group_deps, thread_deps: which of the data_deps are of which class. What
-   came through host work is of the class that it came by last. */
+   size_unknown, not_simulated and comm_kind (why communication became compute, and what it was);
+   launch_deps, stream_deps, sync_deps, group_deps, thread_deps: which of the data_deps are of which
+   class. What came through host work is of the class that it came by last. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,6 +265,7 @@ static void add_size(writer *w, const syn__pt_comm *comm) {
     const uint64_t min = gathers ? MIN_ALL_GATHER_BYTES : 1;
     add_number(w, "comm_size", SYN__ET_INT64, at_least(bytes, min, &clamped));
     if (clamped) add_number(w, "clamped", SYN__ET_BOOL, 1);
+    if (syn__pt_size_is_unknown(comm)) add_number(w, "size_unknown", SYN__ET_BOOL, 1);
 }
 
 /* Of a group that is not known: the one of all ranks. NULL if that is not listed either, which

@@ -39,8 +39,8 @@ def comms(r, timed=True):
     """All communications, with what they hang from."""
     by_id = {n.id: n for n in r.nodes}
     return collections.Counter(
-        (n.name, n.type, n.start, n.dur if timed else None, n.attr["comm_size"], n.attr.get("comm_type"),
-         n.attr.get("pg_name"), n.attr.get("tid"), n.attr.get("stream"),
+        (n.name, n.type, n.start, n.dur if timed else None, n.attr["comm_size"],
+         n.attr.get("comm_type"), n.attr.get("pg_name"), n.attr.get("tid"), n.attr.get("stream"),
          by_id[n.ctrl[0]].name if n.ctrl else None)
         for n in r.nodes if n.type in (COLL, SEND, RECV))
 

@@ -48,14 +48,15 @@ static syn_status add_cell(syn__pic_cells *c, uint32_t first, uint32_t last, uin
                                              .section = section,
                                              .detail = detail_of(c, unit),
                                              .cluster = -1};
+    if (c->plan->waits != NULL) c->cells[c->n_cells - 1].waits = c->plan->waits[first];
     if (c->n_cells > SYN__PIC_MAX_BOXES) c->too_many = true;
     return SYN_OK;
 }
 
-/* Whether `node` goes into the newest cell, which starts at cell->first. */
-static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t chunk, bool *out,
-                        syn_error *err) {
-    const syn__pic_cell *cell = &c->cells[c->n_cells - 1];
+/* Whether `node`, at this place, goes into the newest cell, which starts at cell->first. */
+static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t place, uint32_t chunk,
+                        bool *out, syn_error *err) {
+    syn__pic_cell *cell = &c->cells[c->n_cells - 1];
     *out = false;
     if (cell->detail <= SYN__PIC_OPS) return SYN_OK;
     if (cell->detail == SYN__PIC_CHUNKS) {
@@ -70,7 +71,8 @@ static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t chunk,
     SYN_TRY(syn__pic_node(c->plan, cell->first, &c->plan->other, &first, err));
     *out = !syn__walk_is_comm(node) && !syn__walk_is_comm(first) &&
            (cell->detail == SYN__PIC_LAYERS ||
-            (cell->last - cell->first < RUN_OPS && strcmp(node->scope, first->scope) == 0));
+            (cell->last - cell->first < RUN_OPS && strcmp(node->scope, first->scope) == 0)) &&
+           syn__pic_may_join(c->plan, &cell->waits, place);
     return SYN_OK;
 }
 
@@ -124,7 +126,7 @@ static syn_status unit_cells(syn__pic_cells *c, uint32_t unit, uint32_t section,
         }
         SYN_TRY(syn__pic_node(c->plan, i, &c->plan->cursor, &n, err));
         if (!syn__pic_is_drawn(n)) continue;
-        if (!fresh) SYN_TRY(joins(c, n, chunk, &join, err));
+        if (!fresh) SYN_TRY(joins(c, n, i, chunk, &join, err));
         if (join) c->cells[c->n_cells - 1].last = i;
         else SYN_TRY(add_cell(c, i, i, unit, section, err));
         fresh = false;
@@ -137,6 +139,8 @@ static syn_status make_cells(syn__pic_cells *c, syn_error *err) {
     const bool chunks = c->detail == SYN__PIC_CHUNKS;
     const uint32_t chunk = chunks ? p->n_nodes / c->chunks + 1 : 0;
     uint32_t section = 0, before = UINT32_MAX;
+    if (!chunks && (c->detail > SYN__PIC_OPS || c->decode > SYN__PIC_OPS))
+        SYN_TRY(syn__pic_plan_waits(c->plan, err));
     for (uint32_t u = 0; u < p->n_units && !c->too_many; u++) {
         if (!syn__pic_unit_drawn(p, u) || syn__pic_is_bucket(p, u)) continue;
         if (before != UINT32_MAX && !chunks &&

@@ -38,6 +38,7 @@ typedef struct syn__pic_cell {
     int32_t cluster; /* of the drawing */
     uint32_t section, part;
     syn__pic_detail detail;
+    syn__pic_waits waits;
     int look;
     uint32_t first_out, n_outs, first_side, n_sides; /* pills */
     uint32_t first_stub, n_stubs;

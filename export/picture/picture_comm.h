@@ -40,6 +40,7 @@ typedef struct syn__pic_lane {
     size_t n_items, items_cap, next;
     double x, y;    /* centre; bottom of what is drawn */
     uint32_t above; /* last box of the flow, or UINT32_MAX */
+    size_t above_item;
     double above_y; /* its bottom */
     bool above_red;
     int32_t clusters[2]; /* open ones, or -1 */

@@ -359,6 +359,7 @@ syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uin
 
 void syn__pic_plan_free(syn__pic_plan *plan) {
     syn_free(plan->order);
+    syn_free(plan->waits);
     syn_free(plan->units);
     syn_free(plan->steps);
     syn_cursor_free(&plan->cursor);

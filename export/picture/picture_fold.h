@@ -52,6 +52,12 @@ typedef struct syn__pic_order {
 
 #define SYN__PIC_SOME UINT32_MAX
 
+/* Communications of its unit, a bit each: those that a node waits for, and the next ones that wait
+   for it. */
+typedef struct syn__pic_waits {
+    uint64_t waits, feeds;
+} syn__pic_waits;
+
 typedef struct syn__pic_plan {
     const syn_graph *graph;
     uint32_t rank; /* index */
@@ -67,6 +73,7 @@ typedef struct syn__pic_plan {
     bool folds;            /* what repeats is drawn once */
     bool frames;           /* layers have frames, which say for how many they stand */
     bool bars;             /* what a box of several ops communicates is drawn beside it */
+    syn__pic_waits *waits; /* per place, of units that are drawn; NULL: not read yet */
     const uint32_t *alike; /* per group of the graph: for how many others its boxes stand, or
                               SYN__PIC_SOME; NULL: for none */
     syn_cursor cursor, other, tensor_cursor; /* for callers: one node, a second one, a tensor */
@@ -87,6 +94,11 @@ syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uin
 syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_pair_layers(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 void syn__pic_plan_free(syn__pic_plan *plan);
+/* Reads plan->waits. Whether the node at this place may join a box, which then feeds what it does:
+   both wait for the same, and no other communication waits for the one than for the other; ops for
+   which none waits (gradients of weights) may join any (picture_waits.c). */
+syn_status syn__pic_plan_waits(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
+bool syn__pic_may_join(const syn__pic_plan *plan, syn__pic_waits *box, uint32_t node);
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);
 /* For how many nodes of its step `node` stands, where no frame says that; 1: for itself alone. */
 uint32_t syn__pic_times_of(const syn__pic_plan *plan, uint32_t node);

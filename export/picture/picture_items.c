@@ -151,13 +151,18 @@ static syn_status unit_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t un
                              syn_error *err) {
     const syn__pic_unit u = lane->plan.units[unit];
     uint32_t first = UINT32_MAX, last = 0;
+    syn__pic_waits box = {0};
     for (uint32_t i = u.begin; i <= u.end && !c->too_many; i++) {
         const syn_node *n = NULL;
         if (i < u.end) {
             SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
             if (n->kind == SYN_NODE_METADATA || (n->flags & SYN_NODE_VIRTUAL) != 0) continue;
             if (!syn__walk_is_comm(n)) {
-                if (first == UINT32_MAX) first = i;
+                if (first != UINT32_MAX && !syn__pic_may_join(&lane->plan, &box, i)) {
+                    SYN_TRY(add_run(c, lane, unit, first, last, NULL, err));
+                    first = UINT32_MAX;
+                }
+                if (first == UINT32_MAX) first = i, box = lane->plan.waits[i];
                 last = i;
                 continue;
             }
@@ -223,6 +228,7 @@ syn_status syn__pic_chart_items(syn__pic_chart *c, syn__pic_detail detail, syn_e
         lane->n_items = 0;
         lane->plan.bars = detail != SYN__PIC_CHUNKS;
         lane->plan.frames = detail == SYN__PIC_FULL;
+        if (detail == SYN__PIC_FULL) SYN_TRY(syn__pic_plan_waits(&lane->plan, err));
         if (detail == SYN__PIC_CHUNKS) SYN_TRY(whole_rank(c, lane, err));
         else SYN_TRY(lane_items(c, lane, detail, err));
     }

@@ -125,7 +125,97 @@ static void test_training_step(void) {
     drop_ranks(4, t.ctx);
 }
 
+/* ---- What boxes wait for ---- */
+
+static uint32_t unary(picture_maker *m, const char *op, uint32_t x) {
+    const bool sums = strcmp(op, "all_reduce") == 0;
+    return picture_add(
+        m,
+        (picture_op){.op = op,
+                     .label = op,
+                     .category = sums ? SYN_CATEGORY_COMMUNICATION : SYN_CATEGORY_OTHER,
+                     .flops = 1000},
+        PICTURE_F32(2, 8, 64), PICTURE_IN(x));
+}
+
+/* Two layers in which attention and MLP read one norm and are added together, as GPT-J's and
+   GPT-NeoX's; both products may come before both all-reduces. */
+static syn_graph *parallel_residual(bool products_first) {
+    picture_maker m;
+    picture_start(&m, 2);
+    for (m.rank = 0; m.rank < 2; m.rank++) {
+        m.n_nodes = m.n_tensors = m.n_comms = 0;
+        picture_scope(&m, "embed");
+        uint32_t x = unary(&m, "embed",
+                           picture_tensor(&m, "ids", PICTURE_F32(1, 8), SYN_TENSOR_INPUT,
+                                          SYN_NO_NODE, SYN_NO_TENSOR));
+        for (int layer = 0; layer < 2; layer++) {
+            picture_scope(&m, "h.%d.ln", layer);
+            const uint32_t norm = unary(&m, "norm", x);
+            picture_scope(&m, "h.%d.attn", layer);
+            uint32_t attn = unary(&m, "dense", unary(&m, "attention", unary(&m, "qkv", norm)));
+            if (!products_first) attn = unary(&m, "all_reduce", attn);
+            picture_scope(&m, "h.%d.mlp", layer);
+            uint32_t mlp = unary(&m, "proj", unary(&m, "gelu", unary(&m, "fc", norm)));
+            if (products_first) attn = unary(&m, "all_reduce", attn);
+            mlp = unary(&m, "all_reduce", mlp);
+            picture_scope(&m, "h.%d", layer);
+            const syn_spec spec = PICTURE_F32(2, 8, 64);
+            x = picture_add(&m, (picture_op){.op = "add", .label = "sum"}, spec,
+                            PICTURE_IN(attn, mlp));
+            x = picture_add(&m, (picture_op){.op = "add", .label = "residual"}, spec,
+                            PICTURE_IN(x, norm));
+        }
+    }
+    m.rank = 1;
+    return picture_finish(&m);
+}
+
+/* Whether a way of edges leads from one box to another. */
+static bool leads(const syn__pic_drawing *d, size_t from, size_t to) {
+    for (size_t i = 0; i < d->n_edges; i++)
+        if (d->edges[i].from == from && (d->edges[i].to == to || leads(d, d->edges[i].to, to)))
+            return true;
+    return false;
+}
+
+static size_t box_with(const syn__pic_drawing *d, const char *label) {
+    size_t i = 0;
+    while (i + 1 < d->n_boxes && strstr(d->boxes[i].label, label) == NULL) i++;
+    return i;
+}
+
+/* The MLP waits for no all-reduce, and none of the other's but the sum does. */
+static void test_parallel_residual(void) {
+    static const syn_export_options views[] = {
+        {.detail = SYN_DETAIL_MODULES}, {.detail = SYN_DETAIL_LAYERS}, {.comm_graph = true}};
+    for (int k = 0; k < 6; k++) {
+        drawn x;
+        const syn_export_options *o = &views[k / 2];
+        CHECK_MSG(draw(&x, parallel_residual(k % 2 == 0), o), "%s", x.err.text);
+        const char *const names[] = {k / 2 == 0 ? "<b>h.0.mlp" : "<b>mlp",
+                                     k / 2 == 0 ? "<b>h.0.attn" : "<b>attn"};
+        const size_t mlp = box_with(&x.d, names[0]), attn = box_with(&x.d, names[1]);
+        const size_t sum = box_with(&x.d, k / 2 == 0 ? "<b>h.0<" : "sum, residual");
+        CHECK(strstr(x.d.boxes[mlp].label, names[0]) && strstr(x.d.boxes[attn].label, names[1]));
+        int bars = 0;
+        for (size_t i = 0; i < x.d.n_boxes; i++) {
+            if (x.d.boxes[i].look != SYN__PIC_COLLECTIVE || x.d.boxes[i].id[0] != 'r') continue;
+            bars++;
+            CHECK_MSG(!leads(&x.d, i, mlp) && !leads(&x.d, i, attn), "view %d: %s is waited for",
+                      k / 2, x.d.boxes[i].id);
+            /* columns of ranks have arrows from the box above alone */
+            CHECK(o->comm_graph || leads(&x.d, i, sum));
+        }
+        CHECK_INT(bars, 2);
+        CHECK(o->comm_graph || (!leads(&x.d, attn, mlp) && !leads(&x.d, mlp, attn)));
+        drop(&x);
+        check_geometry(parallel_residual(k % 2 == 0), *o);
+    }
+}
+
 static const test_case cases[] = {
+    {"parallel_residual", test_parallel_residual},
     {"mesh", test_mesh},
     {"training_step", test_training_step},
 };

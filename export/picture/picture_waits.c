@@ -1,0 +1,62 @@
+/* Which communications of its layer a node waits for, and which wait for it. A box may join ops
+   only if these are the same, since it is drawn as waiting for all that any of its ops waits for.
+ */
+#include "export/picture/picture_fold.h"
+#include "export/walk/graph_walk.h"
+
+#include "syntorch/memory.h"
+
+/* Communications of a unit by their order, the 64th with all behind it. */
+static uint64_t bit_of(uint32_t number) {
+    return (uint64_t)1 << (number < 63 ? number : 63);
+}
+
+/* Whether the node at `place` of the unit needs the result of its dependency k; *from: its place.
+ */
+static bool needs(const syn__pic_plan *p, const syn__pic_unit *u, const syn_node *n, uint32_t k,
+                  uint32_t place, uint32_t *from) {
+    const uint32_t cls = n->deps[k].dep_class;
+    *from = syn__pic_place_of(p, n->deps[k].node);
+    return cls != SYN_DEP_STREAM && cls != SYN_DEP_GROUP && *from >= u->begin && *from < place;
+}
+
+static syn_status read_unit(syn__pic_plan *p, const syn__pic_unit *u, syn_error *err) {
+    uint32_t comms = 0, from;
+    const syn_node *n;
+    for (uint32_t i = u->begin; i < u->end; i++) {
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        /* while it is read, `feeds` of a communication is its own bit */
+        if (syn__walk_is_comm(n)) p->waits[i].feeds = bit_of(comms++);
+        for (uint32_t k = 0; k < n->n_deps; k++)
+            if (needs(p, u, n, k, i, &from))
+                p->waits[i].waits |= p->waits[from].waits | p->waits[from].feeds;
+    }
+    for (uint32_t i = u->end; i-- > u->begin;) {
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        for (uint32_t k = 0; k < n->n_deps; k++) {
+            if (!needs(p, u, n, k, i, &from)) continue;
+            const syn_node *maker;
+            SYN_TRY(syn__pic_node(p, from, &p->other, &maker, err));
+            if (!syn__walk_is_comm(maker)) p->waits[from].feeds |= p->waits[i].feeds;
+        }
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pic_plan_waits(syn__pic_plan *p, syn_error *err) {
+    if (p->waits != NULL) return SYN_OK;
+    p->waits = syn_calloc((size_t)p->n_nodes + 1, sizeof *p->waits);
+    if (p->waits == NULL)
+        return SYN_FAIL_NOMEM(err, (size_t)p->n_nodes * sizeof *p->waits, "a picture");
+    for (size_t u = 0; u < p->n_units; u++)
+        if (syn__pic_unit_drawn(p, u)) SYN_TRY(read_unit(p, &p->units[u], err));
+    return SYN_OK;
+}
+
+bool syn__pic_may_join(const syn__pic_plan *p, syn__pic_waits *box, uint32_t node) {
+    const syn__pic_waits *w = &p->waits[node];
+    if (box->waits != w->waits || (box->feeds != 0 && w->feeds != 0 && box->feeds != w->feeds))
+        return false;
+    box->feeds |= w->feeds;
+    return true;
+}

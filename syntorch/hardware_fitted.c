@@ -104,6 +104,7 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
     double at[SYN_HW_EXTENTS];
     syn_hw_range range[SYN_HW_EXTENTS];
     int n = 0;
+    if ((node->flags & SYN_NODE_VIRTUAL) != 0) return 0;
     if (hw->alone.ranks > 0 && node->kind == SYN_NODE_COMPUTE)
         return syn__hardware_beyond_curve(hw, node, &out[0]) ? 1 : 0;
     const char *what = extents_of(hw, node, group, at);

@@ -93,6 +93,44 @@ static void shared(void) {
     CHECK_NEAR(toy_ns(&n, 64), 130000, 1e-6);
 }
 
+static bool is_beyond(const syn_node *node, syn_hw_extent extent, double value, double least,
+                      double most) {
+    syn_hw_beyond out[SYN_HW_EXTENTS];
+    return syn_hardware_beyond(&hw, node, NULL, out) == 1 && strcmp(out[0].what, node->op) == 0 &&
+           out[0].extent == extent && out[0].value == value && out[0].fitted.least == least &&
+           out[0].fitted.most == most;
+}
+
+/* The ends of a curve are those of what was measured. */
+static void beyond_curves(void) {
+    syn_hw_beyond out[SYN_HW_EXTENTS];
+    syn_error err;
+    CHECK_OK(parse(toy, &err), err);
+    syn_node n = product(64, 100, 1000, 100);
+    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+    n = product(65, 100, 1000, 100);
+    CHECK(is_beyond(&n, SYN_HW_EXTENT_ROWS, 65, 16, 64));
+    n = product(65, 15, 1000, 100); /* sums of few terms */
+    CHECK(is_beyond(&n, SYN_HW_EXTENT_ROWS, 15, 16, 64));
+    n = (syn_node){.kind = SYN_NODE_COMPUTE,
+                   .category = SYN_CATEGORY_ELEMENTWISE,
+                   .op = "add",
+                   .bytes_read = 100000};
+    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+    n.bytes_written = 1;
+    CHECK(is_beyond(&n, SYN_HW_EXTENT_BYTES, 100001, 1000, 100000));
+    n.op = "gelu"; /* as memory */
+    CHECK(is_beyond(&n, SYN_HW_EXTENT_BYTES, 100001, 1000, 1000));
+    n = (syn_node){.kind = SYN_NODE_COMPUTE,
+                   .category = SYN_CATEGORY_ATTENTION,
+                   .op = "attention",
+                   .flags = SYN_NODE_FUSED,
+                   .extents = {1, 33, 33, 8}};
+    CHECK(is_beyond(&n, SYN_HW_EXTENT_QUERIES, 33, 32, 32));
+    n.flags |= SYN_NODE_VIRTUAL;
+    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+}
+
 static void written_and_read(void) {
     static syn_hardware again;
     syn_error err;
@@ -135,6 +173,7 @@ static const test_case cases[] = {
     {"products", products},
     {"other_ops", other_ops},
     {"shared", shared},
+    {"beyond_curves", beyond_curves},
     {"written_and_read", written_and_read},
     {"refuses_bad_curves", refuses_bad_curves},
 };

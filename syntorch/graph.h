@@ -222,8 +222,8 @@ struct syn_graph {
     int32_t world_size;
     syn_graph_group *groups;
     uint32_t n_groups;
-    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and
-       JSON show them. */
+    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and JSON show them.
+       "multiprocessors" says that times are predicted for a GPU. */
     syn_attribute *metadata;
     uint32_t n_metadata;
     size_t metadata_cap;

@@ -95,8 +95,11 @@ static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardw
         {.name = "hardware", .type = SYN_VALUE_TEXT, .text = hw->name},
         {.name = "stack", .type = SYN_VALUE_TEXT, .text = hw->stack.name},
     };
+    const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};
+    if (gpu.i64 > 0) SYN_TRY(syn_graph_set_meta(g, &gpu, err)); /* first, as syn_trace_graph */
     for (uint32_t i = 0; i < from->n_metadata; i++)
-        if (strcmp(from->metadata[i].name, "oversubscribed") != 0)
+        if (strcmp(from->metadata[i].name, "oversubscribed") != 0 &&
+            strcmp(from->metadata[i].name, gpu.name) != 0)
             SYN_TRY(syn_graph_set_meta(g, &from->metadata[i], err));
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         SYN_TRY(syn_graph_set_meta(g, &own[i], err));

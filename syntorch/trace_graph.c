@@ -436,6 +436,10 @@ syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint
         if (s == SYN_OK) s = number_comms(v, err);
         if (s == SYN_OK) s = syn__trace_parts_find(v->trace, &v->parts, err);
     }
+    if (s == SYN_OK && hw && hw->multiprocessors > 0) {
+        const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};
+        s = syn_graph_set_meta(g, &gpu, err);
+    }
     if (s != SYN_OK) {
         view_free(g);
         return s;

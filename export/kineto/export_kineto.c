@@ -1,6 +1,6 @@
 /* What PyTorch's profiler (Kineto) writes of a run with shapes, and memory and modules if they are
-   asked for: one rank. Of a run on CPUs, or where it is known what a device did, on that. Times in
-   us with three decimals. */
+   asked for: one rank. Of a run on CPUs, or where it is known or predicted what a device does, on
+   that. Times in us with three decimals. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
@@ -360,6 +360,15 @@ static void put_distributed(writer *w) {
     put(w, "]}");
 }
 
+/* What is known of a GPU that times are predicted for. */
+static void put_device(writer *w) {
+    const syn_attribute *name = syn_graph_meta(w->r->graph, "hardware");
+    put_i64(w, "{\"id\":", w->r->device_number);
+    if (name != NULL && name->type == SYN_VALUE_TEXT) put_text(w, ",\"name\":", name->text);
+    put_i64(w, ",\"numSms\":", syn_graph_meta(w->r->graph, "multiprocessors")->i64);
+    put(w, "}");
+}
+
 syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     writer *w = syn_calloc(1, sizeof *w);
     syn_status status = SYN_OK;
@@ -367,7 +376,9 @@ syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     w->r = r;
     w->sink = sink;
     w->first = true;
-    put(w, "{\"schemaVersion\":1,\"deviceProperties\":[],\"record_shapes\":1,\"with_modules\":1");
+    put(w, "{\"schemaVersion\":1,\"deviceProperties\":[");
+    if (r->predicted) put_device(w);
+    put(w, "],\"record_shapes\":1,\"with_modules\":1");
     if (r->modules) put(w, ",\"with_stack\":1");
     if (r->memory) put(w, ",\"profile_memory\":1");
     put_distributed(w);

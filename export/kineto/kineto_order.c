@@ -79,6 +79,9 @@ static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, syn_
                                                                 : own[SYN__KINETO_AT_MAIN];
     if (o->n_comms > 0) raise(&after, o->comms[o->n_comms - 1].after);
     SYN_TRY(syn_grow(&o->comms, &o->comms_cap, o->n_comms + 1, sizeof *o->comms, err));
+    SYN_TRY(
+        syn_grow(&o->inputs, &o->inputs_cap, (o->n_comms + 1) * f->width, sizeof *o->inputs, err));
+    memcpy(&o->inputs[o->n_comms * f->width], own, f->width * sizeof *own);
     o->comms[o->n_comms++] = (syn__kineto_comm){.node = index, .after = after};
     memset(own, 0, f->width * sizeof *own);
     own[place] = (uint32_t)o->n_comms;
@@ -151,5 +154,6 @@ syn_status syn__kineto_order_make(syn__kineto_order *out, syn__walk *walk, syn_e
 void syn__kineto_order_free(syn__kineto_order *order) {
     syn_free(order->comms);
     syn_free(order->waits);
+    syn_free(order->inputs);
     *order = (syn__kineto_order){0};
 }

@@ -22,7 +22,8 @@ typedef struct planner {
     uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
     uint32_t step_number, sequence;
     int64_t work_end; /* of what was launched so far, on a device or in another thread */
-    bool modules;
+    uint32_t *events; /* per node that is done: its op's event */
+    bool modules, exact;
     syn_error *err;
 } planner;
 
@@ -59,9 +60,9 @@ static int64_t host_ns(const planner *p, uint64_t ns) {
     return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
 }
 
-/* When the host called a node whose work is known; there is time for all that it launched: 1 ns for
-   each call and between two, also for the three that a communication makes besides. */
-static call_span host_call(planner *p, const syn_node_work *work) {
+/* When the host called a node whose work is known; there is time for all that it launched and
+   `besides`: 1 ns for each call and between two. */
+static call_span host_call(planner *p, const syn_node_work *work, uint32_t besides) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};
     for (uint32_t i = 0; i < work->n_pieces; i++) {
@@ -70,7 +71,7 @@ static call_span host_call(planner *p, const syn_node_work *work) {
         if (end > p->work_end) p->work_end = end;
     }
     if (s.start < p->now[SYN__KINETO_MAIN]) s.start = p->now[SYN__KINETO_MAIN];
-    const int64_t least = s.start + 2 * ((int64_t)work->n_pieces + 3 + MOST_LEVELS);
+    const int64_t least = s.start + 2 * ((int64_t)work->n_pieces + besides + MOST_LEVELS);
     if (s.end < least) s.end = least;
     return s;
 }
@@ -263,17 +264,43 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
 
+/* Notes what the communication waits for on the device: its end must be recorded. */
+static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t *n) {
+    syn__kineto_plan *plan = p->plan;
+    const syn__kineto_order *o = &p->order;
+    const uint32_t *inputs = &o->inputs[comm * o->width];
+    *first = (uint32_t)plan->n_inputs;
+    *n = 0;
+    SYN_TRY(syn_grow(&plan->inputs, &plan->inputs_cap, plan->n_inputs + o->width,
+                     sizeof *plan->inputs, p->err));
+    for (uint32_t i = 0; i < o->width; i++) {
+        const bool stream = i >= SYN__KINETO_AT_STREAMS;
+        if (inputs[i] == 0 || (i != SYN__KINETO_AT_MAIN && !stream)) continue;
+        const uint32_t node = stream ? o->comms[inputs[i] - 1].node : inputs[i] - 1;
+        syn__kineto_event *e = &plan->events[p->events[node]];
+        if (!e->device) continue;
+        e->recorded = true;
+        plan->inputs[plan->n_inputs++] = node;
+        *n += 1;
+    }
+    return SYN_OK;
+}
+
 /* The call of one that a device does, which has launched it when it returns. */
 static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node *node,
                              const syn_node_work *work) {
-    uint32_t around;
+    uint32_t around, first = 0, n = 0;
     SYN_TRY(add_between(p, count_before(p, host_ns(p, work->call_ns)), innermost(p)));
-    const call_span s = host_call(p, work);
+    if (p->exact) SYN_TRY(add_inputs(p, (size_t)(comm - p->order.comms), &first, &n));
+    const call_span s = host_call(p, work, n + 3);
     comm->end = s.end;
     comm->device = true;
     p->now[SYN__KINETO_MAIN] = s.end + 1;
     SYN_TRY(push_call(p, comm->node, node, s, SYN__KINETO_LIBRARY, &around));
     p->plan->events[around].device = true;
+    p->plan->events[around].first_input = first;
+    p->plan->events[around].n_inputs = n;
+    p->events[comm->node] = around;
     return SYN_OK;
 }
 
@@ -354,7 +381,7 @@ static syn_status add_op(planner *p, uint32_t index) {
     int64_t start = want > *now ? want : *now;
     int64_t end = timed ? whole_ns(s->end_ns) : start;
     if (work) {
-        const call_span call = host_call(p, work);
+        const call_span call = host_call(p, work, 1);
         start = call.start;
         end = call.end;
     }
@@ -362,6 +389,7 @@ static syn_status add_op(planner *p, uint32_t index) {
     SYN_TRY(push(p, SYN__KINETO_OP, SYN__KINETO_MAIN, index, innermost(p), start, end, &event));
     p->plan->events[event].device = work && work->n_pieces > 0;
     p->plan->events[event].backward = node->phase == SYN_PHASE_BACKWARD;
+    p->events[index] = event;
     *now = end + 1;
     return node->phase == SYN_PHASE_FORWARD ? syn__kineto_forward(&p->forwards, node, event, p->err)
                                             : SYN_OK;
@@ -400,7 +428,8 @@ static syn_status finish(planner *p) {
 }
 
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
-                                 syn__walk *walk, bool modules, syn_error *err) {
+                                 syn__walk *walk, bool modules, bool exact, syn_error *err) {
+    const size_t n = walk->graph->ranks[walk->rank_index].n_nodes;
     planner p = {.plan = out,
                  .timeline = timeline,
                  .walk = walk,
@@ -408,21 +437,26 @@ syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *tim
                  .optimizer = SYN__KINETO_NONE,
                  .autograd = SYN__KINETO_NONE,
                  .backward = SYN__KINETO_NONE,
+                 .events = syn_calloc(n, sizeof *p.events),
                  .modules = modules,
+                 .exact = exact,
                  .err = err};
     *out = (syn__kineto_plan){0};
-    SYN_TRY(syn__kineto_order_make(&p.order, walk, err));
-    syn_status status = add_all(&p);
+    syn_status status = p.events != NULL ? syn__kineto_order_make(&p.order, walk, err)
+                                         : SYN_FAIL_NOMEM(err, n * sizeof *p.events, "a plan");
+    if (status == SYN_OK) status = add_all(&p);
     if (status == SYN_OK) status = finish(&p);
     if (status != SYN_OK) syn__kineto_plan_free(out);
     syn__kineto_order_free(&p.order);
     syn__kineto_forwards_free(&p.forwards);
+    syn_free(p.events);
     return status;
 }
 
 void syn__kineto_plan_free(syn__kineto_plan *plan) {
     syn_free(plan->events);
     syn_free(plan->between);
+    syn_free(plan->inputs);
     syn__kineto_modules_free(&plan->modules);
     *plan = (syn__kineto_plan){0};
 }

@@ -19,7 +19,7 @@
    host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
    communication is launched where its row is, by nccl:all_reduce within record_param_comms, and
    what waits for it waits on the device. Copies and waits between the ops of a step are
-   calls without an op.
+   calls without an op. Runs predicted for a GPU are made to look like that (kineto_predicted.h).
 
    Ops of a backward pass lie in "autograd::engine::evaluate_function: XBackward0" and "XBackward0",
    which have the sequence number of the forward op that they belong to; those of an optimizer in
@@ -68,8 +68,10 @@ typedef struct syn__kineto_event {
     uint32_t sequence;  /* that joins a forward op with its backward; 0 none */
     uint8_t kind, thread;
     bool device;   /* asks a device for work; of a wait: waits there */
+    bool recorded; /* a communication waits for it: its end is recorded in its stream */
     bool arrow;    /* the begin (a forward op) or the end of the arrow of `sequence` */
     bool backward; /* ran in a backward pass */
+    uint32_t first_input, n_inputs; /* of a communication: into plan.inputs */
 } syn__kineto_event;
 
 /* What no op asked a device for: a call in the main thread, of no op. */
@@ -84,14 +86,19 @@ typedef struct syn__kineto_plan {
     size_t n_events, events_cap;
     syn__kineto_between *between; /* in their order */
     size_t n_between, between_cap;
+    uint32_t *inputs; /* nodes that communications wait for */
+    size_t n_inputs, inputs_cap;
     bool threads[SYN__KINETO_THREADS]; /* which there are */
     int64_t begin, end;                /* of all */
     syn__kineto_modules modules;       /* none unless they are asked for */
 } syn__kineto_plan;
 
-/* Plans the rank `walk` stands in, of which the timeline knows the times. */
+/* Plans the rank `walk` stands in, of which the timeline knows the times. exact: communications of
+   the device wait for what their inputs come from alone, as predicted; else, as PyTorch's, for all
+   that the compute stream was asked for before. */
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
-                                 syn__walk *walk, bool modules, syn_error *err) SYN_MUST_USE;
+                                 syn__walk *walk, bool modules, bool exact,
+                                 syn_error *err) SYN_MUST_USE;
 void syn__kineto_plan_free(syn__kineto_plan *plan);
 
 /* Whether the node has an op of its own. */
@@ -123,6 +130,10 @@ typedef struct syn__kineto_order {
        last, which stands for those before; index into comms plus one. */
     uint32_t *waits;
     uint32_t width; /* of a row */
+    /* Per communication a row: what it waits for itself, in each place the last; of the main thread
+       a node plus one, of the others an index into comms plus one. */
+    uint32_t *inputs;
+    size_t inputs_cap;
 } syn__kineto_order;
 
 syn_status syn__kineto_order_make(syn__kineto_order *out, syn__walk *walk,

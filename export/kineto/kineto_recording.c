@@ -1,5 +1,22 @@
 #include "export/kineto/kineto_recording.h"
 
+#include "export/kineto/kineto_predicted.h"
+#include "syntorch/memory.h"
+
+#include <string.h>
+
+/* The same graph with ranks of our own, in which the rank at hand has predicted work. */
+static syn_status shadow(syn__kineto_recording *r) {
+    const size_t n = r->graph->n_ranks;
+    r->shadow = *r->graph;
+    r->shadow.ranks = syn_calloc(n, sizeof *r->shadow.ranks);
+    if (r->shadow.ranks == NULL)
+        return SYN_FAIL_NOMEM(r->err, n * sizeof *r->shadow.ranks, "the ranks of a graph");
+    if (n > 0) memcpy(r->shadow.ranks, r->graph->ranks, n * sizeof *r->shadow.ranks);
+    r->graph = r->walk.graph = &r->shadow;
+    return SYN_OK;
+}
+
 syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) {
     *out = (syn__kineto_recording){.graph = graph,
@@ -11,23 +28,33 @@ syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
                         "the trace was recorded by PyTorch, whose own files hold more than could "
                         "be written here");
     syn__walk_init(&out->walk, graph);
-    return syn__timeline_make(&out->timeline, graph, NULL, NULL, err);
+    SYN_TRY(syn__timeline_make(&out->timeline, graph, NULL, NULL, err));
+    out->predicted = syn__kineto_predicts_gpu(graph, &out->timeline);
+    return out->predicted ? shadow(out) : SYN_OK;
 }
 
 syn_status syn__kineto_select(syn__kineto_recording *recording, uint32_t rank_index) {
     syn__kineto_plan_free(&recording->plan);
     syn__walk_select(&recording->walk, rank_index);
+    if (recording->predicted) {
+        syn_work_free(&recording->work);
+        SYN_TRY(syn__kineto_predict_work(&recording->work, &recording->timeline, &recording->walk,
+                                         recording->err));
+        recording->shadow.ranks[rank_index].work = &recording->work;
+    }
     const syn_work *work = recording->graph->ranks[rank_index].work;
     recording->device = work && work->n_pieces > 0;
     recording->device_number = recording->device ? work->pieces[0].device : 0;
     return syn__kineto_plan_make(&recording->plan, &recording->timeline, &recording->walk,
-                                 recording->modules, recording->err);
+                                 recording->modules, recording->predicted, recording->err);
 }
 
 void syn__kineto_close(syn__kineto_recording *recording) {
     syn__kineto_plan_free(&recording->plan);
     syn__timeline_free(&recording->timeline);
     syn__walk_free(&recording->walk);
+    syn_work_free(&recording->work);
+    syn_free(recording->shadow.ranks);
 }
 
 syn_status syn__kineto_rank(const syn_graph *graph, const syn_export_options *options,

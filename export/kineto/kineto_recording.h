@@ -16,6 +16,9 @@ typedef struct syn__kineto_recording {
     bool memory, modules;  /* what PyTorch records if it is asked to */
     bool device;           /* what a device did for the rank at hand is known */
     uint32_t device_number;
+    bool predicted; /* that device is a GPU that the times are predicted for; then `graph` is */
+    syn_graph shadow;
+    syn_work work; /* and this is the work of the rank at hand */
     syn_error *err;
 } syn__kineto_recording;
 

@@ -20,7 +20,7 @@ typedef struct writer {
     stream *streams;
     size_t n_streams, streams_cap;
     int64_t correlation; /* of the last call */
-    int64_t *records;    /* per node: of the call that recorded the end of a communication */
+    int64_t *records;    /* per node: of the call that recorded its end, if one did */
     size_t next_between;
     uint32_t compute; /* stream */
     int64_t n_waits;
@@ -230,11 +230,30 @@ static syn_status put_between(writer *w, int64_t until) {
     return SYN_OK;
 }
 
-/* Two calls of a communication, for what its inputs come from. */
-static int64_t put_wait_for_inputs(writer *w, uint32_t event, uint32_t own, int64_t from) {
-    put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from + 1);
-    put_wait(w, event, from + 2, from + 3, own, w->compute, w->correlation);
-    return from + 4;
+static uint32_t stream_of_node(writer *w, uint32_t index, syn_status *status) {
+    const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
+    const syn_node *node;
+    *status = syn__walk_node(&w->r->walk, index, &node, w->r->err);
+    return *status == SYN_OK ? all->pieces[syn_work_of(all, node->id)->first].stream : 0;
+}
+
+/* A communication's stream waits for what its inputs come from; where that was not recorded, for
+   all that the compute stream was asked for. */
+static syn_status put_wait_for_inputs(writer *w, uint32_t event, int64_t *from) {
+    const syn__kineto_event *e = &w->r->plan.events[event];
+    syn_status status;
+    const uint32_t own = stream_of_node(w, e->node, &status);
+    for (uint32_t i = 0; i < e->n_inputs && status == SYN_OK; i++, *from += 2) {
+        const uint32_t input = w->r->plan.inputs[e->first_input + i];
+        const uint32_t other = stream_of_node(w, input, &status);
+        if (other == own || status != SYN_OK) continue;
+        put_wait(w, event, *from, *from + 1, own, other, w->records[input]);
+    }
+    if (w->r->predicted || status != SYN_OK) return status;
+    put_call(w, event, "cudaEventRecord", RECORD_CBID, *from, *from + 1);
+    put_wait(w, event, *from + 2, *from + 3, own, w->compute, w->correlation);
+    *from += 4;
+    return SYN_OK;
 }
 
 /* Calls lie in the op one after the other, 1 ns apart (the plan leaves time for that). */
@@ -242,14 +261,14 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
     const syn_node *node;
+    const bool comm = e->kind == SYN__KINETO_LIBRARY, record = comm || e->recorded;
+    int64_t from = e->start + 1;
+    if (comm) SYN_TRY(put_wait_for_inputs(w, event, &from));
     SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
     const syn_node_work *work = syn_work_of(all, node->id);
-    const bool comm = e->kind == SYN__KINETO_LIBRARY;
-    int64_t from = e->start + 1;
-    if (comm) from = put_wait_for_inputs(w, event, all->pieces[work->first].stream, from);
     for (uint32_t i = 0; i < work->n_pieces; i++) {
         const syn_piece *p = &all->pieces[work->first + i];
-        const int64_t last = e->end - 1 - 2 * ((int64_t)(work->n_pieces - 1 - i) + comm);
+        const int64_t last = e->end - 1 - 2 * ((int64_t)(work->n_pieces - 1 - i) + record);
         int64_t start = whole_ns(w, p->call_ns), end = whole_ns(w, p->call_ns + p->call_wall_ns);
         if (start < from) start = from;
         if (start >= last) start = last - 1;
@@ -258,7 +277,7 @@ static syn_status put_pieces(writer *w, uint32_t event) {
         from = end + 1;
         SYN_TRY(put_both(w, event, node, p, start, end));
     }
-    if (comm) {
+    if (record) {
         put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from + 1);
         w->records[e->node] = w->correlation;
     }
@@ -268,12 +287,11 @@ static syn_status put_pieces(writer *w, uint32_t event) {
 /* The compute stream waits for a communication, which stands for those before in its stream. */
 static syn_status put_awaited(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
-    const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
-    const syn_node *node;
-    SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
-    const uint32_t number = all->pieces[syn_work_of(all, node->id)->first].stream;
-    put_wait(w, event, e->start + 1, e->end - 1, w->compute, number, w->records[e->node]);
-    return SYN_OK;
+    syn_status status;
+    const uint32_t number = stream_of_node(w, e->node, &status);
+    if (status == SYN_OK)
+        put_wait(w, event, e->start + 1, e->end - 1, w->compute, number, w->records[e->node]);
+    return status;
 }
 
 /* ---- All ---- */

@@ -6,6 +6,7 @@ import collections
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,8 @@ DEVICE = {("cuda_runtime", "X"): {"External id", "cbid", "correlation"},
                                       "wait_on_cuda_event_id"},
           ("ac2g", "s"): set(), ("ac2g", "f"): set()}
 SPANS = ("kernel", "gpu_memcpy", "gpu_memset")
+NCCL = re.compile("ncclDevKernel_(SendRecv|(AllGather|Broadcast)_RING_LL|"
+                  "(AllReduce|Reduce|ReduceScatter)_Sum_(f32|f16|bf16|u32|u64|u8)_RING_LL)")
 
 
 def check_keys(what, kineto, host):
@@ -186,7 +189,9 @@ def check_device(what, kineto):
              {w["args"]["correlation"] for w in work}]
     check(all(e["name"] in ("cudaStreamWaitEvent", "cudaEventRecord", "cudaStreamSynchronize")
               for e in waits), f"{what}: calls without work")
-    if work:
+    if work and kineto["deviceProperties"]:
+        check_predicted(what, steps, calls, work)
+    elif work:
         check_between(what, steps, calls, work)
     for e in events:
         if e.get("cat") == "cuda_sync" and e["name"] == "Stream Sync":
@@ -218,6 +223,20 @@ def check_between(what, steps, calls, work):
         check("Memcpy DtoH (Device -> Pinned)" in copies, f"{what}: {s['name']} reads nothing")
         last = max(i for i, name in enumerate(names) if name == "cudaLaunchKernel")
         check("cudaStreamSynchronize" in names[last:], f"{what}: {s['name']} does not wait")
+
+
+def check_predicted(what, steps, calls, work):
+    """Of a GPU that times are predicted for: the host runs ahead, waits at the end of each step,
+    and no kernel is late for want of its call. NCCL's kernels have its names."""
+    for s in steps:
+        inside = [e["name"] for e in calls.values() if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
+        check(inside[-1] == "cudaStreamSynchronize", f"{what}: {s['name']} ends in {inside[-1]}")
+        check(inside.count("cudaStreamSynchronize") == 1, f"{what}: {s['name']} waits twice")
+    for e in work:
+        call = calls[e["args"]["correlation"]]
+        check(e["ts"] > call["ts"] and e["dur"] > 0, f"{what}: {call} of {e}")
+        check(("Collective name" in e["args"]) == bool(NCCL.fullmatch(e["name"])) and
+              e["name"].startswith(("nccl", "syntorch::", "Memcpy")), f"{what}: {e['name']}")
 
 
 def check_wait(what, wait, work):
@@ -433,7 +452,7 @@ def check_device_order(what, folder, prefix, rank, kineto, work):
 
 
 def check_set(folder, prefix):
-    device = prefix.startswith(("device", "cuda"))
+    device = prefix.startswith(("device", "cuda", "gpu"))
     hosts = sorted(glob.glob(f"{folder}/{prefix}.*_host.json"))
     check(hosts, f"{prefix}: no host traces")
     r = run("convert", "pytorch", "--host", f"{folder}/{prefix}.*_host.json", "--device",

@@ -218,17 +218,19 @@ static void save_steps(const syn_model_config *config, int tp, int dp, syn_devic
 }
 
 static void training_sets(void) {
-    syn_hardware hw;
+    syn_hardware gpu, cpu;
     syn_error err = {0};
-    NEED_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
+    NEED_OK(syn_hardware_load(&gpu, "a100-80g", NULL, &err), err);
+    NEED_OK(syn_hardware_load(&cpu, "cpu", NULL, &err), err);
     save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, &all_asked, "alone");
     save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "measured");
     save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "measured_tp");
     save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, NULL, "device_alone");
     save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "device");
     save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "device_tp");
-    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &hw, NULL, "predicted");
-    save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &hw, &all_asked, "bert");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &cpu, NULL, "predicted");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &gpu, NULL, "gpu_predicted");
+    save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &gpu, &all_asked, "gpu_bert");
     save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, NULL, "order");
 }
 
@@ -277,7 +279,7 @@ static void cuda_set(void) {
 
 static void inference_set(void) {
     syn_graph *graph = small_gpt_graph();
-    save_set(graph, &all_asked, "inference");
+    save_set(graph, &all_asked, "gpu_inference");
     syn_graph_free(graph);
 }
 

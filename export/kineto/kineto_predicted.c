@@ -1,0 +1,172 @@
+#include "export/kineto/kineto_predicted.h"
+
+#include "export/kineto/kineto_args.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+
+enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as PyTorch on CUDA: 7, then one each */
+enum { CALL_NS = 4000 };   /* the host takes so long for an op, if there is time */
+enum { LAUNCH_NS = 1000 }; /* between the call of the first op of a step and its kernel */
+
+typedef struct predictor {
+    syn_work *work;
+    const syn__timeline *timeline;
+    syn__walk *walk;
+    uint64_t *latest; /* per node: until when the host must call it; one more at the end */
+    uint64_t now;     /* on the host */
+    uint64_t done;    /* the compute stream's last kernel */
+    uint64_t shift;   /* of the device behind the timeline */
+    uint32_t step, newest;
+    syn_error *err;
+} predictor;
+
+bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline) {
+    const syn_attribute *a = syn_graph_meta(graph, "multiprocessors");
+    return timeline->clock == SYN__CLOCK_PREDICTED && a != NULL && a->type == SYN_VALUE_I64 &&
+           a->i64 > 0;
+}
+
+static uint64_t whole_ns(double ns) {
+    return ns <= 0 ? 0 : ns >= SYN__MAX_NS ? (uint64_t)SYN__MAX_NS : (uint64_t)(ns + 0.5);
+}
+
+/* The host calls nodes in their order, so none later than any node behind it begins. */
+static syn_status find_latest(predictor *p) {
+    const uint32_t rank = p->walk->rank_index, n = p->walk->graph->ranks[rank].n_nodes;
+    p->latest = syn_calloc((size_t)n + 1, sizeof *p->latest);
+    if (p->latest == NULL) return SYN_FAIL_NOMEM(p->err, n * sizeof *p->latest, "predicted calls");
+    p->latest[n] = UINT64_MAX;
+    for (uint32_t i = n; i-- > 0;) {
+        const syn__span *s = syn__timeline_span(p->timeline, rank, i);
+        p->latest[i] = p->latest[i + 1];
+        if (s->start_ns >= 0 && whole_ns(s->start_ns) < p->latest[i])
+            p->latest[i] = whole_ns(s->start_ns);
+    }
+    return SYN_OK;
+}
+
+/* ---- Names ---- */
+
+/* NCCL adds integers as unsigned ones. */
+static const char *nccl_type(int32_t dtype) {
+    static const char *const types[SYN_DTYPE_COUNT] = {[SYN_F32] = "f32",
+                                                       [SYN_F16] = "f16",
+                                                       [SYN_BF16] = "bf16",
+                                                       [SYN_I32] = "u32",
+                                                       [SYN_I64] = "u64"};
+    return dtype >= 0 && dtype < SYN_DTYPE_COUNT ? types[dtype] : "u8";
+}
+
+/* NCCL has one kernel for each kind of collective and type, named after its ring and its protocol
+   for short messages, whichever it uses: other reductions, algorithms and protocols run in it. */
+static void name_comm(const syn_node *node, int32_t dtype, char *out, size_t bytes) {
+    static const char *const sums[SYN_COMM_KIND_COUNT] = {
+        [SYN_COMM_ALL_REDUCE] = "AllReduce",
+        [SYN_COMM_REDUCE] = "Reduce",
+        [SYN_COMM_REDUCE_SCATTER] = "ReduceScatter",
+        [SYN_COMM_REDUCE_SCATTER_BLOCK] = "ReduceScatter",
+        [SYN_COMM_BARRIER] = "AllReduce"};
+    static const char *const moves[SYN_COMM_KIND_COUNT] = {
+        [SYN_COMM_ALL_GATHER] = "AllGather", [SYN_COMM_BROADCAST] = "Broadcast"};
+    const syn_comm_kind kind = node->comm < SYN_COMM_KIND_COUNT ? node->comm : SYN_COMM_NONE;
+    if (sums[kind] != NULL)
+        snprintf(out, bytes, "ncclDevKernel_%s_Sum_%s_RING_LL", sums[kind],
+                 nccl_type(kind == SYN_COMM_BARRIER ? SYN_F32 : dtype));
+    else if (moves[kind] != NULL) snprintf(out, bytes, "ncclDevKernel_%s_RING_LL", moves[kind]);
+    else snprintf(out, bytes, "ncclDevKernel_SendRecv");
+}
+
+static syn_status name_piece(predictor *p, const syn_node *node, syn_piece *piece) {
+    char name[192];
+    int64_t in, out;
+    int32_t dtype;
+    if (piece->kind != SYN_PIECE_KERNEL) return SYN_OK;
+    if (syn__walk_is_comm(node)) {
+        SYN_TRY(syn__kineto_elems(p->walk, node, &in, &out, &dtype, p->err));
+        name_comm(node, dtype, name, sizeof name);
+    } else {
+        snprintf(name, sizeof name, "syntorch::%.128s<%s>", node->op, syn_dtype_name(node->dtype));
+    }
+    return syn_work_put_name(p->work, name, &piece->name, p->err);
+}
+
+/* ---- Pieces ---- */
+
+/* At the end of a step the host waits for the compute stream, as for a loss or a token. */
+static syn_status end_step(predictor *p) {
+    const uint64_t end = p->done > p->now ? p->done : p->now;
+    const syn_piece_between wait = {p->newest,
+                                    {.kind = SYN_PIECE_WAIT,
+                                     .stream = COMPUTE_STREAM,
+                                     .call_ns = p->now,
+                                     .call_wall_ns = end - p->now,
+                                     .start_ns = p->now,
+                                     .wall_ns = end - p->now}};
+    if (p->work->n_nodes == 0) return SYN_OK;
+    p->now = end;
+    return syn_work_add_between(p->work, &wait, p->err);
+}
+
+/* A call as soon as the host comes to it, in a new step when the first op is to begin; the device
+   then begins LAUNCH_NS later. */
+static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step) {
+    const uint64_t latest = p->latest[index] + p->shift;
+    uint64_t call = p->now < latest ? p->now : latest;
+    if (new_step) {
+        call = p->now > latest ? p->now : latest;
+        if (call + LAUNCH_NS > latest) p->shift += call + LAUNCH_NS - latest;
+    }
+    const bool last = p->latest[index + 1] == UINT64_MAX;
+    const uint64_t most = last ? CALL_NS : p->latest[index + 1] + p->shift - call;
+    const uint64_t lasts = most < CALL_NS ? most : CALL_NS;
+    p->now = call + lasts;
+    return (syn_node_work){.node = (uint32_t)node->id, .call_ns = call, .call_wall_ns = lasts};
+}
+
+static syn_status add_node(predictor *p, uint32_t index, const syn_node *node,
+                           const syn__span *span) {
+    const bool new_step = p->work->n_nodes == 0 || node->step != p->step;
+    const bool copy = node->kind == SYN_NODE_MEMORY;
+    const uint64_t start = whole_ns(span->start_ns), end = whole_ns(span->end_ns);
+    if (new_step) SYN_TRY(end_step(p));
+    syn_node_work work = call_of(p, index, node, new_step);
+    syn_piece piece = {.kind = copy ? SYN_PIECE_COPY : SYN_PIECE_KERNEL,
+                       .stream = COMPUTE_STREAM,
+                       .bytes = copy ? node->bytes_written : 0,
+                       .call_ns = work.call_ns,
+                       .call_wall_ns = work.call_wall_ns,
+                       .start_ns = start + p->shift,
+                       .wall_ns = end - start};
+    if (node->stream > 0) piece.stream = COMM_STREAMS - 1 + (uint32_t)node->stream;
+    else p->done = piece.start_ns + piece.wall_ns;
+    work.n_pieces = syn__walk_is_comm(node) || end > start;
+    p->step = node->step;
+    p->newest = work.node;
+    SYN_TRY(name_piece(p, node, &piece));
+    return syn_work_add(p->work, &work, &piece, p->err);
+}
+
+static syn_status add_nodes(predictor *p) {
+    const syn_graph *graph = p->walk->graph;
+    const uint32_t n = graph->ranks[p->walk->rank_index].n_nodes;
+    SYN_TRY(find_latest(p));
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(p->walk, i, &node, p->err));
+        const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, i);
+        if (s->start_ns < 0 || node->id > UINT32_MAX || !syn__kineto_shows(graph, node)) continue;
+        SYN_TRY(add_node(p, i, node, s));
+    }
+    return end_step(p);
+}
+
+syn_status syn__kineto_predict_work(syn_work *out, const syn__timeline *timeline, syn__walk *walk,
+                                    syn_error *err) {
+    predictor p = {.work = out, .timeline = timeline, .walk = walk, .err = err};
+    *out = (syn_work){0};
+    const syn_status status = add_nodes(&p);
+    syn_free(p.latest);
+    if (status != SYN_OK) syn_work_free(out);
+    return status;
+}

@@ -7,7 +7,7 @@
 
 enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as PyTorch on CUDA: 7, then one each */
 enum { CALL_NS = 4000 };   /* the host takes so long for an op, if there is time */
-enum { LAUNCH_NS = 1000 }; /* between the call of the first op of a step and its kernel */
+enum { LAUNCH_NS = 1000 }; /* at least between the call of an op and its kernel */
 
 typedef struct predictor {
     syn_work *work;
@@ -108,18 +108,20 @@ static syn_status end_step(predictor *p) {
     return syn_work_add_between(p->work, &wait, p->err);
 }
 
-/* A call as soon as the host comes to it, in a new step when the first op is to begin; the device
-   then begins LAUNCH_NS later. */
-static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step) {
-    const uint64_t latest = p->latest[index] + p->shift;
-    uint64_t call = p->now < latest ? p->now : latest;
+/* A call as soon as the host comes to it, in a new step when the first op is to begin; always
+   LAUNCH_NS before the device must begin it. The last one is over when the device is. */
+static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step,
+                             uint64_t end) {
+    const uint64_t begin = p->latest[index], next = p->latest[index + 1];
     if (new_step) {
-        call = p->now > latest ? p->now : latest;
-        if (call + LAUNCH_NS > latest) p->shift += call + LAUNCH_NS - latest;
+        const uint64_t first = begin + (p->shift > LAUNCH_NS ? p->shift - LAUNCH_NS : 0);
+        if (p->now < first) p->now = first;
+        if (p->shift < p->now + LAUNCH_NS - begin) p->shift = p->now + LAUNCH_NS - begin;
     }
-    const bool last = p->latest[index + 1] == UINT64_MAX;
-    const uint64_t most = last ? CALL_NS : p->latest[index + 1] + p->shift - call;
-    const uint64_t lasts = most < CALL_NS ? most : CALL_NS;
+    const uint64_t latest = begin + p->shift - LAUNCH_NS;
+    const uint64_t call = p->now < latest ? p->now : latest;
+    const uint64_t until = next == UINT64_MAX ? end + p->shift : next + p->shift - LAUNCH_NS;
+    const uint64_t lasts = until - call < CALL_NS ? until - call : CALL_NS;
     p->now = call + lasts;
     return (syn_node_work){.node = (uint32_t)node->id, .call_ns = call, .call_wall_ns = lasts};
 }
@@ -130,7 +132,7 @@ static syn_status add_node(predictor *p, uint32_t index, const syn_node *node,
     const bool copy = node->kind == SYN_NODE_MEMORY;
     const uint64_t start = whole_ns(span->start_ns), end = whole_ns(span->end_ns);
     if (new_step) SYN_TRY(end_step(p));
-    syn_node_work work = call_of(p, index, node, new_step);
+    syn_node_work work = call_of(p, index, node, new_step, end);
     syn_piece piece = {.kind = copy ? SYN_PIECE_COPY : SYN_PIECE_KERNEL,
                        .stream = COMPUTE_STREAM,
                        .bytes = copy ? node->bytes_written : 0,

@@ -8,7 +8,14 @@
 
 static const syn_export_options all_asked = {.profile_memory = true, .with_stack = true};
 
-/* A group of two ranks; rank 0's matmul makes what an all-reduce sums, and adds it. */
+/* Its duration is predicted, and nothing else known. */
+static void foretell(syn_node *node) {
+    node->predicted_ns = node->wall_ns;
+    node->start_ns = node->wall_ns = node->wait_ns = SYN_NO_TIME;
+}
+
+/* A group of two ranks; rank 0's matmul makes what an all-reduce sums, and adds it. The run begins
+   at `ns`; below 0: times are predicted. */
 static syn_graph *hand_graph_since(double ns) {
     static const int32_t ranks[] = {0, 1};
     const syn_graph_group group = {1, "dp0", ranks, 2};
@@ -40,6 +47,8 @@ static syn_graph *hand_graph_since(double ns) {
         NEED_OK(add_tensor(g, r, "x", 0, 0, 1, 4, &err), err);
         NEED_OK(add_tensor(g, r, "s", 0, 1, 2, 4, &err), err);
         NEED_OK(add_tensor(g, r, "y", 0, 3, 3, 4, &err), err);
+        syn_node *const all[] = {&matmul, &sum, &other, &add};
+        for (size_t i = 0; ns < 0 && i < 4; i++) foretell(all[i]);
         NEED_OK(syn_graph_add_node(g, r, &matmul, &err), err);
         NEED_OK(syn_graph_add_node(g, r, &sum, &err), err);
         NEED_OK(syn_graph_add_node(g, r, &other, &err), err);
@@ -204,6 +213,38 @@ static void work_by_hand(void) {
     free(text);
     CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
     CHECK(export_without_memory(&syn_export_chrome, graph, NULL) > 5);
+    syn_graph_free(graph);
+}
+
+/* Predicted for a GPU: matmul 2000 ns, then at the same time the sum, 3000, and other, 500, which
+   is listed behind it; add, 1000, waits for the sum. The host takes 4 us for an op if there is
+   time; kernels begin 1 us after the first call. */
+static void predicted_by_hand(void) {
+    const syn_attribute gpu = {.name = "multiprocessors", .i64 = 108};
+    syn_graph *graph = hand_graph_since(-1);
+    syn_error err = {0};
+    char *text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL); /* of what, nobody says */
+    free(text);
+    NEED_OK(syn_graph_set_meta(graph, &gpu, &err), err);
+    text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK_HAS(text, "\"deviceProperties\":[{\"id\":0,\"numSms\":108}]");
+    CHECK_HAS(text, "\"name\":\"syntorch::matmul<f32>\",\"pid\":0,\"tid\":7,\"ts\":1.000,"
+                    "\"dur\":2.000,");
+    CHECK_HAS(text, "\"name\":\"ncclDevKernel_AllReduce_Sum_f32_RING_LL\",\"pid\":0,\"tid\":20,"
+                    "\"ts\":3.000,\"dur\":3.000,");
+    CHECK_HAS(text, "\"name\":\"syntorch::syntorch_only<f32>\",\"pid\":0,\"tid\":7,"
+                    "\"ts\":3.001,\"dur\":0.499,");
+    CHECK_HAS(text, "\"name\":\"syntorch::add<f32>\",\"pid\":0,\"tid\":7,\"ts\":6.000,"
+                    "\"dur\":1.000,");
+    /* the sum waits for the matmul, whose end is the second call, and add for the sum */
+    CHECK_HAS(text, "\"wait_on_stream\":7,\"wait_on_cuda_event_record_corr_id\":2,");
+    CHECK_HAS(text, "\"wait_on_stream\":20,\"wait_on_cuda_event_record_corr_id\":5,");
+    CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"In msg nelems\":32,");
+    CHECK_HAS(text, "\"name\":\"cudaStreamSynchronize\"");
+    CHECK(strstr(text, "gloo") == NULL);
+    free(text);
+    CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
     syn_graph_free(graph);
 }
 
@@ -407,6 +448,7 @@ static const test_case cases[] = {
     {"many_rows", many_rows},
     {"refused", refused},
     {"work_by_hand", work_by_hand},
+    {"predicted_by_hand", predicted_by_hand},
     {"odd_graphs", odd_graphs},
     {"without_memory", without_memory},
 };

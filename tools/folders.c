@@ -71,6 +71,29 @@ syn_status folder_check_output(const char *path, syn_error *err) {
     return syn_sink_close(sink, false, err);
 }
 
+/* The nearest folder above that is there, or a file in its place; cuts the path behind it. */
+static const char *nearest(char *path) {
+    struct stat st;
+    for (char *slash; (slash = strrchr(path, '/'));) {
+        if (slash == path) return "/";
+        *slash = '\0';
+        if (stat(path, &st) == 0) return path;
+    }
+    return ".";
+}
+
+syn_status folder_check_prefix(const char *prefix, syn_error *err) {
+    char above[FOLDER_PATH_BYTES], path[FOLDER_PATH_BYTES];
+    syn_error why = {.code = SYN_OK};
+    if ((size_t)snprintf(above, sizeof above, "%s", prefix) >= sizeof above)
+        return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", prefix);
+    const char *folder = nearest(above);
+    SYN_TRY(folder_path(path, err, folder, ".lock"));
+    if (folder_check_output(path, &why) == SYN_OK) return SYN_OK;
+    return SYN_FAIL(err, why.code, "cannot write %.200s: the folder %.200s takes no new files",
+                    prefix, folder);
+}
+
 syn_status folder_sync_path(const char *path, syn_error *err) {
     const int fd = open(path, O_RDONLY);
     const bool ok = fd >= 0 && fsync(fd) == 0;

@@ -22,6 +22,8 @@ syn_status folder_make_empty(const char *folder, syn_error *err) SYN_MUST_USE;
 /* Whether a file can be written is found out before the work that it is for: opens and discards
    it. Pipes and devices are not opened; NULL: there is none. */
 syn_status folder_check_output(const char *path, syn_error *err) SYN_MUST_USE;
+/* The same of files whose names begin with `prefix`, or "folder/", which may have to be made. */
+syn_status folder_check_prefix(const char *prefix, syn_error *err) SYN_MUST_USE;
 /* A file or folder is on the disk. */
 syn_status folder_sync_path(const char *path, syn_error *err) SYN_MUST_USE;
 /* All files of a folder, and the folder, are on the disk. */

@@ -148,6 +148,14 @@ def test_outputs_are_checked_before_the_work():
                 assert r.returncode == 1 and not r.stdout and r.stderr.count(b"\n") == 1 and \
                     f"cannot write {output}: the folder {folder} " in r.stderr.decode(), \
                     f"{command} {output}: {r.returncode}: {text_of(r)}"
+        for command in (["export", "--input", "none.json", "--format", "et", "--output"],
+                        ["export", "--input", "none.json", "--format", "kineto", "--output"],
+                        ["astra-sim", "none", "--out"]):
+            for output, folder in (("/proc/x", "/proc"), ("file/x/y", "file"), ("/proc/x/y", "/proc")):
+                refused(f, [*command, output], f"cannot write {output}",
+                        f": the folder {folder} takes no new files")
+            refused(f, [*command, "new/x"], "none")  # the folder will be made, the input is absent
+            assert not os.path.exists(f / "new"), command
 
 
 def test_one_run_at_a_time_writes_a_set():

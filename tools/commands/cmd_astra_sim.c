@@ -253,10 +253,9 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     printf("\n");
 }
 
-static syn_status simulate(const char *prefix, const syn_graph *first, int32_t ranks,
-                           syn_error *err) {
+static syn_status simulate(const char *prefix, const char *prefix_out, const syn_graph *first,
+                           int32_t ranks, syn_error *err) {
     static char paths[FILES][FOLDER_PATH_BYTES];
-    char prefix_out[FOLDER_PATH_BYTES];
     output_lock lock = {.path = NULL};
     syn_hardware hw;
     astra_network net;
@@ -265,7 +264,6 @@ static syn_status simulate(const char *prefix, const syn_graph *first, int32_t r
     SYN_TRY(check_times(&hw, first, err));
     SYN_TRY(astra_network_of(&hw, first, ranks, &net, err));
     SYN_TRY(syn_make_folder(args.out, err));
-    SYN_TRY(folder_path(prefix_out, err, args.out, ""));
     SYN_TRY(output_lock_take(&lock, prefix_out, program.name, "name another --out", err));
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
@@ -275,14 +273,16 @@ static syn_status simulate(const char *prefix, const syn_graph *first, int32_t r
 }
 
 static syn_status run(const char *prefix, syn_error *err) {
-    char path[FOLDER_PATH_BYTES];
+    char path[FOLDER_PATH_BYTES], prefix_out[FOLDER_PATH_BYTES];
     syn_graph *first = NULL;
     int32_t ranks;
+    SYN_TRY(folder_path(prefix_out, err, args.out, ""));
+    SYN_TRY(folder_check_prefix(prefix_out, err));
     SYN_TRY(check(prefix, &ranks, err));
     if ((size_t)snprintf(path, sizeof path, "%s.0.et", prefix) >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
     SYN_TRY(syn_import_et(&first, path, false, err)); /* with the groups of all ranks */
-    const syn_status s = simulate(prefix, first, ranks, err);
+    const syn_status s = simulate(prefix, prefix_out, first, ranks, err);
     syn_graph_free(first);
     return s;
 }

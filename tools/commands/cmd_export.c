@@ -250,7 +250,9 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
 /* Before an input is read that may be large. Sets are locked when it is known how many ranks there
    are. */
 static syn_status check_output(const syn_exporter *exporter, syn_error *err) {
-    if (exporter == &syn_export_et || is_recording(exporter)) return SYN_OK;
+    if (strcmp(args.output, "-") == 0) return SYN_OK;
+    if (exporter == &syn_export_et || is_recording(exporter))
+        return folder_check_prefix(args.output, err);
     return folder_check_output(args.output, err);
 }
 

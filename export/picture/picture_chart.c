@@ -109,34 +109,15 @@ static double span(const syn__pic_chart *c, const bool members[], uint32_t *firs
     return y;
 }
 
-/* The op that made what the node at `place` hands on, if that is a view. */
-static syn_status behind_views(syn__pic_plan *p, uint32_t *place, syn_error *err) {
-    for (int hops = 0; hops < 64; hops++) {
-        const syn_node *n;
-        SYN_TRY(syn__pic_node(p, *place, &p->other, &n, err));
-        if ((n->flags & SYN_NODE_VIRTUAL) == 0 || n->n_deps == 0) break;
-        *place = syn__pic_place_of(p, n->deps[0].node);
-    }
-    return SYN_OK;
-}
-
 /* Whether the lane's item needs what the box above it makes. Of boxes of different layers, which
    may stand for others, the upper one is taken to be needed. */
 static syn_status needs_above(syn__pic_lane *lane, const syn__pic_item *item, bool *out,
                               syn_error *err) {
     const syn__pic_item *above = &lane->items[lane->above_item];
-    syn__pic_plan *p = &lane->plan;
-    *out = p->waits == NULL || above->unit != item->unit;
-    for (uint32_t i = item->first; i <= item->last && !*out; i++) {
-        const syn_node *n;
-        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
-        for (uint32_t k = 0; k < n->n_deps && !*out; k++) {
-            uint32_t from = syn__pic_place_of(p, n->deps[k].node);
-            SYN_TRY(behind_views(p, &from, err));
-            *out = from >= above->first && from <= above->last;
-        }
-    }
-    return SYN_OK;
+    *out = lane->plan.waits == NULL || above->unit != item->unit;
+    if (*out) return SYN_OK;
+    return syn__pic_needs(&lane->plan, item->first, item->last, above->first, above->last, out,
+                          err);
 }
 
 static syn_status flow_to(syn__pic_chart *c, syn__pic_lane *lane, uint32_t box, double top,

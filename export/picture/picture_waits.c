@@ -60,3 +60,29 @@ bool syn__pic_may_join(const syn__pic_plan *p, syn__pic_waits *box, uint32_t nod
     box->feeds |= w->feeds;
     return true;
 }
+
+/* The op that made what the node at `place` hands on, if that is a view. */
+static syn_status behind_views(syn__pic_plan *p, uint32_t *place, syn_error *err) {
+    for (int hops = 0; hops < 64; hops++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(p, *place, &p->other, &n, err));
+        if ((n->flags & SYN_NODE_VIRTUAL) == 0 || n->n_deps == 0) break;
+        *place = syn__pic_place_of(p, n->deps[0].node);
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pic_needs(syn__pic_plan *p, uint32_t first, uint32_t last, uint32_t from_first,
+                          uint32_t from_last, bool *out, syn_error *err) {
+    *out = false;
+    for (uint32_t i = first; i <= last && !*out; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        for (uint32_t k = 0; k < n->n_deps && !*out; k++) {
+            uint32_t from = syn__pic_place_of(p, n->deps[k].node);
+            SYN_TRY(behind_views(p, &from, err));
+            *out = from >= from_first && from <= from_last;
+        }
+    }
+    return SYN_OK;
+}

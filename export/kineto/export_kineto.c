@@ -2,6 +2,7 @@
    asked for: one rank. Of a run on CPUs, or where it is known or predicted what a device does, on
    that. Times in us with three decimals. */
 #include "export/kineto/kineto_memory.h"
+#include "export/kineto/kineto_predicted.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
 
@@ -365,7 +366,7 @@ static void put_device(writer *w) {
     const syn_attribute *name = syn_graph_meta(w->r->graph, "hardware");
     put_i64(w, "{\"id\":", w->r->device_number);
     if (name != NULL && name->type == SYN_VALUE_TEXT) put_text(w, ",\"name\":", name->text);
-    put_i64(w, ",\"numSms\":", syn_graph_meta(w->r->graph, "multiprocessors")->i64);
+    put_i64(w, ",\"numSms\":", syn__kineto_multiprocessors(w->r->graph));
     put(w, "}");
 }
 

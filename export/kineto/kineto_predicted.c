@@ -4,6 +4,7 @@
 #include "syntorch/memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as PyTorch on CUDA: 7, then one each */
 enum { CALL_NS = 4000 };   /* the host takes so long for an op, if there is time */
@@ -21,10 +22,16 @@ typedef struct predictor {
     syn_error *err;
 } predictor;
 
-bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline) {
+/* In an .et facts are texts. */
+int64_t syn__kineto_multiprocessors(const syn_graph *graph) {
     const syn_attribute *a = syn_graph_meta(graph, "multiprocessors");
-    return timeline->clock == SYN__CLOCK_PREDICTED && a != NULL && a->type == SYN_VALUE_I64 &&
-           a->i64 > 0;
+    if (a == NULL) return 0;
+    if (a->type == SYN_VALUE_TEXT) return a->text != NULL ? strtol(a->text, NULL, 10) : 0;
+    return a->type == SYN_VALUE_I64 ? a->i64 : 0;
+}
+
+bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline) {
+    return timeline->clock == SYN__CLOCK_PREDICTED && syn__kineto_multiprocessors(graph) > 0;
 }
 
 static uint64_t whole_ns(double ns) {

@@ -10,7 +10,9 @@
 extern "C" {
 #endif
 
-/* Whether the times are predictions for a GPU: the fact "multiprocessors" says so. */
+/* Of the GPU that times are predicted for: the fact "multiprocessors". 0: there is none. */
+int64_t syn__kineto_multiprocessors(const syn_graph *graph);
+/* Whether the times are predictions for a GPU. */
 bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline);
 
 /* The work of the rank `walk` stands in; the caller frees it. Each op is one kernel, which lasts as

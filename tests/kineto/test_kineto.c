@@ -245,6 +245,11 @@ static void predicted_by_hand(void) {
     CHECK(strstr(text, "gloo") == NULL);
     free(text);
     CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
+    const syn_attribute of_et = {.name = gpu.name, .type = SYN_VALUE_TEXT, .text = "132"};
+    NEED_OK(syn_graph_set_meta(graph, &of_et, &err), err);
+    text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK_HAS(text, "\"numSms\":132}]");
+    free(text);
     syn_graph_free(graph);
 }
 

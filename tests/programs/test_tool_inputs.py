@@ -151,7 +151,8 @@ def test_outputs_are_checked_before_the_work():
         for command in (["export", "--input", "none.json", "--format", "et", "--output"],
                         ["export", "--input", "none.json", "--format", "kineto", "--output"],
                         ["astra-sim", "none", "--out"]):
-            for output, folder in (("/proc/x", "/proc"), ("file/x/y", "file"), ("/proc/x/y", "/proc")):
+            for output, folder in (("/proc/x", "/proc"), ("file/x/y", "file"),
+                                   ("/proc/x/y", "/proc")):
                 refused(f, [*command, output], f"cannot write {output}",
                         f": the folder {folder} takes no new files")
             refused(f, [*command, "new/x"], "none")  # the folder will be made, the input is absent

@@ -20,7 +20,7 @@ void syn__pic_cells_free(syn__pic_cells *c) {
     syn_free(c->parts);
     syn_free(c->tensor_seen);
     syn_free(c->outers);
-    syn_free(c->stubs);
+    syn_free(c->cut_ends);
     *c = (syn__pic_cells){0};
 }
 
@@ -247,5 +247,5 @@ syn_status syn__pic_cells_make(syn__pic_cells *c, syn__pic_plan *plan, syn__pic_
             SYN_TRY(syn__pic_finish_cell(c, i, err));
         part->link_end = (uint32_t)c->n_links;
     }
-    return syn__pic_name_stubs(c, err);
+    return syn__pic_name_cut_ends(c, err);
 }

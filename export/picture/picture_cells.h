@@ -41,8 +41,8 @@ typedef struct syn__pic_cell {
     syn__pic_waits waits;
     int look;
     uint32_t first_out, n_outs, first_side, n_sides; /* pills */
-    uint32_t first_stub, n_stubs;
-    double above, below; /* room for stubs */
+    uint32_t first_cut_end, n_cut_ends;
+    double above, below; /* room for cut ends */
     const char *id, *label, *tip;
     double w, h;
     uint32_t box;
@@ -63,9 +63,8 @@ typedef struct syn__pic_link {
     const char *via;
 } syn__pic_link;
 
-/* The end of a link that a break between columns cuts, beside cell `cell`; part: of the other end.
- */
-typedef struct syn__pic_stub {
+/* An end of a link that a break between columns cuts, at cell `cell`; part: of the other end. */
+typedef struct syn__pic_cut_end {
     uint32_t cell, part;
     uint32_t other;  /* of one that comes in, the cell at the other end; else 0 */
     uint32_t number; /* among those of the cell */
@@ -74,7 +73,7 @@ typedef struct syn__pic_stub {
     bool upright;     /* above the column's first cell, or below its last */
     const char *name; /* "from 1 of 3" */
     double w, h;
-} syn__pic_stub;
+} syn__pic_cut_end;
 
 /* What one column of the picture holds. */
 typedef struct syn__pic_part {
@@ -102,12 +101,12 @@ typedef struct syn__pic_cells {
     syn__pic_pill *pills;
     syn__pic_link *links;
     syn__pic_part *parts;
-    syn__pic_stub *stubs;
+    syn__pic_cut_end *cut_ends;
     uint8_t *tensor_seen;          /* per tensor: a box bears its id */
     struct syn__pic_outer *outers; /* scratch */
     size_t outers_cap;
-    size_t n_cells, n_pills, n_links, n_parts, n_stubs;
-    size_t cells_cap, pills_cap, links_cap, parts_cap, stubs_cap;
+    size_t n_cells, n_pills, n_links, n_parts, n_cut_ends;
+    size_t cells_cap, pills_cap, links_cap, parts_cap, cut_ends_cap;
 } syn__pic_cells;
 
 typedef struct syn__pic_level {
@@ -124,12 +123,12 @@ bool syn__pic_shares_unit(const syn__pic_cells *cells, const syn__pic_cell *cell
 /* The cell that the node at this place, or the one it repeats, is drawn in, or UINT32_MAX. */
 uint32_t syn__pic_cell_of(const syn__pic_cells *cells, uint32_t place);
 /* Whether the way from the node at place `producer` to cell `to` leads from an earlier column of
-   the same section; notes stubs at both ends (picture_stubs.c). */
+   the same section; notes its ends (picture_cut_ends.c). */
 bool syn__pic_is_cut(const syn__pic_cells *cells, uint32_t producer, uint32_t to);
 syn_status syn__pic_cut_link(syn__pic_cells *cells, uint32_t producer, uint32_t to, int line,
                              syn_error *err) SYN_MUST_USE;
-/* Gives each cell its stubs: one for all links of one kind and direction. */
-syn_status syn__pic_name_stubs(syn__pic_cells *cells, syn_error *err) SYN_MUST_USE;
+/* Gives each cell its cut ends: one for all links of one kind and direction. */
+syn_status syn__pic_name_cut_ends(syn__pic_cells *cells, syn_error *err) SYN_MUST_USE;
 /* Neither a view nor metadata. */
 bool syn__pic_is_drawn(const syn_node *node);
 /* Links into a cell, its outputs and its inputs (picture_links.c); cells before it are done. */

@@ -99,8 +99,7 @@ void syn__pic_plan_free(syn__pic_plan *plan);
    which none waits (gradients of weights) may join any (picture_waits.c). */
 syn_status syn__pic_plan_waits(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 bool syn__pic_may_join(const syn__pic_plan *plan, syn__pic_waits *box, uint32_t node);
-/* Whether a node of [first, last] depends on one of [from_first, from_last], also by way of views.
- */
+/* Whether a node of [first, last] depends on one of [from_first, from_last], or on a view of it. */
 syn_status syn__pic_needs(syn__pic_plan *plan, uint32_t first, uint32_t last, uint32_t from_first,
                           uint32_t from_last, bool *out, syn_error *err) SYN_MUST_USE;
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);

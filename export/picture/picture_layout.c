@@ -31,9 +31,9 @@ static void size_cell(syn__pic_column *col, syn__pic_cell *c, bool first, bool l
     }
     uint32_t n_sides = c->n_sides;
     double core = outs > c->w ? outs : c->w;
-    syn__pic_size_stubs(col->cells, c, first, last);
-    for (uint32_t i = 0; i < c->n_stubs; i++) {
-        const syn__pic_stub *s = &col->cells->stubs[c->first_stub + i];
+    syn__pic_size_cut_ends(col->cells, c, first, last);
+    for (uint32_t i = 0; i < c->n_cut_ends; i++) {
+        const syn__pic_cut_end *s = &col->cells->cut_ends[c->first_cut_end + i];
         if (s->upright) {
             core = fmax(core, s->w);
             continue;
@@ -47,7 +47,7 @@ static void size_cell(syn__pic_column *col, syn__pic_cell *c, bool first, bool l
     c->right = core / 2;
     c->left = core / 2;
     c->side_x =
-        (n_sides > 1 ? core : c->w) / 2 + (c->n_sides > 0 ? SYN__PIC_SIDE_X : SYN__PIC_STUB_X);
+        (n_sides > 1 ? core : c->w) / 2 + (c->n_sides > 0 ? SYN__PIC_SIDE_X : SYN__PIC_CUT_END_X);
     if (n_sides > 0 && c->side_x + sides > c->left) c->left = c->side_x + sides;
     c->height = core_h > side_h ? core_h : side_h;
 }
@@ -140,7 +140,7 @@ static void mark_residuals(syn__pic_column *col) {
             n++;
             if (row < least) least = row, longest = end;
         }
-        syn__pic_mark_stubs(col->cells, to, n);
+        syn__pic_mark_cut_ends(col->cells, to, n);
         if (to->adds && n >= 2 && least + 3 <= to->row) col->link[longest].line = SYN__PIC_RESIDUAL;
     }
 }

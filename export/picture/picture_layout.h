@@ -72,19 +72,19 @@ typedef struct syn__pic_column {
 #define SYN__PIC_BETWEEN 70.0 /* from forward to backward */
 #define SYN__PIC_NEAR    44.0 /* ... on a page */
 
-#define SYN__PIC_STUB_X 12.0 /* from stubs alone to the op */
+#define SYN__PIC_CUT_END_X 12.0 /* from cut ends alone to the op */
 
 /* What comes from an earlier column into an addition, to which n_links lead within its own, is the
    skip connection. */
-void syn__pic_mark_stubs(syn__pic_cells *cells, const syn__pic_cell *to, uint32_t n_links);
-/* Sizes of a cell's stubs, and the room that it needs above and below; which cell of its part it
+void syn__pic_mark_cut_ends(syn__pic_cells *cells, const syn__pic_cell *to, uint32_t n_links);
+/* Sizes of a cell's cut ends, and the room that it needs above and below; which cell of its part it
    is. */
-void syn__pic_size_stubs(syn__pic_cells *cells, syn__pic_cell *cell, bool first, bool last);
-/* A stub with a line between it and its cell's box. At the cell's side its right end is at `right`
-   and its middle at y. */
-syn_status syn__pic_draw_stub(syn__pic_cells *cells, const syn__pic_cell *cell,
-                              const syn__pic_stub *stub, bool red, double right, double y,
-                              syn_error *err) SYN_MUST_USE;
+void syn__pic_size_cut_ends(syn__pic_cells *cells, syn__pic_cell *cell, bool first, bool last);
+/* A cut end with a line between it and its cell's box. At the cell's side its right end is at
+   `right` and its middle at y. */
+syn_status syn__pic_draw_cut_end(syn__pic_cells *cells, const syn__pic_cell *cell,
+                                 const syn__pic_cut_end *cut_end, bool red, double right, double y,
+                                 syn_error *err) SYN_MUST_USE;
 
 /* Positions of part `part`, and its boxes, edges and clusters with the top left corner
    at (0, 0). */

@@ -279,11 +279,11 @@ static syn_status out_pills(syn__pic_cells *c, uint32_t cell, size_t n_outer, sy
 }
 
 syn_status syn__pic_finish_cell(syn__pic_cells *c, uint32_t cell, syn_error *err) {
-    const size_t links = c->n_links, stubs = c->n_stubs;
+    const size_t links = c->n_links, cut_ends = c->n_cut_ends;
     size_t n_outer = 0;
     const uint32_t first = c->cells[cell].first, last = c->cells[cell].last;
     for (int pass = 0; pass < 3; pass++) {
-        if (pass == 2 && (c->n_links > links || n_outer > 0 || c->n_stubs > stubs)) break;
+        if (pass == 2 && (c->n_links > links || n_outer > 0 || c->n_cut_ends > cut_ends)) break;
         for (uint32_t i = first; i <= last; i++) {
             const syn_node *n;
             SYN_TRY(syn__pic_node(c->plan, i, &c->plan->cursor, &n, err));

@@ -80,11 +80,11 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
     const double ty = op_top(c) + c->h / 2, right = c->x - c->side_x;
     double all = -SYN__PIC_SIDE_Y;
     for (uint32_t i = 0; i < c->n_sides; i++) all += pills[i].h + SYN__PIC_SIDE_Y;
-    const syn__pic_stub *stubs = col->cells->stubs + c->first_stub;
+    const syn__pic_cut_end *cut_ends = col->cells->cut_ends + c->first_cut_end;
     uint32_t n_sides = c->n_sides;
-    for (uint32_t i = 0; i < c->n_stubs; i++) {
-        if (stubs[i].upright) continue;
-        all += stubs[i].h + SYN__PIC_SIDE_Y;
+    for (uint32_t i = 0; i < c->n_cut_ends; i++) {
+        if (cut_ends[i].upright) continue;
+        all += cut_ends[i].h + SYN__PIC_SIDE_Y;
         n_sides++;
     }
     double top = c->top + (c->height - all) / 2;
@@ -106,10 +106,10 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
         if (y - ty < 0.5 && ty - y < 0.5) SYN_TRY(syn__pic_line_to(d, base, err));
         else SYN_TRY(syn__pic_corners_to(d, corners, 3, err));
     }
-    for (uint32_t i = 0; i < c->n_stubs; i++) {
-        SYN_TRY(
-            syn__pic_draw_stub(col->cells, c, &stubs[i], red(c), right, top + stubs[i].h / 2, err));
-        if (!stubs[i].upright) top += stubs[i].h + SYN__PIC_SIDE_Y;
+    for (uint32_t i = 0; i < c->n_cut_ends; i++) {
+        SYN_TRY(syn__pic_draw_cut_end(col->cells, c, &cut_ends[i], red(c), right,
+                                      top + cut_ends[i].h / 2, err));
+        if (!cut_ends[i].upright) top += cut_ends[i].h + SYN__PIC_SIDE_Y;
     }
     return SYN_OK;
 }

@@ -1,6 +1,5 @@
 /* Which communications of its layer a node waits for, and which wait for it. A box may join ops
-   only if these are the same, since it is drawn as waiting for all that any of its ops waits for.
- */
+   only if these are the same, since it is drawn as waiting for all that any of them waits for. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -11,8 +10,7 @@ static uint64_t bit_of(uint32_t number) {
     return (uint64_t)1 << (number < 63 ? number : 63);
 }
 
-/* Whether the node at `place` of the unit needs the result of its dependency k; *from: its place.
- */
+/* Whether the node at `place` of the unit needs what its dependency k makes; *from: its place. */
 static bool needs(const syn__pic_plan *p, const syn__pic_unit *u, const syn_node *n, uint32_t k,
                   uint32_t place, uint32_t *from) {
     const uint32_t cls = n->deps[k].dep_class;

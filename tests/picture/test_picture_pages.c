@@ -188,12 +188,12 @@ static int count_lost(const syn__pic_drawing *whole, const syn__pic_drawing *bro
     return n;
 }
 
-/* What a break between columns cuts is drawn as stubs at both ends: data, skip connections over
+/* What a break between columns cuts is marked at both ends: data, skip connections over
    several columns, and order alone. */
 static void test_column_breaks(void) {
     const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
     static const syn_detail levels[] = {SYN_DETAIL_OPS, SYN_DETAIL_MODULES, SYN_DETAIL_LAYERS};
-    int stubs = 0;
+    int cut_ends = 0;
     for (int k = 0; k < 6; k++) {
         const syn_export_options plain = {.detail = levels[k / 2]},
                                  o = {.page = pages[k % 2], .detail = levels[k / 2]};
@@ -204,7 +204,7 @@ static void test_column_breaks(void) {
         const int from = count_label(&b.d, SYN__PIC_PLAIN, "<i>from"),
                   to = count_label(&b.d, SYN__PIC_PLAIN, "<i>to");
         CHECK_MSG((from > 0) == (to > 0), "%d from, %d to", from, to);
-        stubs += from;
+        cut_ends += from;
         for (size_t i = 0; i < b.d.n_boxes; i++)
             if (strstr(b.d.boxes[i].label, "<b>residual</b>") != NULL)
                 CHECK_INT(degree(&b.d, &b.d.boxes[i], true), 2);
@@ -212,7 +212,7 @@ static void test_column_breaks(void) {
         drop(&b);
         check_geometry(gpt_graph(&c, false), o);
     }
-    CHECK(stubs > 0);
+    CHECK(cut_ends > 0);
     drawn bare; /* 100 ops in columns of 42, none of which knows tensors */
     CHECK(draw(&bare, picture_bare(100), &(syn_export_options){.detail = SYN_DETAIL_OPS}));
     CHECK(count_label(&bare.d, SYN__PIC_PLAIN, "<i>from") > 0);

@@ -16,8 +16,8 @@ ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f",
 def spoiled(o, odd, keys):
     """The names that stand under these keys, longer by `odd`; None: empty."""
     if isinstance(o, dict):
-        return {k: (v + odd if odd is not None else "") if k in keys and isinstance(v, str) else spoiled(v, odd, keys)
-                for k, v in o.items()}
+        return {k: spoiled(v, odd, keys) if k not in keys or not isinstance(v, str)
+                else v + odd if odd is not None else "" for k, v in o.items()}
     return [spoiled(v, odd, keys) for v in o] if isinstance(o, list) else o
 
 

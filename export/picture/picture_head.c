@@ -28,6 +28,7 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
     for (uint32_t i = 0; i < graph->n_metadata && t.n < 400; i++) {
         const syn_attribute *a = &graph->metadata[i];
         if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
+        if (strcmp(a->name, "multiprocessors") == 0) continue; /* "hardware" says more */
         if (is_clerical(a->name)) continue;
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;

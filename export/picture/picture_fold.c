@@ -114,9 +114,10 @@ static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t, uint32_
     mix_spec(s, &t->spec);
 }
 
-/* Attributes that say when or where a node ran rather than what it does. */
+/* Not attributes that say when or where a node ran, or which tensors it used, rather than what it
+   does. */
 static bool says_what(const char *name) {
-    static const char *const others[] = {"_ns", "seed", "layer", "step", "tag"};
+    static const char *const others[] = {"_ns", "seed", "layer", "step", "tag", "puts@string_list"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(name, others[i]) != NULL) return false;
     return true;

@@ -33,6 +33,7 @@ static inline bool syn__str_begins(syn__str s, const char *text) {
 /* Whether the text, not empty, stands somewhere in s. */
 static inline bool syn__str_has(syn__str s, const char *text) {
     const size_t n = strlen(text);
+    if (s.bytes < n) return false; /* also an empty s, whose text may be NULL */
     for (const char *p = s.text, *end = p + s.bytes; (size_t)(end - p) >= n; p++) {
         p = (const char *)memchr(p, *text, (size_t)(end - p) - n + 1);
         if (p == NULL || memcmp(p, text, n) == 0) return p != NULL;

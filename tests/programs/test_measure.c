@@ -359,7 +359,7 @@ static void ranks_sum(void) {
                       .threads = 1,
                       .steps = 2,
                       .first_bits = 8,
-                      .last_bits = 24,
+                      .last_bits = 20,
                       .more_bits = 4};
     timed_ops ops = {0};
     syn_error err = {0};
@@ -367,7 +367,7 @@ static void ranks_sum(void) {
     int32_t ranks = 0;
     CHECK_OK(job_all_reduce(&sums, &ops, &ranks, &err), err);
     CHECK_INT(ranks, 2);
-    CHECK_INT(ops.n, 5);
+    CHECK_INT(ops.n, 4);
     for (size_t i = 0; i < ops.n; i++) {
         CHECK_INT(ops.at[i].n, 2);
         CHECK_INT(ops.at[i].node.comm_bytes, 1024 << 4 * i);

@@ -71,13 +71,14 @@ def widths(folder):
         check(t.code == 0, f"{columns}: {t.written}")
         width = columns or 80  # of a terminal that does not say
         wide = [part for part in re.split(r"[\r\n]", t.written)
-                if len(part) >= width and not re.search("validation|traced|dropout", part)]
+                if len(part) >= width and not re.search("validation|traced|dropout|written", part)]
         check(not wide, f"{columns} columns: {wide}")
         head, *lines = t.lines()
         check(head.startswith("dropout: 0.1 "), head)
         check([re.sub(r"[\d.]+$", "N", line) for line in lines if "validation" in line]
               == ["step 6  validation loss N", "step 12  validation loss N"], f"{lines}")
-        check(len(lines) == 5 and lines[-1] == "" and lines[0].startswith("traced: "), f"{lines}")
+        check(len(lines) == 6 and lines[-1] == "" and lines[0].startswith("traced: ") and
+              lines[-2].startswith("written: "), f"{lines}")
         if width == 80:
             whole = r"step 12/12 \[#{6,30}\]  loss \d\.\d{4}  took \d+:\d\d  \d+ tokens/s  lr .*"
             check(re.fullmatch(whole, lines[2]), lines[2])
@@ -114,7 +115,8 @@ def messages(folder):
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--logging-steps", "5"], 80)
     lines = [line for line in t.lines() if re.match(r"step \d+/12  loss ", line)]
     check([line.split("/")[0] for line in lines] == ["step 1", "step 5", "step 10"], t.written)
-    check(t.lines()[-3].startswith("step 12/12 ["), t.written)
+    check(t.lines()[-4].startswith("step 12/12 [") and t.lines()[-2].startswith("written: "),
+          t.written)
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", os.path.join(folder, "full"), "--save-steps",
                   "4", "--skip-eval"], 80, limit=20000)
     warned = [line for line in t.lines() if "was not saved" in line]
@@ -133,7 +135,7 @@ def elsewhere(folder):
     words = [PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder]
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
-    steps = [line.split("  ")[0] for line in done.stdout.splitlines()[1:]]
+    steps = [line.split("  ")[0] for line in done.stdout.splitlines()[1:-1]]
     check(steps == ["step 1/12", "step 6", "step 10/12", "step 12/12", "step 12"]
           and "\r" not in done.stdout and done.stderr == "", f"{done.stdout}{done.stderr}")
     if not MPIRUN or b"this build has no MPI" in run("--version").stderr:

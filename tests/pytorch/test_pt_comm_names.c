@@ -182,8 +182,7 @@ static void test_compute_kernels(void) {
         "_ZN99x",
         "::",
         "vectorized_elementwise_kernel",
-        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
-        "at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>>>>(float)",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor>>(float)",
         "void at::native::_scatter_gather_elementwise_kernel<128, 4, foo>(int, foo)",
         "void cub::CUB_200700_900_NS::DeviceReduceSingleTileKernel<BlockAllReduce>(int*)",
         "void cub::DeviceScanKernel<cub::DispatchScan<int*, int*>, allgather>(int*)",

@@ -240,9 +240,9 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
         {!kineto && exporter != &syn_export_stacks && exporter != &syn_export_memory_csv,
          {"with_stack"},
          "is for kineto, stacks and memory alone"},
-        {n <= 3 || strcmp(args.input + n - 3, ".et") != 0,
+        {n > 5 && strcmp(args.input + n - 5, ".json") == 0,
          {"all_ranks"},
-         "is for an input trace.<rank>.et: other files hold all ranks"},
+         "is for an input trace.<rank>.et; a JSON file holds all ranks"},
     };
     return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
 }

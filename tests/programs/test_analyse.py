@@ -81,6 +81,9 @@ def check_training(folder):
     exported(folder, "outputs/trace.0.et", "step.json", "--all_ranks")
     g = analyse.load(os.path.join(folder, "step.json"))
     check(near(analyse.critical_path(g)[1], took(said, "predicted step:")), "a step")
+    # Nodes of an .et list their tensors, which differ from layer to layer; layers fold all the same.
+    picture = exported(folder, "outputs/trace.0.et", "layers.dot")
+    check("12 identical" in picture, "layers of an .et are drawn once")
     picture = exported(folder, "step.json", "step.dot", "--view", "timeline")
     comm, hidden = took(picture, "communicates"), took(picture, r"communicates [0-9.]+ \S+,")
     for rank, a, b in analyse.exposed(g):

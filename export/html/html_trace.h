@@ -30,7 +30,7 @@ typedef struct syn__html_trace {
     syn__walk walk;
     syn__lanes lanes;
     syn__columns columns;
-    double *path_ns; /* of a recording: per node of all ranks, its time on the critical path */
+    double *path_ns;      /* of a recording: per node of all ranks, its time on the critical path */
     size_t first_of_rank; /* there: the first node of the rank at hand */
     syn_intern texts;
     syn_intern parts; /* texts of the rank at hand alone, so that ranks share their columns */

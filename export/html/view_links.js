@@ -156,10 +156,10 @@ function allSources(trace, r) {
     });
 }
 
-/* For each rank on: above 0 for what is on the critical path; slack: by how many ns each op could end
-   later while the run ends as it did. The path goes back from the op that ends last, each time to
-   what it waited for longest; a gap in front of an op (the program's own time) stays as it is. The
-   path of a recording, whose ops overlap, comes with the trace (export/walk/critical.h). */
+/* For each rank on: above 0 for what is on the critical path; slack: by how many ns each op could
+   end later while the run ends as it did. The path goes back from the op that ends last, each time
+   to what it waited for longest; a gap in front of an op (the program's own time) stays as it is.
+   The path of a recording, whose ops overlap, comes with the trace (export/walk/critical.h). */
 function findCritical(trace) {
     return trace.shared("critical", "", () => {
         const n = trace.nodes, run = {trace, meeting: meetingOf(trace), order: runOrder(trace),

@@ -229,7 +229,8 @@ def check_predicted(what, steps, calls, work):
     """Of a GPU that times are predicted for: the host runs ahead, waits at the end of each step,
     and no kernel is late for want of its call. NCCL's kernels have its names."""
     for s in steps:
-        inside = [e["name"] for e in calls.values() if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
+        inside = [e["name"] for e in calls.values()
+                  if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
         check(inside[-1] == "cudaStreamSynchronize", f"{what}: {s['name']} ends in {inside[-1]}")
         check(inside.count("cudaStreamSynchronize") == 1, f"{what}: {s['name']} waits twice")
     for e in work:

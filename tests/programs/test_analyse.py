@@ -81,7 +81,7 @@ def check_training(folder):
     exported(folder, "outputs/trace.0.et", "step.json", "--all_ranks")
     g = analyse.load(os.path.join(folder, "step.json"))
     check(near(analyse.critical_path(g)[1], took(said, "predicted step:")), "a step")
-    # Nodes of an .et list their tensors, which differ from layer to layer; layers fold all the same.
+    # Nodes of an .et list their tensors, which differ from layer to layer; layers fold anyway.
     picture = exported(folder, "outputs/trace.0.et", "layers.dot")
     check("12 identical" in picture, "layers of an .et are drawn once")
     picture = exported(folder, "step.json", "step.dot", "--view", "timeline")
@@ -122,7 +122,7 @@ def check_recording(folder):
     work = sum(analyse.ns(op) for op in analyse.ops(g).values()
                if not analyse.is_range(op) or analyse.place(op) != "host")
     check(near(took(picture, "ops add up to"), work, 1e-2), f"{work} ns of work in the picture")
-    # gloo's thread communicates; the program's threads are in some op for a small part of that time.
+    # gloo's thread communicates; the program's threads are in some op for a part of that time.
     with open(files[1], encoding="utf-8") as f:
         events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
     gloo = next(e for e in events if e["name"] == "gloo:all_reduce")

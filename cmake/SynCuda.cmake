@@ -4,7 +4,7 @@
 
 # What the module has of the library: files without a state that its host functions call. It shares
 # no symbol with the program.
-set(SYN_MODULE_CORE syntorch/clock.c syntorch/memory.c syntorch/status.c syntorch/types.c)
+set(SYN_MODULE_CORE syntorch/base/clock.c syntorch/base/memory.c syntorch/base/status.c syntorch/base/types.c)
 list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
 set(SYN_CUDA_OLDEST 12.0) # toolkit

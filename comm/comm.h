@@ -13,7 +13,7 @@
 #define COMM_COMM_H
 
 #include "syntorch/context.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 #include "syntorch/mesh.h"
 
 SYN_API_BEGIN

@@ -1,7 +1,7 @@
 /* Any rank of any world, without transport: for traces of clusters nobody owns. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static void fake_abort(syn_comm *comm, const char *reason) {
     (void)comm;
@@ -13,7 +13,15 @@ static void fake_close(syn_comm *comm) {
 }
 
 static const syn_comm_ops fake_ops = {
-    .name = "fake", .moves_data = false, .abort = fake_abort, .close = fake_close};
+    .name = "fake",
+    .moves_data = false,
+    .open_group = syn__comm_open_group,
+    .next_group = syn__comm_next_group,
+    .hold = syn__comm_add_user,
+    .release = syn__comm_drop_user,
+    .abort = fake_abort,
+    .close = fake_close,
+};
 
 syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size, syn_error *err) {
     if (size < 1 || rank < 0 || rank >= size)

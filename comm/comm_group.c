@@ -1,6 +1,6 @@
 /* Groups, signatures and their sentences, shared by all communicators. */
 #include "comm/comm_request.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,19 +69,15 @@ static syn_group *find_group(const syn__comm *self, uint32_t id) {
     return NULL;
 }
 
-const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
-    return find_group((const syn__comm *)comm, id);
-}
-
-const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id) {
+const syn_group *syn__comm_next_group(const syn_comm *comm, uint32_t id) {
     const syn_group *next = NULL;
     for (const syn__group_node *n = ((const syn__comm *)comm)->nodes; n != NULL; n = n->next)
         if (n->group.id > id && (next == NULL || n->group.id < next->id)) next = &n->group;
     return next;
 }
 
-syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
-                               int32_t n_ranks, syn_group **out, syn_error *err) {
+syn_status syn__comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
+                                int32_t n_ranks, syn_group **out, syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
     int32_t index = 0;
     SYN_TRY(check_group(comm, id, name, ranks, n_ranks, &index, err));
@@ -92,8 +88,8 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
     node->group.index = index;
     node->stream.comm = self;
     node->stream.tail = &node->stream.head;
-    if (comm->ops->open_group != NULL) {
-        const syn_status status = comm->ops->open_group(comm, &node->group, err);
+    if (self->transport != NULL && self->transport->open_group != NULL) {
+        const syn_status status = self->transport->open_group(comm, &node->group, err);
         if (status != SYN_OK) {
             syn_free(node);
             return status;
@@ -107,23 +103,16 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
 
 void syn__comm_close_groups(syn__comm *comm) {
     for (syn__group_node *n = comm->nodes; n != NULL; n = n->next)
-        comm->pub.ops->close_group(&comm->pub, &n->group);
+        comm->transport->close_group(&comm->pub, &n->group);
 }
 
-void syn_comm_close(syn_comm *comm) {
-    if (comm == NULL) return;
-    comm->ops->close(comm);
-    comm->closed = true;
-    syn__comm_release(comm);
+void syn__comm_add_user(syn_comm *comm) {
+    atomic_fetch_add(&((syn__comm *)comm)->holds, 1);
 }
 
-void syn__comm_hold(syn_comm *comm) {
-    if (comm != NULL) atomic_fetch_add(&((syn__comm *)comm)->holds, 1);
-}
-
-void syn__comm_release(syn_comm *comm) {
+void syn__comm_drop_user(syn_comm *comm) {
     syn__comm *self = (syn__comm *)comm;
-    if (self == NULL || atomic_fetch_sub(&self->holds, 1) > 0) return;
+    if (atomic_fetch_sub(&self->holds, 1) > 0) return;
     while (self->nodes != NULL) {
         syn__group_node *node = self->nodes;
         self->nodes = node->next;

@@ -2,7 +2,7 @@
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "syntorch/communicator_private.h"
 
 /* What one rank calls, and when. */

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
 #include "comm/comm_local.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -194,7 +194,10 @@ static syn_status local_check(const syn_comm *comm, syn_error *err) {
 static const syn_comm_ops local_ops = {
     .name = "local",
     .moves_data = true,
-    .open_group = local_open_group,
+    .open_group = syn__comm_open_group,
+    .next_group = syn__comm_next_group,
+    .hold = syn__comm_add_user,
+    .release = syn__comm_drop_user,
     .start = syn__comm_start,
     .wait = syn__comm_wait,
     .abort = local_abort,
@@ -204,6 +207,7 @@ static const syn_comm_ops local_ops = {
 };
 
 static const syn__transport transport = {
+    .open_group = local_open_group,
     .run = syn__local_run_collective,
     .post = syn__local_post,
     .settle = syn__local_settle,

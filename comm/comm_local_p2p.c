@@ -1,6 +1,6 @@
 /* Messages between in-process ranks. */
 #include "comm/comm_local.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Runs one function as all ranks of a world, a thread each. */
 #include "comm/comm_local.h"
-#include "syntorch/memory.h"
-#include "syntorch/thread.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/thread.h"
 
 #include <stdio.h>
 

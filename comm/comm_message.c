@@ -1,6 +1,6 @@
 /* Messages between ranks of one process: letters, and receives that wait for them. */
 #include "comm/comm_request.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Ranks as processes, over MPI: the communicator, its groups, its end. */
 #include "comm/comm_mpi.h"
 #include "comm/comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -133,8 +133,10 @@ static void mpi_close(syn_comm *comm) {
 static const syn_comm_ops mpi_ops = {
     .name = "mpi",
     .moves_data = true,
-    .open_group = mpi_open_group,
-    .close_group = mpi_close_group,
+    .open_group = syn__comm_open_group,
+    .next_group = syn__comm_next_group,
+    .hold = syn__comm_add_user,
+    .release = syn__comm_drop_user,
     .start = syn__comm_start,
     .wait = syn__comm_wait,
     .abort = mpi_abort,
@@ -142,6 +144,8 @@ static const syn_comm_ops mpi_ops = {
 };
 
 static const syn__transport transport = {
+    .open_group = mpi_open_group,
+    .close_group = mpi_close_group,
     .run = syn__mpi_run_collective,
     .post = syn__mpi_post,
     .settle = syn__mpi_settle,

@@ -4,7 +4,7 @@
    once, in pieces that fit a scratch buffer, where short neighbours of a list are joined too.
    Counts beyond `limit` go in pieces as well, as MPI counts in int. */
 #include "comm/comm_mpi.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

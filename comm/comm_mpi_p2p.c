@@ -1,7 +1,7 @@
 /* Messages over MPI. */
 #include "comm/comm_mpi.h"
-#include "syntorch/memory.h"
-#include "syntorch/thread.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/thread.h"
 
 #include <string.h>
 

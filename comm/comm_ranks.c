@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static void print_line(void *unused, const char *sentence) {
     (void)unused;

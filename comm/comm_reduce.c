@@ -4,7 +4,7 @@
    accumulator as well. Inner loops have a constant trip count so that compilers vectorise them at
    any optimisation level; they must not unroll them before, as choices would then stay branches. */
 #include "comm/comm_internal.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #include <string.h>
 #if defined(__SSE2__)

@@ -1,7 +1,7 @@
 #include "comm/comm_request.h"
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
-#include "syntorch/thread.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/thread.h"
 
 #include <stddef.h>
 

@@ -60,7 +60,11 @@ typedef struct syn__transport {
     syn_status (*settle)(struct syn__comm *comm, syn_request *message, syn_error *err);
     /* Takes back a receive that is not done: its buffer is left alone from now on. */
     void (*withdraw)(struct syn__comm *comm, syn_request *message);
-    /* All three may be NULL. A collective got its number; the rank's own thread begins, and ends,
+    /* The rest may be NULL. Makes a group known, which every member does in the same order; ends it
+       (syn__comm_close_groups). */
+    syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
+    void (*close_group)(syn_comm *comm, syn_group *group);
+    /* A collective got its number; the rank's own thread begins, and ends,
        to sleep until another has run a collective. */
     void (*numbered)(struct syn__comm *comm, const syn_request *request);
     void (*block)(struct syn__comm *comm, const syn_request *request);
@@ -90,6 +94,11 @@ void syn__comm_close_groups(syn__comm *comm);
 void syn__message_done(syn_request *message);
 
 /* Members of syn_comm_ops. */
+syn_status syn__comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
+                                int32_t n_ranks, syn_group **out, syn_error *err);
+const syn_group *syn__comm_next_group(const syn_comm *comm, uint32_t id);
+void syn__comm_add_user(syn_comm *comm);
+void syn__comm_drop_user(syn_comm *comm);
 syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
                            syn_error *err);
 syn_status syn__comm_wait(syn_comm *comm, syn_request *request, syn_exchange_times *times,

@@ -1,7 +1,7 @@
 /* A world of one rank. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 
@@ -76,6 +76,10 @@ static void self_close(syn_comm *comm) {
 static const syn_comm_ops self_ops = {
     .name = "self",
     .moves_data = true,
+    .open_group = syn__comm_open_group,
+    .next_group = syn__comm_next_group,
+    .hold = syn__comm_add_user,
+    .release = syn__comm_drop_user,
     .start = syn__comm_start,
     .wait = syn__comm_wait,
     .abort = self_abort,

@@ -1,6 +1,6 @@
 #include "comm/comm_watchdog.h"
-#include "syntorch/memory.h"
-#include "syntorch/thread.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/thread.h"
 
 #include <stdio.h>
 #include <time.h>

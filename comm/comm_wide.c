@@ -1,6 +1,6 @@
 /* Widening what a transport cannot reduce by itself. */
 #include "comm/comm_internal.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #include <string.h>
 

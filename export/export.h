@@ -2,8 +2,8 @@
 #ifndef EXPORT_EXPORT_H
 #define EXPORT_EXPORT_H
 
-#include "syntorch/graph.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/graph/graph.h"
 
 SYN_API_BEGIN
 

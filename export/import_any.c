@@ -6,7 +6,7 @@
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"
 

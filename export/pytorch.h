@@ -13,7 +13,7 @@
 #define EXPORT_PYTORCH_H
 
 #include "export/pytorch_notes.h"
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 SYN_API_BEGIN
 

@@ -3,7 +3,7 @@
 #ifndef EXPORT_PYTORCH_NOTES_H
 #define EXPORT_PYTORCH_NOTES_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 SYN_API_BEGIN
 

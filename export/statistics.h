@@ -4,7 +4,7 @@
 #ifndef EXPORT_STATISTICS_H
 #define EXPORT_STATISTICS_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 SYN_API_BEGIN
 

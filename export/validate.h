@@ -4,7 +4,7 @@
 #ifndef EXPORT_VALIDATE_H
 #define EXPORT_VALIDATE_H
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 SYN_API_BEGIN
 

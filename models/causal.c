@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "models/family_private.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- new texts ---- */
 

@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "models/family_private.h"
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
 
 /* ---- presets ---- */
 

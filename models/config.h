@@ -4,8 +4,8 @@
 #define MODELS_CONFIG_H
 
 #include "models/text_ending.h"
-#include "models/tokenizer.h"
-#include "syntorch/types.h"
+#include "models/tokenizer/tokenizer.h"
+#include "syntorch/base/types.h"
 
 SYN_API_BEGIN
 

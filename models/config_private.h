@@ -4,7 +4,7 @@
 #define MODELS_CONFIG_PRIVATE_H
 
 #include "models/config.h"
-#include "syntorch/settings.h"
+#include "syntorch/base/settings.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "models/family_private.h"
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 static bool penalizes(const syn_generation *g) {
     return g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "models/family_private.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
-#include "syntorch/memory.h"
 
 /* ---- parameters ---- */
 

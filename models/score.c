@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "models/family_private.h"
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 
 enum { LOGITS_BYTES = 64 << 20 };
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "models/config_private.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 bool syn_text_ends(const syn_text_ending *ending, int32_t token) {
     for (int32_t i = 0; i < ending->n_ids; i++)

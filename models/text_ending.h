@@ -3,7 +3,7 @@
 #ifndef MODELS_TEXT_ENDING_H
 #define MODELS_TEXT_ENDING_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 SYN_API_BEGIN
 

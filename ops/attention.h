@@ -5,7 +5,7 @@
 
 #include "ops/dropout.h"
 #include "ops/simd.h"
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 #ifdef __cplusplus
 extern "C" {

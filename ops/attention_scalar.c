@@ -5,7 +5,7 @@
 
 #include "ops/attention.h"
 #include "ops/rows.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 enum { TILE = 16, GRAD_TILE = 16 };
 

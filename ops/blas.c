@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #ifdef SYN_HAVE_OPENBLAS
 #include <cblas.h>

@@ -3,7 +3,7 @@
 #ifndef OPS_BLAS_H
 #define OPS_BLAS_H
 
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 SYN_API_BEGIN
 

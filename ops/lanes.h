@@ -4,7 +4,7 @@
 #ifndef OPS_LANES_H
 #define OPS_LANES_H
 
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define SYN_LANES 16

@@ -26,13 +26,13 @@ SYN__CPU(softmax) {
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
     syn_tensor out;
     const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
-    syn__dispatch(ctx, SYN_OP_SOFTMAX, in, 1, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SOFTMAX, in, 1, NULL, 0, NULL, &out);
     return out;
 }
 
 SYN__GRAD(softmax) {
     const syn_tensor in[2] = {g->out[0], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn__dispatch(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
+    syn__call_op(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
 }
 
 /* product, sum, subtract, product */
@@ -293,7 +293,7 @@ static syn_tensor attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
         in[4] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v), mask};
     if (mask.id) in[3] = syn__dense_rows(ctx, mask);
     const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
-    syn__dispatch(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, window ? 4 : 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, window ? 4 : 3, NULL, &out);
     return out;
 }
 
@@ -345,8 +345,8 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
         {.f = how->scale}, {.i = how->causal},      {.i = how->offset},
         {.f = d->p},       {.i = (int64_t)d->seed}, {.i = d->sample},
         {.i = d->row},     {.i = d->column},        {.i = how->window}};
-    syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, how->window ? N_ATTR + 1 : N_ATTR, NULL,
-                  out);
+    syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, how->window ? N_ATTR + 1 : N_ATTR, NULL,
+                 out);
     return out[0];
 }
 
@@ -361,11 +361,11 @@ SYN__GRAD(attention_train) {
     memcpy(attr, g->attr, N_ATTR * sizeof *attr);
     attr[WANTED + 1].i = g->n_attr > N_ATTR ? g->attr[N_ATTR].i : 0;
     attr[WANTED].i = g->need[0] | g->need[1] << 1 | g->need[2] << 2;
-    syn__dispatch(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, attr,
-                  attr[WANTED + 1].i      ? N_ATTR + 2
-                  : attr[WANTED].i == ALL ? N_ATTR
-                                          : N_ATTR + 1,
-                  NULL, d);
+    syn__call_op(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, attr,
+                 attr[WANTED + 1].i      ? N_ATTR + 2
+                 : attr[WANTED].i == ALL ? N_ATTR
+                                         : N_ATTR + 1,
+                 NULL, d);
     for (int i = 0; i < 3; i++)
         if (g->need[i]) g->din[i] = syn_permute(g->ctx, d[i], order, 4);
 }
@@ -590,6 +590,6 @@ syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t p
     syn_tensor out;
     const syn_tensor in[2] = {cache, syn__dense_rows(ctx, x)};
     const syn_attr attr[1] = {{.i = position}};
-    syn__dispatch(ctx, SYN_OP_KV_APPEND, in, 2, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_KV_APPEND, in, 2, attr, 1, NULL, &out);
     return out;
 }

@@ -4,7 +4,7 @@
 
 #include "ops/ops.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Reads the input once and writes the output once; the arithmetic of a reduction is not counted. */
 SYN__COST(comm) {
@@ -54,7 +54,7 @@ static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const
                              int n_attr, const syn_group *group) {
     syn_tensor out = {0}, in = x ? syn_contiguous(ctx, *x) : out;
     if (!ready(ctx, op, group)) return out;
-    syn__dispatch(ctx, op, &in, x ? 1 : 0, attr, n_attr, group, &out);
+    syn__call_op(ctx, op, &in, x ? 1 : 0, attr, n_attr, group, &out);
     return out;
 }
 
@@ -68,7 +68,7 @@ SYN__INFER(tp_enter) {
 syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
     syn_tensor out = {0};
     if (ready(ctx, SYN_OP_TP_ENTER, group))
-        syn__dispatch(ctx, SYN_OP_TP_ENTER, &x, 1, NULL, 0, group, &out);
+        syn__call_op(ctx, SYN_OP_TP_ENTER, &x, 1, NULL, 0, group, &out);
     return out;
 }
 
@@ -251,7 +251,7 @@ static void coalesced(syn_ctx *ctx, syn_op op, syn_tensor *xs, int n, int64_t ho
         syn_ctx_fail(ctx, SYN_E_INVALID, "%s: %d tensors, 1 to %d are possible",
                      syn_op_table[op].name, n, SYN_MAX_LIST);
     if (!ready(ctx, op, group)) return;
-    syn__dispatch(ctx, op, xs, n, attr, 2, group, out);
+    syn__call_op(ctx, op, xs, n, attr, 2, group, out);
     for (int i = 0; i < n; i++) xs[i] = out[i];
 }
 
@@ -316,7 +316,7 @@ void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag) {
     const syn_attr attr[2] = {{.i = peer}, {.i = tag}};
     const syn_tensor in = syn_contiguous(ctx, x);
     syn_tensor none;
-    syn__dispatch(ctx, SYN_OP_SEND, &in, 1, attr, 2, NULL, &none);
+    syn__call_op(ctx, SYN_OP_SEND, &in, 1, attr, 2, NULL, &none);
 }
 
 SYN__INFER(recv) {
@@ -343,6 +343,6 @@ syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t ta
         {.i = peer}, {.i = tag}, {.i = spec->dtype}, {.i = spec->rank}};
     for (int d = 0; d < SYN_MAX_RANK; d++) attr[4 + d].i = spec->dims[d];
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_RECV, NULL, 0, attr, 4 + SYN_MAX_RANK, NULL, &out);
+    syn__call_op(ctx, SYN_OP_RECV, NULL, 0, attr, 4 + SYN_MAX_RANK, NULL, &out);
     return out;
 }

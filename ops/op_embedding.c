@@ -62,7 +62,7 @@ syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, 
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, table), syn__dense_rows(ctx, ids)};
     const syn_attr attr[2] = {{.i = first_row}, {.i = padding}};
-    syn__dispatch(ctx, SYN_OP_EMBEDDING, in, 2, attr, padding < 0 ? 1 : 2, NULL, &out);
+    syn__call_op(ctx, SYN_OP_EMBEDDING, in, 2, attr, padding < 0 ? 1 : 2, NULL, &out);
     return out;
 }
 
@@ -173,7 +173,7 @@ syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, ids), syn__dense_rows(ctx, dy)};
     const syn_attr attr[3] = {{.i = first_row}, {.i = rows}, {.i = padding}};
-    syn__dispatch(ctx, SYN_OP_EMBEDDING_GRAD, in, 2, attr, padding < 0 ? 2 : 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_EMBEDDING_GRAD, in, 2, attr, padding < 0 ? 2 : 3, NULL, &out);
     return out;
 }
 
@@ -182,7 +182,7 @@ syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, 
     syn_tensor out;
     const syn_tensor in[3] = {sum, syn__dense_rows(ctx, ids), syn__dense_rows(ctx, dy)};
     const syn_attr attr[2] = {{.i = first_row}, {.i = padding}};
-    syn__dispatch(ctx, SYN_OP_EMBEDDING_GRAD_ADD, in, 3, attr, padding < 0 ? 1 : 2, NULL, &out);
+    syn__call_op(ctx, SYN_OP_EMBEDDING_GRAD_ADD, in, 3, attr, padding < 0 ? 1 : 2, NULL, &out);
     return out;
 }
 
@@ -260,7 +260,7 @@ static syn_tensor turn(syn_ctx *ctx, const syn_tensor x[3], double factor, bool 
     const syn_tensor in[3] = {syn__dense_rows(ctx, x[0]), syn__dense_rows(ctx, x[1]),
                               syn__dense_rows(ctx, x[2])};
     const syn_attr attr[2] = {{.f = factor}, {.i = back}};
-    syn__dispatch(ctx, SYN_OP_ROPE, in, 3, attr, 2, NULL, &out);
+    syn__call_op(ctx, SYN_OP_ROPE, in, 3, attr, 2, NULL, &out);
     return out;
 }
 

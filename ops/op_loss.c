@@ -156,7 +156,7 @@ syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets
     const syn_tensor in[3] = {logits, syn_contiguous(ctx, targets), weight};
     const syn_attr attr[1] = {{.i = classes}};
     syn_tensor out[2];
-    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY, in, weight.id ? 3 : 2, attr, 1, NULL, out);
+    syn__call_op(ctx, SYN_OP_CROSS_ENTROPY, in, weight.id ? 3 : 2, attr, 1, NULL, out);
     return out[1];
 }
 
@@ -251,14 +251,14 @@ syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor t
                                    const syn_group *group) {
     const syn_attr attr[2] = {{.i = classes}, {.i = first}};
     syn_tensor in[6] = {logits, syn_contiguous(ctx, targets)}, part[3], out[2];
-    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
+    syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
     const syn_tensor all = syn_all_reduce(ctx, part[0], SYN_REDUCE_MAX, group);
     const syn_tensor sums[3] = {part[1], part[0], all};
-    syn__dispatch(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &part[1]);
+    syn__call_op(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &part[1]);
     in[2] = all;
     in[3] = syn_all_reduce(ctx, part[1], SYN_REDUCE_SUM, group);
     in[4] = syn_all_reduce(ctx, part[2], SYN_REDUCE_SUM, group);
     in[5] = weight;
-    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, weight.id ? 6 : 5, attr, 2, NULL, out);
+    syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, weight.id ? 6 : 5, attr, 2, NULL, out);
     return out[1];
 }

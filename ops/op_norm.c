@@ -78,7 +78,7 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
     const syn_tensor in[3] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight),
                               syn__dense_rows(ctx, bias)};
     const syn_attr attr[1] = {{.f = eps}};
-    syn__dispatch(ctx, SYN_OP_LAYERNORM, in, 3, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_LAYERNORM, in, 3, attr, 1, NULL, &out);
     return out;
 }
 
@@ -86,7 +86,7 @@ syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight)};
     const syn_attr attr[1] = {{.f = eps}};
-    syn__dispatch(ctx, SYN_OP_RMSNORM, in, 2, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_RMSNORM, in, 2, attr, 1, NULL, &out);
     return out;
 }
 
@@ -95,12 +95,12 @@ syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps
 /* The parameters' gradients come along with the input's. */
 SYN__GRAD(layernorm) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn__dispatch(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
+    syn__call_op(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
 SYN__GRAD(rmsnorm) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn__dispatch(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
+    syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
 /* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), of layernorm dbias (C); the sums

@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 static syn_status want_dense(const syn_call *c, int i) {
     SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -75,7 +75,7 @@ SYN__CPU(square_sum) {
 
 syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n) {
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_SQUARE_SUM, xs, n, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SQUARE_SUM, xs, n, NULL, 0, NULL, &out);
     return out;
 }
 
@@ -103,7 +103,7 @@ SYN__CPU(clip_factor) {
 syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, syn_tensor *norm) {
     syn_tensor out[2];
     const syn_attr attr[1] = {{.f = max_norm}};
-    syn__dispatch(ctx, SYN_OP_CLIP_FACTOR, &squares, 1, attr, 1, NULL, out);
+    syn__call_op(ctx, SYN_OP_CLIP_FACTOR, &squares, 1, attr, 1, NULL, out);
     *norm = out[1];
     return out[0];
 }
@@ -228,7 +228,7 @@ void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
     in[n++] = call->scale;
     const syn_attr attr[6] = {{.i = written},   {.f = call->beta1},        {.f = call->beta2},
                               {.f = call->eps}, {.f = call->weight_decay}, {.i = call->decayed}};
-    syn__dispatch(ctx, SYN_OP_ADAMW, in, n, attr, 6, NULL, out);
+    syn__call_op(ctx, SYN_OP_ADAMW, in, n, attr, 6, NULL, out);
     for (int i = 0; i < k; i++) call->params[i] = out[i];
     *call->m = out[k];
     *call->v = out[k + 1];

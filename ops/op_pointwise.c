@@ -20,7 +20,7 @@ SYN__COST(unary) {
 static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr) {
     syn_tensor out;
     const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
-    syn__dispatch(ctx, op, in, 1, attr, n_attr, NULL, &out);
+    syn__call_op(ctx, op, in, 1, attr, n_attr, NULL, &out);
     return out;
 }
 
@@ -139,7 +139,7 @@ SYN__CPU(gelu_grad) {
 static syn_tensor unary_grad(syn_grad_call *g, syn_op op, syn_tensor x) {
     syn_tensor out;
     const syn_tensor in[2] = {x, syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn__dispatch(g->ctx, op, in, 2, g->attr, syn__n_attr(g), NULL, &out);
+    syn__call_op(g->ctx, op, in, 2, g->attr, syn__n_attr(g), NULL, &out);
     return out;
 }
 
@@ -224,7 +224,7 @@ SYN__CPU(swiglu) {
 syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up) {
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, gate), syn__dense_rows(ctx, up)};
-    syn__dispatch(ctx, SYN_OP_SWIGLU, in, 2, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SWIGLU, in, 2, NULL, 0, NULL, &out);
     return out;
 }
 
@@ -275,7 +275,7 @@ SYN__CPU(swiglu_grad) {
 
 SYN__GRAD(swiglu) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn__dispatch(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, NULL, 0, NULL, g->din);
+    syn__call_op(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, NULL, 0, NULL, g->din);
 }
 
 /* ---- scale ---- */
@@ -335,7 +335,7 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dr
                               {.i = how->column}};
     syn_tensor out, in[2] = {syn__dense_rows(ctx, x), keys};
     if (keys.id) in[1] = syn__dense_rows(ctx, keys);
-    syn__dispatch(ctx, SYN_OP_DROPOUT, in, keys.id ? 2 : 1, attr, 5, NULL, &out);
+    syn__call_op(ctx, SYN_OP_DROPOUT, in, keys.id ? 2 : 1, attr, 5, NULL, &out);
     return out;
 }
 
@@ -384,7 +384,7 @@ static syn_tensor scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, d
     syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
     if (mask.id) in[1] = syn__dense_rows(ctx, mask);
     const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
-    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, window ? 4 : 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, window ? 4 : 3, NULL, &out);
     return out;
 }
 
@@ -441,7 +441,7 @@ SYN__CPU(mul) {
 static syn_tensor binary(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b) {
     syn_tensor out;
     const syn_tensor in[2] = {a, b};
-    syn__dispatch(ctx, op, in, 2, NULL, 0, NULL, &out);
+    syn__call_op(ctx, op, in, 2, NULL, 0, NULL, &out);
     return out;
 }
 

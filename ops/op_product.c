@@ -99,7 +99,7 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
     if (syn_ctx_status(ctx) == SYN_OK && !rows_collapse(ctx, x)) x = syn_contiguous(ctx, x);
     const syn_tensor in[3] = {x, syn__dense_rows(ctx, w), syn__dense_rows(ctx, bias)};
     const syn_attr attr[1] = {{.i = transpose_w}};
-    syn__dispatch(ctx, SYN_OP_LINEAR, in, bias.id ? 3 : 2, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_LINEAR, in, bias.id ? 3 : 2, attr, 1, NULL, &out);
     return out;
 }
 
@@ -116,7 +116,7 @@ static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpo
     const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
     const syn_attr attr[3] = {{.i = transpose_a}, {.i = transpose_b}, {.i = dtype}};
     const bool same = syn_tensor_spec(ctx, in[0])->dtype == (int32_t)dtype;
-    syn__dispatch(ctx, SYN_OP_MATMUL, in, 2, attr, same ? 2 : 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_MATMUL, in, 2, attr, same ? 2 : 3, NULL, &out);
     return out;
 }
 
@@ -289,6 +289,6 @@ syn_tensor syn_matmul_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor
     syn_tensor out;
     const syn_tensor in[3] = {sum, syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
     const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
-    syn__dispatch(ctx, SYN_OP_MATMUL_ADD, in, 3, attr, 2, NULL, &out);
+    syn__call_op(ctx, SYN_OP_MATMUL_ADD, in, 3, attr, 2, NULL, &out);
     return out;
 }

@@ -26,7 +26,7 @@ static syn_tensor with_shape(syn_ctx *ctx, syn_op op, syn_tensor x, const int64_
         return syn_ctx_fail(ctx, SYN_E_SHAPE, "%s: %d dimensions, at most %d are possible",
                             syn_op_table[op].name, rank, SYN_MAX_RANK);
     for (int d = 0; d < rank; d++) attr[1 + d].i = dims[d];
-    syn__dispatch(ctx, op, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
+    syn__call_op(ctx, op, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
     return out;
 }
 

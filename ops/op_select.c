@@ -23,7 +23,7 @@ static syn_status want_rows(const syn_call *c) {
 static syn_tensor choose(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr,
                          syn_tensor *out) {
     const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
-    syn__dispatch(ctx, op, in, 1, attr, n_attr, NULL, out);
+    syn__call_op(ctx, op, in, 1, attr, n_attr, NULL, out);
     return out[0];
 }
 
@@ -208,7 +208,7 @@ syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor se
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, logits), syn__dense_rows(ctx, seen)};
     const syn_attr attr[1] = {{.f = penalty}};
-    syn__dispatch(ctx, SYN_OP_REPETITION_PENALTY, in, 2, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_REPETITION_PENALTY, in, 2, attr, 1, NULL, &out);
     return out;
 }
 

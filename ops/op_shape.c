@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 SYN__COST(zero) {
     (void)c;
@@ -90,7 +90,7 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
     syn_attr attr[7] = {{.i = rank}};
     for (int d = 0; d < SYN_MAX_RANK; d++) attr[1 + d].i = to.dims[d];
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_RESHAPE, &x, 1, attr, 7, NULL, &out);
+    syn__call_op(ctx, SYN_OP_RESHAPE, &x, 1, attr, 7, NULL, &out);
     return out;
 }
 
@@ -128,7 +128,7 @@ syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
     syn_attr attr[1 + SYN_MAX_RANK] = {{.i = rank}};
     for (int d = 0; d < rank; d++) attr[1 + d].i = order[d];
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_PERMUTE, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
+    syn__call_op(ctx, SYN_OP_PERMUTE, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
     return out;
 }
 
@@ -165,7 +165,7 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
     if (axis < 0) axis += syn_tensor_spec(ctx, x)->rank;
     const syn_attr attr[3] = {{.i = axis}, {.i = start}, {.i = length}};
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_SLICE, &x, 1, attr, 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SLICE, &x, 1, attr, 3, NULL, &out);
     return out;
 }
 
@@ -175,8 +175,8 @@ SYN__GRAD(slice) {
     const syn_attr attr[3] = {
         g->attr[0], g->attr[1], {.i = syn_tensor_dim(g->ctx, g->in[0], (int)g->attr[0].i)}};
     const syn_tensor in[2] = {g->sum[0], syn_grad_out(g, 0)};
-    if (g->sum[0].id) syn__dispatch(g->ctx, SYN_OP_SLICE_ADD, in, 2, attr, 2, NULL, &g->din[0]);
-    else syn__dispatch(g->ctx, SYN_OP_SLICE_GRAD, in + 1, 1, attr, 3, NULL, &g->din[0]);
+    if (g->sum[0].id) syn__call_op(g->ctx, SYN_OP_SLICE_ADD, in, 2, attr, 2, NULL, &g->din[0]);
+    else syn__call_op(g->ctx, SYN_OP_SLICE_GRAD, in + 1, 1, attr, 3, NULL, &g->din[0]);
 }
 
 /* Where the slice lies in `whole`. */
@@ -289,7 +289,7 @@ SYN__CPU(contiguous) {
 syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x) {
     if (syn_ctx_status(ctx) != SYN_OK || syn_tensor_contiguous(ctx, x)) return x;
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_CONTIGUOUS, &x, 1, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_CONTIGUOUS, &x, 1, NULL, 0, NULL, &out);
     return out;
 }
 
@@ -367,7 +367,7 @@ syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype) {
     if (syn_ctx_status(ctx) != SYN_OK || syn_tensor_spec(ctx, x)->dtype == (int32_t)dtype) return x;
     const syn_attr attr[1] = {{.i = dtype}};
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_CAST, &x, 1, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_CAST, &x, 1, attr, 1, NULL, &out);
     return out;
 }
 
@@ -411,7 +411,7 @@ syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis) {
     if (axis < 0 && n > 0) axis += syn_tensor_spec(ctx, xs[0])->rank;
     const syn_attr attr[1] = {{.i = axis}};
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_CONCAT, xs, n, attr, 1, NULL, &out);
+    syn__call_op(ctx, SYN_OP_CONCAT, xs, n, attr, 1, NULL, &out);
     return out;
 }
 

@@ -12,6 +12,9 @@
 
 SYN_API_BEGIN
 
+/* The op table, indexed by syn_op: the rows of ops.def. */
+extern const syn_opdef syn_op_table[SYN_OP_COUNT];
+
 /* table (V, C) f32, f16 or bf16, ids (...) i32 -> (..., C). Row r of the table stands for id
    first_row + r; ids outside the table give zeros, so that an all-reduce over shards
    completes the lookup. */

@@ -12,7 +12,7 @@
 #if SYN_LANES == 16
 #include <string.h>
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #ifdef __AVX512BF16__
 #define PER_UNIT 2

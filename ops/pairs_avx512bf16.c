@@ -5,7 +5,7 @@
 #include "ops/products_private.h"
 
 #if defined(__AVX512BF16__)
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #define LANES   32   /* bf16 of a vector */
 #define SUMS    4    /* vectors of sums of a column: an instruction waits for its sum, */

@@ -5,7 +5,7 @@
 
 #include "ops/blas.h"
 #include "ops/products_private.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 /* What OpenBLAS is not slower at than kernels that do not pack: from so many rows and so long
    columns on. */

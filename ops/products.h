@@ -5,8 +5,8 @@
 #define OPS_PRODUCTS_H
 
 #include "ops/simd.h"
-#include "syntorch/types.h"
-#include "syntorch/workers.h"
+#include "syntorch/base/types.h"
+#include "syntorch/base/workers.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* Plain loops: what the other levels compute, and what runs where those and OpenBLAS do not. */
 #include "ops/products_private.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #define PIECE 256 /* elements of w that are widened at a time */
 

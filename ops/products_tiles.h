@@ -10,7 +10,7 @@
 #if SYN_LANES > 0
 #include <string.h>
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 #if SYN_LANES == 16
 #define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers are sums */

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "ops/rows.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 static void row_gelu_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++)

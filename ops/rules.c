@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
     char text[SYN_SPEC_TEXT];

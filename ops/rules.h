@@ -3,8 +3,16 @@
 #define OPS_RULES_H
 
 #include "ops/hash.h"
+#include "ops/ops.h"
 #include "syntorch/dispatch.h"
 #include "syntorch/gradient.h"
+
+/* Calls an op of the table: syn__dispatch with its row. */
+static inline void syn__call_op(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
+                                const syn_attr *attr, int n_attr, const syn_group *group,
+                                syn_tensor *out) {
+    syn__dispatch(ctx, &syn_op_table[op], in, n_in, attr, n_attr, group, out);
+}
 
 #define SYN__INFER(name) syn_status syn__##name##_infer(syn_call *c)
 #define SYN__COST(name)  void syn__##name##_cost(const syn_call *c, syn_cost *cost)

@@ -5,7 +5,7 @@
 #ifndef OPS_SIMD_H
 #define OPS_SIMD_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

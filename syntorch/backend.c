@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "syntorch/backend_private.h"
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context.h"
-#include "syntorch/memory.h"
 
 /* The kernel that runs. */
 struct cpu {

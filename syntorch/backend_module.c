@@ -30,7 +30,7 @@ void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t by
     }
     const syn_trace_node *n = &trace->nodes[row];
     const char *scope = syn_trace_text(trace, n->scope);
-    snprintf(text, bytes, "%s%s%s", syn_op_table[n->op].name, *scope ? " in " : "", scope);
+    snprintf(text, bytes, "%s%s%s", syn_trace_op(trace, n)->name, *scope ? " in " : "", scope);
 }
 
 static bool give_back(syn_ctx *ctx) {
@@ -42,9 +42,9 @@ static syn_status no_room(const syn_ctx *ctx, size_t bytes, const char *what, sy
 }
 
 static const syn_module_host host = {
-    SYN_VERSION,         syn_op_table,       syn_ctx_rank, syn_ctx_set_time, syn_ctx_add_work,
-    syn_ctx_add_between, syn__describe_node, give_back,    no_room,          syn_ctx_comm,
-    syn_comm_next_group, syn_comm_send,      syn_comm_recv};
+    SYN_VERSION,         syn_ctx_rank,        syn_ctx_set_time, syn_ctx_add_work,
+    syn_ctx_add_between, syn__describe_node,  give_back,        no_room,
+    syn_ctx_comm,        syn_comm_next_group, syn_comm_send,    syn_comm_recv};
 
 /* The folder of a file, ending in its slash, and what is below it; false: too long. */
 static bool beside(char *path, const char *file, const char *below) {

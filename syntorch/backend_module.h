@@ -11,7 +11,6 @@ SYN_API_BEGIN
 /* What a module may call. */
 typedef struct syn_module_host {
     const char *version;                        /* of the program; a module of another is refused */
-    const syn_opdef *ops;                       /* syn_op_table */
     int32_t (*rank)(const struct syn_ctx *ctx); /* syn_ctx_rank */
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */

@@ -8,6 +8,35 @@ syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) {
                     (int)comm->rank);
 }
 
+void syn__comm_hold(syn_comm *comm) {
+    if (comm != NULL) comm->ops->hold(comm);
+}
+
+void syn__comm_release(syn_comm *comm) {
+    if (comm != NULL) comm->ops->release(comm);
+}
+
+void syn_comm_close(syn_comm *comm) {
+    if (comm == NULL) return;
+    comm->ops->close(comm);
+    comm->closed = true;
+    comm->ops->release(comm);
+}
+
+syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
+                               int32_t n_ranks, syn_group **out, syn_error *err) {
+    return comm->ops->open_group(comm, id, name, ranks, n_ranks, out, err);
+}
+
+const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id) {
+    return comm->ops->next_group(comm, id);
+}
+
+const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
+    const syn_group *group = id > 0 ? syn_comm_next_group(comm, id - 1) : NULL;
+    return group != NULL && group->id == id ? group : NULL;
+}
+
 syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
                         syn_error *err) {
     syn_exchange now = *exchange;

@@ -7,7 +7,7 @@
 #ifndef SYNTORCH_COMMUNICATOR_H
 #define SYNTORCH_COMMUNICATOR_H
 
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 SYN_API_BEGIN
 
@@ -74,11 +74,15 @@ typedef struct syn_request syn_request;
 
 typedef struct syn_comm_ops {
     const char *name; /* "self", "local", "mpi", "fake" */
-    bool moves_data;  /* false: shapes only ("fake"); of the members below only abort and close are
-                         then not NULL */
-    /* Makes groups known. Every member calls it with the same arguments, in the same order. */
-    syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
-    void (*close_group)(syn_comm *comm, syn_group *group);
+    bool moves_data;  /* false: shapes only ("fake"); start, wait and check are then NULL */
+    /* syn_comm_open_group and syn_comm_next_group. */
+    syn_status (*open_group)(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
+                             int32_t n_ranks, syn_group **out, syn_error *err);
+    const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);
+    /* A context uses the communicator, or does no more: the last release frees it. The opener is
+       one of the users until syn_comm_close. Called from any thread. */
+    void (*hold)(syn_comm *comm);
+    void (*release)(syn_comm *comm);
     /* Starts *exchange, which is copied with its list of segments; their arrays are the
        communicator's until it was waited for. Fails, and has then started nothing, for arguments
        that no rank could mean and when memory or threads are out; wait returns failures of the

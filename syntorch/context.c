@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/communicator_private.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 
 /* Another than those of other contexts, which have another address or began at another time; but
    for one chance in 2^32, being a hash. */

@@ -2,10 +2,10 @@
    time the kernel. */
 #include <string.h>
 
+#include "syntorch/base/memory.h"
 #include "syntorch/communicator_private.h"
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
-#include "syntorch/memory.h"
 
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner) {
     const char *text = syn_trace_text(ctx->trace, scope);
@@ -98,13 +98,14 @@ static syn_status infer(syn_call *call) {
 }
 
 /* All of a node's row but its outputs; room for it in all tables. */
-static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_trace_node *row) {
+static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *row) {
     syn_trace *t = ctx->trace;
     syn_error *err = &ctx->error;
     if (syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes) >= UINT32_MAX - 1 ||
         t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS)
         return SYN_FAIL(err, SYN_E_NOMEM, "a context records at most 2^32 nodes and inputs");
-    *row = (syn_trace_node){.op = (uint16_t)op,
+    t->ops = call->def - call->def->op;
+    *row = (syn_trace_node){.op = (uint16_t)call->def->op,
                             .phase = (uint8_t)ctx->phase,
                             .n_in = (uint8_t)call->n_in,
                             .n_out = (uint8_t)call->n_out,
@@ -152,12 +153,12 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
 
 /* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
    entries, and its sentence in the context. */
-static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_call *call) {
+static syn_status record(syn_ctx *ctx, const uint32_t *in, const syn_call *call) {
     syn_trace *t = ctx->trace;
     uint32_t need;
     syn_trace_node row;
     SYN_TRY(syn__tape_inputs(ctx, call, in, &need));
-    SYN_TRY(make_row(ctx, op, call, &row));
+    SYN_TRY(make_row(ctx, call, &row));
     for (int i = 0; i < call->n_out; i++) {
         const syn_status s = append_output(ctx, call, i, in);
         if (s == SYN_OK) continue;
@@ -214,13 +215,13 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
     return s;
 }
 
-void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
-                   int n_attr, const syn_group *group, syn_tensor *out) {
+void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int n_in,
+                   const syn_attr *attr, int n_attr, const syn_group *group, syn_tensor *out) {
     syn_call call;
     syn_kernel kernel;
     syn_error inner;
     inner.code = SYN_OK;
-    call.def = &syn_op_table[op];
+    call.def = def;
     call.n_in = n_in;
     call.n_out = call.def->n_out < 0 ? (int)attr[0].i : call.def->n_out;
     call.attr = attr;
@@ -245,7 +246,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
     const bool watched = s == SYN_OK && ctx->watch.on && kernel;
     const unsigned bad = watched ? syn__watch_inputs(ctx, rows, n_in) : 0;
-    if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
+    if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
         ctx->error.code = SYN_OK;
     }

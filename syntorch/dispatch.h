@@ -13,8 +13,8 @@ extern "C" {
 void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out);
 /* Checks, infers, records and, unless on meta, runs and times the kernel. Outputs go to
    out[0..n_out-1], all poisoned on failure. */
-void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
-                   int n_attr, const syn_group *group, syn_tensor *out);
+void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int n_in,
+                   const syn_attr *attr, int n_attr, const syn_group *group, syn_tensor *out);
 
 #ifdef __cplusplus
 }

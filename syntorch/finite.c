@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 
 enum { HAS_NAN = 1, HAS_INFINITY = 2, HAS_MINUS_INFINITY = 4 };
 
@@ -58,7 +58,7 @@ unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
 /* What comes from other ranks is theirs to explain; causal masks are made, not given. */
 void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     const syn_trace_node *n = &ctx->trace->nodes[node];
-    const syn_opdef *def = &syn_op_table[n->op];
+    const syn_opdef *def = syn_trace_op(ctx->trace, n);
     if (ctx->watch.tensor || (def->flags & SYN_OPF_COMM)) return;
     for (uint32_t i = 0; i < n->n_out; i++) {
         int64_t unused;
@@ -86,7 +86,7 @@ bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes) {
     const syn_trace_node *n = &t->nodes[producer];
     const char *scope = syn_trace_text(t, n->scope);
     if (producer)
-        snprintf(made, sizeof made, "made by %s%s%s (%s)", syn_op_table[n->op].name,
+        snprintf(made, sizeof made, "made by %s%s%s (%s)", syn_trace_op(t, n)->name,
                  *scope ? " in " : "", scope, syn_phase_name((syn_phase)n->phase));
     snprintf(text, bytes, "tensor '%s', %s, holds %s at element %lld",
              syn_trace_tensor_name(t, row, name), made, w->is_nan ? "NaN" : "infinity",

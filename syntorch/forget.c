@@ -1,7 +1,7 @@
 /* syn_forget: rows that nobody wants to keep go with their data. */
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 
 /* Of each row from `first` on, whether it stays: what owns a storage that is still there, its
    newest version, and `keep`. */

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
-#include "syntorch/memory.h"
 
 /* Gradients are found by the row of their tensor (of what is no leaf), or by its leaf. Each holds a
    pin on its storage; those that share one are counted, as none may then be written over. */
@@ -87,11 +87,16 @@ static syn_dtype dtype_of(const syn_ctx *ctx, uint32_t row) {
     return (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype;
 }
 
+/* A graph to walk has nodes, so the trace knows the op table. */
+static const syn_opdef *row_of_op(const syn_ctx *ctx, syn_op op) {
+    return &ctx->trace->ops[op];
+}
+
 static syn_tensor cast(syn_ctx *ctx, syn_tensor g, syn_dtype dtype) {
     const syn_attr attr = {.i = dtype};
     syn_tensor out;
     if (syn_tensor_spec(ctx, g)->dtype == (int32_t)dtype) return g;
-    syn__dispatch(ctx, SYN_OP_CAST, &g, 1, &attr, 1, NULL, &out);
+    syn__dispatch(ctx, row_of_op(ctx, SYN_OP_CAST), &g, 1, &attr, 1, NULL, &out);
     return out;
 }
 
@@ -102,7 +107,7 @@ static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     if (syn_tensor_contiguous(ctx, g) && t->producer && t->base == syn__row(ctx, g) &&
         syn__storage(ctx, t->base)->grads == 0)
         return g;
-    syn__dispatch(ctx, SYN_OP_CONTIGUOUS, &g, 1, NULL, 0, NULL, &out);
+    syn__dispatch(ctx, row_of_op(ctx, SYN_OP_CONTIGUOUS), &g, 1, NULL, 0, NULL, &out);
     return out;
 }
 
@@ -141,7 +146,8 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
     if (*place) {
         const syn_tensor pair[2] = {{newest(ctx, *place), ctx->tag}, g};
         syn_tensor sum;
-        syn__dispatch(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD, pair, 2, NULL, 0, NULL, &sum);
+        syn__dispatch(ctx, row_of_op(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD), pair, 2, NULL,
+                      0, NULL, &sum);
         if (!sum.id || in_place) return;
         let_go(ctx, *place);
         hold(ctx, sum.id);
@@ -177,7 +183,7 @@ static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_c
     const syn_trace_node *n = &t->nodes[node];
     bool any = false;
     c->ctx = ctx;
-    c->def = &syn_op_table[n->op];
+    c->def = syn_trace_op(t, n);
     c->n_in = n->n_in;
     c->n_out = n->n_out;
     c->group = n->group ? syn_ctx_group(ctx, node) : NULL;
@@ -269,7 +275,7 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn_trace *t = ctx->trace;
     if (c->n_in == 0 || g->n_taped == 0) return false;
     const uint32_t producer = t->tensors[syn__row(ctx, c->in[0])].producer;
-    return producer && (syn_op_table[t->nodes[producer].op].flags & SYN_OPF_ENTER) &&
+    return producer && (syn_trace_op(t, &t->nodes[producer])->flags & SYN_OPF_ENTER) &&
            syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
 }
 

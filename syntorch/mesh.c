@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
 

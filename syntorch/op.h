@@ -2,10 +2,10 @@
 #ifndef SYNTORCH_OP_H
 #define SYNTORCH_OP_H
 
+#include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
 #include "syntorch/communicator.h"
-#include "syntorch/graph.h"
-#include "syntorch/memory.h"
-#include "syntorch/workers.h"
+#include "syntorch/graph/op_names.h"
 
 SYN_API_BEGIN
 
@@ -22,24 +22,6 @@ typedef union syn_attr {
     int64_t i;
     double f;
 } syn_attr;
-
-/* Flags of an op. VIEW: output 0 shares input 0's storage, infer sets its strides and offset, and
-   there is no kernel. STRIDED: reads inputs of any strides; those of others are dense in their last
-   dimension. CONSTANT: no gradient goes through it, as it is a choice; other ops without a rule may
-   not be in a gradient's way. ENTER: a view whose gradient is an exchange. */
-#define SYN_OPF_VIEW     1u
-#define SYN_OPF_STRIDED  2u
-#define SYN_OPF_COMM     4u /* kernel describes an exchange with other ranks */
-#define SYN_OPF_FUSED    8u /* one kernel for what other rows do in several */
-#define SYN_OPF_CONSTANT 16u
-#define SYN_OPF_ENTER    32u
-
-/* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, written over them: a cache; of an
-   optimizer, a parameter and its moments. No other input may lie in their storages. What may be
-   used after it: see context.h. */
-#define SYN_OPF_INPLACE(n) ((uint32_t)(n) << 8)
-/* The same, with attribute 0 as n, and no other outputs: lists of tensors. */
-#define SYN_OPF_INPLACE_LIST SYN_OPF_INPLACE(255)
 
 /* An input or output as an op's functions see it. */
 typedef struct syn_operand {
@@ -93,6 +75,7 @@ typedef struct syn_cost {
 } syn_cost;
 
 struct syn_opdef {
+    syn_op op; /* index in the op table */
     const char *name;
     syn_category category;
     int min_in, max_in, n_out; /* n_out -1: of SYN_OPF_INPLACE_LIST */
@@ -114,15 +97,6 @@ static inline int syn_opdef_versions(const syn_opdef *def, const syn_attr *attr)
     const uint32_t n = def->flags >> 8;
     return n == 255 ? (int)attr[0].i : (int)n;
 }
-
-/* Indexed by syn_op; defined in ops/. */
-extern const syn_opdef syn_op_table[SYN_OP_COUNT];
-
-/* The flags of the op's row; 0 if the table has no op of that name. */
-uint32_t syn_op_flags(const char *name);
-/* The category of an op by its name, in a file say: its row's, else by a keyword within it
-   (ops.def: SYN_FOREIGN), else OTHER. */
-syn_category syn_op_category(const char *name);
 
 SYN_API_END
 #endif

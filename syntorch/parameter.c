@@ -2,9 +2,9 @@
    tensor), so that any sharding holds slices of the same weights. */
 #include <string.h>
 
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
 
 /* SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014) as a counter-based generator. */
 static uint64_t counter_hash(uint64_t key, uint64_t index) {

@@ -1,7 +1,7 @@
 /* Exchanges with other ranks as syn__dispatch runs them: to their end, or started, with what they
    read and write kept, and waited for when somebody needs it. */
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 
 struct syn__pending {
     uint32_t node;        /* reads its inputs, writes its outputs */
@@ -88,7 +88,7 @@ static void complete(syn_ctx *ctx, size_t i) {
         store_times(ctx, p.node, &times);
     }
     if (p.of_device) (void)ctx->backend->wait(ctx->device, p.of_device, &error);
-    if (error.code != SYN_OK) syn__locate(ctx, &syn_op_table[row->op], row->scope, &error);
+    if (error.code != SYN_OK) syn__locate(ctx, syn_trace_op(ctx->trace, row), row->scope, &error);
     syn_free(p.scratch);
     each_storage(ctx, row, syn__storage_arrived);
 }

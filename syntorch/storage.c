@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 

@@ -1,8 +1,8 @@
 /* What is remembered for syn_backward: ops, which of their inputs require a gradient, and the data
    that their rules will need. */
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
-#include "syntorch/memory.h"
 
 /* An entry that nobody has: of a leaf whose data are gone, before the table grows. Its number + 1;
    0 when memory is out. */
@@ -100,7 +100,7 @@ static void each_kept(syn_ctx *ctx, const syn__taped *entry, uint32_t row,
                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[row];
-    const uint32_t operands = kept(&syn_op_table[n->op], entry->need);
+    const uint32_t operands = kept(syn_trace_op(t, n), entry->need);
     for (uint32_t i = 0; i < 16; i++) {
         const uint32_t k = i % 8;
         if (!(operands >> i & 1) || k >= (i < 8 ? n->n_in : n->n_out)) continue;

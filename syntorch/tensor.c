@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
-#include "syntorch/memory.h"
 
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     const uint32_t row = syn__row(ctx, t);
@@ -20,7 +20,7 @@ syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version, s
     const uint32_t writer = t->tensors[syn_trace_tensor_row(t, version)].producer;
     char name[SYN_MAX_NAME], by[64] = "an op that was forgotten";
     if (writer)
-        snprintf(by, sizeof by, "%s (node %u)", syn_op_table[t->nodes[writer].op].name,
+        snprintf(by, sizeof by, "%s (node %u)", syn_trace_op(t, &t->nodes[writer])->name,
                  syn_trace_node_number(t, writer));
     return SYN_FAIL(
         err, SYN_E_INVALID,

@@ -1,9 +1,9 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
 #include <string.h>
 
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
 
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size, syn_error *err) {
     syn_trace *t = syn_calloc(1, sizeof *t);
@@ -124,12 +124,13 @@ void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out
 }
 
 int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node) {
-    return syn_opdef_versions(&syn_op_table[node->op], syn_intern_get(&trace->blobs, node->attrs));
+    return syn_opdef_versions(syn_trace_op(trace, node),
+                              syn_intern_get(&trace->blobs, node->attrs));
 }
 
 void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
     const syn_trace_node *n = &trace->nodes[node];
-    call->def = &syn_op_table[n->op];
+    call->def = syn_trace_op(trace, n);
     call->n_in = n->n_in;
     call->n_out = n->n_out;
     for (int i = 0; i < n->n_in; i++)

@@ -6,10 +6,10 @@
 #ifndef SYNTORCH_TRACE_H
 #define SYNTORCH_TRACE_H
 
-#include "syntorch/hardware.h"
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/graph/work.h"
+#include "syntorch/hardware/hardware.h"
 #include "syntorch/op.h"
-#include "syntorch/work.h"
 
 SYN_API_BEGIN
 
@@ -67,6 +67,7 @@ typedef struct syn_trace_time {
 } syn_trace_time;
 
 typedef struct syn_trace {
+    const syn_opdef *ops;  /* the op table; NULL before the first node */
     syn_trace_node *nodes; /* row 0 unused: node ids count from 1 */
     size_t n_nodes, nodes_cap;
     syn_trace_tensor *tensors; /* row 0 is the poisoned tensor */
@@ -116,6 +117,10 @@ const char *syn_trace_tensor_name(const syn_trace *trace, uint32_t tensor, char 
    it is new. */
 syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_t *row,
                                syn_error *err) SYN_MUST_USE;
+/* The row of a node's op. */
+static inline const syn_opdef *syn_trace_op(const syn_trace *trace, const syn_trace_node *node) {
+    return &trace->ops[node->op];
+}
 /* How many of a node's outputs are new versions of its inputs: the first ones. */
 int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node);
 /* Rebuilds what the op's functions saw, without data: for cost rules. */

@@ -2,7 +2,7 @@
    interned entries that nothing names any more go. */
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/trace_private.h"
 
 /* ---- Numbers ---- */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/extents.h"
-#include "syntorch/hardware_private.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/graph/extents.h"
+#include "syntorch/hardware/hardware_private.h"
 #include "syntorch/trace.h"
 #include "syntorch/trace_private.h"
 
@@ -100,7 +100,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
         for (int k = 0; k < syn_trace_versions(t, &t->nodes[i]); k++)
             u.overwritten[t->tensors[t->nodes[i].first_out + (uint32_t)k].base] = 1;
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
-        if (!(syn_op_table[t->nodes[i].op].flags & SYN_OPF_VIEW)) s = add_users(v, &u, i, err);
+        if (!(syn_trace_op(t, &t->nodes[i])->flags & SYN_OPF_VIEW)) s = add_users(v, &u, i, err);
     syn_free(u.links);
     syn_free(u.heads);
     syn_free(u.overwritten);
@@ -113,20 +113,21 @@ static syn_status number_comms(struct view *v, syn_error *err) {
     if (!next) return SYN_FAIL_NOMEM(err, t->n_groups * sizeof *next, "a view of a trace");
     syn_status s = SYN_OK;
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
-        if (syn_op_table[t->nodes[i].op].flags & SYN_OPF_COMM)
+        if (syn_trace_op(t, &t->nodes[i])->flags & SYN_OPF_COMM)
             s = push(&v->comms, &v->n_comms, &v->comms_cap, i, next[t->nodes[i].group]++, err);
     syn_free(next);
     return s;
 }
 
-/* Splits "axis:i scale:f" into names and types. */
-static syn_status split_attrs(struct shared *sh, syn_error *err) {
+/* Splits "axis:i scale:f" into names and types. ops: the op table; NULL if no trace has a node. */
+static syn_status split_attrs(struct shared *sh, const syn_opdef *ops, syn_error *err) {
     size_t bytes = 1;
-    for (int op = 0; op < SYN_OP_COUNT; op++) bytes += strlen(syn_op_table[op].attrs) + 1;
+    if (!ops) return SYN_OK;
+    for (int op = 0; op < SYN_OP_COUNT; op++) bytes += strlen(ops[op].attrs) + 1;
     char *to = sh->names = syn_malloc(bytes);
     if (!to) return SYN_FAIL_NOMEM(err, bytes, "attribute names");
     for (int op = 0; op < SYN_OP_COUNT; op++) {
-        const char *from = syn_op_table[op].attrs;
+        const char *from = ops[op].attrs;
         for (int i = 0; *from && i < SYN_MAX_ATTRS; i++) {
             sh->attr_names[op][i] = to;
             while (*from != ':') *to++ = *from++;
@@ -285,7 +286,7 @@ static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
     if (table->producer != 0 && !param) return true;
     for (uint32_t at = id, n = 0; --at > 0 && n < SYN__LOOKUP_NODES; n++) {
-        const syn_opdef *def = &syn_op_table[t->nodes[at].op];
+        const syn_opdef *def = syn_trace_op(t, &t->nodes[at]);
         const syn__lookup found =
             syn__lookup_before(node, def->name, def->category, (syn_phase)t->nodes[at].phase,
                                syn_trace_step_of(t, at));
@@ -349,7 +350,7 @@ const char *syn_trace_tensor_name(const syn_trace *t, uint32_t tensor, char buf[
     struct writing name = {buf, buf + SYN_MAX_NAME - 1};
     append_text(&name, scope);
     if (*scope) append_text(&name, "/");
-    append_text(&name, n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name);
+    append_text(&name, n->label ? syn_trace_text(t, n->label) : syn_trace_op(t, n)->name);
     append_text(&name, ":");
     append_i64(&name, (int64_t)(tensor - n->first_out));
     return buf;
@@ -415,11 +416,13 @@ syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint
                            const syn_hardware *hw, syn_error *err) {
     syn_graph *g = syn_calloc(1, sizeof *g);
     if (!g) return SYN_FAIL_NOMEM(err, sizeof *g, "a graph");
+    const syn_opdef *ops = NULL;
+    for (uint32_t i = 0; i < n_traces && !ops; i++) ops = traces[i]->ops;
     struct shared *sh = g->self = syn_calloc(1, sizeof *sh);
     g->source = &view_source;
     g->ranks = syn_calloc(n_traces, sizeof *g->ranks);
     if (sh) sh->views = syn_calloc(n_traces, sizeof *sh->views);
-    syn_status s = sh && sh->views && g->ranks ? split_attrs(sh, err)
+    syn_status s = sh && sh->views && g->ranks ? split_attrs(sh, ops, err)
                                                : SYN_FAIL_NOMEM(err, sizeof *sh, "a graph");
     if (s == SYN_OK) {
         sh->hw = hw;

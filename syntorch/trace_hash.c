@@ -7,7 +7,7 @@
 static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
     const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
     size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;
-    for (const char *type = syn_op_table[n->op].attrs; left > 0; attr++, left--) {
+    for (const char *type = syn_trace_op(trace, n)->attrs; left > 0; attr++, left--) {
         type = strchr(type, ':') + 1;
         if (*type == 'l') return syn_hash(attr, left * sizeof *attr, h);
         if (*type != 's') h = syn_hash(attr, sizeof *attr, h);

@@ -1,6 +1,6 @@
 /* Which part of a whole each tensor of a trace is: parameters say it, and for the rest it follows
    op by op. What no rule speaks of counts as a whole, which is what a rank has without cuts. */
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/trace_private.h"
 
 static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard shard, uint16_t *out,

@@ -1,5 +1,5 @@
 /* syn_trace_verify: what everyone who reads rows relies on. */
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/trace.h"
 
 /* Everything a row names is there. */

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 static syn_error *kept; /* see cli_keep_messages */
 

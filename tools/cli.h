@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 typedef enum cli_kind {
     CLI_FLAG,

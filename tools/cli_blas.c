@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ops/blas.h"
-#include "syntorch/thread.h"
+#include "syntorch/base/thread.h"
 #include "tools/cli.h"
 
 void cli_check_address_space(const cli_program *program) {

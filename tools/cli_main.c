@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "syntorch/thread.h"
+#include "syntorch/base/thread.h"
 #include "tools/cli.h"
 
 struct call {

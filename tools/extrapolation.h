@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 
 enum { EXTRAPOLATION_MOST = 12 };
 

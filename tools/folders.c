@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char *folder,
                        const char *name) {

@@ -3,7 +3,7 @@
 #ifndef TOOLS_FOLDERS_H
 #define TOOLS_FOLDERS_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 enum { FOLDER_PATH_BYTES = 4400 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "export/chakra/wire/et_files.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;

@@ -5,7 +5,7 @@
 
 #include "export/text/file_text.h"
 #include "export/text/input_files.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/output_lock.h"
 

@@ -2,7 +2,7 @@
 #ifndef TOOLS_LIMITS_H
 #define TOOLS_LIMITS_H
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/extrapolation.h"
 
 /* Of one rank's ops, by phase. */

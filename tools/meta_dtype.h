@@ -3,7 +3,7 @@
 #ifndef TOOLS_META_DTYPE_H
 #define TOOLS_META_DTYPE_H
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 
 typedef struct meta_run {
     const syn_hardware *hw;

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { NAME_BYTES = 200 /* of the prefix's name that the lock's keeps; NAME_MAX is 255 */ };
 

@@ -9,7 +9,7 @@
 #ifndef TOOLS_OUTPUT_LOCK_H
 #define TOOLS_OUTPUT_LOCK_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 typedef struct output_lock {
     char *path;  /* of the lock file; NULL: nothing is locked */

@@ -3,7 +3,7 @@
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 #include "tools/progress_line.h"
 
 typedef struct progress {

@@ -3,7 +3,7 @@
 #ifndef TOOLS_RESIDUALS_H
 #define TOOLS_RESIDUALS_H
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 
 typedef struct run_shape {
     bool training, wide; /* wide: f32, of which nothing was measured */

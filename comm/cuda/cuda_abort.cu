@@ -14,8 +14,8 @@
 #include <sched.h>
 #include <time.h>
 
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 /* How long a rank that ends may take to say why, and NCCL to abort. */
 enum { OTHERS_NS = 2000000000, LOOKS_MS = 50 };

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 /* Of the module's own messages. */
 enum { TAG_ID = INT32_MAX };

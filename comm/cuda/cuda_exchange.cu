@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 static syn__cuda_exchanges *exchanges_of(void *device) {
     return static_cast<syn__cuda *>(device)->exchanges;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "comm/cuda/cuda_comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { TAG_PLACE = INT32_MAX - 1, MOST_DEVICES = 64 };
 

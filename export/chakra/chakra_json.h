@@ -10,7 +10,7 @@
 #ifndef EXPORT_CHAKRA_JSON_H
 #define EXPORT_CHAKRA_JSON_H
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,7 +9,7 @@
 #include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/text/python_json.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 /* ---- Strings ---- */
 

@@ -4,7 +4,7 @@
 
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/wire/et_json_read.h"
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 typedef struct source {
     syn__et_json_reader in;

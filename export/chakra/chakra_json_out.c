@@ -6,7 +6,7 @@
 #include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_json_read.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define BATCH_NODES 1024
 #define BATCH_BYTES ((uint64_t)1 << 18) /* of JSON; a longer message is a batch of its own */

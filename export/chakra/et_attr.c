@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "export/chakra/et_attr.h"
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 /* ---- Names and types ---- */
 

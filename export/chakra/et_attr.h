@@ -19,7 +19,7 @@
 
 #include "export/chakra/wire/et_node.h"
 #include "export/text/arena.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

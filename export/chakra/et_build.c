@@ -8,7 +8,7 @@
 #include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
 #include "export/chakra/et_ring.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_META 1000 /* attributes of GlobalMetadata; its entries are looked up one by one */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/et_plan.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 bool syn__et_is_verbatim(const syn_graph *graph) {
     return syn_graph_meta(graph, "et.version") != NULL;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "export/chakra/et_walk.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err) {
     SYN_TRY(syn_grow(&walk->attrs, &walk->attrs_cap, walk->n_attrs + 1, sizeof *walk->attrs, err));

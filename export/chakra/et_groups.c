@@ -4,7 +4,7 @@
 
 #include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 void syn__et_note_rank(syn__et_builder *b, int32_t rank) {
     if (rank >= b->world_seen && rank < SYN_MAX_WORLD) b->world_seen = rank + 1;

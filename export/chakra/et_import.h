@@ -3,7 +3,7 @@
 #ifndef EXPORT_ET_IMPORT_H
 #define EXPORT_ET_IMPORT_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

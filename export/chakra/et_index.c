@@ -4,7 +4,7 @@
 
 #include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_ids.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* "trace.0.et, byte 17: why" */
 static syn_status fail(const syn__et_index *index, const char *at, syn_error *err,

@@ -3,7 +3,7 @@
 #define EXPORT_ET_INDEX_H
 
 #include "export/chakra/wire/et_node.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

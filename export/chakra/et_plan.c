@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/et_plan.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define PASSED    0x80000000u /* in place[]: the node does not appear */
 #define MAX_NODES 0x7FFFFFFEu /* ids are shifted by one bit in 32 */

@@ -19,7 +19,7 @@
 #define EXPORT_ET_PLAN_H
 
 #include "export/walk/streams.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

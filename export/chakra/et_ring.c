@@ -1,7 +1,7 @@
 #include "export/chakra/et_ring.h"
 
-#include "syntorch/hardware.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 
 #include <stdlib.h>
 #include <string.h>

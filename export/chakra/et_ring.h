@@ -5,7 +5,7 @@
 #ifndef EXPORT_ET_RING_H
 #define EXPORT_ET_RING_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
 #include "export/chakra/et_build.h"
 #include "export/chakra/et_walk.h"
 #include "export/walk/graph_walk.h"
-#include "syntorch/memory.h"
-#include "syntorch/op.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/graph/op_names.h"
 
 /* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
 typedef struct known {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/et_walk.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define TAG (1 << 3 | SYN__ET_WIRE_LEN) /* of a list's element */
 

@@ -4,7 +4,7 @@
 
 #include "export/chakra/et_attr.h"
 #include "export/chakra/et_walk.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */
 

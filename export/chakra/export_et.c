@@ -6,7 +6,7 @@
 #include "export/chakra/et_walk.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Length, then the message; empties the buffer. */
 static void write_message(syn_sink *sink, syn__buf *buf) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "export/chakra/chakra_json.h"
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 
 #define HEAD_BYTES 4096 /* of a file, looked through for what it is */
 

@@ -3,7 +3,7 @@
 #ifndef EXPORT_FILE_KIND_H
 #define EXPORT_FILE_KIND_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

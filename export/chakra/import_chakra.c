@@ -9,7 +9,7 @@
 #include "export/chakra/wire/et_files.h"
 #include "export/chakra/wire/et_json_read.h"
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_COPY_BYTES ((size_t)1 << 32) /* of nodes that several ranks have, all together */
 #define OWN_NODES      (-1)

@@ -3,7 +3,7 @@
 #include "export/chakra/et_import.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static syn_status add_file(syn__et_builder *b, uint32_t rank, const char *path, syn_error *err) {
     char *data;

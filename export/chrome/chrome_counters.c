@@ -1,5 +1,5 @@
 #include "export/chrome/chrome_counters.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 

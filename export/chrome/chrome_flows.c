@@ -1,6 +1,6 @@
 #include "export/chrome/chrome_flows.h"
 #include "export/walk/timeline_lanes.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 

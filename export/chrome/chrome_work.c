@@ -1,5 +1,5 @@
 #include "export/chrome/chrome_work.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

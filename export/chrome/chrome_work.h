@@ -1,4 +1,4 @@
-/* What a device did for a rank (syntorch/work.h), as slices of threads of its own. */
+/* What a device did for a rank (syntorch/graph/work.h), as slices of threads of its own. */
 #ifndef EXPORT_CHROME_WORK_H
 #define EXPORT_CHROME_WORK_H
 

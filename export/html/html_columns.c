@@ -1,6 +1,6 @@
 #include "export/html/html_columns.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LARGEST   ((UINT64_C(1) << 53) - 1)
 #define MAX_BYTES 8 /* of a varint up to that, or to twice that */

@@ -5,8 +5,8 @@
 #define EXPORT_HTML_COLUMNS_H
 
 #include "export/text/bytes.h"
-#include "syntorch/graph.h"
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "export/html/html_trace.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MOST_ROWS 400 /* of a table */
 

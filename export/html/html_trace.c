@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "export/walk/critical.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Where a node is shown: lane 0 nowhere. */
 typedef struct syn__html_place {

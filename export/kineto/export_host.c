@@ -2,7 +2,7 @@
    process, 2 its main thread, 3 the process groups, then the other threads, the plan's events,
    tensors and storages. */
 #include "export/kineto/kineto_recording.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_predicted.h"
 #include "export/kineto/kineto_recording.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
    themselves. */
 #include "export/kineto/kineto_modules.h"
 #include "export/kineto/kineto_recording.h"
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
 
 enum { LOOKED_AT = 64 }; /* forward ops, from the last */
 

@@ -6,7 +6,7 @@
 #ifndef EXPORT_KINETO_BACKWARD_H
 #define EXPORT_KINETO_BACKWARD_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct life {
     uint32_t first, last; /* events plus one: that writes it first, that is given it last */

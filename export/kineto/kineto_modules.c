@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static bool is_number(const char *text, size_t bytes) {
     return bytes > 0 && strspn(text, "0123456789") >= bytes;

@@ -6,7 +6,7 @@
 #ifndef EXPORT_KINETO_MODULES_H
 #define EXPORT_KINETO_MODULES_H
 
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
 
 #ifdef __cplusplus
 extern "C" {

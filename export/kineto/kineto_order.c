@@ -1,6 +1,6 @@
 /* Where communications are launched and waited for: one pass over the rows. */
 #include "export/kineto/kineto_plan.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

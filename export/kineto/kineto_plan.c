@@ -1,7 +1,7 @@
 #include "export/kineto/kineto_plan.h"
 
 #include "export/kineto/kineto_backward.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { WAIT_NS = 4 };    /* of a wait that the device does */
 enum { CALL_NS = 1000 }; /* a call of a communication takes so long, if there is time */

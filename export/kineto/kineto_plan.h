@@ -15,8 +15,8 @@
    main thread's one after the other, collectives one after the other, and what waits is said.
    Messages are c10d::send and c10d::recv_, which PyTorch's traces give no wait for.
 
-   Where it is known what a device did for a node (syntorch/work.h), its op lasts as long as the
-   host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
+   Where it is known what a device did for a node (syntorch/graph/work.h), its op lasts as long as
+   the host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
    communication is launched where its row is, by nccl:all_reduce within record_param_comms, and
    what waits for it waits on the device. Copies and waits between the ops of a step are
    calls without an op. Runs predicted for a GPU are made to look like that (kineto_predicted.h).

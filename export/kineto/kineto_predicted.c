@@ -1,7 +1,7 @@
 #include "export/kineto/kineto_predicted.h"
 
 #include "export/kineto/kineto_args.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What a GPU would do for a rank whose times were predicted, as work (syntorch/work.h), so that it
-   is written as the work of a real one. */
+/* What a GPU would do for a rank whose times were predicted, as work (syntorch/graph/work.h), so
+   that it is written as the work of a real one. */
 #ifndef EXPORT_KINETO_PREDICTED_H
 #define EXPORT_KINETO_PREDICTED_H
 

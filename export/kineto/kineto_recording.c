@@ -1,7 +1,7 @@
 #include "export/kineto/kineto_recording.h"
 
 #include "export/kineto/kineto_predicted.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The exporters of one rank, the memory curve, and the whole set of files. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* What a device did (syntorch/work.h) as PyTorch's profiler shows it: within an op the runtime's
-   calls, in streams of the device what these launched, and an arrow (ac2g) from the one to the
-   other. Calls between ops lie in what is around them. A communication waits for what the compute
-   stream was asked for before, and what needs its result waits for it: cudaEventRecord,
+/* What a device did (syntorch/graph/work.h) as PyTorch's profiler shows it: within an op the
+   runtime's calls, in streams of the device what these launched, and an arrow (ac2g) from the one
+   to the other. Calls between ops lie in what is around them. A communication waits for what the
+   compute stream was asked for before, and what needs its result waits for it: cudaEventRecord,
    cudaStreamWaitEvent, and "Stream Wait Event", which says whose event it was. */
 #include "export/kineto/kineto_recording.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
    Numbers above 2^63 - 1 do not fit GraphML's long and are written as that. */
 #include "export/nodelink/graphml.h"
 #include "export/walk/links.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,7 +14,7 @@
    are for people and not read back. */
 #include "export/walk/critical.h"
 #include "export/walk/links.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
    suffices (with both, the first counts); nodes and edges "derived" from the rest are ignored, too.
    One pass over the file into a syn__found; nodelink_build.c does the rest. */
 #include "export/nodelink/nodelink_values.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The ranks that a node-link file holds as copies
    of others: {"rank":3,"of":0,"nodes":[{"id":"r3.o1","attributes":{"first_row":18849}}]}. */
 #include "export/nodelink/nodelink_values.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

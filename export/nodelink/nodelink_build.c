@@ -4,7 +4,7 @@
    every step is linear, and sorting is needed only where the file is out of order. */
 #include "export/nodelink/nodelink_build.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
    for a large cluster. */
 #include "export/nodelink/nodelink_build.h"
 #include "export/walk/copies.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

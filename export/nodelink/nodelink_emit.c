@@ -1,7 +1,7 @@
 /* The second half of building a graph from node-link JSON: an order in which dependencies come
    first, and the graph itself. */
 #include "export/nodelink/nodelink_build.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

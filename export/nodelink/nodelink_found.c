@@ -1,6 +1,6 @@
 #include "export/nodelink/nodelink_found.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "export/nodelink/nodelink_values.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <errno.h>
 #include <math.h>

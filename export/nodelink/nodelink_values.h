@@ -4,7 +4,7 @@
 #define EXPORT_NODELINK_VALUES_H
 
 #include "export/nodelink/nodelink_found.h"
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 
 #ifdef __cplusplus
 extern "C" {

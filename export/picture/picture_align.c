@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Rows that follow each other in one band. */
 typedef struct stretch {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define BACKWARD_FUNCTION 1 /* PyTorch's RecordScope */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MOST_BOXES 160 /* else levels of names are left out */
 #define LEVELS     8

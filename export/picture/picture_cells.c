@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define RUN_OPS       40 /* at most, so that a trace without scopes keeps some structure */
 #define MOST_PERIOD   4  /* ops that an optimizer repeats */

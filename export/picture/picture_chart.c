@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define DOT       " \xC2\xB7 "
 #define SIDE_W    24.0

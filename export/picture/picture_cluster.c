@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LEVELS  3
 #define BADGE_W 104.0 /* room for a badge */

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define DOT " \xC2\xB7 "
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define TO      "\xE2\x80\xA6" /* ellipsis */
 #define TEXT_PT 8.0

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 #define FONT       "DejaVu Sans,Helvetica,Arial,sans-serif"
 #define PAD_INCHES "0.28" /* around the picture */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 void syn__pic_drawing_free(syn__pic_drawing *d) {
     syn_free(d->boxes);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 void syn__pic_totals_init(syn__pic_totals *t) {
     *t = (syn__pic_totals){.busy_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME};

@@ -5,7 +5,7 @@
 
 #include "export/picture/picture_text.h"
 #include "export/text/arena.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MOST_BARS 3 /* of gradients' buckets; more are one for each kind */
 

@@ -1,7 +1,7 @@
 /* Lines from forward to backward, which stand side by side: what is kept for a gradient, and pairs
    of a tp_enter and the all-reduce that is its gradient. */
 #include "export/picture/picture_layout.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <string.h>

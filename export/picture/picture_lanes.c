@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define TO   "\xE2\x80\xA6"
 #define NONE UINT8_MAX

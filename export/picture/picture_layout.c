@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LANE_ROWS 24u /* a longer link inside a cluster takes a rail */
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define ENTER     "tp_enter"
 #define MAX_SIDES 4 /* tensors beside an op; more are summed up */

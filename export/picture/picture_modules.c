@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MOST_NAMES 4 /* of ops, behind a box's name */
 

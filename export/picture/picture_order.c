@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static int by_row(const void *a, const void *b) {
     const syn__pic_piece *x = a, *y = b;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct sorter {
     syn__pic_plan *plan;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 void syn__pic_clear(syn__pic_text *t) {
     t->n = 0;

@@ -2,7 +2,7 @@
 #ifndef EXPORT_PICTURE_TEXT_H
 #define EXPORT_PICTURE_TEXT_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

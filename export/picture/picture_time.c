@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define DOT      " \xC2\xB7 "
 #define TIMES    "\xC3\x97"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define NARROW_PT  2.0 /* bars below are joined */
 #define JOINED_PT  3.5 /* to at most this width */

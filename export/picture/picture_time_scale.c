@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LEAST_SLICES 40 /* fewer can be seen anyway */
 /* Cut: what is longer than this part of all that is not. How long something runs is worth more room

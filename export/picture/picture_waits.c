@@ -3,7 +3,7 @@
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Communications of a unit by their order, the 64th with all behind it. */
 static uint64_t bit_of(uint32_t number) {

@@ -13,7 +13,7 @@
 #include "export/pytorch/set/pt_set_clock.h"
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "export/pytorch/write/pt_write.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Of a rank: read, matched, connected, written. */
 #define STEPS 4

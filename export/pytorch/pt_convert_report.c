@@ -2,7 +2,7 @@
 #include "export/pytorch/match/pt_hints.h"
 #include "export/pytorch/pt_convert.h"
 #include "export/pytorch/sim/pt_replay.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 const char *syn_pytorch_edge_name(syn_pytorch_edge_class edge_class) {
     static const char *const names[] = {

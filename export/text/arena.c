@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 #define FIRST_BYTES ((size_t)4096)
 #define MOST_BYTES  ((size_t)1 << 20) /* of a block: each is twice as long as the one before */

@@ -1,7 +1,7 @@
 #include "export/text/bytes.h"
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 bool syn__str_is_utf8(syn__str s) {
     /* Nearly all text is ASCII: eight bytes at a time until one is not. */

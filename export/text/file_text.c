@@ -11,8 +11,8 @@
 #include <zlib.h>
 #endif
 
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 #define SHOWN "%.380s" /* enough for any name worth reading */
 

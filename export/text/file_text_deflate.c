@@ -3,7 +3,7 @@
 #ifdef SYN_HAVE_ZLIB
 #include <zlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define PIECE ((size_t)64 << 10)
 

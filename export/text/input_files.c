@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Whether it is a file that renaming could replace. */
 static bool find_file(const char *path, syn__input_file *out) {

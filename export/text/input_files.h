@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

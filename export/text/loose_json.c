@@ -1,7 +1,7 @@
 /* The forgiving JSON reader: see loose_json.h. */
 #include "export/text/loose_json.h"
 
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -5,7 +5,7 @@
    missing. What it meets is counted. Damage that it cannot read over makes it `broken`;
    syn__loose_resume then finds the next element of an array.
 
-   Strict where text comes from us or people write it: syntorch/json.h. */
+   Strict where text comes from us or people write it: syntorch/base/json.h. */
 #ifndef EXPORT_LOOSE_JSON_H
 #define EXPORT_LOOSE_JSON_H
 

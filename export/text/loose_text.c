@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "export/text/loose_json.h"
-#include "syntorch/number.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/number.h"
+#include "syntorch/base/utf8.h"
 
 __extension__ typedef unsigned __int128 u128;
 

@@ -2,7 +2,7 @@
 #include "export/text/python_json.h"
 
 #include "export/text/python_scan.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #define PLAIN_REACH 256
 /* Deeper, lines are not indented: what no trace has would grow a thousandfold. */

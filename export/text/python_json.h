@@ -8,7 +8,7 @@
 #define EXPORT_PYTHON_JSON_H
 
 #include "export/text/bytes.h"
-#include "syntorch/number.h"
+#include "syntorch/base/number.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "export/text/loose_json.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #define QUOTE_REACH 4096 /* as in loose_json.c */
 #define EXACT       15   /* digits that every double can tell apart (DBL_DIG) */

@@ -1,6 +1,6 @@
 #include "export/walk/copies.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <string.h>
 

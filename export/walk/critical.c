@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "export/walk/timeline_lanes.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Lanes of the host of one rank differ below this bit alone. */
 #define DEVICE_BIT 39

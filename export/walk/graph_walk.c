@@ -1,6 +1,6 @@
 #include "export/walk/graph_walk.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

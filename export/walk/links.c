@@ -1,6 +1,6 @@
 #include "export/walk/links.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <string.h>

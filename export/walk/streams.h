@@ -6,7 +6,7 @@
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

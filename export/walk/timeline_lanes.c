@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LAST_STREAM 1000 /* higher streams share a lane */
 #define LAST_THREAD 1000000

@@ -1,6 +1,6 @@
 #include "export/walk/timeline_pending.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define NONE SYN__NO_PENDING
 

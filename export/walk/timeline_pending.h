@@ -3,7 +3,7 @@
 #ifndef EXPORT_TIMELINE_PENDING_H
 #define EXPORT_TIMELINE_PENDING_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

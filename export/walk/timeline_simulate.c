@@ -7,7 +7,7 @@
 #include "export/walk/streams.h"
 #include "export/walk/timeline.h"
 #include "export/walk/timeline_pending.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define COLUMNS     12
 #define MAX_COLUMNS 16 /* looked at, so that a longer line is seen */

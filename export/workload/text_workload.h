@@ -13,7 +13,7 @@
 #define EXPORT_TEXT_WORKLOAD_H
 
 #include "export/chakra/wire/et_wire.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,7 @@
 #include "export/chakra/wire/et_files.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/workload/text_workload.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_DEPS 4
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "comm/cuda/cuda_comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- plans ---- */
 

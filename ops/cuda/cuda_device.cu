@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 static syn__cuda *cuda_of(void *device) {
     return static_cast<syn__cuda *>(device);

@@ -5,7 +5,7 @@
 
 #include "ops/cuda/cuda_device.h"
 #include "ops/cuda/cuda_segment.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { OP_BITS = 14, SEGMENT_BITS = 6, GENERATION_BITS = 11 };
 enum {

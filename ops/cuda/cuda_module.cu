@@ -25,7 +25,7 @@ static const syn__cuda_row *const families[] = {
 // clang-format on
 
 syn_kernel syn__cuda_kernel(const syn_opdef *def) {
-    return column[def - syn__cuda_host->ops];
+    return column[def->op];
 }
 
 static void fill_column() {

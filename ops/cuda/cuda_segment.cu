@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 size_t syn__call_pack(const syn_call *c, char *to) {
     const struct {

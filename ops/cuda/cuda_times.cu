@@ -1,5 +1,5 @@
 #include "ops/cuda/cuda_device.h"
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 
 enum { DRIFT_NS = 100000000 };
 

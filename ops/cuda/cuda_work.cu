@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "ops/cuda/cuda_device.h"
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 /* Since 12.3 CUDA tells a kernel's name. */
 #if !defined SYN_EMULATED && CUDART_VERSION >= 12030

@@ -1,6 +1,6 @@
-"""./dev bench accuracy: how far predicted times are from measured ones (tests/measured), for the
-table and the picture of docs/accuracy.md and the errors beside each prediction
-(syntorch/hardware_errors.def), which it writes anew; exit 1 when an error is above its limit."""
+"""./dev bench accuracy: how far predicted times are from measured ones (tests/measured). Writes the
+table and the picture of docs/accuracy.md and syntorch/hardware/hardware_errors.def, the errors that
+predictions print; exit 1 when an error is above its limit."""
 import csv
 import json
 import os
@@ -147,7 +147,8 @@ def main():
     last = next(i for i in range(first, len(text)) if not text[i].startswith("|"))
     with open(PAGE, "w", encoding="utf-8") as f:
         f.write("\n".join(text[:first] + lines + text[last:]))
-    with open(os.path.join(SOURCE, "syntorch/hardware_errors.def"), "w", encoding="utf-8") as f:
+    path = os.path.join(SOURCE, "syntorch/hardware/hardware_errors.def")
+    with open(path, "w", encoding="utf-8") as f:
         f.write(HEAD + "\n".join(errors) + "\n")
     sys.exit(1 if missed else 0)
 

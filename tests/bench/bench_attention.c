@@ -7,7 +7,7 @@
 
 #include "ops/blas.h"
 #include "ops/ops.h"
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/bench.h"
 #include "tools/cli.h"
 
@@ -139,9 +139,9 @@ static void train(const struct training *t, double *forward, double *backward) {
     const syn_attr attr[8] = {{.f = 0.125}, {.i = t->s->causal}, {.i = 0}};
     syn_tensor in[6] = {q, k, v, {0}, {0}, t->y}, d[3];
     const double begin = now_s();
-    syn__dispatch(t->ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, 8, NULL, in + 3);
+    syn__call_op(t->ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, 8, NULL, in + 3);
     *forward = now_s() - begin;
-    syn__dispatch(t->ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, d);
+    syn__call_op(t->ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, d);
     *backward = now_s() - begin - *forward;
     syn_release(t->ctx, mark, NULL, 0);
 }

@@ -3,7 +3,7 @@
    inputs and write half of both outputs, with plain or with streaming stores, whichever is faster;
    they meet only before and after. */
 #include "comm/comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
 
 #include <pthread.h>

@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/causal.h"
-#include "models/optimizer.h"
+#include "models/training/optimizer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/bench.h"
 #include "tests/support/device.h"

@@ -14,7 +14,7 @@
 #include "models/causal.h"
 #include "ops/blas.h"
 #include "ops/simd.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/mesh.h"
 #include "tests/support/bench.h"
 #include "tools/cli.h"

@@ -8,8 +8,8 @@
 
 #include "ops/blas.h"
 #include "ops/products.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/bench.h"
 #include "tools/cli.h"
 

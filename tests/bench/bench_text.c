@@ -1,7 +1,7 @@
 /* Node-link JSON and GraphML of 100,000 nodes: 50,000 ops and as many tensors with 150,000 edges,
    and the way back. Limit of the writers: 1 s of processor time. */
 #include "export/export.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 #include "tests/support/graphs.h"
 #include "tests/support/sample_graphs.h"
 

@@ -1,9 +1,9 @@
 /* Speed of the tokenizers of GPT-2 and BERT, and of small ones of each kind of tokenizer.json:
    loading, English text, one very long word. Time of the processor, which other programs change
    less; each figure beside its limit. */
-#include "models/tokenizer.h"
+#include "models/tokenizer/tokenizer.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/bench.h"
 #include "tests/support/tokenizers.h"
 

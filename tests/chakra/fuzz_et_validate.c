@@ -7,7 +7,7 @@
 
 #include "export/export.h"
 #include "export/validate.h"
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include "tests/support/test.h"
 
 #include "export/chakra/chakra_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef enum way { TO_JSON, TO_COMPAT, TO_ET } way;
 

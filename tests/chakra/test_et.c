@@ -7,7 +7,7 @@
 #include "export/chakra/et_ring.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_graph.h"

@@ -1,5 +1,6 @@
 /* The readers of execution traces: what they understand, what they give back unchanged,
    what they refuse. */
+#include "ops/ops.h"
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
 

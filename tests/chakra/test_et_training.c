@@ -1,9 +1,9 @@
 /* A training step of two ranks in every format: what a bucket of gradients is, how many bytes it
    has, and what it waits for. */
 #include "export/statistics.h"
-#include "models/data_parallel.h"
 #include "models/layers.h"
-#include "models/optimizer.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
 #include "syntorch/gradient.h"
 #include "syntorch/mesh.h"
 #include "tests/support/exported.h"

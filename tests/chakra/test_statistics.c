@@ -2,7 +2,7 @@
    with etcheck.py. */
 #include "export/statistics.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/et_set.h"
 #include "tests/support/exported.h"
 #include "tests/support/files.h"

@@ -1,8 +1,8 @@
 /* The validator on large files, on wrong calls and without memory; its result as JSON. */
 #include "export/validate.h"
 
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/et_set.h"
 #include "tests/support/test.h"
 

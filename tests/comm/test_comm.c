@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "comm/comm_local.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 #include "tests/support/comm_calls.h"

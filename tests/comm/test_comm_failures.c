@@ -1,7 +1,7 @@
 /* In-process ranks that disagree, fail, end early or wait for each other: every rank gets the same
    sentence, and nothing hangs. */
 #include "comm/comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,7 @@
 /* The MPI communicator. Started plainly, the program starts itself under mpirun, once per case and
    number of ranks, and looks at output, exit code and time; under mpirun it is one of the ranks. */
 #include "comm/comm.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 #include "tests/support/comm_calls.h"

@@ -1,7 +1,7 @@
 /* Operations of in-process ranks that are started, and waited for later. That they go on meanwhile
    is shown by programs that could not end otherwise. */
 #include "comm/comm_local.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
 #include "tests/support/comm_program.h"
 #include "tests/support/test.h"

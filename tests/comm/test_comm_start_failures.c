@@ -2,7 +2,7 @@
    waits for them. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
 #include "tests/support/test.h"
 

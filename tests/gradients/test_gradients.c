@@ -4,10 +4,10 @@
 #include <math.h>
 
 #include "ops/ops.h"
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
@@ -324,8 +324,8 @@ static syn_tensor cross_entropy_join(inputs *in) {
     const syn_attr attr[2] = {{.i = classes}, {.i = 0}};
     syn_tensor x[5] = {syn_scale(in->ctx, SOME(in, n, v), 1.5)}, out[2];
     x[1] = some_ids(in, n, 0, classes - 1, SYN_IGNORED_TARGET);
-    syn__dispatch(in->ctx, SYN_OP_CROSS_ENTROPY_PART, x, 2, attr, 2, NULL, x + 2);
-    syn__dispatch(in->ctx, SYN_OP_CROSS_ENTROPY_JOIN, x, 5, attr, 2, NULL, out);
+    syn__call_op(in->ctx, SYN_OP_CROSS_ENTROPY_PART, x, 2, attr, 2, NULL, x + 2);
+    syn__call_op(in->ctx, SYN_OP_CROSS_ENTROPY_JOIN, x, 5, attr, 2, NULL, out);
     return out[1];
 }
 

@@ -1,10 +1,10 @@
 /* Sets of recordings of whole runs: test_kineto_files.py reads those that this program leaves in
    $SYN_TEST_OUT, and compares them with the execution traces beside them. */
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
-#include "syntorch/clock.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
+#include "syntorch/base/clock.h"
 #include "syntorch/gradient.h"
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 #include "syntorch/mesh.h"
 #include "tests/support/exported.h"
 #include "tests/support/gpt_graph.h"

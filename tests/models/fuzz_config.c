@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "models/config.h"
-#include "syntorch/hardware.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
+#include "syntorch/hardware/hardware.h"
 
 #define EXPECT(cond)          \
     do {                      \

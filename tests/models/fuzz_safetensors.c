@@ -1,6 +1,6 @@
 /* Fuzz target for safetensors: an input that begins with '{' is an index, any other a file. What is
    accepted must tile the file and be found by name. */
-#include "models/safetensors_private.h"
+#include "models/weights/safetensors_private.h"
 
 #include <stdlib.h>
 #include <string.h>

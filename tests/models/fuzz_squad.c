@@ -1,13 +1,13 @@
 /* Every input is read as a SQuAD file: it is refused with a sentence, or its questions are UTF-8
    and become texts and batches of the size that was asked for. */
-#include "models/batches.h"
+#include "models/training/batches.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #define REQUIRE(cond) ((cond) ? (void)0 : abort())
 

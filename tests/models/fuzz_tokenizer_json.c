@@ -1,8 +1,8 @@
 /* Fuzz target for the reader of tokenizer.json and for what it makes: a text follows the first line
    "#text"; of that the part that is valid UTF-8 is encoded, in both ways, and decoded. */
-#include "models/tokenizer_private.h"
+#include "models/tokenizer/tokenizer_private.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/input_parts.h"
 
 #include <stdlib.h>

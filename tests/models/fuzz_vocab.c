@@ -1,9 +1,9 @@
 /* Fuzz target for the readers of vocab.json and merges.txt. One input holds both: the merges begin
    at the first line that starts with "#version"; without one there are none. What is accepted must
    also work. */
-#include "models/bpe_private.h"
+#include "models/tokenizer/bpe_private.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

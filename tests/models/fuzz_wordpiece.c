@@ -1,8 +1,8 @@
 /* Fuzz target for the reader of vocab.txt and the cutting of words. One input holds both: a text
    follows the first line "#text"; of that the words of the part that is valid UTF-8 are cut. */
-#include "models/wordpiece_private.h"
+#include "models/tokenizer/wordpiece_private.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/input_parts.h"
 
 #include <stdlib.h>

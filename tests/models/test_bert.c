@@ -1,6 +1,6 @@
 /* The numbers of BERT: hidden states and every head against the formulas, for every way to cut and
    feed the model. */
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"

@@ -1,7 +1,7 @@
 /* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows
    from the numbers. */
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"

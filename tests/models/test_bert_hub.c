@@ -2,7 +2,7 @@
    that those are stored and the model is cut. */
 #include "comm/comm.h"
 #include "models/bert.h"
-#include "models/weights.h"
+#include "models/weights/weights.h"
 #include "tests/support/bert_fixture.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"

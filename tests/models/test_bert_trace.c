@@ -1,7 +1,7 @@
 /* What a BERT run records: the same trace on every device and communicator, HuggingFace's module
    names as scopes, and the flops, collectives and parameters that the formulas say (Narayanan et
    al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"

@@ -1,8 +1,8 @@
 /* Byte-pair encoding: the merging, the readers' refusals. */
-#include "models/bpe_private.h"
+#include "models/tokenizer/bpe_private.h"
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"

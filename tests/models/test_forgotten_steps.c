@@ -1,8 +1,8 @@
 /* Generation that forgets its steps: memory is constant however many there are, the rows of steps
    that stay are those of a run that keeps all, and so are tokens and hashes. */
 #include "models/generate.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"

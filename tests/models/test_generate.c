@@ -1,7 +1,7 @@
 /* Generation: greedy and sampled tokens for every tp, the end of text, and everything that
    must be refused. */
 #include "models/generate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"

@@ -2,9 +2,9 @@
    The fixture says how it was made: tests/reference/make_gpt2_fixture.py. */
 #include "comm/comm.h"
 #include "models/generate.h"
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"

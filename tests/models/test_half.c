@@ -2,7 +2,7 @@
    (tests/reference/make_half_fixture.py): ours are no farther from its f32 than it is itself. */
 #include "models/bert.h"
 #include "models/causal.h"
-#include "models/safetensors.h"
+#include "models/weights/safetensors.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"

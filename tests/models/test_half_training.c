@@ -1,10 +1,10 @@
 /* bf16 training over f32 masters learns real text as f32 does, on any ranks; what the optimizer
    holds of it, and how a run goes on from that. */
 #include "models/causal.h"
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
+#include "syntorch/base/half.h"
 #include "syntorch/gradient.h"
-#include "syntorch/half.h"
 #include "syntorch/mesh.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

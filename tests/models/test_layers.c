@@ -2,6 +2,7 @@
    and finding parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
+#include "ops/ops.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"

@@ -1,7 +1,7 @@
 /* The optimizer where it does not follow PyTorch's (test_training): what it refuses, and rates. */
 #include "comm/comm.h"
 #include "models/layers.h"
-#include "models/optimizer.h"
+#include "models/training/optimizer.h"
 #include "syntorch/gradient.h"
 #include "syntorch/mesh.h"
 #include "tests/support/test.h"

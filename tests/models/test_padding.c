@@ -2,7 +2,7 @@
    decoding, and the caches of earlier sequences are given back. HuggingFace's results for such
    batches are test_inference_weights.py's. */
 #include "models/generate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"

@@ -2,7 +2,7 @@
    bit for bit, the same results as the whole. */
 #include "comm/comm.h"
 #include "models/generate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/mesh.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"

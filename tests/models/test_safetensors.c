@@ -1,7 +1,7 @@
 /* safetensors: what is written is what the format's description says and reads back; checkpoints of
    several files; many threads; memory. */
-#include "models/safetensors_private.h"
-#include "syntorch/memory.h"
+#include "models/weights/safetensors_private.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/files.h"
 #include "tests/support/tensor_files.h"
 #include "tests/support/test.h"

@@ -1,7 +1,7 @@
 /* Files that are not what they say: one sentence each. The verdicts of the first table are those of
    the reference implementation (safetensors 0.8.0 for Python), but for the four marked ones, where
    the format's text or this library is stricter. */
-#include "models/safetensors_private.h"
+#include "models/weights/safetensors_private.h"
 #include "tests/support/files.h"
 #include "tests/support/tensor_files.h"
 #include "tests/support/test.h"

@@ -1,5 +1,5 @@
 /* Which texts the ranks see: each once an epoch, whatever the number of ranks. */
-#include "models/sampler.h"
+#include "models/training/sampler.h"
 
 #include "tests/support/test.h"
 

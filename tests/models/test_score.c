@@ -3,7 +3,7 @@
    transformers: tests/programs/test_inference_scores.py. */
 #include "models/generate.h"
 #include "models/score.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"

@@ -1,8 +1,8 @@
 /* Steps whose rows are forgotten allocate nothing: neither tensors nor what kernels need beside
    them, in training and in decoding, of any type. The first two fill the tables. */
-#include "models/optimizer.h"
+#include "models/training/optimizer.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
-#include "syntorch/memory.h"
 #include "tests/support/device.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"

@@ -1,10 +1,10 @@
 /* From SQuAD files to batches: ids beside transformers' (texts.json, made by
    reference/make_texts_fixture.py), what is refused, the file that keeps them, what is masked. */
-#include "models/batches.h"
+#include "models/training/batches.h"
 
 #include "ops/ops.h"
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 

@@ -1,10 +1,10 @@
 /* The tokenizers as programs use them: against HuggingFace's ids, back to bytes, and
    when things fail. */
-#include "models/tokenizer.h"
+#include "models/tokenizer/tokenizer.h"
 
-#include "models/bpe_private.h"
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "models/tokenizer/bpe_private.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"

@@ -1,8 +1,8 @@
 /* GPT-2's tokenizer with what the files beside its vocabulary say: HuggingFace's ids
    (reference/added_fixture.txt), what is refused, damaged files, memory that runs out. */
-#include "models/tokenizer_private.h"
+#include "models/tokenizer/tokenizer_private.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"

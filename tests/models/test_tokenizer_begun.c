@@ -1,11 +1,11 @@
 /* Texts that are decoded while their ids come: each part stays, and all parts are the whole. */
-#include "models/tokenizer_private.h"
+#include "models/tokenizer/tokenizer_private.h"
 #include "tests/support/files.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 enum { IDS = 60, ROUNDS = 300 };
 

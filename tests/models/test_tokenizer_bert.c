@@ -1,8 +1,8 @@
 /* BERT's tokenizer as programs use it: against HuggingFace's ids, pairs and texts; which tokenizer
    a folder holds; and when things fail. */
-#include "models/tokenizer.h"
+#include "models/tokenizer/tokenizer.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"

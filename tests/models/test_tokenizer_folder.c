@@ -1,7 +1,7 @@
 /* Which tokenizer a folder holds, and what its configuration files say. */
-#include "models/tokenizer.h"
+#include "models/tokenizer/tokenizer.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"

@@ -1,7 +1,7 @@
 /* Tokenizers that a tokenizer.json is of: ids, offsets and decoded texts beside those of
    HuggingFace's tokenizers library, and what is refused. */
-#include "models/tokenizer_regex_private.h"
-#include "models/tokenizer_unicode_private.h"
+#include "models/tokenizer/tokenizer_regex_private.h"
+#include "models/tokenizer/tokenizer_unicode_private.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizers.h"
 

@@ -1,8 +1,8 @@
 /* Regular expressions: GPT-2's words, classes of characters, what is refused. */
-#include "models/tokenizer_regex_private.h"
+#include "models/tokenizer/tokenizer_regex_private.h"
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizers.h"
 

@@ -1,6 +1,6 @@
 /* The trainer: steps as test_forgotten_training makes them by hand, and sentences for numbers that
    are not finite, after which training goes on. */
-#include "models/trainer.h"
+#include "models/training/trainer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"

@@ -1,9 +1,9 @@
 /* Training of whole models beside PyTorch's (tests/reference/make_training_fixture.py): losses,
    gradients, parameters after three steps. */
 #include "models/bert.h"
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
-#include "models/safetensors.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
+#include "models/weights/safetensors.h"
 #include "syntorch/gradient.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"

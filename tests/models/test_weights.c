@@ -1,6 +1,6 @@
 /* Reading checkpoints into models: every name HuggingFace has used, each rank's slices, all that
    does not fit at once. */
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 

@@ -1,10 +1,10 @@
 /* The parts of the WordPiece tokenizer: the properties of code points, the cutting of words, the
    reading of vocab.txt. */
-#include "models/wordpiece_private.h"
+#include "models/tokenizer/wordpiece_private.h"
 
-#include "models/tokenizer_cache_private.h"
-#include "models/tokenizer_unicode_private.h"
-#include "syntorch/memory.h"
+#include "models/tokenizer/tokenizer_cache_private.h"
+#include "models/tokenizer/tokenizer_unicode_private.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"

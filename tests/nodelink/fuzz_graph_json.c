@@ -1,8 +1,8 @@
 /* Fuzz target of the node-link reader. What it takes must come out of the writer and in again as
    the same text, and the other text writers and predictions must cope with it. */
 #include "export/export.h"
-#include "syntorch/hardware.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 
 #include <stdlib.h>
 #include <string.h>

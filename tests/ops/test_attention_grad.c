@@ -291,10 +291,10 @@ static void test_layouts(void) {
         in[5] = syn__dense_rows(ctx, ref_wild(ctx, &x[3]));
         syn_attr attr[10] = {{.f = how.scale}, {.i = how.causal}, {.i = how.offset}};
         attr[8].i = how.window;
-        syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, how.window ? 9 : 8, NULL, in + 3);
+        syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, how.window ? 9 : 8, NULL, in + 3);
         attr[8].i = 7, attr[9].i = how.window;
         CHECK(ref_check(ctx, in[3], &r[0], 1e-5) && ref_check(ctx, in[4], &r[1], 1e-5));
-        syn__dispatch(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, how.window ? 10 : 8, NULL, out);
+        syn__call_op(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, how.window ? 10 : 8, NULL, out);
         for (int i = 0; i < 3; i++) CHECK(ref_check(ctx, out[i], &r[2 + i], 2e-5));
         syn_ctx_free(ctx);
     }

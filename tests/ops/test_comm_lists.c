@@ -1,8 +1,8 @@
 /* Collectives over lists of tensors: the bits of one call each, nothing used before it is there,
    and nothing copied or allocated on the way. */
 #include "comm/comm.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"

@@ -1,6 +1,6 @@
 /* Fused attention on CUDA beside the CPU: sizes about those of tiles, all depths and types, layouts
    in which packs of 16 bytes fit and do not, few queries over many keys, heads that share keys. */
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -91,7 +91,7 @@ static int train(both_run *r, heads *x, syn_tensor in[8], syn_attr attr[10]) {
                              {.f = drop ? 0.3 : 0}, {.i = ref_int(0, 1000)}, {.i = ref_int(0, 9)},
                              {.i = ref_int(0, 99)}, {.i = ref_int(0, 99)},   {.i = x->how.window}};
     memcpy(attr, all, sizeof all);
-    syn__dispatch(r->ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, x->how.window ? 9 : 8, NULL, r->out);
+    syn__call_op(r->ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, x->how.window ? 9 : 8, NULL, r->out);
     return n;
 }
 static void training(both_run *r) {
@@ -115,8 +115,8 @@ static void gradients(both_run *r) {
     for (int i = 3; i < n; i++) all[i + 3] = in[i];
     attr[9].i = attr[8].i; /* the window, behind what is wanted */
     attr[8].i = ref_int(0, 1) ? 7 : ref_int(1, 7);
-    syn__dispatch(r->ctx, SYN_OP_ATTENTION_GRAD, all, n + 3, attr, x.how.window ? 10 : 9, NULL,
-                  r->out);
+    syn__call_op(r->ctx, SYN_OP_ATTENTION_GRAD, all, n + 3, attr, x.how.window ? 10 : 9, NULL,
+                 r->out);
     r->n = 3;
     r->tol *= x.dtype == SYN_F32 ? 1 + (double)x.t / 100 : 1 + sqrt((double)x.t) / 2;
 }

@@ -1,7 +1,7 @@
 /* Losses of CUDA beside those of the CPU: rows of vocabularies about the sizes of packs and blocks,
    in any layout. */
 
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -50,7 +50,7 @@ static void cross_entropies(both_run *r) {
     syn_tensor in[3] = {random_logits(r->ctx, s.logits), random_targets(r->ctx, &s)};
     const bool weight = ref_int(0, 1);
     if (weight) in[2] = both_dense(r->ctx, one, 0.1, 2);
-    syn__dispatch(r->ctx, SYN_OP_CROSS_ENTROPY, in, weight ? 3 : 2, attr, 1, NULL, r->out);
+    syn__call_op(r->ctx, SYN_OP_CROSS_ENTROPY, in, weight ? 3 : 2, attr, 1, NULL, r->out);
     r->n = 2;
     r->tol = tolerance((syn_dtype)s.logits.dtype);
 }
@@ -61,7 +61,7 @@ static void parts(both_run *r) {
     const syn_spec known = {SYN_F32, 2, {s.targets.dims[0], s.targets.dims[1]}};
     const syn_attr attr[2] = {{.i = ref_int(0, s.classes)}, {.i = ref_int(0, s.classes)}};
     syn_tensor in[6] = {random_logits(r->ctx, s.logits), random_targets(r->ctx, &s)}, part[3];
-    syn__dispatch(r->ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
+    syn__call_op(r->ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
     in[2] = both_dense(r->ctx, known, 8, 9);
     in[3] = both_dense(r->ctx, known, 1, 9);
     in[4] = both_dense(r->ctx, known, -9, 9);
@@ -71,7 +71,7 @@ static void parts(both_run *r) {
         r->tol = 2e-6;
         return;
     }
-    syn__dispatch(r->ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, r->out);
+    syn__call_op(r->ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, r->out);
     r->n = 2;
     r->tol = tolerance((syn_dtype)s.logits.dtype);
 }

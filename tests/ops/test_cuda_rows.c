@@ -1,7 +1,7 @@
 /* What CUDA does with rows beside the CPU: gradients of an embedding, for thousands of ids that
    come again across chunks and tiles of the sort; norms and softmax of rows narrow and wide, and of
    many rows. */
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -66,8 +66,8 @@ static void norms(both_run *r) {
         r->out[1] = syn_softmax(r->ctx, in[0]);
         r->n = 2;
     } else {
-        syn__dispatch(r->ctx, mean ? SYN_OP_LAYERNORM_GRAD : SYN_OP_RMSNORM_GRAD, in, 3, attr, 1,
-                      NULL, r->out);
+        syn__call_op(r->ctx, mean ? SYN_OP_LAYERNORM_GRAD : SYN_OP_RMSNORM_GRAD, in, 3, attr, 1,
+                     NULL, r->out);
         r->n = mean ? 3 : 2;
     }
     r->tol = dtype == SYN_F32 ? 2e-5 : dtype == SYN_F16 ? 2e-3 : 1e-2;

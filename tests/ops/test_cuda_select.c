@@ -1,7 +1,7 @@
 /* Choosing tokens on CUDA beside the CPU: vocabularies of many blocks, ties, masks; the same tokens
    are drawn. */
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"

@@ -2,7 +2,7 @@
    tiles, packs and blocks. */
 
 #include "ops/cuda/divisor.h"
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -76,8 +76,8 @@ static void slices(both_run *r) {
     whole.dims[axis] = attr[2].i;
     if (ref_int(0, 1)) whole.dtype = SYN_F32;
     const syn_tensor in[2] = {both_wild(r->ctx, whole, -2, 2), x};
-    syn__dispatch(r->ctx, SYN_OP_SLICE_GRAD, &x, 1, attr, 3, NULL, &r->out[0]);
-    syn__dispatch(r->ctx, SYN_OP_SLICE_ADD, in, 2, attr, 2, NULL, &r->out[1]);
+    syn__call_op(r->ctx, SYN_OP_SLICE_GRAD, &x, 1, attr, 3, NULL, &r->out[0]);
+    syn__call_op(r->ctx, SYN_OP_SLICE_ADD, in, 2, attr, 2, NULL, &r->out[1]);
     r->n = 2;
 }
 
@@ -86,7 +86,7 @@ static void accumulations(both_run *r) {
     syn_spec sum = shape;
     if (ref_int(0, 1)) sum.dtype = SYN_F32;
     const syn_tensor in[2] = {both_wild(r->ctx, sum, -2, 2), both_wild(r->ctx, shape, -2, 2)};
-    syn__dispatch(r->ctx, SYN_OP_ACCUMULATE, in, 2, NULL, 0, NULL, &r->out[0]);
+    syn__call_op(r->ctx, SYN_OP_ACCUMULATE, in, 2, NULL, 0, NULL, &r->out[0]);
     r->n = 1;
 }
 

@@ -2,6 +2,7 @@
    system, and the same numbers. */
 #include <stdlib.h>
 
+#include "ops/ops.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 /* What each op refuses, and the sentence it says so with: op, scope and the shapes concerned. */
 #include "comm/comm.h"
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -50,7 +50,7 @@ static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy
     const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4), in[6] = {q, k, k, y, sums, dy};
     const syn_attr attr[8] = {{0}};
     syn_tensor out[3];
-    syn__dispatch(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
+    syn__call_op(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
 }
 
 static void drop(syn_ctx *c, syn_tensor x, syn_tensor keys, double p) {
@@ -72,7 +72,7 @@ static void built(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b, syn_tensor 
     const syn_tensor in[3] = {a, b, third};
     const syn_attr attr[3] = {{.i = i0}, {.i = i1}, {.i = i2}};
     syn_tensor out[3];
-    syn__dispatch(c, op, in, third.id ? 3 : b.id ? 2 : 1, attr, 3, NULL, out);
+    syn__call_op(c, op, in, third.id ? 3 : b.id ? 2 : 1, attr, 3, NULL, out);
 }
 #define NONE ((syn_tensor){0, 0})
 

@@ -2,10 +2,10 @@
    as a graph, and collectives within a world of threads. Each time one clear error and a sound
    trace; with the leak checker, nothing lost. */
 #include "comm/comm.h"
-#include "models/data_parallel.h"
 #include "models/generate.h"
 #include "models/layers.h"
-#include "models/optimizer.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/small_models.h"

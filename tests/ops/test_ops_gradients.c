@@ -8,7 +8,7 @@ enum { ROUNDS = 200 };
 
 static syn_tensor built(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
                         const syn_attr *attr, int n_attr, syn_tensor *out) {
-    syn__dispatch(ctx, op, in, n_in, attr, n_attr, NULL, out);
+    syn__call_op(ctx, op, in, n_in, attr, n_attr, NULL, out);
     return out[0];
 }
 

@@ -1,5 +1,6 @@
 /* A trace seen as a graph, against dependencies, numbers, names and attributes found by brute force
    in the rows. */
+#include "ops/ops.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 

@@ -1,9 +1,9 @@
 /* Rows of f16 and bf16 beside the same rows of f32 on the widened values: as they compute in f32
    and round once, the result is that of f32, rounded. Over random shapes and layouts, also empty
    and broadcast ones, and with threads. */
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -49,7 +49,7 @@ static void give(half_call *c, syn_tensor y) {
 
 static void build(half_call *c, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
                   int n_attr) {
-    syn__dispatch(c->ctx, op, in, n_in, attr, n_attr, NULL, c->out);
+    syn__call_op(c->ctx, op, in, n_in, attr, n_attr, NULL, c->out);
     c->n_out = syn_op_table[op].n_out;
 }
 

@@ -99,8 +99,8 @@ static void test_matmul(void) {
         want.spec.dtype = SYN_F32;
         const syn_attr attr[3] = {{.i = ta}, {.i = tb}, {.i = SYN_F32}};
         syn_tensor wide;
-        syn__dispatch(ctx, SYN_OP_MATMUL, (syn_tensor[]){ref_dense(ctx, &a), ref_dense(ctx, &b)}, 2,
-                      attr, 3, NULL, &wide);
+        syn__call_op(ctx, SYN_OP_MATMUL, (syn_tensor[]){ref_dense(ctx, &a), ref_dense(ctx, &b)}, 2,
+                     attr, 3, NULL, &wide);
         CHECK(near(ctx, wide, &want));
         ref_fill(&sum, ref_spec(SYN_F32, 3, dims), -2, 2);
         want = sum;
@@ -119,7 +119,7 @@ static void test_refused(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     syn_tensor h = ZEROS(ctx, SYN_BF16, 3, 3), out;
     const syn_attr attr[3] = {{.i = 0}, {.i = 0}, {.i = SYN_F16}};
-    syn__dispatch(ctx, SYN_OP_MATMUL, (syn_tensor[]){h, h}, 2, attr, 3, NULL, &out);
+    syn__call_op(ctx, SYN_OP_MATMUL, (syn_tensor[]){h, h}, 2, attr, 3, NULL, &out);
     refused(ctx, "matmul: the output is f32 or of the inputs' dtype");
     ctx = ref_ctx(SYN_DEVICE_META, NULL);
     h = ZEROS(ctx, SYN_BF16, 3, 3);

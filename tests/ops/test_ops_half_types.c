@@ -1,8 +1,8 @@
 /* Where types of 16 bits meet f32: casts, gradients of bf16 and their sums in f32, and what is
    refused. Kernels alone: test_ops_half.c. */
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -153,9 +153,9 @@ static void test_mixed(void) {
         if (i == 1) syn_mul(ctx, f, b);
         if (i == 2) syn_layernorm(ctx, b, row, b_row, 1e-5);
         if (i == 3) syn_layernorm(ctx, f, row, h_row, 1e-5);
-        if (i == 4) syn__dispatch(ctx, SYN_OP_ACCUMULATE, pairs[0], 2, NULL, 0, NULL, out);
-        if (i == 5) syn__dispatch(ctx, SYN_OP_SLICE_ADD, pairs[1], 2, attr, 2, NULL, out);
-        if (i == 6) syn__dispatch(ctx, SYN_OP_GELU_GRAD, pairs[2], 2, attr, 1, NULL, out);
+        if (i == 4) syn__call_op(ctx, SYN_OP_ACCUMULATE, pairs[0], 2, NULL, 0, NULL, out);
+        if (i == 5) syn__call_op(ctx, SYN_OP_SLICE_ADD, pairs[1], 2, attr, 2, NULL, out);
+        if (i == 6) syn__call_op(ctx, SYN_OP_GELU_GRAD, pairs[2], 2, attr, 1, NULL, out);
         if (i == 7)
             syn_scale_mask(ctx, ZEROS(ctx, SYN_BF16, 1, 1, 2, 3), ZEROS(ctx, SYN_BF16, 1, 3), 1,
                            false, 0);

@@ -3,7 +3,7 @@
    failure, and with memory running out at every step. Values are compared elsewhere,
    of every op. */
 #include "comm/comm.h"
-#include "syntorch/dispatch.h"
+#include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -45,7 +45,7 @@ static syn_tensor untrained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor y
     const syn_attr attr[8] = {{.f = 0.5}};
     const syn_tensor in[6] = {q, k, k, y, sums, y};
     syn_tensor out[3] = {{0}};
-    syn__dispatch(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
+    syn__call_op(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
     return out[0];
 }
 
@@ -53,7 +53,7 @@ static syn_tensor untrained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor y
 static syn_tensor built(syn_ctx *c, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
                         int n_attr) {
     syn_tensor out[3];
-    syn__dispatch(c, op, in, n_in, attr, n_attr, NULL, out);
+    syn__call_op(c, op, in, n_in, attr, n_attr, NULL, out);
     return out[0];
 }
 #define BUILT(op, ...)                                                                       \

@@ -1,6 +1,6 @@
 /* cross_entropy, square_sum, clip_factor, adamw against their definitions in double precision. */
-#include "syntorch/dispatch.h"
-#include "syntorch/half.h"
+#include "ops/rules.h"
+#include "syntorch/base/half.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -105,14 +105,14 @@ static void test_cross_entropy_in_parts(void) {
             const syn_attr attr[2] = {{.i = n}, {.i = first}};
             syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
             syn_tensor in[5] = {ref_dense(ctx, &part), ref_dense(ctx, &targets)}, out[3], sum;
-            syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, out);
+            syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, out);
             for (int i = 0; i < 3; i++) CHECK(ref_check(ctx, out[i], &known[i], 2e-6));
             for (int i = 0; i < 3; i++) in[2 + i] = ref_dense(ctx, &all[i]);
             const syn_tensor sums[3] = {out[1], out[0], in[2]};
             for (int64_t r = 0; r < rows; r++) known[1].v[r] *= exp(known[0].v[r] - all[0].v[r]);
-            syn__dispatch(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &sum);
+            syn__call_op(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &sum);
             CHECK(ref_check(ctx, sum, &known[1], 2e-6));
-            syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, out);
+            syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, out);
             CHECK(ref_check(ctx, out[0], &got, 5e-6));
             CHECK(ref_check(ctx, out[1], &loss, 5e-6));
             syn_ctx_free(ctx);

@@ -7,7 +7,7 @@
 
 #include "ops/blas.h"
 #include "ops/products_private.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 

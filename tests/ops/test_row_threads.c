@@ -10,7 +10,7 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b, syn
                         const syn_attr *attr) {
     const syn_tensor in[3] = {a, b, c};
     syn_tensor out[3];
-    syn__dispatch(ctx, op, in, c.id ? 3 : 2, attr, attr ? 1 : 0, NULL, out);
+    syn__call_op(ctx, op, in, c.id ? 3 : 2, attr, attr ? 1 : 0, NULL, out);
     return out[0];
 }
 

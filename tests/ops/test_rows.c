@@ -2,7 +2,7 @@
 #include <float.h>
 
 #include "ops/rows.h"
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/guarded.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"

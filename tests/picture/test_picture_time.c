@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "export/picture/picture_modules.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static const syn_export_options timeline = {.view = SYN_VIEW_TIMELINE};
 static const syn_export_options unfolded = {.view = SYN_VIEW_TIMELINE, .no_fold = true};

@@ -1,6 +1,6 @@
 /* Pictures of training steps: forward and backward side by side, gradients' collectives as bars,
    and that nothing of a step is lost or drawn twice. */
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -87,7 +87,7 @@ static int count_panels(const drawn *x, const char *name) {
     return n;
 }
 
-/* As models/data_parallel.c records it. */
+/* As models/training/data_parallel.c records it. */
 static bool is_bucket(const syn_node *n) {
     return n->kind == SYN_NODE_COLLECTIVE && n->phase == SYN_PHASE_BACKWARD &&
            strcmp(n->scope, "data_parallel") == 0;

@@ -78,9 +78,10 @@ def predicted(*args):
 
 
 def expected_errors(folder):
-    """syntorch/hardware_errors.def has a row for each measured run; a run as measured has an error,
-    others say what they lack."""
-    with open(os.path.join(SOURCE, "syntorch/hardware_errors.def"), encoding="utf-8") as f:
+    """hardware_errors.def has a row for each measured run; a run as measured has an error, others
+    say what they lack."""
+    path = os.path.join(SOURCE, "syntorch/hardware/hardware_errors.def")
+    with open(path, encoding="utf-8") as f:
         known = [line for line in f if line[0] in "XY"]
     for start, n in (('X("serving", 0', 135), ('X("megatron", 0', 7), ('X("megatron", 1', 151),
                      ('Y("serving", 0', 1), ('Y("megatron", 1', 1)):

@@ -1,8 +1,8 @@
 /* What is found of kernels: from times that formulas gave, and of a small model that runs. */
 #include <math.h>
 
-#include "syntorch/hardware.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 #include "tests/support/device.h"
 #include "tests/support/test.h"
 #include "tools/calibrate/measure.h"

@@ -3,7 +3,7 @@
 #
 #     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tests/ are free
 #
-# and within export/ and tools/ which room may include which: the table below. Headers of other
+# and which of their folders may include, and link, which: the table below. Headers of other
 # projects: each in one family of files of these folders (comm/comm_mpi*), and in a header only if
 # that is private to the family. File names are unique across the tree. Then plants each kind of
 # violation in a copy and expects to see it.
@@ -22,18 +22,25 @@ sys/select sys/socket sys/stat sys/statvfs sys/time sys/times sys/types sys/uio 
 sys/wait immintrin emmintrin xmmintrin pmmintrin tmmintrin smmintrin nmmintrin arm_neon cpuid "
 known=${known//$'\n'/ }
 
-# Room: rooms it may include beside itself. A room may name only those above it, so there are no
-# cycles; a folder without a line is an error. Every room of export/ may also include syntorch/
-# and text/, which knows no format. The front's headers, export/*.h, include syntorch/ alone; its
-# sources, export/*.c, are the lists of formats and may include every room.
+# Room: rooms it may include beside itself; NAME+ is a folder with all folders below it. A room may
+# name only those above it, so there are no cycles; a folder without a line is an error. Every room
+# of export/ may also include syntorch/ and text/, which knows no format. The front's headers,
+# export/*.h, include syntorch/ alone; its sources, export/*.c, are the lists of formats and may
+# include every room.
 rooms='
-syntorch:
-ops: syntorch
-ops/cuda: syntorch ops
-comm: syntorch
-comm/cuda: syntorch ops/cuda
-models: syntorch ops
-export: syntorch
+syntorch/base:
+syntorch/graph: syntorch/base
+syntorch/hardware: syntorch/base syntorch/graph
+syntorch: syntorch+
+ops: syntorch+
+ops/cuda: syntorch+ ops
+comm: syntorch+
+comm/cuda: syntorch+ ops/cuda
+models/tokenizer: syntorch+
+models: syntorch+ ops models/tokenizer
+models/weights: syntorch+ models
+models/training: syntorch+ ops models models/tokenizer
+export: syntorch+
 export/text:
 export/walk: export
 export/nodelink: export export/walk
@@ -58,29 +65,45 @@ export/pytorch/compat: export/chakra/wire export/pytorch/read export/pytorch/wri
 export/pytorch: export/chakra/wire export/pytorch/read export/pytorch/rank export/pytorch/match
     export/pytorch/comm export/pytorch/deps export/pytorch/sim export/pytorch/set
     export/pytorch/write export/pytorch/compat
-tools: syntorch ops export export/text export/chakra/wire
-tools/pytorch: syntorch export export/text tools
-tools/launch: syntorch ops comm export tools
-tools/saving: syntorch models tools
-tools/sweep: syntorch tools
-tools/inference: syntorch ops comm models export tools tools/launch tools/saving tools/sweep
-tools/pretrain: syntorch ops comm models export tools tools/launch tools/saving tools/sweep
-tools/calibrate: syntorch ops comm models export tools
-tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
-    export/pytorch/read tools tools/pytorch
+tools: syntorch+ ops export export/text export/chakra/wire
+tools/pytorch: syntorch+ export export/text tools
+tools/launch: syntorch+ ops comm export tools
+tools/saving: syntorch+ models+ tools
+tools/sweep: syntorch+ tools
+tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
+tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
+tools/calibrate: syntorch+ ops comm models+ export tools
+tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
+    export/workload export/pytorch/read tools tools/pytorch
 '
 declare -A may_include=()
+
+# let_include ROOM NAME, or NAME+
+let_include() {
+    local other found=no
+    for other in "${!may_include[@]}"; do
+        if [[ $other = "${2%+}" || ($2 = *+ && $other = "${2%+}"/*) ]]; then
+            may_include[$1]+="$other "
+            found=yes
+        fi
+    done
+    [ $found = yes ] || {
+        echo "FAILED: the table lets $1/ include $2/, which does not stand above it"
+        exit 1
+    }
+}
+
 room=""
 for word in $rooms; do
-    if [[ $word == *: ]]; then
-        room=${word%:}
-        may_include[$room]=" $room "
-        if [[ $room == export/* ]]; then may_include[$room]+="syntorch export/text "; fi
-    elif [[ -n ${may_include[$word]:-} ]]; then
-        may_include[$room]+="$word "
-    else
-        echo "FAILED: the table lets $room/ include $word/, which does not stand above it"
-        exit 1
+    if [[ $word != *: ]]; then
+        let_include "$room" "$word"
+        continue
+    fi
+    room=${word%:}
+    may_include[$room]=" $room "
+    if [[ $room = export/* ]]; then
+        let_include "$room" syntorch+
+        let_include "$room" export/text
     fi
 done
 
@@ -99,7 +122,7 @@ check_own() { # file, line, path between the quotes
     local room=${1%/*} target=${3%/*}
     if [[ $3 != */* ]]; then
         echo "$1:$2: \"$3\" is included without its folder"
-    elif [[ $room = syntorch && $3 = ops/ops.def ]]; then
+    elif [[ $room/ = syntorch/* && $3 = ops/ops.def ]]; then
         return 0
     elif [[ $room = export && $1 = *.c && $3 = export/* ]]; then
         return 0
@@ -108,6 +131,33 @@ check_own() { # file, line, path between the quotes
     elif [[ ${may_include[$room]:-} != *" $target "* ]]; then
         echo "$1:$2: $room/ must not include \"$3\""
     fi
+}
+
+# ---- which folder links which ----
+
+# A line for each symbol that an object of the library needs or defines: "U symbol file", "T ...".
+symbols() {
+    (cd "$objects" && find . -name '*.o' -not -path './generated/*' -print0 | sort -z |
+        xargs -0 nm -A -g) |
+        sed -n 's|^\./\([^:]*\)\.o: *[0-9a-f]* \([A-Z]\) \([^ ]*\)$|\2 \3 \1|p'
+}
+
+# From such lines: what a folder needs of one that it must not include, one a line.
+upward_links() {
+    local user definer symbol file
+    awk '{ folder = $3; sub("/[^/]*$", "", folder) }
+        $1 != "U" { definer[$2] = folder; next }
+        { needs[NR] = folder " " $2 " " $3 }
+        END {
+            for (i in needs) {
+                split(needs[i], part, " ")
+                of = definer[part[2]]
+                if (of != "" && of != part[1]) print part[1], of, part[2], part[3]
+            }
+        }' | sort | while read -r user definer symbol file; do
+        if [ "$user" = export ] || [[ ${may_include[$user]:-} = *" $definer "* ]]; then continue; fi
+        echo "$file: $user/ must not need $symbol of $definer/"
+    done
 }
 
 # The family of a file: what its name begins with; all of the CUDA module is one.
@@ -170,6 +220,18 @@ found=$(violations)
 lines=$(include_lines | wc -l)
 [ "$lines" -gt 50 ] || fail "only $lines include lines were seen; does the search still work?"
 
+objects=${SYN_BUILD:?the build folder}/CMakeFiles/syn_objects.dir
+[ -d "$objects" ] || fail "there are no objects in $objects"
+symbols=$(symbols)
+found=$(upward_links <<<"$symbols")
+[ -z "$found" ] || fail $'the include rule, as objects are linked:\n'"$found"
+links=$(wc -l <<<"$symbols")
+[ "$links" -gt 2000 ] || fail "only $links symbols were seen; does the search still work?"
+found=$(printf '%s\n' "$symbols" 'U syn_linear syntorch/planted.c' \
+    'U syn_ctx_new syntorch/base/planted.c' | upward_links)
+[ "$(wc -l <<<"$found")" = 2 ] && [[ $found = *'syntorch/ must not need syn_linear of ops/'* ]] ||
+    fail "two planted links, found: $found"
+
 while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 600 ] || echo "warning: $file has $n lines; is it two things?"
 done < <(find "${all[@]}" -type f -name '*.[ch]' -exec wc -l {} +)
@@ -196,6 +258,9 @@ plant() {
 plant models/planted.c '#include "comm/comm.h"' 'models/ must not include "comm/comm.h"'
 plant models/planted.h '#include "export/export.h"' 'models/ must not include "export/export.h"'
 plant syntorch/planted.c '#include "ops/ops.h"' 'syntorch/ must not include "ops/ops.h"'
+plant syntorch/base/planted.c '#include "syntorch/context.h"' 'syntorch/base/ must not include'
+plant models/planted.c '#include "models/training/trainer.h"' \
+    'models/ must not include "models/training/trainer.h"'
 plant syntorch/planted.c '#include "tools/cli.h"' 'syntorch/ must not include "tools/cli.h"'
 plant ops/planted.c '  #  include "models/causal.h"' 'ops/ must not include "models/causal.h"'
 plant ops/planted.h '#include "../comm/comm.h"' 'ops/ must not include "../comm/comm.h"'
@@ -230,8 +295,8 @@ plant models/planted.c '#include <cuda_runtime.h>' '<cuda_runtime.h> is already 
 plant models/planted.c '#include <mpi.h>' '<mpi.h> is already used by '
 plant ops/planted.h '#include <cblas.h>' '<cblas.h> is already used by '
 plant export/walk/planted.c '#include <zlib.h>' '<zlib.h> is already used by '
-plant syntorch/utf8.h '#include <libxml/parser.h>' \
-    'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
+plant syntorch/base/utf8.h '#include <libxml/parser.h>' \
+    'must not include "syntorch/base/utf8.h" and with it <libxml/parser.h>'
 plant tools/planted.c '#include "tools/commands/command.h"' \
     'tools/ must not include "tools/commands/command.h"'
 plant tools/commands/planted.c '#include "tools/launch/launch.h"' \

@@ -53,8 +53,8 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     # One place knows how large a thread's stack must be.
     mapfile -t hits < <(printf '%s\0' "${sources[@]}" | grep -zE '\.c$' | grep -zv '^tests/' |
         xargs -0 grep -l pthread_create -- /dev/null || true)
-    [ "${hits[*]}" = syntorch/thread.c ] ||
-        fail "threads are started outside of syntorch/thread.c: ${hits[*]}"
+    [ "${hits[*]}" = syntorch/base/thread.c ] ||
+        fail "threads are started outside of syntorch/base/thread.c: ${hits[*]}"
     # What a program run here left behind: logs, and files larger than any picture or fixture.
     for f in "${files[@]}"; do
         case $f in

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "export/pytorch/read/pt_repair.h"
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,7 +11,7 @@
 #include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "export/pytorch/write/pt_write.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 /* The table from 64-bit keys. */
 #include "export/pytorch/read/pt_map.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 /* Key i of a family: in sequence, in steps, upper half only, negative, scattered. */

@@ -1,7 +1,7 @@
 /* The order of ops and the cutting of cycles, on hand-made ranks. */
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/rank/pt_rank.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 

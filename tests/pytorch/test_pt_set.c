@@ -8,7 +8,7 @@
 #include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/write/pt_write.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_RANKS 4
 

@@ -11,7 +11,7 @@
 #include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/write/pt_write.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/pt_written.h"
 
 static syn_error error;

@@ -4,8 +4,8 @@ with torch 2.15, transformers 5.23) that pretrains as examples/pretrain.c does w
 each case, without dropout: 200 steps of the models of examples/, 20 of GPT-2 124M and BERT-base
 from random weights, 12 of the Llamas, Mistrals and Qwens of saved_*/ in double, on
 examples/squad/train.json and on an article of SQuAD with the models' real vocabularies. Random
-weights, order of texts and masked words follow syntorch/parameter.c, models/sampler.h and
-models/batches.h, written here once more.
+weights, order of texts and masked words follow syntorch/parameter.c, models/training/sampler.h and
+models/training/batches.h, written here once more.
 
 make_pretraining_fixture.py tiny|full|saved SHARED_DATA: the folder with squad/, gpt2/, bert/. The
 other losses are f32, those of GPT-2 on two ranks double: PyTorch's own f32 is off from that by

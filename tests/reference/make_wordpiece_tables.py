@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints where utf8proc and the Unicode tables of HuggingFace's tokenizers differ: the tables of
-models/tokenizer_unicode.c, from all code points.
+models/tokenizer/tokenizer_unicode.c, from all code points.
 
     python3 -m venv venv && venv/bin/pip install tokenizers unicodedata2
     venv/bin/python make_wordpiece_tables.py [--exact]

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 typedef struct bfix_numbers {
     double *v;

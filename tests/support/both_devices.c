@@ -1,6 +1,6 @@
 #include "tests/support/both_devices.h"
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 

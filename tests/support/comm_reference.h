@@ -3,7 +3,7 @@
 #ifndef TESTS_COMM_REFERENCE_H
 #define TESTS_COMM_REFERENCE_H
 
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 /* The path of `name` ("": none) in this run's folder, which is made when first asked for and
    removed with all it holds when the program ends. The last eight paths of a thread are valid. */

@@ -3,8 +3,8 @@
 #ifndef TESTS_FULL_FORMULA_H
 #define TESTS_FULL_FORMULA_H
 
+#include "syntorch/base/half.h"
 #include "syntorch/context.h"
-#include "syntorch/half.h"
 #include "tests/support/bert_fixture.h"
 #include "tests/support/gpt_reference.h"
 

@@ -1,8 +1,8 @@
 #include "tests/support/gpt_graph.h"
 
 #include "models/generate.h"
-#include "syntorch/hardware.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 

@@ -3,7 +3,7 @@
 #ifndef TESTS_GPT_GRAPH_H
 #define TESTS_GPT_GRAPH_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 typedef struct gpt_shape {
     int layers, heads, tp, steps; /* steps: of decoding, after the prefill */

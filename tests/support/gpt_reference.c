@@ -1,6 +1,6 @@
 #include "tests/support/gpt_reference.h"
 
-#include "syntorch/half.h"
+#include "syntorch/base/half.h"
 #include "tests/support/small_models.h"
 
 void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns, ref_cut cut) {

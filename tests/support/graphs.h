@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 /* Members of a node that has no times. */
 #define NO_TIMES                                                            \

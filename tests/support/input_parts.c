@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #define HEADER "\n#text\n"
 

@@ -1,4 +1,5 @@
 #include "tests/support/ops_reference.h"
+#include "ops/ops.h"
 
 #include <stdatomic.h>
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/device.h"
 
 #define REF_MAX 4096

@@ -2,7 +2,7 @@
 
 #include <stdarg.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/graphs.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"

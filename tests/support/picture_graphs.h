@@ -3,7 +3,7 @@
 #ifndef TESTS_PICTURE_GRAPHS_H
 #define TESTS_PICTURE_GRAPHS_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 typedef struct picture_maker {
     syn_graph *g;

@@ -4,7 +4,7 @@
 #define TESTS_PT_COMPAT_SET_H
 
 #include "export/pytorch/compat/pt_compat.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 typedef struct compat_set {

@@ -3,7 +3,7 @@
 #define TESTS_PT_HAND_H
 
 #include "export/pytorch/rank/pt_rank.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define HAND_MAX 64
 #define HOST     SYN_PYTORCH_OP_HOST

@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 #include "ops/ops.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 typedef struct test_rank {
     int index;

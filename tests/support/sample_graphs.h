@@ -2,7 +2,7 @@
 #ifndef TESTS_SAMPLE_GRAPHS_H
 #define TESTS_SAMPLE_GRAPHS_H
 
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 /* Uses every field that a node, tensor, group and fact can have. */
 syn_graph *full_graph(void);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "models/generate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 const syn_model_config small_gpt = {.family = &syn_gpt_family,
                                     .name = "small",

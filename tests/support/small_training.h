@@ -2,8 +2,8 @@
 #ifndef TESTS_SMALL_TRAINING_H
 #define TESTS_SMALL_TRAINING_H
 
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
+#include "models/training/data_parallel.h"
+#include "models/training/optimizer.h"
 #include "syntorch/mesh.h"
 #include "tests/support/small_models.h"
 

@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/files.h"
 
 int test_failures, test_skips;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #ifndef TESTS_TOKENIZER_FIXTURE_H
 #define TESTS_TOKENIZER_FIXTURE_H
 
-#include "syntorch/utf8.h"
+#include "syntorch/base/utf8.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 #include "tests/support/tokenizers.h"
 
-#include "models/tokenizer_private.h"
-#include "models/tokenizer_regex_private.h"
-#include "models/tokenizer_unicode_private.h"
+#include "models/tokenizer/tokenizer_private.h"
+#include "models/tokenizer/tokenizer_regex_private.h"
+#include "models/tokenizer/tokenizer_unicode_private.h"
 
 #include <pthread.h>
 

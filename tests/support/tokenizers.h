@@ -3,9 +3,9 @@
 #ifndef TESTS_TOKENIZERS_H
 #define TESTS_TOKENIZERS_H
 
-#include "models/tokenizer.h"
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
+#include "models/tokenizer/tokenizer.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/files.h"
 #include "tests/support/tokenizer_fixture.h"
 

@@ -4,9 +4,9 @@
 #define TESTS_WEIGHTS_FIXTURE_H
 
 #include "comm/comm.h"
-#include "models/weights_private.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
+#include "models/weights/weights_private.h"
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/mesh.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/files.h"

@@ -3,7 +3,7 @@
    are known later. */
 #include "syntorch/backend.h"
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -214,7 +214,7 @@ static syn_status far_kv_append(syn_call *call) {
 static syn_kernel far_kernel(const syn_opdef *def) {
     static const syn_kernel column[SYN_OP_COUNT] = {
         [SYN_OP_ADD] = far_add, [SYN_OP_SCALE] = far_scale, [SYN_OP_KV_APPEND] = far_kv_append};
-    return column[def - syn_op_table];
+    return column[def->op];
 }
 
 static const syn_backend far_backend = {.name = "far",

@@ -6,10 +6,10 @@
 #include <locale.h>
 #include <stdint.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/number.h"
-#include "syntorch/types.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/number.h"
+#include "syntorch/base/types.h"
+#include "syntorch/base/utf8.h"
 
 /* ---- Status ---- */
 

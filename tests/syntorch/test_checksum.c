@@ -1,9 +1,9 @@
 /* Checksums of files, against those of the reference implementation (xxHash 0.8). */
-#include "syntorch/checksum.h"
+#include "syntorch/base/checksum.h"
 
 #include <string.h>
 
-#include "syntorch/sink_private.h"
+#include "syntorch/base/sink_private.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 

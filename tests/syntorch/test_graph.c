@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Round trip ---- */
 

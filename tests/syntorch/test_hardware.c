@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "syntorch/hardware.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 
 #define GIB 1073741824.0
 

@@ -3,7 +3,7 @@
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 
 static const char *const toy =
     "{\"name\":\"toy\",\n"

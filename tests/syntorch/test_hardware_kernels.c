@@ -1,8 +1,8 @@
 /* Kernels that were measured: their part of hardware files, and times worked out by hand. */
 #include <math.h>
 
-#include "syntorch/hardware.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 #include "tests/support/test.h"
 
 static const char *const toy =

@@ -2,8 +2,8 @@
    errors point. */
 #include "tests/support/test.h"
 
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
 
 /* Reads to the end; the last token's type. */
 static syn_json_type read_all(const char *data, size_t bytes, syn_error *err, size_t *tokens) {

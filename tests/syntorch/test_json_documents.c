@@ -3,9 +3,9 @@
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 /* Writes the document's tokens as compact JSON; false if it is refused. */
 static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {

@@ -46,19 +46,19 @@ static void no_cost(const syn_call *c, syn_cost *cost) {
     *cost = (syn_cost){0, 0, 0};
 }
 
-#define ROW(name, n_in, n_out, flags, infer, cpu)                                              \
-    {                                                                                          \
-        name, SYN_CATEGORY_OTHER, n_in, n_in, n_out, flags, SYN_COMM_NONE, "", infer, no_cost, \
-            cpu, NULL, 0                                                                       \
+#define ROW(op, name, n_in, n_out, flags, infer, cpu)                                              \
+    {                                                                                              \
+        op, name, SYN_CATEGORY_OTHER, n_in, n_in, n_out, flags, SYN_COMM_NONE, "", infer, no_cost, \
+            cpu, NULL, 0                                                                           \
     }
-#define SYN_OP(id, ...) [SYN_OP_##id] = ROW(#id, 0, 0, 0, NULL, NULL),
+#define SYN_OP(id, ...) [SYN_OP_##id] = ROW(SYN_OP_##id, #id, 0, 0, 0, NULL, NULL),
 #pragma GCC diagnostic ignored "-Woverride-init"
 const syn_opdef syn_op_table[SYN_OP_COUNT] = {
-    [SYN_OP_NONE] = ROW("none", 0, 0, 0, NULL, NULL),
+    [SYN_OP_NONE] = ROW(SYN_OP_NONE, "none", 0, 0, 0, NULL, NULL),
 #include "ops/ops.def"
-    [UPDATE] = ROW("update", 4, 3, SYN_OPF_INPLACE(3), update_infer, update_cpu),
-    [TWICE] = ROW("twice", 1, 1, 0, twice_infer, twice_cpu),
-    [HALF] = ROW("half", 1, 1, SYN_OPF_VIEW, half_infer, NULL),
+    [UPDATE] = ROW((syn_op)UPDATE, "update", 4, 3, SYN_OPF_INPLACE(3), update_infer, update_cpu),
+    [TWICE] = ROW((syn_op)TWICE, "twice", 1, 1, 0, twice_infer, twice_cpu),
+    [HALF] = ROW((syn_op)HALF, "half", 1, 1, SYN_OPF_VIEW, half_infer, NULL),
 };
 
 /* A parameter of ones with its moments, and a gradient of 1, 2, 3, 4. */
@@ -84,7 +84,7 @@ static struct optimizer optimizer_new(syn_device device) {
 static void step(struct optimizer *o) {
     const syn_tensor in[4] = {o->p, o->m, o->v, o->g};
     syn_tensor out[3];
-    syn__dispatch(o->ctx, (syn_op)UPDATE, in, 4, NULL, 0, NULL, out);
+    syn__call_op(o->ctx, (syn_op)UPDATE, in, 4, NULL, 0, NULL, out);
     o->p = out[0];
     o->m = out[1];
     o->v = out[2];
@@ -92,7 +92,7 @@ static void step(struct optimizer *o) {
 
 static syn_tensor unary(syn_ctx *ctx, int op, syn_tensor x) {
     syn_tensor out;
-    syn__dispatch(ctx, (syn_op)op, &x, 1, NULL, 0, NULL, &out);
+    syn__call_op(ctx, (syn_op)op, &x, 1, NULL, 0, NULL, &out);
     return out;
 }
 

@@ -1,8 +1,8 @@
 /* Parameters of 16 bits, the list of parameters, and parameters that come from a source. The values
    of f32 parameters and their sharding are test_ops_params.c's. */
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/context.h"
-#include "syntorch/half.h"
-#include "syntorch/memory.h"
 #include "tests/support/comm_reference.h"
 #include "tests/support/test.h"
 

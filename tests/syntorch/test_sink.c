@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/sink_private.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink_private.h"
 
 /* Whether the folder's file system holds files without a name. */
 static bool has_unnamed(const char *path) {

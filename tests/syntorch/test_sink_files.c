@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/sink_private.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink_private.h"
 
 static void make_folders(void) {
     put_folder("k");

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 /* What `write` puts into a memory sink. */
 #define WRITTEN(statement, want)                                                                \

@@ -1,8 +1,8 @@
 /* What a device did for nodes: found by number, dropped with rows, the same as bytes and back. */
 #include "ops/ops.h"
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
-#include "syntorch/work.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/graph/work.h"
 #include "tests/support/test.h"
 
 /* Node n has n % 3 pieces, whose bytes are 100 n + i. */

@@ -1,7 +1,7 @@
 /* The pool of threads: every task exactly once, ranges without gap or overlap, rounds that begin
    while threads spin and while they sleep, and threads that cannot be had. */
-#include "syntorch/memory.h"
-#include "syntorch/workers.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
 #include "tests/support/test.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "export/text/arena.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 static void test_slices(void) {

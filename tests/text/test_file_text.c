@@ -11,7 +11,7 @@
 #endif
 
 #include "export/text/file_text.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LARGE (3 * SYN__FILE_TEXT_STEP + 12345)
 

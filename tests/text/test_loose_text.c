@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "export/text/loose_json.h"
-#include "syntorch/json.h"
+#include "syntorch/base/json.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 

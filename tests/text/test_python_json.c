@@ -2,7 +2,7 @@
    is damaged, cut, nested deeply. */
 #include "export/text/python_json.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"

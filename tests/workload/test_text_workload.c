@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "export/workload/text_workload.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static const char text[] = "HYBRID_DLRM\t1\r\n3\r\n"
                            "emb -1 1 ALLTOALL 64 2 ALLTOALL 128 3 NONE 0 4\r\n"

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/measure.h"
 #include "tools/folders.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ops/blas.h"
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "tools/calibrate/quiet.h"
 #include "tools/cli.h"
 #include "tools/memory_room.h"

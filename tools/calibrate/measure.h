@@ -2,7 +2,7 @@
 #ifndef TOOLS_MEASURE_H
 #define TOOLS_MEASURE_H
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/job.h"
 

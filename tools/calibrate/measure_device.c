@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/probe.h"
 #include "tools/cli.h"

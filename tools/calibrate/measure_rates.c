@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/hardware_private.h"
+#include "syntorch/hardware/hardware_private.h"
 #include "tools/calibrate/measure.h"
 
 /* ---- The value that explains best ---- */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 enum { COLUMNS = 32 };
 

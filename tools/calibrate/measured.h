@@ -3,8 +3,8 @@
 #ifndef TOOLS_MEASURED_H
 #define TOOLS_MEASURED_H
 
-#include "syntorch/graph.h"
-#include "syntorch/hardware.h"
+#include "syntorch/graph/graph.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/extrapolation.h"
 
 #define MEASURED_RANKS 1024

@@ -5,9 +5,9 @@
 #include "comm/comm.h"
 #include "export/export.h"
 #include "models/generate.h"
-#include "models/pretraining.h"
-#include "models/trainer.h"
-#include "syntorch/memory.h"
+#include "models/training/pretraining.h"
+#include "models/training/trainer.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/calibrate/measured.h"
 

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "ops/ops.h"
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 
 /* ---- What is measured ---- */
 

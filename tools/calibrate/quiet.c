@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "tools/cli.h"
 
 /* user, nice, system, irq, softirq and steal, but neither idle nor iowait. */

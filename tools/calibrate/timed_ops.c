@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/calibrate/measured.h"
 
 static syn_status note(timed_ops *ops, const syn_node *node, double ns, uint32_t kernels,

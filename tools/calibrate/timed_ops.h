@@ -3,7 +3,7 @@
 #define TOOLS_TIMED_OPS_H
 
 #include "syntorch/context.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 /* Ops of one cost. */
 typedef struct timed_op {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "export/chakra/et_ring.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define ENDPOINT_NS 10.0 /* what ASTRA-sim adds to each step of a ring */
 

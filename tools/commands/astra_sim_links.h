@@ -3,8 +3,8 @@
 #ifndef TOOLS_ASTRA_SIM_LINKS_H
 #define TOOLS_ASTRA_SIM_LINKS_H
 
-#include "syntorch/graph.h"
-#include "syntorch/hardware.h"
+#include "syntorch/graph/graph.h"
+#include "syntorch/hardware/hardware.h"
 
 /* A dimension, and the collectives of rank 0 that go no further: all-reduces, all-gathers and
    reduce-scatters. */

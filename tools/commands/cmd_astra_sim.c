@@ -5,8 +5,8 @@
 
 #include "export/export.h"
 #include "export/validate.h"
-#include "syntorch/hardware.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 #include "tools/commands/astra_sim_links.h"
 #include "tools/commands/command.h"

@@ -7,7 +7,7 @@
 
 #include "export/text/loose_json.h"
 #include "export/validate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/pytorch/pytorch_job.h"

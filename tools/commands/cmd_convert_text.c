@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "export/workload/text_workload.h"
-#include "syntorch/memory.h"
-#include "syntorch/types.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/types.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"

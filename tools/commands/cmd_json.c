@@ -5,7 +5,7 @@
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"

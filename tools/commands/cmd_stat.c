@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "export/statistics.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/tokenizer.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "models/tokenizer/tokenizer.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "models/safetensors.h"
-#include "syntorch/memory.h"
+#include "models/weights/safetensors.h"
+#include "syntorch/base/memory.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 

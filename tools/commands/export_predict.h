@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 
 /* MACHINE[+STACK]; without STACK what fits the run, serving or megatron. *graph is replaced. */
 syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,

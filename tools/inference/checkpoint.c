@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/inference/inference_score.h"
 #include "tools/saving/model_folder.h"

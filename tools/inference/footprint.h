@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
+#include "syntorch/base/sink.h"
 #include "syntorch/context.h"
-#include "syntorch/sink.h"
 
 typedef struct footprint {
     uint64_t weights_bytes, cache_bytes; /* parameters; states */

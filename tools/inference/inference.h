@@ -6,7 +6,7 @@
 
 #include "models/model.h"
 #include "models/text_ending.h"
-#include "models/weights.h"
+#include "models/weights/weights.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
 #include "tools/output_lock.h"

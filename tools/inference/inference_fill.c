@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "models/bert.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/inference/inference_fill.h"
 #include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"

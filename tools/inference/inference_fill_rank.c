@@ -3,8 +3,8 @@
 
 #include "models/bert.h"
 #include "models/score.h"
-#include "syntorch/clock.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
 #include "tools/inference/inference_fill.h"
 #include "tools/progress.h"
 

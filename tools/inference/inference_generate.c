@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "models/generate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/inference/inference_sampling.h"
 #include "tools/inference/inference_score.h"
 #include "tools/inference/inference_text.h"

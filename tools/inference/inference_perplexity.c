@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "models/score.h"
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 #include "tools/inference/inference.h"
 #include "tools/progress.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/memory_room.h"

@@ -1,7 +1,7 @@
 /* --sweep of the inference program, and what would make its run faster. */
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/inference/inference.h"
 #include "tools/sweep/levers.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* A long prompt would bury the rest. */
 enum { SHOWN_BYTES = 300, SHOWN_IDS = 64 };

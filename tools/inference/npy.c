@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 enum { PUT_ELEMS = 4096 };
 

@@ -2,7 +2,7 @@
 #ifndef TOOLS_NPY_H
 #define TOOLS_NPY_H
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 /* A file of float32, row-major, with these dimensions (at most SYN_MAX_RANK): what it holds follows
    by npy_put, all of it before syn_sink_close. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/cli.h"
 
 static report_row *row_of(report *r, const char *op, syn_error *err) {

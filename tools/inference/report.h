@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "syntorch/graph.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/graph/graph.h"
 #include "tools/limits.h"
 
 typedef struct report_row {

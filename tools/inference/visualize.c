@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/cli.h"
 
 static char *join(const char *folder, const char *name, syn_error *err) {

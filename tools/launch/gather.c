@@ -1,7 +1,7 @@
 #include "tools/launch/gather.h"
 
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_WORK, TAG_NUMBER, TAG_STATUS, TAG_FIRST };
 

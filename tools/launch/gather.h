@@ -4,7 +4,7 @@
 #define TOOLS_GATHER_H
 
 #include "syntorch/communicator.h"
-#include "syntorch/graph.h"
+#include "syntorch/graph/graph.h"
 
 /* Every rank calls it with its own graph, which stays the caller's. On rank 0 *all becomes a graph
    of every rank, to be freed; NULL on the others. */

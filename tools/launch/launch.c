@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "ops/blas.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/launch/gather.h"
 
 void launch_begin(launch *l, cli_program *program) {

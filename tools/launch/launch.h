@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 #include "syntorch/context.h"
-#include "syntorch/hardware.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 
 /* Something that must be the same on every rank, as a hash of it. */

@@ -5,11 +5,11 @@
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
-#include "models/batches.h"
 #include "models/model.h"
-#include "models/optimizer.h"
-#include "models/sampler.h"
-#include "models/weights.h"
+#include "models/training/batches.h"
+#include "models/training/optimizer.h"
+#include "models/training/sampler.h"
+#include "models/weights/weights.h"
 #include "tools/launch/launch.h"
 #include "tools/limits.h"
 #include "tools/output_lock.h"

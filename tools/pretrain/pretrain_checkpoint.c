@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #endif
 
-#include "models/safetensors.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink_private.h"
+#include "models/weights/safetensors.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink_private.h"
 #include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 #include "tools/pretrain/pretrain.h"
 
 /* Of the page, and of the plot on it, in pixels. */

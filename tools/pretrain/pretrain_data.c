@@ -1,10 +1,10 @@
 /* Model, tokenizer and texts of the pretraining program. */
 #include <string.h>
 
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
-#include "syntorch/number.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/number.h"
+#include "syntorch/base/sink.h"
 #include "tools/folders.h"
 #include "tools/meta_dtype.h"
 #include "tools/pretrain/pretrain.h"

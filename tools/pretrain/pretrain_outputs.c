@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "models/pretraining.h"
-#include "syntorch/memory.h"
+#include "models/training/pretraining.h"
+#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"

@@ -1,7 +1,7 @@
 /* The pretraining program's bar on a terminal. */
 #include <unistd.h>
 
-#include "syntorch/clock.h"
+#include "syntorch/base/clock.h"
 #include "tools/pretrain/pretrain.h"
 
 /* Not where a launcher passes on what ranks print: to them it is a terminal, and is none. */

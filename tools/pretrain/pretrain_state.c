@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "syntorch/checksum.h"
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
-#include "syntorch/number.h"
+#include "syntorch/base/checksum.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/number.h"
 #include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 

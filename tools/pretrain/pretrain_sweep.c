@@ -1,7 +1,7 @@
 /* --sweep of the pretraining program, and what would make its step faster. */
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/levers.h"
 

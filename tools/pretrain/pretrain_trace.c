@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "export/export.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 

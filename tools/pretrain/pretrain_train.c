@@ -1,12 +1,12 @@
 /* One rank of the pretraining program. */
 #include <math.h>
 
-#include "models/pretraining.h"
-#include "models/trainer.h"
-#include "syntorch/clock.h"
+#include "models/training/pretraining.h"
+#include "models/training/trainer.h"
+#include "syntorch/base/clock.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/progress.h"

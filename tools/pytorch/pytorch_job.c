@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "export/text/loose_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/inputs.h"
 #include "tools/progress.h"

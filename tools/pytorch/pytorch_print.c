@@ -2,7 +2,7 @@
    document for programs. */
 #include <inttypes.h>
 
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/pytorch/pytorch_job.h"
 

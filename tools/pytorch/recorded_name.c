@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define JSON ".json"
 #define GZIP ".gz"

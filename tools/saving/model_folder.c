@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/folders.h"
 

@@ -3,7 +3,7 @@
 #ifndef TOOLS_MODEL_FOLDER_H
 #define TOOLS_MODEL_FOLDER_H
 
-#include "models/weights.h"
+#include "models/weights/weights.h"
 
 /* Files of a tokenizer, NULL-ended. */
 extern const char *const model_folder_tokenizer[];

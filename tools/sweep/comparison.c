@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/limits.h"
 
 static syn_status alloc(comparison *c, size_t n, syn_error *err) {

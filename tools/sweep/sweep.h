@@ -3,8 +3,8 @@
 #ifndef TOOLS_SWEEP_H
 #define TOOLS_SWEEP_H
 
-#include "syntorch/hardware.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 #include "tools/extrapolation.h"
 #include "tools/residuals.h"

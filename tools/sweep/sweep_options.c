@@ -1,7 +1,7 @@
 /* The words of --sweep, and what contradicts them. */
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/sweep/sweep.h"
 
 #define SWEEP_ROWS 1000000

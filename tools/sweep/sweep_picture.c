@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 #include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 

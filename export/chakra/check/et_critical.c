@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn__et_recorded_path(syn_statistics *out, const syn__et_scan *scan,
                                  const syn__critical_op *times, syn_error *err) {

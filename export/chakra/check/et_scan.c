@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_ids.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_NODES (UINT32_MAX - 2)
 #define ABSENT    UINT32_MAX

@@ -1,6 +1,6 @@
 /* The order of a scanned trace's nodes. */
 #include "export/chakra/check/et_scan.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static syn_status no_memory(size_t n, syn_error *err) {
     return SYN_FAIL_NOMEM(err, n * sizeof(uint32_t), "the order of a trace's nodes");

@@ -7,8 +7,8 @@
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/text/file_text.h"
-#include "syntorch/intern.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
 
 enum { USER_SCOPE = 7 }; /* PyTorch's RecordScope of a range that the program named */
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Findings ---- */
 

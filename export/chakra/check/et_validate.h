@@ -5,7 +5,7 @@
 
 #include "export/chakra/check/et_scan.h"
 #include "export/validate.h"
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Collectives ---- */
 

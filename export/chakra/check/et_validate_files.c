@@ -6,7 +6,7 @@
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/text/file_text.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static syn_status add_groups(syn_validator *v, const syn__et_files *files, const char *path,
                              syn_error *err) {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "syntorch/json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
 
 #define MOST_IDS 500 /* from here on message tags wrap around: (id * 1e6 + count) mod 5e8 */
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/utf8.h"
 
 /* Attributes that must be integers, pg_name and involved_dim. */
 enum {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Visits of a node or dependency, for each of them, before the search gives up. Groups with a
    stream each need one pass a group. */

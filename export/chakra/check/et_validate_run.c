@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define NONE         UINT32_MAX
 #define SHOWN_RANKS  6

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
 
 #define SUFFIX_BYTES 32 /* ".2147483646.et", ".comm_group.json" */
 

@@ -3,7 +3,7 @@
 #ifndef EXPORT_ET_FILES_H
 #define EXPORT_ET_FILES_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

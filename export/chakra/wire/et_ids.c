@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn__et_ids_open(syn__et_ids *ids, const uint64_t *first, size_t stride_bytes, size_t n,
                             syn_error *err) {

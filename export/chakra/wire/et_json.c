@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "export/chakra/wire/et_node.h"
-#include "syntorch/number.h"
+#include "syntorch/base/number.h"
 
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,6 +1,6 @@
 #include "export/chakra/wire/et_json_read.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef syn__et_json_reader reader;
 

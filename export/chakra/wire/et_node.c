@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "syntorch/memory.h"
-#include "syntorch/types.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/types.h"
 
 /* ---- Element types, in the order of their field numbers 3, 5, 7, ... ---- */
 

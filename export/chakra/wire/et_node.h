@@ -4,8 +4,8 @@
 #define EXPORT_ET_NODE_H
 
 #include "export/chakra/wire/et_wire.h"
-#include "syntorch/json.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

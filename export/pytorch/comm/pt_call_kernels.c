@@ -11,7 +11,7 @@
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_LOOK 4096 /* calls without a kernel looked through for one */
 

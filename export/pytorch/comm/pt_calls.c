@@ -8,7 +8,7 @@
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_WAITING 256 /* calls that are looked through for the one of a library's op */
 

@@ -10,7 +10,7 @@
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_tensors.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct finder {
     syn__pt_rank *rank;

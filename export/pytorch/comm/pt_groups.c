@@ -8,8 +8,8 @@
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
-#include "syntorch/memory.h"
-#include "syntorch/types.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/types.h"
 
 #define MAX_UNPACKED 4 /* times a description may be quoted */
 

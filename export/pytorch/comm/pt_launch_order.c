@@ -4,7 +4,7 @@
    their own. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 int64_t syn__pt_launch_time(const syn__pt_rank *rank, uint32_t op) {
     const uint32_t call = rank->ops[op].launch;

@@ -6,7 +6,7 @@
 
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn__compat_stop(const syn__converter *c, const char *file, int line, const char *fmt,
                             ...) {

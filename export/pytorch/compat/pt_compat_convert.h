@@ -10,7 +10,7 @@
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* data_deps as the compatible converter makes them: see pt_compat_convert.h. */
 #include "export/pytorch/compat/pt_compat_convert.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static syn_status no_memory(const syn__converter *c) {
     return SYN_FAIL(c->err, SYN_E_NOMEM, "out of memory while converting %.200s",

@@ -4,7 +4,7 @@
    device work's External id, else the latest one of its thread. */
 #include "export/pytorch/compat/pt_compat_link.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Ops in some order, and for each place the last at or before it that is not nccl:coalesced: the
    reference passes over those for work of NCCL. */

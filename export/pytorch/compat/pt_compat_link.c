@@ -3,7 +3,7 @@
 
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_MERGED ((size_t)1 << 31)
 

@@ -2,7 +2,7 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/loose_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Names ---- */
 

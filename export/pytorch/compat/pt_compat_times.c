@@ -4,7 +4,7 @@
 #include "export/pytorch/compat/pt_compat_link.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "export/text/python_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define GAP_US 1000 /* a thread idle for longer waits for another's last op */
 

@@ -4,7 +4,7 @@
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Before which device work without a start cannot have begun: its launch. */
 static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {

@@ -1,5 +1,5 @@
 #include "export/pytorch/deps/pt_edges.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 syn_status syn__pt_add_edge(syn__pt_connector *c, uint32_t from, uint32_t to,
                             syn_pytorch_edge_class class_) {

@@ -5,7 +5,7 @@
 
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/read/pt_notes.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* First what says most about a pair that several edges join. */
 static const uint8_t precedence[SYN_PYTORCH_EDGE_CLASSES] = {

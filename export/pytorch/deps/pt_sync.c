@@ -10,7 +10,7 @@
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define CLOCK_SLACK_NS 1000 /* the clocks of host and device agree to about so much */
 #define MAX_BACK       64   /* launches looked back for one of the same thread */

@@ -23,7 +23,7 @@
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_STORAGES 64 /* of one communication that are looked for */
 

@@ -2,7 +2,7 @@
    other threads had finished last by then. No trace says which thread really woke it. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct ends {
     uint32_t *ops;   /* host ops with times, by end */

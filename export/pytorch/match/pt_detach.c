@@ -9,7 +9,7 @@
    write an op, which then stays on its stack. The device trace has the true threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Without common ids ---- */
 

@@ -3,7 +3,7 @@
    by External id, else by time. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_TRIES 16 /* candidates looked at where ids are not unique */
 #define MAX_OUTER 64 /* enclosing ops looked through for an External id */

@@ -2,7 +2,7 @@
    become events, so that all later steps see what they would see of two files. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static int64_t nanoseconds(double us) {
     return us > -9e15 && us < 9e15 ? (int64_t)(us * 1000 + (us < 0 ? -0.5 : 0.5)) : 0;

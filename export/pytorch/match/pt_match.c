@@ -6,7 +6,7 @@
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_TRIES 16 /* candidates of one record function id looked at */
 

@@ -6,7 +6,7 @@
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct maker {
     syn__pt_rank *rank;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "export/pytorch/rank/pt_event_inputs.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define TEXT_BYTES 1024 /* of a node's text without its name and inputs */
 

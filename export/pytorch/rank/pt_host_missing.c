@@ -10,7 +10,7 @@
 #include "export/pytorch/rank/pt_host_made.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define LONG_NS  1000000 /* an op that takes longer is kept, whatever it is */
 #define MAX_LOOK 256     /* ops before a library's that are looked through for its caller */

@@ -4,7 +4,7 @@
 #include "export/pytorch/rank/pt_host_made.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Ops and calls of one kind. */
 typedef struct lists {

@@ -5,7 +5,7 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_notes.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* "rank" and "world_size" of "distributedInfo". */
 static void read_distributed(syn__pt_rank *rank) {

@@ -17,7 +17,7 @@
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
-#include "syntorch/types.h"
+#include "syntorch/base/types.h"
 
 #ifdef __cplusplus
 extern "C" {

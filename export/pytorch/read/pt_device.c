@@ -5,7 +5,7 @@
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_EVENTS ((size_t)1 << 31)
 

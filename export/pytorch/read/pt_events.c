@@ -1,6 +1,6 @@
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static uint64_t key_outer_first(const syn__pt_event *e) {
     const uint64_t dur_ns = e->dur_ns > 0 ? (uint64_t)e->dur_ns : 0;

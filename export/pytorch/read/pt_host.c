@@ -4,7 +4,7 @@
 #include "export/pytorch/read/pt_host.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_reading.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_NODES ((size_t)1 << 31)
 

@@ -7,7 +7,7 @@
 #include "export/pytorch/read/pt_map.h"
 #include "export/text/file_text.h"
 #include "export/text/loose_json.h"
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
 
 #ifdef __cplusplus
 extern "C" {

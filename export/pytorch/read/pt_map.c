@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "export/pytorch/read/pt_map.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MIN_SLOTS 64
 

@@ -2,7 +2,7 @@
 #ifndef EXPORT_PT_MAP_H
 #define EXPORT_PT_MAP_H
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
    like are no ops, whatever they are called. */
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_notes.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_LOOK 64 /* events begun and not ended that are looked through for an end's name */
 

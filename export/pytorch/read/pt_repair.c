@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Bytes that may be read again, in sizes of the file, while looking for where to go on. */
 #define SPENT_MAX 16

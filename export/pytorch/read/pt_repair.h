@@ -6,7 +6,7 @@
 #include "export/pytorch.h"
 #include "export/text/file_text.h"
 #include "export/text/json_fix.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
    which of times are most. */
 #include "export/pytorch/read/pt_sort.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define DIGIT_BITS 11
 #define DIGITS     6

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "syntorch/status.h"
+#include "syntorch/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

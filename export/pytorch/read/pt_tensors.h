@@ -5,7 +5,7 @@
 #define EXPORT_PT_TENSORS_H
 
 #include "export/pytorch/read/pt_host.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #ifdef __cplusplus
 extern "C" {

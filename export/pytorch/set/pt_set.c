@@ -9,7 +9,7 @@
 #include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/set/pt_set_entries.h"
 #include "export/pytorch/sim/pt_sim.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 void syn__pt_set_note(const syn__pt_set *s, syn_pytorch_anomaly kind, const syn__pt_entry *e) {
     const syn__pt_rank *r = &s->ranks[e->rank];

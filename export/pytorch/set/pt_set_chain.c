@@ -1,7 +1,7 @@
 /* Groups whose order was lost: dependencies between their collectives that closed cycles. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/set/pt_set_entries.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* before: per op the collective of its group that it has to wait for, SYN__PT_NONE. */
 static syn_status add_deps(syn__pt_rank *r, const uint32_t *before, syn_error *err) {

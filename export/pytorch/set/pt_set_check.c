@@ -9,7 +9,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "export/pytorch/set/pt_set_entries.h"
 #include "export/pytorch/sim/pt_sim.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { CHAINED = 1, HERE = 2, ARRIVED = 4 }; /* HERE: its item waits for no other item */
 

@@ -6,7 +6,7 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/set/pt_set_entries.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static int by_number(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;

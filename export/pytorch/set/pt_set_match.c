@@ -1,6 +1,6 @@
 /* Matching across ranks: the collectives of each group, the messages of each way. */
 #include "export/pytorch/set/pt_set_entries.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static syn__pt_comm *comm_of(const syn__pt_set *s, const syn__pt_entry *e) {
     return &s->ranks[e->rank].comms[e->comm];

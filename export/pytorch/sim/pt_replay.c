@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "export/pytorch/sim/pt_replay.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 typedef struct replay {
     const syn__pt_rank *rank;

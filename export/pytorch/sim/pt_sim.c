@@ -32,7 +32,7 @@
    add up to the measured time whatever their number. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* Of the group's, or of all if that is not known; 0 unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {

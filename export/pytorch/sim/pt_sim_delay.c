@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* What happens at a time. */
 typedef struct item {

@@ -6,7 +6,7 @@
 #include <assert.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define PASSED 0x80000000u /* in place[]: the op has no node but a frontier */
 

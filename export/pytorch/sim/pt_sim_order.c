@@ -4,7 +4,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 /* ---- Orders ---- */
 

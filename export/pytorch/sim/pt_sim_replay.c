@@ -3,7 +3,7 @@
 #include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 enum { COMPUTE, TALK, SLOTS };
 

@@ -10,7 +10,7 @@
 #include "export/pytorch/write/pt_modules.h"
 #include "export/pytorch/write/pt_write.h"
 #include "export/text/python_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_ATTRS  32
 #define FLUSH      ((size_t)1 << 16)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "export/text/python_json.h"
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define FLUSH_BYTES ((size_t)256 << 10)
 #define MAX_EDITS   12

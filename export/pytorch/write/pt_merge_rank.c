@@ -1,7 +1,7 @@
 /* A rank's ops as a merged list: what `syntorch link` writes in default mode. */
 #include "export/pytorch/write/pt_merge_rank.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 static void take_times(syn__pt_merged *n, const syn__pt_op *op, const syn__pt_event *e) {
     n->inclusive = e->dur;

@@ -1,6 +1,6 @@
 #include "export/pytorch/write/pt_modules.h"
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define MAX_DEPTH 32 /* of a path that is written */
 

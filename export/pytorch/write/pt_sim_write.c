@@ -14,8 +14,8 @@
 #include "export/pytorch/write/pt_cost.h"
 #include "export/pytorch/write/pt_sim_counts.h"
 #include "export/pytorch/write/pt_write.h"
-#include "syntorch/memory.h"
-#include "syntorch/types.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/types.h"
 
 #define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */
 

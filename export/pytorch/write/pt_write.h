@@ -3,7 +3,7 @@
 #define EXPORT_PT_WRITE_H
 
 #include "export/pytorch/rank/pt_rank.h"
-#include "syntorch/sink.h"
+#include "syntorch/base/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,0 +1,64 @@
+/* Words and their ids, remembered within one encode call of a text that is long enough to repeat
+   them. */
+#ifndef MODELS_TOKENIZER_CACHE_PRIVATE_H
+#define MODELS_TOKENIZER_CACHE_PRIVATE_H
+
+#include "syntorch/base/memory.h"
+
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__CACHE_SLOTS      4096
+#define SYN__CACHE_FROM_BYTES ((size_t)16 << 10)
+#define SYN__CACHE_WORD_BYTES 26
+#define SYN__CACHE_WORD_IDS   8
+
+/* One cache line; the table is direct-mapped. */
+typedef struct syn__cached_word {
+    uint32_t hash;
+    uint8_t bytes; /* 0 marks a free slot */
+    uint8_t ids_elems;
+    char text[SYN__CACHE_WORD_BYTES];
+    int32_t ids[SYN__CACHE_WORD_IDS];
+} syn__cached_word;
+
+/* *out stays NULL, a cache that keeps nothing, if the text is too short to gain. */
+static inline syn_status syn__cache_new(syn__cached_word **out, size_t text_bytes, syn_error *err) {
+    *out = NULL;
+    if (text_bytes < SYN__CACHE_FROM_BYTES) return SYN_OK;
+    *out = (syn__cached_word *)syn_calloc(SYN__CACHE_SLOTS, sizeof **out);
+    if (*out != NULL) return SYN_OK;
+    return SYN_FAIL_NOMEM(err, SYN__CACHE_SLOTS * sizeof **out, "remembering words");
+}
+
+/* Writes the ids of a word to `ids` and returns how many, as many as were kept; 0 if it is not
+   there. */
+static inline size_t syn__cache_find(const syn__cached_word *cache, const char *word, size_t bytes,
+                                     uint32_t hash, int32_t *ids) {
+    if (cache == NULL) return 0;
+    const syn__cached_word *slot = &cache[hash & (SYN__CACHE_SLOTS - 1)];
+    if (slot->hash != hash || slot->bytes != bytes || memcmp(slot->text, word, bytes) != 0)
+        return 0;
+    memcpy(ids, slot->ids, slot->ids_elems * sizeof *ids);
+    return slot->ids_elems;
+}
+
+/* Remembers a word if word and ids are short enough. */
+static inline void syn__cache_keep(syn__cached_word *cache, const char *word, size_t bytes,
+                                   uint32_t hash, const int32_t *ids, size_t ids_elems) {
+    if (cache == NULL || bytes > SYN__CACHE_WORD_BYTES || ids_elems > SYN__CACHE_WORD_IDS) return;
+    syn__cached_word *slot = &cache[hash & (SYN__CACHE_SLOTS - 1)];
+    slot->hash = hash;
+    slot->bytes = (uint8_t)bytes;
+    slot->ids_elems = (uint8_t)ids_elems;
+    memcpy(slot->text, word, bytes);
+    memcpy(slot->ids, ids, ids_elems * sizeof *ids);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

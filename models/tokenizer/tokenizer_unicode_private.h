@@ -1,0 +1,76 @@
+/* Properties of code points as HuggingFace's tokenizers library has them. */
+#ifndef MODELS_TOKENIZER_UNICODE_PRIVATE_H
+#define MODELS_TOKENIZER_UNICODE_PRIVATE_H
+
+#include "syntorch/base/status.h"
+
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__CHAR_MOST 32 /* code points that one may become */
+
+/* What becomes of a code point. */
+typedef enum syn__char_kind {
+    SYN__CHAR_LETTER, /* part of a word: all but the others */
+    SYN__CHAR_SPACE,
+    SYN__CHAR_DROPPED, /* as if it were not there */
+    SYN__CHAR_PUNCTUATION,
+    SYN__CHAR_IDEOGRAPH
+} syn__char_kind;
+
+/* Whether the library for these was there (without it, none of them may be called) ... */
+syn_status syn__char_ready(syn_error *err) SYN_MUST_USE;
+/* ... and its Unicode version ("15.0.0"); "" without it. */
+const char *syn__char_unicode(void);
+syn__char_kind syn__char_kind_of(uint32_t c);
+/* Any combining mark (M), to the normalizer StripAccents. */
+bool syn__char_is_any_mark(uint32_t c);
+/* A nonspacing mark (Mn), what BERT strips as an accent. */
+bool syn__char_is_mark(uint32_t c);
+/* Canonical combining class. */
+unsigned syn__char_combining(uint32_t c);
+/* Canonical decomposition (NFD without the reordering); returns how many. */
+size_t syn__char_decompose(uint32_t c, uint32_t out[4]);
+/* The same, compatibility mappings too (NFKD). */
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]);
+/* Lower case; returns how many. */
+size_t syn__char_lower(uint32_t c, uint32_t out[2]);
+
+/* The code point of valid UTF-8 at *pos; moves *pos behind it. */
+static inline uint32_t syn__char_read(const char *text, size_t *pos) {
+    const unsigned char *p = (const unsigned char *)text + *pos;
+    const size_t bytes = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    uint32_t c = bytes == 1 ? p[0] : p[0] & (0x7fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) c = c << 6 | (p[i] & 0x3fu);
+    *pos += bytes;
+    return c;
+}
+
+/* Whether the next eight bytes are ASCII. */
+static inline bool syn__eight_ascii(const char *text) {
+    uint64_t eight;
+    memcpy(&eight, text, 8);
+    return (eight & UINT64_C(0x8080808080808080)) == 0;
+}
+
+/* Unicode's White_Space. */
+static inline bool syn__char_is_space(uint32_t c) {
+    return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
+}
+
+/* Which two code points are one: canonical composition (NFC). */
+typedef struct syn__composer syn__composer;
+syn_status syn__composer_new(syn__composer **out, syn_error *err) SYN_MUST_USE;
+void syn__composer_free(syn__composer *composer);
+/* 0 if they do not compose. */
+uint32_t syn__composer_find(const syn__composer *composer, uint32_t a, uint32_t b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,452 @@
+#include "models/training/optimizer_private.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "models/training/buckets_private.h"
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/gradient.h"
+
+struct syn_optimizer {
+    syn_ctx *ctx;
+    syn_optimizer_options options;
+    syn__buckets buckets;
+    syn_dtype dtype; /* of the parameters */
+    struct state {
+        syn_tensor m, v, masters; /* all parameters, one behind the other; masters: not of f32 */
+    } * states;                   /* of each bucket */
+    syn_tensor *written; /* of each parameter: the version that its master was rounded to */
+    syn_tensor rates, one, norm;
+    bool looked;   /* at the last step's squares */
+    float squares; /* then: their sum */
+    int64_t step;
+};
+
+/* ---- what it holds ---- */
+
+/* A parameter's bucket, and where its elements begin there. */
+static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
+    const size_t i = o->buckets.of_param[param];
+    *first = 0;
+    for (size_t p = o->buckets.at[i].last; p > param; p--)
+        *first += syn_spec_elems(syn_tensor_spec(o->ctx, syn_ctx_param(o->ctx, p).tensor));
+    return i;
+}
+
+/* Like loading weights, this is not recorded. */
+static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
+    int64_t first;
+    const size_t bucket = bucket_of(o, param, &first);
+    const syn_tensor t = o->written[param] = syn_ctx_param(o->ctx, param).tensor;
+    const int64_t n = syn_spec_elems(syn_tensor_spec(o->ctx, t));
+    if (!syn_ctx_has_data(o->ctx)) return SYN_OK;
+    float *wide = syn_malloc((size_t)n * sizeof *wide + 1);
+    if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "the master of a parameter");
+    syn_status s = syn_tensor_read_f32(o->ctx, t, wide, (size_t)n);
+    if (s == SYN_OK) s = syn_tensor_write_some(o->ctx, o->states[bucket].masters, first, n, wide);
+    syn_free(wide);
+    return s;
+}
+
+static syn_status make_state(syn_optimizer *o, syn_error *err) {
+    const float one = 1.0f;
+    const syn_spec number = {SYN_F32, 0, {0}}, three = {SYN_F32, 1, {3}};
+    for (size_t i = 0; i < o->buckets.n; i++) {
+        const syn_spec flat = {SYN_F32, 1, {o->buckets.at[i].elems}};
+        o->states[i].m = syn_state(o->ctx, "adamw.m", &flat);
+        o->states[i].v = syn_state(o->ctx, "adamw.v", &flat);
+        if (o->dtype != SYN_F32) o->states[i].masters = syn_state(o->ctx, "adamw.master", &flat);
+    }
+    for (size_t i = 0; i < syn_ctx_param_count(o->ctx) && o->dtype != SYN_F32; i++)
+        SYN_TRY(make_master(o, i, err));
+    o->rates = syn_input(o->ctx, "adamw.rates", &three, NULL);
+    o->one = syn_input(o->ctx, "adamw.one", &number, &one);
+    syn_require_grads(o->ctx);
+    return syn_ctx_status(o->ctx);
+}
+
+static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *err) {
+    *dtype = SYN_F32;
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const syn_dtype d = (syn_dtype)p.full.dtype;
+        if (d == SYN_F16)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "parameter '%s' is f16, which is not trained: its gradients would need "
+                            "a scaled loss; bf16 needs none",
+                            p.name);
+        if (i == 0) *dtype = d;
+        if (d != *dtype)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "parameter '%s' is %s, and others are %s: the optimizer takes one type",
+                            p.name, syn_dtype_name(d), syn_dtype_name(*dtype));
+    }
+    return SYN_OK;
+}
+
+/* The norm would lack what other ranks hold. */
+static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        if (p.shard.count > 1 && (!tp || tp->size % p.shard.count != 0))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "parameter '%s' is cut among %d ranks: the optimizer needs their group",
+                            p.name, p.shard.count);
+    }
+    return SYN_OK;
+}
+
+syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
+                             const syn_optimizer_options *options, syn_error *err) {
+    syn_dtype dtype;
+    SYN_TRY(check_dtype(ctx, &dtype, err));
+    SYN_TRY(check_cut(ctx, options->tp, err));
+    syn_optimizer *o = syn_calloc(1, sizeof *o);
+    if (!o) return SYN_FAIL_NOMEM(err, sizeof *o, "an optimizer");
+    o->ctx = ctx;
+    o->dtype = dtype;
+    o->options = *options;
+    if (o->options.beta1 == 0) o->options.beta1 = 0.9;
+    if (o->options.beta2 == 0) o->options.beta2 = 0.999;
+    if (o->options.eps == 0) o->options.eps = 1e-8;
+    syn_status s = syn__buckets_make(&o->buckets, ctx, err);
+    if (s == SYN_OK) {
+        o->states = syn_calloc(o->buckets.n + 1, sizeof *o->states);
+        o->written = syn_calloc(syn_ctx_param_count(ctx) + 1, sizeof *o->written);
+        if (!o->states || !o->written)
+            s = SYN_FAIL_NOMEM(err, syn_ctx_param_count(ctx), "an optimizer's state");
+    }
+    if (s == SYN_OK) s = make_state(o, err);
+    if (s == SYN_OK || syn_ctx_status(ctx) != SYN_OK) s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK) *out = o;
+    else syn_optimizer_free(o);
+    return s;
+}
+
+void syn_optimizer_free(syn_optimizer *o) {
+    if (!o) return;
+    syn__buckets_free(&o->buckets);
+    syn_free(o->states);
+    syn_free(o->written);
+    syn_free(o);
+}
+
+static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_elems,
+                              syn_error *err) {
+    const size_t params = syn_ctx_param_count(o->ctx);
+    if (param >= params)
+        return SYN_FAIL(err, SYN_E_INVALID, "there is no parameter %zu of %zu", param, params);
+    const syn_param_info p = syn_ctx_param(o->ctx, param);
+    const size_t want = (size_t)syn_spec_elems(syn_tensor_spec(o->ctx, p.tensor));
+    if (n_elems == want) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_SHAPE, "parameter '%s' has %zu elements, not %zu", p.name, want,
+                    n_elems);
+}
+
+/* Where a slot's elements lie, and from which on. */
+static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                            int64_t *first) {
+    const struct state *state = &o->states[bucket_of(o, param, first)];
+    if (slot == SYN_OPTIMIZER_M) return state->m;
+    if (slot == SYN_OPTIMIZER_V) return state->v;
+    if (o->dtype != SYN_F32) return state->masters;
+    *first = 0;
+    return syn_ctx_param(o->ctx, param).tensor;
+}
+
+syn_status syn_optimizer_get(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                             float *out, size_t n_elems, syn_error *err) {
+    int64_t first;
+    SYN_TRY(check_elems(o, param, n_elems, err));
+    const syn_tensor t = find_slot(o, param, slot, &first);
+    if (!syn_ctx_has_data(o->ctx) ||
+        syn_tensor_read_some(o->ctx, t, first, (int64_t)n_elems, out) == SYN_OK)
+        return SYN_OK;
+    return syn_ctx_check(o->ctx, err);
+}
+
+/* The parameter of a master. */
+static syn_status round_to_param(syn_optimizer *o, size_t param, const float *data, size_t n,
+                                 syn_error *err) {
+    uint16_t *half = syn_malloc(n * sizeof *half + 1);
+    if (!half) return SYN_FAIL_NOMEM(err, n * sizeof *half, "a parameter");
+    syn_half_narrow(data, half, n, o->dtype);
+    const syn_status s =
+        syn_tensor_write_some(o->ctx, syn_ctx_param(o->ctx, param).tensor, 0, (int64_t)n, half);
+    syn_free(half);
+    return s == SYN_OK ? s : syn_ctx_check(o->ctx, err);
+}
+
+syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                             const float *data, size_t n_elems, syn_error *err) {
+    int64_t first;
+    SYN_TRY(check_elems(o, param, n_elems, err));
+    const syn_tensor t = find_slot(o, param, slot, &first);
+    if (syn_tensor_write_some(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
+        return syn_ctx_check(o->ctx, err);
+    if (slot != SYN_OPTIMIZER_MASTER || o->dtype == SYN_F32 || !data) return SYN_OK;
+    return round_to_param(o, param, data, n_elems, err);
+}
+
+int64_t syn_optimizer_steps(const syn_optimizer *o) {
+    return o->step;
+}
+
+void syn_optimizer_set_steps(syn_optimizer *o, int64_t steps) {
+    o->step = steps;
+}
+
+syn_tensor syn_optimizer_norm(const syn_optimizer *o) {
+    return o->norm;
+}
+
+/* The bucket's parameters and gradients; false if one lacks a gradient. */
+static bool gather(const syn_optimizer *o, const syn__bucket *b, syn_tensor *params,
+                   syn_tensor *grads) {
+    for (int i = 0; i < b->n; i++) {
+        const syn_param_info p = syn_ctx_param(o->ctx, b->last - (size_t)i);
+        params[i] = p.tensor;
+        grads[i] = syn_grad(o->ctx, p.tensor);
+        if (grads[i].id) continue;
+        syn_ctx_fail(o->ctx, SYN_E_INVALID, "parameter '%s' has no gradient", p.name);
+        return false;
+    }
+    return true;
+}
+
+/* ---- clipping ---- */
+
+static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, int n) {
+    if (n == 0) return;
+    const syn_tensor squares = syn_square_sum(ctx, grads, n);
+    *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
+}
+
+/* Shards count on each of the ranks that share them, those that several ranks have alike in parts,
+   what is whole on all of them once. */
+static syn_tensor all_squares(syn_optimizer *o) {
+    syn_ctx *ctx = o->ctx;
+    syn_tensor shards = {0}, whole = {0}, copies = {0};
+    int n_ranks = 1; /* that have the same of `copies` */
+    for (size_t i = 0; i < o->buckets.n; i++) {
+        const syn__bucket *b = &o->buckets.at[i];
+        syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST],
+            alike[SYN_MAX_LIST];
+        int n_cut = 0, n_whole = 0, n_alike = 0;
+        if (!gather(o, b, params, grads)) return shards;
+        for (int k = 0; k < b->n; k++) {
+            const int count = syn_ctx_param(ctx, b->last - (size_t)k).shard.count;
+            if (count > 1 && count < o->options.tp->size) {
+                alike[n_alike++] = grads[k];
+                n_ranks = o->options.tp->size / count;
+            } else if (count > 1) cut[n_cut++] = grads[k];
+            else grads[n_whole++] = grads[k];
+        }
+        add_squares(ctx, &shards, cut, n_cut);
+        add_squares(ctx, &copies, alike, n_alike);
+        add_squares(ctx, &whole, grads, n_whole);
+    }
+    if (copies.id) {
+        copies = syn_scale(ctx, syn_reshape(ctx, copies, (const int64_t[]){1}, 1), 1.0 / n_ranks);
+        copies = syn_reshape(ctx, copies, NULL, 0);
+        shards = shards.id ? syn_add(ctx, shards, copies) : copies;
+    }
+    if (shards.id && o->options.tp)
+        shards = syn_all_reduce(ctx, shards, SYN_REDUCE_SUM, o->options.tp);
+    return !shards.id ? whole : whole.id ? syn_add(ctx, shards, whole) : shards;
+}
+
+/* ---- a step ---- */
+
+static syn_status set_rates(syn_optimizer *o, double learning_rate) {
+    const double t = (double)++o->step;
+    const float rates[3] = {(float)learning_rate,
+                            (float)(learning_rate / (1 - pow(o->options.beta1, t))),
+                            (float)(1 / sqrt(1 - pow(o->options.beta2, t)))};
+    return syn_tensor_write(o->ctx, o->rates, rates, sizeof rates);
+}
+
+/* Masters know nothing of what others wrote to their parameters: the step would undo it. */
+static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_tensor *params) {
+    for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
+        if (params[k].id == o->written[b->last - (size_t)k].id) continue;
+        syn_ctx_fail(o->ctx, SYN_E_INVALID,
+                     "parameter '%s' was written since its f32 master was made of it: an optimizer "
+                     "is made behind syn_data_parallel_new",
+                     syn_ctx_param(o->ctx, b->last - (size_t)k).name);
+        return false;
+    }
+    return true;
+}
+
+static bool decays(const syn_optimizer *o, size_t param) {
+    const syn_param_info p = syn_ctx_param(o->ctx, param);
+    if (!o->options.no_decay) return syn_tensor_spec(o->ctx, p.tensor)->rank > 1;
+    for (const char *const *name = o->options.no_decay; *name; name++)
+        if (strstr(p.name, *name)) return false;
+    return true;
+}
+
+static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
+    const syn__bucket *b = &o->buckets.at[i];
+    syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST];
+    syn_adamw_call call = {.params = params,
+                           .grads = grads,
+                           .n = b->n,
+                           .m = &o->states[i].m,
+                           .v = &o->states[i].v,
+                           .masters = o->dtype != SYN_F32 ? &o->states[i].masters : NULL,
+                           .rates = o->rates,
+                           .scale = scale,
+                           .beta1 = o->options.beta1,
+                           .beta2 = o->options.beta2,
+                           .eps = o->options.eps,
+                           .weight_decay = o->options.weight_decay};
+    if (!gather(o, b, params, grads) || !are_current(o, b, params)) return;
+    for (int k = 0; k < b->n; k++)
+        if (decays(o, b->last - (size_t)k)) call.decayed |= (int64_t)1 << k;
+    syn_adamw_step(o->ctx, &call);
+    for (int k = 0; k < b->n; k++) o->written[b->last - (size_t)k] = params[k];
+}
+
+/* ---- gradients that are no numbers ---- */
+
+static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
+    return syn_tensor_read(ctx, squares, value, sizeof *value) != SYN_OK || isfinite(*value);
+}
+
+/* Of several the one that was made first: what it was computed from was sound. */
+syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
+    syn_ctx *ctx = o->ctx;
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const syn_tensor grad = syn_grad(ctx, p.tensor), squares = syn_square_sum(ctx, &grad, 1);
+        float value = 0;
+        if (!is_finite(ctx, squares, &value))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "step %lld: the gradient of '%s' is not finite (%s)",
+                            (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
+    }
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "step %lld: a gradient of another rank is not finite, or their norm "
+                    "is too large",
+                    (long long)o->step + 1);
+}
+
+static syn_status bad_loss(const syn_optimizer *o, float loss, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the loss is %s", (long long)o->step + 1,
+                    isnan(loss) ? "NaN" : "infinite");
+}
+
+/* As syn_clip_factor computes it. */
+static double norm_of(float squares) {
+    return (double)(float)sqrt((double)squares);
+}
+
+/* What is known before the update is read in one wait: the loss, if it is asked for, and the
+   squares, if they are to be looked at, or come with it. */
+static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, float *value,
+                       syn_error *err) {
+    const bool checked = !o->options.unchecked;
+    syn_tensor asked[2];
+    float x[2];
+    int n = 0;
+    if (loss.id) asked[n++] = loss;
+    o->looked = squares.id && (checked || n > 0);
+    if (o->looked) asked[n++] = squares;
+    if (n == 0 || !syn_ctx_has_data(o->ctx)) {
+        o->looked = false;
+        return SYN_OK;
+    }
+    SYN_TRY(syn_tensor_read_numbers(o->ctx, asked, n, x));
+    if (o->looked) o->squares = x[n - 1];
+    if (loss.id) *value = x[0];
+    if (checked && loss.id && !isfinite(x[0])) return bad_loss(o, x[0], err);
+    return checked && !isfinite(o->squares) ? syn__optimizer_blame(o, err) : SYN_OK;
+}
+
+/* The same without waiting. */
+static syn_status ask(syn_optimizer *o, syn_tensor squares, syn_tensor loss, int *asked) {
+    const syn_tensor both[2] = {loss, squares};
+    o->looked = false;
+    return syn_tensor_ask_numbers(o->ctx, both, squares.id ? 2 : 1, asked);
+}
+
+/* asked: not NULL for a step ahead. */
+static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                                   float *value, int *asked, syn_error *err) {
+    syn_ctx *ctx = o->ctx;
+    const double most = o->options.max_grad_norm;
+    syn_tensor scale = o->one, squares = {0};
+    if (most > 0 || !o->options.unchecked) squares = all_squares(o);
+    SYN_TRY(asked ? ask(o, squares, loss, asked) : look(o, squares, loss, value, err));
+    if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
+    SYN_TRY(set_rates(o, learning_rate));
+    for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
+    return SYN_OK;
+}
+
+static syn_status step(syn_optimizer *o, double learning_rate, syn_tensor loss, float *value,
+                       int *asked, syn_error *err) {
+    syn_ctx *ctx = o->ctx;
+    const bool was = syn_set_grad(ctx, false);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    o->norm = (syn_tensor){0}; /* the last step's may be forgotten */
+    syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
+    syn_push_scope(ctx, "optimizer");
+    const syn_status s = scale_and_update(o, learning_rate, loss, value, asked, err);
+    syn_pop_scope(ctx);
+    syn_set_phase(ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(ctx, was);
+    if (s == SYN_OK) syn_drop_grads(ctx);
+    syn_release(ctx, mark, &o->norm, o->norm.id ? 1 : 0);
+    return syn_ctx_status(ctx) != SYN_OK ? syn_ctx_check(ctx, err) : s;
+}
+
+syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                               float *value, syn_error *err) {
+    return step(o, learning_rate, loss, value, NULL, err);
+}
+
+syn_status syn__optimizer_step_ahead(syn_optimizer *o, double learning_rate, syn_tensor loss,
+                                     int *asked, syn_error *err) {
+    float none;
+    return step(o, learning_rate, loss, &none, asked, err);
+}
+
+syn_status syn__optimizer_settle(syn_optimizer *o, int asked, float *loss, double *norm,
+                                 syn_error *err) {
+    float x[2] = {0};
+    SYN_TRY(syn_tensor_get_numbers(o->ctx, asked, x));
+    *loss = x[0];
+    *norm = norm_of(x[1]);
+    if (o->options.unchecked || (isfinite(x[0]) && isfinite(x[1]))) return SYN_OK;
+    o->step--;
+    return isfinite(x[0]) ? SYN_FAIL(err, SYN_E_INVALID, "%s", "") : bad_loss(o, x[0], err);
+}
+
+double syn__optimizer_looked(const syn_optimizer *o) {
+    return o->norm.id && o->looked ? norm_of(o->squares) : 0;
+}
+
+syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error *err) {
+    float none;
+    return syn__optimizer_step(o, learning_rate, (syn_tensor){0}, &none, err);
+}
+
+syn_status syn_optimizer_norm_value(const syn_optimizer *o, double *norm, syn_error *err) {
+    float x = 0;
+    *norm = syn__optimizer_looked(o);
+    if (o->looked || !o->norm.id || !syn_ctx_has_data(o->ctx)) return SYN_OK;
+    if (syn_tensor_read_numbers(o->ctx, &o->norm, 1, &x) != SYN_OK)
+        return syn_ctx_check(o->ctx, err);
+    *norm = (double)x;
+    return SYN_OK;
+}
+
+double syn_learning_rate(double peak, int64_t step, int64_t warm_up, int64_t steps) {
+    if (step < warm_up) return peak * (double)step / (double)warm_up;
+    if (step >= steps) return 0;
+    return peak * (double)(steps - step) / (double)(steps - warm_up);
+}

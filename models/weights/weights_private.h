@@ -1,0 +1,97 @@
+/* Internals of models/weights*.c. */
+#ifndef MODELS_WEIGHTS_PRIVATE_H
+#define MODELS_WEIGHTS_PRIVATE_H
+
+#include "models/family_private.h"
+#include "models/weights/weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum syn__weights_role {
+    SYN__WEIGHTS_PARAMETER,
+    SYN__WEIGHTS_HEAD,  /* a parameter, but models are also made without it */
+    SYN__WEIGHTS_OTHER, /* of a head that no model here has */
+    SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
+} syn__weights_role;
+
+/* What a name stands for. Writes the parameter's name, at most SYN__WEIGHTS_LONGER bytes longer
+   than `name`, with its NUL to out. */
+#define SYN__WEIGHTS_LONGER 2
+syn__weights_role syn__weights_parameter_name(const syn_model_family *family, const char *name,
+                                              char *out);
+
+typedef struct syn__weights_entry {
+    const char *name; /* the parameter's */
+    const syn_safetensors_tensor *tensor;
+    syn__weights_role role;
+} syn__weights_entry;
+
+struct syn_weights {
+    syn_safetensors *file;
+    char *path, *text;           /* text: the parameters' names */
+    syn__weights_entry *entries; /* in file order */
+    syn__weights_entry **by_name;
+    size_t n_entries;
+    const syn_model_family *family;
+    syn_dtype dtype;
+};
+
+/* The tensor of a parameter; NULL if the file has none. A second name counts before the first, as
+   it does in transformers. */
+const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
+/* The same by that name alone. */
+const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);
+
+/* What the head is for that a parameter is of; others: only heads that no model here has. NULL: it
+   is of none. */
+const char *syn__weights_purpose(const char *parameter, bool others);
+
+/* Whether a tensor's type can become a parameter; n of its elements from `first` on as f32. */
+bool syn__weights_is_float(const syn_safetensors_tensor *t);
+void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
+
+/* "[2, 3]" */
+#define SYN__SHAPE_BYTES 200
+const char *syn__shape_text(const int64_t *dims, int rank, char buf[SYN__SHAPE_BYTES]);
+
+/* A shard as runs of consecutive elements: run i is elements i * stride + offset ... + run_elems -
+   1 of the full tensor and i * run_elems ... of the shard. */
+typedef struct syn__weights_slices {
+    int64_t runs, run_elems, stride, offset;
+} syn__weights_slices;
+syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
+
+/* ---- writing ---- */
+
+/* Most bytes of tensors in a file of which there are several, as on HuggingFace's hub. */
+#define SYN__WEIGHTS_FILE_BYTES ((uint64_t)5000000000)
+
+/* The files of a model: entries cut into runs that do not exceed `most` bytes, but for single
+   entries that do. */
+typedef struct syn__weights_files {
+    const char *folder;
+    const syn_safetensors_entry *entries;
+    size_t n_entries, n_files;
+    uint64_t most;
+} syn__weights_files;
+syn__weights_files syn__weights_files_of(const char *folder, const syn_safetensors_entry *entries,
+                                         size_t n_entries, uint64_t most);
+/* Entries of the file that begins with entry `first`. */
+size_t syn__weights_file_entries(const syn__weights_files *files, size_t first);
+/* Opens file i, to which these entries go. */
+syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *files, size_t i,
+                                  syn_error *err) SYN_MUST_USE;
+/* Which tensor is where, where files are several. */
+syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
+
+/* syn_weights_save with files of so many bytes. */
+syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                             const syn_weights *as_in, uint64_t file_bytes, const char *folder,
+                             syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

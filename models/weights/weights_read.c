@@ -1,0 +1,359 @@
+/* One rank's reading of a checkpoint. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/weights/safetensors_private.h"
+#include "models/weights/weights_private.h"
+#include "syntorch/base/half.h"
+#include "syntorch/base/memory.h"
+
+#define SHOWN         SYN__SAFETENSORS_SHOWN
+#define RELEASE_BYTES ((size_t)4 << 20) /* read pages are given back in pieces so large */
+#define BLOCK_ELEMS   1024
+
+typedef enum problem_kind { MISSING, SHAPE, TYPE, UNEXPECTED, PROBLEM_KINDS } problem_kind;
+
+typedef struct problem {
+    problem_kind kind;
+    char *line; /* "name: what is wrong" */
+} problem;
+
+struct syn_weights_reader {
+    const syn_weights *weights;
+    bool *taken; /* by entry */
+    problem *problems;
+    size_t n_problems, problems_cap;
+    void (*progress)(void *user, int64_t done, int64_t of); /* NULL: nobody asks */
+    void *progress_user;
+    int64_t done_bytes, all_bytes;
+};
+
+syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *weights,
+                                  syn_error *err) {
+    *out = NULL;
+    syn_weights_reader *r = syn_calloc(1, sizeof *r);
+    if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a reader of weights");
+    r->weights = weights;
+    r->taken = syn_calloc(weights->n_entries, sizeof *r->taken);
+    if (!r->taken) {
+        syn_weights_reader_free(r);
+        return SYN_FAIL_NOMEM(err, weights->n_entries, "a reader of weights");
+    }
+    *out = r;
+    return SYN_OK;
+}
+
+void syn_weights_set_progress(syn_weights_reader *r,
+                              void (*progress)(void *user, int64_t done, int64_t of), void *user) {
+    r->progress = progress;
+    r->progress_user = user;
+    r->all_bytes = 0;
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        const syn__weights_role role = r->weights->entries[i].role;
+        if (role == SYN__WEIGHTS_PARAMETER || role == SYN__WEIGHTS_HEAD)
+            r->all_bytes += (int64_t)r->weights->entries[i].tensor->bytes;
+    }
+}
+
+static void advance(syn_weights_reader *r, size_t bytes) {
+    r->done_bytes += (int64_t)bytes;
+    if (r->done_bytes > r->all_bytes) r->done_bytes = r->all_bytes; /* a shard without padding */
+    if (r->progress) r->progress(r->progress_user, r->done_bytes, r->all_bytes);
+}
+
+void syn_weights_reader_free(syn_weights_reader *r) {
+    if (!r) return;
+    for (size_t i = 0; i < r->n_problems; i++) syn_free(r->problems[i].line);
+    syn_free(r->problems);
+    syn_free(r->taken);
+    syn_free(r);
+}
+
+/* ---- Numbers ---- */
+
+/* Types of the files that can become parameters. */
+typedef enum source_type { FROM_F32, FROM_F16, FROM_BF16, FROM_F64, FROM_NOTHING } source_type;
+
+static source_type source_of(const syn_safetensors_tensor *t) {
+    switch (t->dtype) {
+    case SYN_F32:
+        return FROM_F32;
+    case SYN_F16:
+        return FROM_F16;
+    case SYN_BF16:
+        return FROM_BF16;
+    default:
+        return strcmp(t->dtype_name, "F64") == 0 ? FROM_F64 : FROM_NOTHING;
+    }
+}
+
+static size_t source_bytes(source_type type) {
+    return type == FROM_F64 ? 8 : type == FROM_F32 ? 4 : 2;
+}
+
+static bool same_type(source_type from, syn_dtype to) {
+    return (from == FROM_F32 && to == SYN_F32) || (from == FROM_F16 && to == SYN_F16) ||
+           (from == FROM_BF16 && to == SYN_BF16);
+}
+
+/* At most BLOCK_ELEMS elements; `in` may lie at any address. */
+static void convert_block(const char *in, source_type from, void *out, syn_dtype to, size_t n) {
+    union {
+        double f64[BLOCK_ELEMS];
+        uint16_t half[BLOCK_ELEMS];
+    } raw;
+    float wide[BLOCK_ELEMS];
+    float *f = to == SYN_F32 ? out : wide;
+    memcpy(from == FROM_F32 ? (void *)f : &raw, in, n * source_bytes(from));
+    if (from == FROM_F16) syn_half_widen(raw.half, f, n, SYN_F16);
+    if (from == FROM_BF16) syn_half_widen(raw.half, f, n, SYN_BF16);
+    for (size_t i = 0; from == FROM_F64 && i < n; i++) f[i] = (float)raw.f64[i];
+    if (to != SYN_F32) syn_half_narrow(f, out, n, to);
+}
+
+static void convert(const char *in, source_type from, char *out, syn_dtype to, size_t n) {
+    const size_t in_bytes = source_bytes(from), out_bytes = syn_dtype_bytes(to);
+    if (same_type(from, to)) {
+        if (n) memcpy(out, in, n * in_bytes);
+        return;
+    }
+    for (size_t i = 0; i < n; i += BLOCK_ELEMS)
+        convert_block(in + i * in_bytes, from, out + i * out_bytes, to,
+                      n - i < BLOCK_ELEMS ? n - i : BLOCK_ELEMS);
+}
+
+bool syn__weights_is_float(const syn_safetensors_tensor *t) {
+    return source_of(t) != FROM_NOTHING;
+}
+
+void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n) {
+    const source_type from = source_of(t);
+    const char *in = (const char *)t->data + (size_t)first * source_bytes(from);
+    convert(in, from, (char *)out, SYN_F32, n);
+}
+
+/* Fills the shard, one of `count`; elements of the full tensor from valid_elems on are zero. */
+static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
+                       const syn__weights_slices *s, int64_t valid_elems, int count, syn_dtype to,
+                       char *data) {
+    const syn_weights *w = r->weights;
+    const source_type from = source_of(t);
+    const size_t in_bytes = source_bytes(from), out_bytes = syn_dtype_bytes(to);
+    const char *in = t->data;
+    size_t released = (size_t)s->offset * in_bytes, end = released, pending = 0;
+    for (int64_t i = 0; i < s->runs; i++) {
+        const int64_t first = i * s->stride + s->offset, left = valid_elems - first;
+        /* Long runs piece by piece, so that little of the file is in memory at a time. */
+        const int64_t piece = (int64_t)(RELEASE_BYTES / in_bytes);
+        for (int64_t at = 0; at < s->run_elems; at += piece) {
+            const int64_t n = s->run_elems - at < piece ? s->run_elems - at : piece;
+            const int64_t some = left - at < 0 ? 0 : left - at < n ? left - at : n;
+            convert(in + (size_t)(first + at) * in_bytes, from, data, to, (size_t)some);
+            memset(data + (size_t)some * out_bytes, 0, (size_t)(n - some) * out_bytes);
+            data += (size_t)n * out_bytes;
+            if (some > 0) end = (size_t)(first + at + some) * in_bytes;
+            pending += (size_t)some * in_bytes;
+            if (end - released < RELEASE_BYTES) continue;
+            syn_safetensors_release(w->file, in + released, end - released);
+            released = end;
+            advance(r, pending * (size_t)count);
+            pending = 0;
+        }
+    }
+    if (end > released) syn_safetensors_release(w->file, in + released, end - released);
+    advance(r, pending * (size_t)count);
+}
+
+/* ---- What does not fit ---- */
+
+#define SHAPE_BYTES SYN__SHAPE_BYTES
+
+const char *syn__shape_text(const int64_t *dims, int rank, char buf[SHAPE_BYTES]) {
+    size_t used = (size_t)snprintf(buf, SHAPE_BYTES, "[");
+    for (int d = 0; d < rank; d++)
+        used += (size_t)snprintf(buf + used, SHAPE_BYTES - used, "%s%lld", d ? ", " : "",
+                                 (long long)dims[d]);
+    snprintf(buf + used, SHAPE_BYTES - used, "]");
+    return buf;
+}
+
+static syn_status note(syn_weights_reader *r, problem_kind kind, const char *name, const char *what,
+                       syn_error *err) {
+    char shown[SHOWN], line[SHOWN + 2 * SHAPE_BYTES + 64];
+    SYN_TRY(syn_grow(&r->problems, &r->problems_cap, r->n_problems + 1, sizeof *r->problems, err));
+    snprintf(line, sizeof line, "%s: %s", syn__safetensors_shown(name, shown), what);
+    char *copy = syn_strdup(line);
+    if (!copy) return SYN_FAIL_NOMEM(err, strlen(line) + 1, "what is wrong with a checkpoint");
+    r->problems[r->n_problems++] = (problem){kind, copy};
+    return SYN_OK;
+}
+
+/* Notes what is wrong with the tensor for this parameter; *fits says whether nothing is. */
+static syn_status compare(syn_weights_reader *r, const char *name, const syn__weights_entry *entry,
+                          const syn_spec *want, bool *fits, syn_error *err) {
+    char ours[SHAPE_BYTES], theirs[SHAPE_BYTES], what[2 * SHAPE_BYTES + 64];
+    *fits = false;
+    (void)syn__shape_text(want->dims, want->rank, ours);
+    if (!entry) {
+        snprintf(what, sizeof what, "missing; the model has it with the shape %s", ours);
+        return note(r, MISSING, name, what, err);
+    }
+    const syn_safetensors_tensor *t = entry->tensor;
+    if (t->rank != want->rank ||
+        memcmp(t->dims, want->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
+        snprintf(what, sizeof what, "the file has the shape %s, the model %s",
+                 syn__shape_text(t->dims, t->rank, theirs), ours);
+        return note(r, SHAPE, t->name, what, err);
+    }
+    if (source_of(t) == FROM_NOTHING) {
+        snprintf(what, sizeof what, "the file has %s, which is no floating-point type that is read",
+                 t->dtype_name);
+        return note(r, TYPE, t->name, what, err);
+    }
+    *fits = true;
+    return SYN_OK;
+}
+
+static syn_status read_parameter(void *user, const char *name, const syn_spec *full,
+                                 syn_shard shard, int64_t valid_rows, const syn_spec *local,
+                                 void *data, syn_error *err) {
+    syn_weights_reader *r = user;
+    const syn__weights_entry *entry = syn__weights_find(r->weights, name);
+    syn_spec want = *full;
+    bool fits;
+    if (valid_rows >= 0 && valid_rows < want.dims[0]) want.dims[0] = valid_rows;
+    if (entry) r->taken[entry - r->weights->entries] = true;
+    SYN_TRY(compare(r, name, entry, &want, &fits, err));
+    if (!data) return SYN_OK;
+    if (!fits) {
+        memset(data, 0, (size_t)syn_spec_bytes(local));
+        return SYN_OK;
+    }
+    const syn__weights_slices slices = syn__weights_slice(full, shard);
+    copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
+               (syn_dtype)local->dtype, data);
+    return SYN_OK;
+}
+
+syn_param_source syn_weights_source(syn_weights_reader *reader) {
+    return (syn_param_source){read_parameter, reader};
+}
+
+/* ---- The verdict ---- */
+
+/* A tensor of a head that nobody took; a tied one is the table's. */
+static bool is_unused(const syn_weights_reader *r, size_t i) {
+    const syn__weights_entry *entry = &r->weights->entries[i];
+    if (r->taken[i]) return false;
+    if (entry->role == SYN__WEIGHTS_OTHER) return true;
+    return entry->role == SYN__WEIGHTS_HEAD &&
+           !syn__family_row(r->weights->family, entry->name)->tied;
+}
+
+syn_status syn_weights_unused(const syn_weights_reader *r, char **list, syn_error *err) {
+    const char *last = NULL;
+    char shown[SHOWN];
+    size_t bytes;
+    syn_sink *sink;
+    *list = NULL;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        const syn__weights_entry *entry = &r->weights->entries[i];
+        if (!is_unused(r, i)) continue;
+        const char *purpose = syn__weights_purpose(entry->name, false);
+        if (last && purpose != last) syn_sink_printf(sink, " (%s)", last);
+        syn_sink_printf(sink, "%s%s", last ? ", " : "",
+                        syn__safetensors_shown(entry->tensor->name, shown));
+        last = purpose ? purpose : "a head";
+    }
+    if (last) syn_sink_printf(sink, " (%s)", last);
+    const char *text = syn_sink_data(sink, &bytes);
+    if (text && last) *list = syn_strdup(text);
+    (void)syn_sink_close(sink, true, NULL);
+    return !last || *list ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of unused tensors");
+}
+
+/* Counts and first names of each kind, for the sentence. */
+typedef struct summary {
+    size_t count[PROBLEM_KINDS];
+    char names[PROBLEM_KINDS][160];
+} summary;
+
+enum { NAMES_SHOWN = 2, NAME_BYTES = 70 };
+
+static void summarize(summary *sum, problem_kind kind, const char *line) {
+    char *names = sum->names[kind];
+    const size_t used = strlen(names), room = sizeof sum->names[kind] - used;
+    const size_t n = sum->count[kind]++;
+    const char *colon = strstr(line, ": ");
+    const int bytes = colon ? (int)(colon - line) : (int)strlen(line);
+    if (n < NAMES_SHOWN)
+        snprintf(names + used, room, "%s'%.*s'", n ? ", " : "",
+                 bytes < NAME_BYTES ? bytes : NAME_BYTES, line);
+    else if (n == NAMES_SHOWN) snprintf(names + used, room, ", ...");
+}
+
+/* A tensor that nobody took and that a model, or this part of it, may not be made without. */
+static bool is_unexpected(const syn_weights_reader *r, size_t i, const syn_model *part) {
+    const syn__weights_entry *entry = &r->weights->entries[i];
+    return !r->taken[i] && entry->role == SYN__WEIGHTS_PARAMETER &&
+           !(part && syn__model_leaves(part, entry->name));
+}
+
+static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t line_bytes) {
+    char shown[SHOWN], shape[SHAPE_BYTES];
+    snprintf(line, line_bytes, "%s: not in the model (%s %s)",
+             syn__safetensors_shown(t->name, shown), t->dtype_name,
+             syn__shape_text(t->dims, t->rank, shape));
+}
+
+/* Everything, one line each; err gets the sentence. */
+static void put_problems(const syn_weights_reader *r, const syn_model *part, syn_sink *list,
+                         summary *sum) {
+    char line[SHOWN + SHAPE_BYTES + 64];
+    for (size_t i = 0; i < r->n_problems; i++) {
+        summarize(sum, r->problems[i].kind, r->problems[i].line);
+        syn_sink_printf(list, "%s\n", r->problems[i].line);
+    }
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        if (!is_unexpected(r, i, part)) continue;
+        unexpected_line(r->weights->entries[i].tensor, line, sizeof line);
+        summarize(sum, UNEXPECTED, line);
+        syn_sink_printf(list, "%s\n", line);
+    }
+}
+
+static syn_status verdict(const syn_weights *w, const summary *sum, syn_error *err) {
+    static const char *const what[PROBLEM_KINDS] = {"missing", "of another shape",
+                                                    "of a type that is not read", "unexpected"};
+    char text[480];
+    size_t used = 0;
+    for (int k = 0; k < PROBLEM_KINDS; k++) {
+        if (sum->count[k] == 0) continue;
+        const int n = snprintf(text + used, sizeof text - used, "%s%zu %s (%s)", used ? "; " : "",
+                               sum->count[k], what[k], sum->names[k]);
+        used += n > 0 && (size_t)n < sizeof text - used ? (size_t)n : 0;
+    }
+    if (used == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_SHAPE, "the tensors of %.120s do not fit the model: %s", w->path,
+                    text);
+}
+
+syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model *part, char **list,
+                              syn_error *err) {
+    summary sum;
+    syn_sink *sink;
+    size_t bytes;
+    memset(&sum, 0, sizeof sum);
+    if (list) *list = NULL;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    put_problems(reader, part, sink, &sum);
+    const char *text = syn_sink_data(sink, &bytes);
+    syn_status s = text ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of what does not fit");
+    if (text && bytes > 0 && list) {
+        *list = syn_strdup(text);
+        if (!*list) s = SYN_FAIL_NOMEM(err, bytes, "a list of what does not fit");
+    }
+    (void)syn_sink_close(sink, true, NULL);
+    return s == SYN_OK ? verdict(reader->weights, &sum, err) : s;
+}

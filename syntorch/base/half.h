@@ -1,0 +1,19 @@
+/* 16-bit floats: IEEE 754 binary16 (f16) and the upper half of binary32 (bf16). */
+#ifndef SYNTORCH_HALF_H
+#define SYNTORCH_HALF_H
+
+#include "syntorch/base/types.h"
+
+SYN_API_BEGIN
+
+static inline bool syn_dtype_is_half(syn_dtype dtype) {
+    return dtype == SYN_F16 || dtype == SYN_BF16;
+}
+
+/* dtype: SYN_F16 or SYN_BF16, of the 16-bit side. Widening is exact; narrowing rounds to nearest,
+   ties to even, and what is too large to infinity. NaN stays NaN. in and out do not overlap. */
+void syn_half_widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype);
+void syn_half_narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype dtype);
+
+SYN_API_END
+#endif

@@ -1,0 +1,41 @@
+/* Interned byte strings: equal contents share one id. Ids count from 0 in order of first use; an
+   entry's address is stable only until the next insertion. */
+#ifndef SYNTORCH_INTERN_H
+#define SYNTORCH_INTERN_H
+
+#include "syntorch/base/status.h"
+
+SYN_API_BEGIN
+
+typedef struct syn_intern {
+    char *bytes; /* all entries, each aligned to 8 and followed by a NUL */
+    size_t n_bytes, bytes_cap;
+    struct syn_intern_entry {
+        uint64_t offset;
+        uint32_t bytes, hash;
+    } * entries;
+    size_t n_entries, entries_cap;
+    uint32_t *slots; /* open addressing: id + 1, 0 empty; a power of two */
+    size_t n_slots;
+} syn_intern;
+
+/* The id of `data`, which may be a part of an entry; adds a copy if it is new. */
+syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uint32_t *id,
+                          syn_error *err) SYN_MUST_USE;
+/* The contents of an id. */
+const void *syn_intern_get(const syn_intern *table, uint32_t id);
+size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id);
+/* Of the contents, the same on every machine. */
+uint32_t syn_intern_hash(const syn_intern *table, uint32_t id);
+/* Drops the entries for which keep[id] is 0; keep[id] of the others becomes their new id. Order and
+   memory held stay. */
+void syn_intern_sweep(syn_intern *table, uint32_t *keep);
+/* Memory held. */
+size_t syn_intern_memory_bytes(const syn_intern *table);
+void syn_intern_free(syn_intern *table);
+
+/* 64-bit hash, the same on every machine. `seed` chains several pieces. */
+uint64_t syn_hash(const void *data, size_t bytes, uint64_t seed);
+
+SYN_API_END
+#endif

@@ -1,0 +1,212 @@
+/* Folders and whole files: the parts of sink.h that are no sink. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink_private.h"
+
+/* Folders: 3/4 of an error's room is enough for any name worth reading. */
+#define SHOWN        "%.380s"
+#define PIPE_WAIT_MS 5000 /* for somebody to write into a pipe */
+
+bool syn_file_exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+static syn_status make_one_folder(const char *path, syn_error *err) {
+    if (mkdir(path, 0777) == 0) return SYN_OK;
+    const int code = errno;
+    struct stat info;
+    /* Whatever mkdir says of a folder that is there ("exists", "read-only"), it will do. */
+    if (stat(path, &info) == 0) {
+        if (S_ISDIR(info.st_mode)) return SYN_OK;
+        return SYN_FAIL(err, SYN_E_IO, "cannot create the folder " SHOWN ": a file has that name",
+                        path);
+    }
+    return SYN_FAIL(err, SYN_E_IO, "cannot create the folder " SHOWN ": %s", path, strerror(code));
+}
+
+syn_status syn_make_folder(const char *path, syn_error *err) {
+    if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot create a folder without a name");
+    char *part = syn_strdup(path);
+    if (part == NULL) return SYN_FAIL_NOMEM(err, strlen(path) + 1, "a folder name");
+    syn_status status = SYN_OK;
+    for (char *p = part + 1; status == SYN_OK; p++) {
+        if (*p != '/' && *p != '\0') continue;
+        const char end = *p;
+        *p = '\0';
+        status = make_one_folder(part, err);
+        *p = end;
+        while (*p == '/' && p[1] == '/') p++;
+        if (*p == '\0' || p[1] == '\0') break;
+    }
+    syn_free(part);
+    return status;
+}
+
+syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) {
+    const char *slash = strrchr(prefix, '/');
+    if (!slash || slash == prefix) return SYN_OK;
+    char *folder = syn_strndup(prefix, (size_t)(slash - prefix));
+    if (!folder) return SYN_FAIL_NOMEM(err, strlen(prefix), "a folder name");
+    const syn_status s = syn_make_folder(folder, err);
+    syn_free(folder);
+    return s;
+}
+
+/* A file while it is read. */
+typedef struct reading {
+    int fd;
+    const char *path;
+    size_t max_bytes;      /* the caller's limit */
+    uint64_t memory_bytes; /* what the machine's memory allows */
+    char *buf;
+    size_t cap_bytes, used_bytes;
+} reading;
+
+static syn_status make_room(reading *r, size_t want, syn_error *err) {
+    const syn_status status = syn_grow(&r->buf, &r->cap_bytes, want, 1, NULL);
+    if (status == SYN_OK) return status;
+    return SYN_FAIL(err, status, "out of memory: %zu bytes to read " SHOWN, want, r->path);
+}
+
+static syn_status fail_long(const reading *r, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_FORMAT, "cannot read " SHOWN ": it is longer than %zu bytes",
+                    r->path, r->max_bytes);
+}
+
+static syn_status fail_read(const char *path, int code, syn_error *err) {
+    struct stat link;
+    const bool dangling = code == ENOENT && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+    /* ENXIO: opening a socket, or a device without a driver. */
+    const char *reason = code == ENXIO ? "it is no file that can be read whole"
+                         : dangling    ? "it is a link to a file that is not there"
+                                       : strerror(code);
+    return SYN_FAIL(err, code == ENOMEM ? SYN_E_NOMEM : SYN_E_IO, "cannot read " SHOWN ": %s", path,
+                    reason);
+}
+
+/* Reads to the end of the file into the buffer, which grows; one byte stays free for the NUL. */
+static syn_status read_all(reading *r, syn_error *err) {
+    for (;;) {
+        SYN_TRY(make_room(r, r->used_bytes + 2, err));
+        size_t room = r->cap_bytes - r->used_bytes - 1;
+        if (room > SSIZE_MAX) room = SSIZE_MAX;
+        const ssize_t n = read(r->fd, r->buf + r->used_bytes, room);
+        if (n == 0) return SYN_OK;
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_read(r->path, errno, err);
+        r->used_bytes += (size_t)n;
+        if (r->used_bytes > r->max_bytes) return fail_long(r, err);
+        if (r->used_bytes > r->memory_bytes)
+            return SYN_FAIL(err, SYN_E_NOMEM,
+                            "cannot read " SHOWN ": it gives more than the %" PRIu64
+                            " bytes that this machine's memory allows",
+                            r->path, r->memory_bytes);
+    }
+}
+
+/* The device that is always empty is the one that scripts name for "no file". */
+static bool is_readable_device(int fd, const struct stat *info) {
+    struct stat null;
+    if (!S_ISCHR(info->st_mode)) return false;
+    return isatty(fd) == 1 || (stat("/dev/null", &null) == 0 && S_ISCHR(null.st_mode) &&
+                               null.st_rdev == info->st_rdev);
+}
+
+/* A pipe without a writer would be waited for without end. One that is slow to write
+   is not left. */
+static syn_status await_writer(reading *r, syn_error *err) {
+    struct pollfd wait = {.fd = r->fd, .events = POLLIN};
+    int n;
+    do n = poll(&wait, 1, PIPE_WAIT_MS);
+    while (n < 0 && errno == EINTR);
+    if (n == 0) {
+        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: there is a writer */
+        if (got == 0)
+            return SYN_FAIL(err, SYN_E_IO,
+                            "cannot read " SHOWN ": it is a pipe into which nobody writes",
+                            r->path);
+        if (got > 0) r->used_bytes = (size_t)got;
+    }
+    return SYN_OK;
+}
+
+/* Checks what kind of file it is and makes a buffer of its size. */
+static syn_status prepare(reading *r, syn_error *err) {
+    struct stat info;
+    if (fstat(r->fd, &info) != 0) return fail_read(r->path, errno, err);
+    if (S_ISDIR(info.st_mode))
+        return SYN_FAIL(err, SYN_E_IO, "cannot read " SHOWN ": it is a folder", r->path);
+    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode) && !is_readable_device(r->fd, &info))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "cannot read " SHOWN ": it is a device or a socket, no file that can be "
+                        "read whole",
+                        r->path);
+    const uint64_t size = S_ISREG(info.st_mode) && info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    if (size > r->max_bytes) return fail_long(r, err);
+    if (size > r->memory_bytes)
+        return SYN_FAIL(err, SYN_E_NOMEM,
+                        "cannot read " SHOWN ": its %" PRIu64
+                        " bytes are more than this machine's memory, %" PRIu64 " bytes",
+                        r->path, size, r->memory_bytes);
+    /* Without a known size the buffer grows, and growing holds the old and the new one. */
+    if (size == 0) r->memory_bytes /= 2;
+    /* Two bytes more: the NUL, and one so that the read that finds the end needs no growth. */
+    SYN_TRY(make_room(r, (size_t)size + 2, err));
+    if (S_ISFIFO(info.st_mode)) SYN_TRY(await_writer(r, err));
+    /* It was opened without waiting, but is to be read with. */
+    const int flags = fcntl(r->fd, F_GETFL);
+    if (flags < 0 || fcntl(r->fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+        return fail_read(r->path, errno, err);
+    return SYN_OK;
+}
+
+syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_bytes, char **out,
+                          size_t *out_bytes, syn_error *err) {
+    *out = NULL;
+    *out_bytes = 0;
+    if (max_bytes > SIZE_MAX - 2) max_bytes = SIZE_MAX - 2;
+    reading r = {.path = path, .max_bytes = max_bytes, .memory_bytes = memory_bytes};
+    do r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    while (r.fd < 0 && errno == EINTR);
+    if (r.fd < 0) return fail_read(path, errno, err);
+    syn_status status = prepare(&r, err);
+    if (status == SYN_OK) status = read_all(&r, err);
+    (void)close(r.fd);
+    if (status != SYN_OK) {
+        syn_free(r.buf);
+        return status;
+    }
+    r.buf[r.used_bytes] = '\0';
+    *out = r.buf;
+    *out_bytes = r.used_bytes;
+    return SYN_OK;
+}
+
+syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
+                         syn_error *err) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    const uint64_t memory_bytes =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
+    SYN_TRY(syn__read_file(path, max_bytes, memory_bytes, out, out_bytes, err));
+    if (!syn_is_lfs_pointer(*out, *out_bytes)) return SYN_OK;
+    syn_free(*out);
+    *out = NULL;
+    *out_bytes = 0;
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "%s is what Git LFS leaves in place of the file; 'git lfs pull' fetches it",
+                    path);
+}
+
+bool syn_is_lfs_pointer(const char *data, size_t bytes) {
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    return bytes >= sizeof begin - 1 && memcmp(data, begin, sizeof begin - 1) == 0;
+}

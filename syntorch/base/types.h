@@ -1,0 +1,127 @@
+/* Element types, shapes and the other small vocabulary that every part shares. */
+#ifndef SYNTORCH_TYPES_H
+#define SYNTORCH_TYPES_H
+
+#include "syntorch/base/status.h"
+
+SYN_API_BEGIN
+
+#define SYN_MAX_RANK    6   /* dimensions of a tensor */
+#define SYN_MAX_INPUTS  128 /* of an op */
+#define SYN_MAX_OUTPUTS 64
+#define SYN_MAX_LIST    60                 /* tensors of a list that one op takes */
+#define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
+#define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may speak of */
+/* Bytes of a scope and of a tensor's name, NUL included: longer scopes are refused, names cut. */
+#define SYN_MAX_NAME 512
+
+/* id, name in files, bytes of an element */
+#define SYN_DTYPE_LIST(X)        \
+    X(F32, "f32", sizeof(float)) \
+    X(F16, "f16", 2)             \
+    X(BF16, "bf16", 2)           \
+    X(I32, "i32", 4)             \
+    X(I64, "i64", 8)
+
+typedef enum syn_dtype {
+#define SYN_X(id, name, bytes) SYN_##id,
+    SYN_DTYPE_LIST(SYN_X)
+#undef SYN_X
+        SYN_DTYPE_COUNT
+} syn_dtype;
+
+const char *syn_dtype_name(syn_dtype dtype);
+size_t syn_dtype_bytes(syn_dtype dtype);
+bool syn_dtype_parse(const char *name, syn_dtype *out);
+
+/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0
+   is a scalar. */
+typedef struct syn_spec {
+    int32_t dtype; /* syn_dtype */
+    int32_t rank;
+    int64_t dims[SYN_MAX_RANK];
+} syn_spec;
+
+/* Number of elements / bytes; specs in a trace are checked on entry, so these
+   cannot overflow there. */
+int64_t syn_spec_elems(const syn_spec *spec);
+uint64_t syn_spec_bytes(const syn_spec *spec);
+/* False if a dimension is negative or elements or bytes overflow int64. */
+bool syn_spec_valid(const syn_spec *spec);
+bool syn_spec_equal(const syn_spec *a, const syn_spec *b);
+/* "f32[2,8,64]" into buf (cut if too small); returns buf. */
+char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
+#define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
+
+/* Which part of a whole a rank holds: dimension `axis` consists of `parts` equal blocks (3 for a
+   fused q, k, v; else 1), each cut into `count` shards, of which the tensor has number `index`.
+   count 1: all of it. */
+typedef struct syn_shard {
+    int axis, parts, index, count;
+} syn_shard;
+#define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
+/* "columns 0-63 of 128", or, with three blocks, "columns 0-63 of 128, 3 times" into buf (cut if too
+   small), of a shard with this shape; "" of a whole. Returns buf. */
+char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes);
+#define SYN_SHARD_TEXT 128 /* a buffer this long always suffices */
+
+/* What part of a program a node belongs to. */
+#define SYN_PHASE_LIST(X)     \
+    X(FORWARD, "forward")     \
+    X(PREFILL, "prefill")     \
+    X(DECODE, "decode")       \
+    X(BACKWARD, "backward")   \
+    X(OPTIMIZER, "optimizer") \
+    X(RECOMPUTE, "recompute")
+
+typedef enum syn_phase {
+#define SYN_X(id, name) SYN_PHASE_##id,
+    SYN_PHASE_LIST(SYN_X)
+#undef SYN_X
+        SYN_PHASE_COUNT
+} syn_phase;
+
+const char *syn_phase_name(syn_phase phase);
+
+/* Reductions of collectives. */
+#define SYN_REDUCE_LIST(X) X(SUM, "sum") X(AVG, "avg") X(MIN, "min") X(MAX, "max") X(PROD, "prod")
+
+typedef enum syn_reduce {
+#define SYN_X(id, name) SYN_REDUCE_##id,
+    SYN_REDUCE_LIST(SYN_X)
+#undef SYN_X
+        SYN_REDUCE_COUNT
+} syn_reduce;
+
+const char *syn_reduce_name(syn_reduce reduce);
+
+/* Communication kinds: id, name, number in Chakra's CollectiveCommType (-1: not a collective). */
+#define SYN_COMM_KIND_LIST(X)                          \
+    X(NONE, "none", -1)                                \
+    X(ALL_REDUCE, "all_reduce", 0)                     \
+    X(REDUCE, "reduce", 1)                             \
+    X(ALL_GATHER, "all_gather", 2)                     \
+    X(GATHER, "gather", 3)                             \
+    X(SCATTER, "scatter", 4)                           \
+    X(BROADCAST, "broadcast", 5)                       \
+    X(ALL_TO_ALL, "all_to_all", 6)                     \
+    X(REDUCE_SCATTER, "reduce_scatter", 7)             \
+    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", 8) \
+    X(BARRIER, "barrier", 9)                           \
+    X(SEND, "send", -1)                                \
+    X(RECV, "recv", -1)
+
+typedef enum syn_comm_kind {
+#define SYN_X(id, name, chakra) SYN_COMM_##id,
+    SYN_COMM_KIND_LIST(SYN_X)
+#undef SYN_X
+        SYN_COMM_KIND_COUNT
+} syn_comm_kind;
+
+const char *syn_comm_kind_name(syn_comm_kind kind);
+int syn_comm_kind_chakra(syn_comm_kind kind);
+/* The collective with that number; SYN_COMM_NONE: there is none. */
+syn_comm_kind syn_comm_kind_by_chakra(int64_t number);
+
+SYN_API_END
+#endif

@@ -1,0 +1,53 @@
+#include "syntorch/graph/extents.h"
+
+#include <string.h>
+
+/* Queries, keys and values are [B,H,T,D]; the heads of queries count. */
+static syn_extents attention_extents(const syn_spec *queries, const syn_spec *keys) {
+    const int64_t *q = queries->dims, *k = keys->dims;
+    if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0, 0, 0, 0};
+    return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
+}
+
+/* Leading dimensions are rows of a `linear` and products of their own of a `matmul`; what is summed
+   over follows from the flops: 2 a term, and 1 more where a sum is added to. */
+static syn_extents product_extents(const syn_node *node, const syn_spec *out) {
+    const int64_t elems = syn_spec_elems(out);
+    if (out->rank < 2 || elems <= 0) return (syn_extents){0, 0, 0, 0};
+    const int64_t columns = out->dims[out->rank - 1], inner = (int64_t)node->flops / elems / 2;
+    const bool linear = strcmp(node->op, "linear") == 0;
+    const int64_t rows = linear ? elems / columns : out->dims[out->rank - 2];
+    return (syn_extents){elems / columns / rows, rows, columns, inner};
+}
+
+void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
+                    const syn_spec *out) {
+    const syn_spec *computed = data ? data : in[0] ? in[0] : out;
+    node->dtype = computed ? (syn_dtype)computed->dtype : SYN_F32;
+    node->extents = (syn_extents){0, 0, 0, 0};
+    if (node->category == SYN_CATEGORY_MATMUL && out) node->extents = product_extents(node, out);
+    else if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) && in[1])
+        node->extents = attention_extents(in[0], in[1]);
+    else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)
+        node->extents = (syn_extents){out->dims[0] * out->dims[1], out->dims[2], out->dims[3], 0};
+}
+
+bool syn__is_lookup(const char *op) {
+    return strcmp(op, "embedding") == 0;
+}
+
+/* Between two lookups of a batch there are sums of ranks and of embeddings at most. */
+syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
+                               syn_phase phase, uint32_t step) {
+    if (phase != node->phase || step != node->step) return SYN__LOOKUP_FIRST;
+    if (syn__is_lookup(op)) return SYN__LOOKUP_BESIDE;
+    switch (category) {
+    case SYN_CATEGORY_ELEMENTWISE:
+    case SYN_CATEGORY_DATA_MOVEMENT:
+    case SYN_CATEGORY_VIEW:
+    case SYN_CATEGORY_COMMUNICATION:
+        return SYN__LOOKUP_GO_ON;
+    default:
+        return SYN__LOOKUP_FIRST;
+    }
+}

@@ -1,0 +1,152 @@
+/* A graph with the times of another machine: nodes are those of the graph behind it, but what was
+   measured or predicted there. */
+#include <string.h>
+
+#include "syntorch/base/memory.h"
+#include "syntorch/graph/extents.h"
+#include "syntorch/graph/op_names.h"
+#include "syntorch/hardware/hardware_private.h"
+
+struct predicted {
+    syn_graph *graph;
+    syn_hardware hw;
+};
+
+/* The spec of one of a node's tensors into *spec; NULL if it has fewer. */
+static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint32_t *tensors,
+                               uint32_t n, uint32_t i, syn_spec *spec, syn_cursor *cursor) {
+    if (i >= n) return NULL;
+    const syn_graph_tensor *t = syn_graph_tensor_at(graph, rank, tensors[i], cursor);
+    if (!t) return NULL;
+    *spec = t->spec;
+    return spec;
+}
+
+/* As the context knew it when it recorded the node. */
+static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn_cursor *tensors) {
+    const uint32_t versions = syn_op_flags(node->op) >> 8;
+    const uint32_t written = versions == 255 ? node->n_outputs : versions;
+    syn_spec specs[4];
+    const syn_spec *in[2];
+    for (uint32_t i = 0; i < 2; i++)
+        in[i] = spec_of(graph, rank, node->inputs, node->n_inputs, i, &specs[i], tensors);
+    const syn_spec *data =
+        spec_of(graph, rank, node->inputs, node->n_inputs, written, &specs[2], tensors);
+    syn__fill_work(node, in, data,
+                   spec_of(graph, rank, node->outputs, node->n_outputs, 0, &specs[3], tensors));
+}
+
+/* Whether a lookup belongs to an earlier one, or looks into what was computed. */
+static bool is_beside(const syn_graph *graph, uint32_t rank, uint32_t index, const syn_node *node,
+                      syn_cursor *cursor) {
+    const syn_graph_tensor *table =
+        node->n_inputs > 0 ? syn_graph_tensor_at(graph, rank, node->inputs[0], cursor) : NULL;
+    if (table && table->producer != SYN_NO_NODE && (table->flags & SYN_TENSOR_PARAM) == 0)
+        return true;
+    for (uint32_t n = 0; index-- > 0 && n < SYN__LOOKUP_NODES; n++) {
+        const syn_node *before = syn_graph_node(graph, rank, index, cursor);
+        if (!before) return false;
+        const syn__lookup found =
+            syn__lookup_before(node, before->op, before->category, before->phase, before->step);
+        if (found != SYN__LOOKUP_GO_ON) return found == SYN__LOOKUP_BESIDE;
+    }
+    return false;
+}
+
+static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                      syn_cursor *cursor) {
+    const struct predicted *p = graph->self;
+    syn_cursor tensors = {0};
+    const syn_node *from = syn_graph_node(p->graph, rank, index, cursor);
+    if (!from) return NULL;
+    syn_node *node = &cursor->node;
+    if (from != node) *node = *from;
+    node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = SYN_NO_TIME;
+    fill_work(p->graph, rank, node, &tensors);
+    if (syn__is_lookup(node->op) && is_beside(p->graph, rank, index, node, &tensors))
+        node->flags |= SYN_NODE_BESIDE;
+    syn_cursor_free(&tensors);
+    syn__hardware_fill(&p->hw, graph, rank, node);
+    return node;
+}
+
+static const syn_graph_tensor *predicted_tensor(const syn_graph *graph, uint32_t rank,
+                                                uint32_t tensor, syn_cursor *cursor) {
+    const struct predicted *p = graph->self;
+    return syn_graph_tensor_at(p->graph, rank, tensor, cursor);
+}
+
+static void predicted_free(syn_graph *graph) {
+    struct predicted *p = graph->self;
+    syn_graph_free(p->graph);
+    syn_free(p);
+    syn_graph_free_meta(graph);
+    syn_free(graph->ranks);
+    syn_free(graph);
+}
+
+static const syn_graph_source predicted_source = {predicted_node, predicted_tensor, predicted_free};
+
+/* The facts of the run as they are there, but where and how it ran. */
+static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardware *hw,
+                            syn_error *err) {
+    const syn_attribute own[] = {
+        {.name = "device", .type = SYN_VALUE_TEXT, .text = "meta"},
+        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = hw->name},
+        {.name = "stack", .type = SYN_VALUE_TEXT, .text = hw->stack.name},
+    };
+    const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};
+    if (gpu.i64 > 0) SYN_TRY(syn_graph_set_meta(g, &gpu, err)); /* first, as syn_trace_graph */
+    for (uint32_t i = 0; i < from->n_metadata; i++)
+        if (strcmp(from->metadata[i].name, "oversubscribed") != 0 &&
+            strcmp(from->metadata[i].name, gpu.name) != 0)
+            SYN_TRY(syn_graph_set_meta(g, &from->metadata[i], err));
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        SYN_TRY(syn_graph_set_meta(g, &own[i], err));
+    return SYN_OK;
+}
+
+/* Whether a rank that computes says of which shapes. */
+static bool has_shapes(const syn_graph *graph) {
+    for (uint32_t r = 0; r < graph->n_ranks; r++)
+        if (graph->ranks[r].n_nodes > 0 && graph->ranks[r].n_tensors == 0) return false;
+    return true;
+}
+
+static syn_status fill(syn_graph *g, syn_graph *from, const syn_hardware *hw, syn_error *err) {
+    SYN_TRY(set_facts(g, from, hw, err));
+    g->ranks = syn_calloc(from->n_ranks, sizeof *g->ranks);
+    if (!g->ranks) return SYN_FAIL_NOMEM(err, from->n_ranks * sizeof *g->ranks, "a graph");
+    for (uint32_t r = 0; r < from->n_ranks; r++) {
+        g->ranks[r] = from->ranks[r];
+        g->ranks[r].work = NULL; /* what a device did */
+    }
+    g->n_ranks = from->n_ranks;
+    g->world_size = from->world_size;
+    g->groups = from->groups;
+    g->n_groups = from->n_groups;
+    return SYN_OK;
+}
+
+syn_status syn_graph_predict(syn_graph **out, syn_graph *graph, const syn_hardware *hw,
+                             syn_error *err) {
+    if (!has_shapes(graph))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "times can be predicted only of a trace that has the shapes of its "
+                        "tensors: tensor_trace_graph.json, not .et or a recording");
+    syn_graph *g = syn_calloc(1, sizeof *g);
+    struct predicted *p = syn_calloc(1, sizeof *p);
+    syn_status s = g && p ? fill(g, graph, hw, err) : SYN_FAIL_NOMEM(err, sizeof *p, "a graph");
+    if (s != SYN_OK) {
+        if (g) syn_graph_free_meta(g);
+        if (g) syn_free(g->ranks);
+        syn_free(g);
+        syn_free(p);
+        return s;
+    }
+    *p = (struct predicted){graph, *hw};
+    g->source = &predicted_source;
+    g->self = p;
+    *out = g;
+    return SYN_OK;
+}

@@ -1,0 +1,107 @@
+#include "syntorch/hardware/hardware.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/base/memory.h"
+#include "syntorch/base/settings.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware_presets.h"
+#include "syntorch/hardware/hardware_private.h"
+
+const char *const *syn_hardware_presets(void) {
+    return syn__hardware_preset_names;
+}
+
+const char *const *syn_stack_presets(void) {
+    return syn__stack_preset_names;
+}
+
+const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes) {
+    snprintf(out, bytes, "%s+%s", hw->name, hw->stack.name);
+    return out;
+}
+
+/* "a, b, c" */
+static const char *listed(const char *const *names, char *out, size_t bytes) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; names[i] != NULL && used < bytes; i++) {
+        const int n = snprintf(out + used, bytes - used, "%s%s", i > 0 ? ", " : "", names[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return out;
+}
+
+static const syn_stack *find_stack(const char *name) {
+    for (size_t i = 0; i < SYN__STACK_PRESETS; i++)
+        if (strcmp(syn__stack_presets[i].name, name) == 0) return &syn__stack_presets[i];
+    return NULL;
+}
+
+static const syn_hardware *find_machine(const char *name) {
+    for (size_t i = 0; i < SYN__HARDWARE_PRESETS; i++)
+        if (strcmp(syn__hardware_presets[i].name, name) == 0) return &syn__hardware_presets[i];
+    return NULL;
+}
+
+static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) {
+    char *json, machines[128], stacks[128];
+    size_t bytes;
+    syn_error inner = {0};
+    const syn_status read = syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, &inner);
+    if (read == SYN_E_IO)
+        return SYN_FAIL(err, read, "%s; the hardware presets are %s, alone or with +STACK: %s",
+                        inner.text, listed(syn__hardware_preset_names, machines, sizeof machines),
+                        listed(syn__stack_preset_names, stacks, sizeof stacks));
+    if (read != SYN_OK) return SYN_FAIL(err, read, "%s", inner.text);
+    const syn_status status = syn_hardware_parse(hw, path, json, bytes, err);
+    syn_free(json);
+    return status;
+}
+
+/* Stacks are those of GPUs: on machines without multiprocessors they mean nothing. */
+static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error *err) {
+    if (hw->multiprocessors <= 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the stack %s is one of GPUs: %s has no \"multiprocessors\"", stack->name,
+                        hw->name);
+    hw->stack = *stack;
+    memset(&hw->errors, 0, sizeof hw->errors); /* of a file's own stack */
+    return SYN_OK;
+}
+
+/* The part of `name` before the last "+", if a stack follows. */
+static const syn_stack *split_name(const char *name, char machine[1024]) {
+    const char *plus = strrchr(name, '+');
+    const syn_stack *stack = plus != NULL ? find_stack(plus + 1) : NULL;
+    const size_t bytes = stack != NULL ? (size_t)(plus - name) : 0;
+    if (bytes >= 1024) return NULL;
+    memcpy(machine, name, bytes);
+    machine[bytes] = '\0';
+    return stack;
+}
+
+syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *stack,
+                             syn_error *err) {
+    char machine[1024];
+    const syn_stack *named = split_name(name, machine);
+    const char *path = named != NULL ? machine : name;
+    const syn_hardware *preset = find_machine(path);
+    syn_hardware found;
+    if (preset != NULL) {
+        found = *preset;
+        if (found.stack.name[0] == '\0') {
+            const syn_stack *usual = find_stack(stack != NULL ? stack : "pytorch-eager");
+            if (usual == NULL)
+                return SYN_FAIL(err, SYN_E_INVALID, "there is no stack \"%s\"", stack);
+            found.stack = *usual;
+        }
+    } else {
+        SYN_TRY(load_file(&found, path, err));
+    }
+    if (named != NULL) SYN_TRY(put_stack(&found, named, err));
+    if (preset != NULL) syn__hardware_known_errors(&found);
+    *hw = found;
+    return SYN_OK;
+}

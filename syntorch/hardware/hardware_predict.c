@@ -1,0 +1,345 @@
+/* Times of ops from a syn_hardware. */
+#include <math.h>
+#include <string.h>
+
+#include "syntorch/hardware/hardware_private.h"
+
+#define TILE       128.0 /* rows and columns of a product that a multiprocessor takes at a time */
+#define TILE_LEAST 16.0  /* rows, at least, of 16 bits: the tensor cores' */
+
+static double max2(double a, double b) {
+    return a > b ? a : b;
+}
+
+static double min2(double a, double b) {
+    return a < b ? a : b;
+}
+
+static double or_else(double value, double other) {
+    return value > 0 ? value : other;
+}
+
+/* ---- Compute ---- */
+
+/* Dtypes without a peak are computed in f32, as programs do that convert. */
+static double peak(const syn_hardware *hw, syn_dtype dtype) {
+    const bool given = (size_t)dtype < (size_t)SYN_DTYPE_COUNT && hw->peak_flops_per_ns[dtype] > 0;
+    return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
+}
+
+static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) {
+    for (int32_t i = 0; i < ops->n; i++)
+        if (strcmp(ops->at[i].op, op) == 0) return ops->at[i].value;
+    return otherwise;
+}
+
+/* Rows of a tile: products of few rows have lower ones, in f32 down to one. */
+static double tile_rows(double rows, syn_dtype dtype) {
+    double tile = dtype == SYN_F32 ? 1 : TILE_LEAST;
+    while (tile < rows && tile < TILE) tile *= 2;
+    return tile;
+}
+
+/* Tiles run in waves on all multiprocessors; the tail stands for the last wave, which few of them
+   share, and for filling the first. */
+static double product_ns(const syn_hardware *hw, const syn_node *node, double rate) {
+    const syn_extents *e = &node->extents;
+    const double flops = (double)node->flops;
+    if (hw->multiprocessors <= 0) return (flops + hw->stack.matmul_half_flops) / rate;
+    const double cube = cbrt(flops / 2), parts = hw->multiprocessors;
+    const bool known = e->rows > 0 && e->columns > 0 && e->inner > 0;
+    const double rows = known ? (double)e->rows : cube, columns = known ? (double)e->columns : cube,
+                 inner = known ? (double)e->inner : cube, batch = known ? (double)e->batch : 1;
+    const double tile = tile_rows(rows, node->dtype);
+    const double waves = batch * ceil(rows / tile) * ceil(columns / TILE) / parts;
+    return (waves + hw->stack.matmul_tail) * 2 * tile * TILE * inner * parts / rate;
+}
+
+static double moved_ns(const syn_hardware *hw, double bytes) {
+    return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
+}
+
+/* A query a sequence reads the cache once; more of them also move their scores, as often as the
+   stack does, and backward as much more often as it has more flops. */
+static double attention_ns(const syn_hardware *hw, const syn_node *node, double rate) {
+    const syn_extents *e = &node->extents;
+    const double flops = (double)node->flops;
+    if (hw->multiprocessors <= 0) return (flops + hw->stack.matmul_half_flops) / rate;
+    if (e->rows <= 1) return flops / rate;
+    const double scores = (double)e->batch * (double)e->rows * (double)e->columns;
+    const double again = flops / (4 * scores * (double)e->inner);
+    const double bytes = scores * (double)syn_dtype_bytes(node->dtype);
+    return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
+}
+
+/* Attention in ops of its own, of a stack whose one op is not one kernel either: it moves scores
+   more often than two products do. */
+static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
+    return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
+}
+
+/* What the whole moves besides two products, each the scores once, and a mask, as much as this. */
+static double softmax_ns(const syn_hardware *hw, const syn_node *node, double traffic) {
+    const double left = moved_ns(hw, (hw->stack.score_passes - 2) * (double)node->bytes_read);
+    return max2(traffic, left - traffic);
+}
+
+static double attention_kernels(const syn_stack *stack, const char *op, const syn_extents *e) {
+    const bool odd = stack->score_heads > 0 && e->batch % stack->score_heads != 0;
+    return op_value(&stack->kernels, op, 1) + (odd ? stack->score_kernels : 0);
+}
+
+/* Attention of a query a sequence is one kernel, of which its four ops have a quarter each. Of more
+   queries the softmax has those that its products and mask have not. */
+static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fused) {
+    const syn_hw_ops *known = &hw->stack.kernels;
+    const syn_extents *e = &node->extents;
+    const double kernels = op_value(known, node->op, 1);
+    if (fused && e->rows == 1) return min2(kernels, 1);
+    if (fused && e->rows > 0) return attention_kernels(&hw->stack, node->op, e);
+    const bool softmax = is_apart(hw, node, "softmax");
+    if (node->phase == SYN_PHASE_DECODE &&
+        (softmax || is_apart(hw, node, "matmul") || is_apart(hw, node, "scale_mask")))
+        return 0.25;
+    if (!softmax || e->rows == 0) return kernels;
+    const double others = 2 * op_value(known, "matmul", 1) + op_value(known, "scale_mask", 1);
+    return max2(kernels, attention_kernels(&hw->stack, "attention", e) - others);
+}
+
+static double compute_ns(const syn_hardware *hw, const syn_node *node, double *work,
+                         syn_limit *limit) {
+    const syn_stack *stack = &hw->stack;
+    if (hw->alone.ranks > 0) return syn__hardware_kernel_ns(hw, node, work, limit);
+    const double flops = (double)node->flops;
+    const double bytes = (double)node->bytes_read + (double)node->bytes_written;
+    const bool product = node->category == SYN_CATEGORY_MATMUL,
+               fused =
+                   node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) != 0;
+    const double efficiency = fused ? or_else(stack->attention_efficiency, stack->matmul_efficiency)
+                                    : stack->matmul_efficiency;
+    const double rate = peak(hw, node->dtype) * efficiency;
+    const double moved = product || fused
+                             ? stack->memory_efficiency
+                             : or_else(stack->vector_efficiency, stack->memory_efficiency);
+    double computed = flops / hw->peak_flops_per_ns[SYN_F32];
+    if (fused || product) computed = 0;
+    if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
+    if (product && node->flops > 0) computed = product_ns(hw, node, rate);
+    double traffic = bytes / (hw->memory_bytes_per_ns * moved);
+    if (node->phase != SYN_PHASE_DECODE && is_apart(hw, node, "softmax"))
+        traffic = softmax_ns(hw, node, traffic);
+    const struct syn_hw_phase *phase = &stack->phases[node->phase];
+    const double kernels = kernels_of(hw, node, fused), host = or_else(phase->launch, 1);
+    const double launches = kernels * stack->launch_ns * host;
+    *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
+    *work = max2(computed, traffic) * or_else(phase->device, 1);
+    const double device = *work + kernels * stack->kernel_ns;
+    if (launches > device) *work = 0;                         /* the device waits for the host */
+    const bool beside = (node->flags & SYN_NODE_BESIDE) != 0; /* the batch was paid for already */
+    return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
+}
+
+/* ---- Communication ---- */
+
+/* Where the ranks of a group are: a ring takes those of a node one after the other. */
+struct places {
+    double ranks, nodes, node_ranks; /* node_ranks: on the fullest node */
+};
+
+static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks) {
+    struct places p = {n_ranks, 0, 0};
+    for (uint32_t i = 0, here = 0; i < n_ranks; i++) {
+        const bool next = i == 0 || ranks[i] / hw->node_ranks != ranks[i - 1] / hw->node_ranks;
+        here = next ? 1 : here + 1;
+        p.nodes += next;
+        p.node_ranks = max2(p.node_ranks, here);
+    }
+    return p;
+}
+
+/* How a library sends small buffers: up a tree and down again, from rank to rank along a ring, or
+   from each rank to all others. */
+enum route { ROUTE_TREE, ROUTE_RING, ROUTE_DIRECT };
+
+/* One pass over all ranks is ranks - 1 steps; an all-reduce makes two. `wire`: bytes that a rank
+   sends; `whole`: bytes of the whole buffer. */
+struct transfer {
+    double passes, wire, whole;
+    enum route route;
+};
+
+static struct transfer transfer_of(const syn_node *node, double k) {
+    const double bytes = (double)node->comm_bytes;
+    switch (node->comm) {
+    case SYN_COMM_ALL_REDUCE:
+    case SYN_COMM_BARRIER:
+        return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes, ROUTE_TREE};
+    case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times that */
+        return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_RING};
+    case SYN_COMM_GATHER:
+        return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_DIRECT};
+    case SYN_COMM_REDUCE_SCATTER:
+    case SYN_COMM_REDUCE_SCATTER_BLOCK:
+        return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_RING};
+    case SYN_COMM_SCATTER:
+    case SYN_COMM_ALL_TO_ALL:
+        return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_DIRECT};
+    default: /* broadcast, reduce: pipelined along the ring */
+        return (struct transfer){0, bytes, bytes, ROUTE_RING};
+    }
+}
+
+/* The time of a ring of alpha-beta links. */
+static double ring_ns(const syn_link *link, const struct transfer *t, double k) {
+    const double steps = t->passes > 0 ? t->passes * (k - 1) : 1;
+    return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
+}
+
+/* What a buffer of no bytes takes. Across nodes trees grow with the logarithm of the nodes and
+   rings with their number; a rank that sends to all others posts a message for each. */
+static double latency_ns(const syn_protocol *p, const struct transfer *t, const struct places *at) {
+    const double tree = (at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns;
+    if (at->nodes <= 1 || t->route == ROUTE_TREE || p->post_ns <= 0)
+        return p->base_ns + max2(t->passes, 1) * tree;
+    if (t->route == ROUTE_RING)
+        return p->base_ns + (at->ranks - at->nodes) * max2(p->step_ns, p->post_ns) +
+               (at->nodes - 1) * p->ring_hop_ns;
+    return p->base_ns + (at->node_ranks - 1) * p->step_ns + p->hop_ns +
+           (at->ranks - at->node_ranks) * p->post_ns;
+}
+
+/* Nodes share nothing but the network: what is slower, they or it, is what takes time. Two stages,
+   such as sending sums up a tree and results down, work side by side once the first part has come
+   through, which is all of a small buffer. */
+static double stages_ns(const syn_protocol *p, const struct transfer *t, const struct places *at,
+                        double within, double across) {
+    const bool far = at->nodes > 1;
+    const double ns = far ? max2(within, across) : within;
+    const double fill = p->fill_ns + (far ? p->network_fill_ns : 0);
+    return latency_ns(p, t, at) + ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
+}
+
+static double network_rate(const syn_hardware *hw, const syn_protocol *p, const struct places *at) {
+    return hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks *
+           or_else(p->network_efficiency, p->link_efficiency);
+}
+
+static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                          const struct places *at) {
+    const double most = or_else(p->bytes_per_ns, INFINITY);
+    double within = t->wire / min2(hw->intra.bytes_per_ns * p->link_efficiency, most);
+    if (p->copy_efficiency > 0) /* of two passes; one copies half as much */
+        within +=
+            max2(t->passes, 1) / 2 * t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
+    const double across = t->wire / min2(network_rate(hw, p, at), most);
+    return stages_ns(p, t, at, within, across);
+}
+
+/* The switches of each node sum up what its ranks have, trees of nodes exchange these sums: of two
+   nodes each sends them once, of more some pass on those of others. */
+static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                        const struct places *at) {
+    const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
+    const double across = min2(at->nodes - 1, 2) * t->whole / network_rate(hw, p, at);
+    return stages_ns(p, t, at, within, across);
+}
+
+/* The library takes the fastest of its protocols. */
+static double library_ns(const syn_hardware *hw, const struct transfer *t,
+                         const struct places *at) {
+    double best = INFINITY;
+    for (int i = 0; i < SYN_PROTOCOL_COUNT; i++) {
+        const syn_protocol *p = &hw->collectives.protocols[i];
+        if (p->link_efficiency <= 0) continue;
+        if (i != SYN_PROTOCOL_SWITCH) best = min2(best, protocol_ns(hw, p, t, at));
+        else if (t->route == ROUTE_TREE && at->node_ranks > 2)
+            best = min2(best, switch_ns(hw, p, t, at));
+    }
+    return best;
+}
+
+/* How much longer the smallest buffer takes across nodes than within one. */
+static double network_latency_ns(const syn_hardware *hw, const struct transfer *t,
+                                 const struct places *at) {
+    const struct transfer empty = {t->passes, 0, 0, t->route};
+    const struct places near = {at->node_ranks, 1, at->node_ranks};
+    return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
+}
+
+/* A rank waits for those that start the collective later, for as many as a node has: further nodes
+   start theirs at the same time, and are a network away. */
+static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
+                       const struct places *at) {
+    const syn_stack *stack = &hw->stack;
+    const double host = or_else(stack->phases[node->phase].launch, 1);
+    const double others = min2(at->ranks, max2(hw->node_ranks, 2)) - 2;
+    return (stack->collective_ns + stack->collective_rank_ns * others) * host +
+           network_latency_ns(hw, t, at);
+}
+
+static double transfer_ns(const syn_hardware *hw, const syn_node *node, const int32_t *ranks,
+                          uint32_t n_ranks, const struct transfer *t) {
+    const struct places at = places_of(hw, ranks, n_ranks);
+    const syn_stack *stack = &hw->stack;
+    if (hw->collectives.name[0] == '\0')
+        return ring_ns(at.nodes > 1 ? &hw->inter : &hw->intra, t, at.ranks);
+    const double besides = stack->collective_kernel_ns + stack->collective_hop_ns * log2(at.nodes);
+    return max2(library_ns(hw, t, &at) + besides, least_ns(hw, node, t, &at));
+}
+
+static double collective_ns(const syn_hardware *hw, const syn_node *node,
+                            const syn_graph_group *group) {
+    if (group == NULL || group->n_ranks < 2) return 0;
+    const struct transfer t = transfer_of(node, group->n_ranks);
+    return transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+}
+
+static double message_ns(const syn_hardware *hw, const syn_node *node, int32_t self_rank) {
+    const int32_t ends[2] = {self_rank, node->peer};
+    const double bytes = (double)node->comm_bytes;
+    const struct transfer t = {0, bytes, bytes, ROUTE_DIRECT};
+    return transfer_ns(hw, node, ends, 2, &t);
+}
+
+static double communication_ns(const syn_hardware *hw, const syn_node *node,
+                               const syn_graph_group *group, int32_t self_rank) {
+    return node->kind == SYN_NODE_COLLECTIVE ? collective_ns(hw, node, group)
+                                             : message_ns(hw, node, self_rank);
+}
+
+double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
+                                  const syn_graph_group *group, int32_t self_rank,
+                                  double parts[SYN_LIMIT_COUNT]) {
+    double ns = 0, work;
+    syn_limit limit;
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++) parts[i] = 0;
+    if ((node->flags & SYN_NODE_VIRTUAL) != 0) return 0;
+    switch (node->kind) {
+    case SYN_NODE_COMPUTE:
+    case SYN_NODE_MEMORY:
+        if (node->kind == SYN_NODE_COMPUTE && node->category == SYN_CATEGORY_VIEW) return 0;
+        ns = compute_ns(hw, node, &work, &limit);
+        parts[limit] = work;
+        parts[SYN_LIMIT_LAUNCH] = ns - work;
+        return ns;
+    case SYN_NODE_COLLECTIVE:
+    case SYN_NODE_SEND:
+    case SYN_NODE_RECV:
+        return parts[SYN_LIMIT_COMMUNICATION] = communication_ns(hw, node, group, self_rank);
+    default:
+        return 0;
+    }
+}
+
+double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
+                               const syn_graph_group *group, int32_t self_rank) {
+    double parts[SYN_LIMIT_COUNT];
+    return syn_hardware_predict_parts(hw, node, group, self_rank, parts);
+}
+
+void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
+                        syn_node *node) {
+    const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
+    const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
+    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+}

@@ -1,0 +1,268 @@
+#include "syntorch/hardware/hardware_presets.h"
+
+const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
+    "a100-80g", "h100", "h200", "b200", "v100-32g", "cpu", NULL};
+const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
+                                                                     "serving", NULL};
+
+/* The structs' units from the data sheets' units. */
+#define TFLOPS(x)   ((x)*1e3)
+#define GIB(x)      ((x)*1073741824.0)
+#define GB_PER_S(x) (x)
+#define US(x)       ((x)*1e3)
+
+/* On what constants were fitted: as `syntorch calibrate --output` finds it in tests/measured. */
+#define COLLECTIVES(kind, least_ranks, most_ranks, most_nodes, least_bytes, most_bytes) \
+    {                                                                                   \
+        kind, {                                                                         \
+            [SYN_HW_EXTENT_RANKS] = {least_ranks, most_ranks},                          \
+            [SYN_HW_EXTENT_NODES] = {1, most_nodes}, [SYN_HW_EXTENT_BYTES] = {          \
+                least_bytes,                                                            \
+                most_bytes                                                              \
+            }                                                                           \
+        }                                                                               \
+    }
+#define PRODUCTS(least_rows, most_rows, least_columns, most_columns, least_inner, most_inner)  \
+    {                                                                                          \
+        "products", {                                                                          \
+            [SYN_HW_EXTENT_ROWS] = {least_rows, most_rows},                                    \
+            [SYN_HW_EXTENT_COLUMNS] = {least_columns, most_columns}, [SYN_HW_EXTENT_INNER] = { \
+                least_inner,                                                                   \
+                most_inner                                                                     \
+            }                                                                                  \
+        }                                                                                      \
+    }
+#define ATTENTION(most_queries, least_keys, most_keys)                            \
+    {                                                                             \
+        "attention", {                                                            \
+            [SYN_HW_EXTENT_QUERIES] = {1, most_queries}, [SYN_HW_EXTENT_KEYS] = { \
+                least_keys,                                                       \
+                most_keys                                                         \
+            }                                                                     \
+        }                                                                         \
+    }
+#define MIB(x) ((x)*1048576.0)
+
+/* ---- Collective library ---- */
+
+/* What a post and a hop of a ring take is from NCCL's own model (src/graph/tuning.cc). */
+#define LL_RING     .post_ns = US(1), .ring_hop_ns = US(2.7)
+#define LL128_RING  .post_ns = US(1), .ring_hop_ns = US(4)
+#define SIMPLE_RING .post_ns = US(3), .ring_hop_ns = US(14)
+#define NCCL_SIMPLE(base_us, step_us)                                                             \
+    .base_ns = US(base_us), .step_ns = US(step_us), .hop_ns = US(7), .network_efficiency = 0.945, \
+    .network_fill_ns = US(205), SIMPLE_RING
+#define NCCL_RINGS \
+    [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(35, 4.25), .link_efficiency = 1, .copy_efficiency = 0.254}
+
+#define NCCL                                                              \
+    {                                                                     \
+        .name = "nccl",                                                   \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(7.8),            \
+                                           .step_ns = US(1.6),            \
+                                           .hop_ns = US(3.7),             \
+                                           LL_RING,                       \
+                                           .link_efficiency = 1,          \
+                                           .bytes_per_ns = GB_PER_S(15),  \
+                                           .network_efficiency = 0.014},  \
+                      [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),        \
+                                              .hop_ns = US(10),           \
+                                              LL128_RING,                 \
+                                              .link_efficiency = 0.528,   \
+                                              .network_efficiency = 0.4}, \
+                      NCCL_RINGS},                                        \
+        .fitted = {                                                       \
+            {COLLECTIVES("all_reduce", 2, 128, 16, 1024, MIB(1024))},     \
+            1                                                             \
+        }                                                                 \
+    }
+#define NCCL_WITH_SWITCH                                                     \
+    {                                                                        \
+        .name = "nccl",                                                      \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(7.8),               \
+                                           .step_ns = US(1.3),               \
+                                           .hop_ns = US(6.5),                \
+                                           LL_RING,                          \
+                                           .link_efficiency = 1,             \
+                                           .bytes_per_ns = GB_PER_S(10)},    \
+                      [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),           \
+                                              .hop_ns = US(2),               \
+                                              LL128_RING,                    \
+                                              .link_efficiency = 0.528,      \
+                                              .network_efficiency = 0.076},  \
+                      NCCL_RINGS,                                            \
+                      [SYN_PROTOCOL_SWITCH] = {.base_ns = US(28.5),          \
+                                               .hop_ns = US(24),             \
+                                               .link_efficiency = 0.575,     \
+                                               .fill_ns = US(50),            \
+                                               .network_efficiency = 0.945,  \
+                                               .network_fill_ns = US(185)}}, \
+        .fitted = {                                                          \
+            {COLLECTIVES("all_reduce", 8, 64, 8, 1024, MIB(8192))},          \
+            1                                                                \
+        }                                                                    \
+    }
+#define NCCL_VOLTA                                                                             \
+    {                                                                                          \
+        .name = "nccl",                                                                        \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(29),                                  \
+                                           .step_ns = US(1.46),                                \
+                                           .hop_ns = US(3.7),                                  \
+                                           LL_RING,                                            \
+                                           .link_efficiency = 1,                               \
+                                           .bytes_per_ns = GB_PER_S(51),                       \
+                                           .network_efficiency = 0.056},                       \
+                      [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(5, 4.85), .link_efficiency = 0.888, \
+                                               .fill_ns = US(37)}},                            \
+        .fitted = {                                                                            \
+            {COLLECTIVES("all_reduce", 8, 12, 1, 1024, MIB(1024))},                            \
+            1                                                                                  \
+        }                                                                                      \
+    }
+
+/* ---- Stacks ---- */
+
+/* Training and inference together. */
+#define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
+
+const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
+    {
+        .name = "pytorch-eager",
+        .launch_ns = US(72),
+        .matmul_efficiency = 0.97,
+        .matmul_tail = 0.02,
+        .attention_efficiency = 0.6,
+        .memory_efficiency = 0.85,
+        .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
+        .fitted = {{MEGATRON_WORK}, 2},
+    },
+    /* Bias, dropout and residual are one kernel, three ops; its softmax takes fours of heads. */
+    {
+        .name = "megatron",
+        .launch_ns = US(60.3),
+        .matmul_efficiency = 0.918,
+        .matmul_tail = 0.02,
+        .attention_efficiency = 0.6,
+        .score_passes = 5.87,
+        .score_heads = 4,
+        .score_kernels = 5.3,
+        .memory_efficiency = 0.85,
+        .collective_ns = US(22.6),
+        .collective_rank_ns = US(27.4),
+        .kernels = {{{"add", 0.224},
+                     {"dropout", 0.15},
+                     {"accumulate", 0.167},
+                     {"kv_append", 0.5},
+                     {"attention", 10.2},
+                     {"attention_train", 5.24},
+                     {"attention_grad", 0.01},
+                     {"scale_mask", 0.5},
+                     {"softmax", 0.5}},
+                    9},
+        .overhead = {{{"embedding", US(4040)}}, 1},
+        .phases = {[SYN_PHASE_PREFILL] = {.device = 6.68}, [SYN_PHASE_DECODE] = {.launch = 0.33}},
+        .fitted = {{COLLECTIVES("all_reduce", 2, 8, 1, 4, 427835392),
+                    COLLECTIVES("all_gather", 8, 8, 1, 102400, 2048000),
+                    COLLECTIVES("broadcast", 8, 8, 1, 4, 80), MEGATRON_WORK},
+                   5},
+    },
+    {
+        .name = "serving",
+        .kernel_ns = US(10.6),
+        .matmul_efficiency = 0.808,
+        .matmul_tail = 0.366,
+        .attention_efficiency = 0.6,
+        .score_passes = 28.8,
+        .memory_efficiency = 0.828,
+        .vector_efficiency = 0.408,
+        .collective_kernel_ns = US(8.2),
+        .collective_hop_ns = US(10),
+        .kernels = {{{"kv_append", 0}, {"contiguous", 0.5}, {"add", 0}, {"attention", 18.4}}, 4},
+        .fitted = {{COLLECTIVES("all_reduce", 2, 32, 4, 12288, MIB(1280)),
+                    COLLECTIVES("all_gather", 2, 32, 4, 102400, MIB(25)),
+                    COLLECTIVES("broadcast", 2, 32, 4, 4, 1024),
+                    PRODUCTS(1, 51200, 1024, 51200, 640, 24576), ATTENTION(512, 20, 543)},
+                   5},
+    },
+};
+
+/* ---- Machines ---- */
+
+const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
+    {
+        .name = "a100-80g",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(19.5), [SYN_F16] = TFLOPS(312), [SYN_BF16] = TFLOPS(312)},
+        .multiprocessors = 108,
+        .memory_bytes = GIB(80),
+        .memory_bytes_per_ns = GB_PER_S(2039),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(300)},
+        .inter = {0, GB_PER_S(200)},
+        .collectives = NCCL,
+    },
+    {
+        .name = "h100",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .multiprocessors = 132,
+        .memory_bytes = GIB(80),
+        .memory_bytes_per_ns = GB_PER_S(3350),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(450)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "h200",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .multiprocessors = 132,
+        .memory_bytes = GIB(140),
+        .memory_bytes_per_ns = GB_PER_S(4800),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(450)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "b200",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
+        .multiprocessors = 148,
+        .memory_bytes = GIB(180),
+        .memory_bytes_per_ns = GB_PER_S(7700),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(900)},
+        .inter = {0, GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "v100-32g",
+        .peak_flops_per_ns = {[SYN_F32] = TFLOPS(15.7), [SYN_F16] = TFLOPS(125)},
+        .multiprocessors = 80,
+        .memory_bytes = GIB(32),
+        .memory_bytes_per_ns = GB_PER_S(900),
+        .node_ranks = 8,
+        .intra = {0, GB_PER_S(150)},
+        .inter = {0, GB_PER_S(50)},
+        .collectives = NCCL_VOLTA,
+    },
+    {
+        .name = "cpu",
+        .peak_flops_per_ns = {[SYN_F32] = TFLOPS(0.496)},
+        .memory_bytes = GIB(16),
+        .memory_bytes_per_ns = GB_PER_S(84),
+        .node_ranks = 2,
+        .intra = {US(0.2), GB_PER_S(12.5)},
+        .inter = {US(0.2), GB_PER_S(12.5)},
+        .stack = {.name = "syntorch",
+                  .launch_ns = US(2),
+                  .matmul_efficiency = 0.95,
+                  .matmul_half_flops = 1e6,
+                  .memory_efficiency = 0.7,
+                  .fitted = {{COLLECTIVES("all_reduce", 2, 2, 1, 4096, MIB(1)),
+                              {"products", {[SYN_HW_EXTENT_ROWS] = {1, 2048}}}},
+                             2}},
+    },
+};

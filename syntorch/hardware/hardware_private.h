@@ -1,0 +1,54 @@
+/* Parts of the prediction that have a file of their own. Internal. */
+#ifndef SYNTORCH_HARDWARE_PRIVATE_H
+#define SYNTORCH_HARDWARE_PRIVATE_H
+
+#include "syntorch/base/settings.h"
+#include "syntorch/hardware/hardware.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The op whose name the last key is, or NULL. */
+const char *syn__hardware_known_op(const syn__settings *s);
+/* For CUSTOM rows: a syn_hw_curve, "[[size, rate], ...]"; a syn_hw_rates, an object of these. */
+syn_status syn__hardware_read_curve(syn__settings *s, void *member);
+syn_status syn__hardware_read_rates(syn__settings *s, void *member);
+void syn__hardware_write_curve(syn_sink *out, const void *member);
+void syn__hardware_write_rates(syn_sink *out, const void *member);
+
+/* For CUSTOM rows: a syn_hw_fitted, an object of ranges; how many it has. */
+syn_status syn__hardware_read_fitted(syn__settings *s, void *member);
+void syn__hardware_write_fitted(syn_sink *out, const void *member);
+int32_t syn__hardware_fits(const void *member);
+
+/* The group "errors" of hardware files; its rows, of a syn_hw_errors, and how many they are. */
+extern const syn__setting_table syn__hardware_errors_table;
+syn_status syn__hardware_read_rows(syn__settings *s, void *member);
+int32_t syn__hardware_rows(const void *member);
+/* Which constants hw has, as text. */
+syn_status syn__hardware_constants(const syn_hardware *hw, char out[64],
+                                   syn_error *err) SYN_MUST_USE;
+/* Drops errors of other constants than hw has. */
+syn_status syn__hardware_check_errors(syn_hardware *hw, syn_error *err) SYN_MUST_USE;
+/* Rows of what was measured for a preset of that name and its stack; none if nothing was. */
+void syn__hardware_known_errors(syn_hardware *hw);
+
+/* The curve's rate at a size; 0: it has no points. */
+double syn__hardware_rate(const syn_hw_curve *curve, double at);
+/* The time of a compute node where kernels were measured (hw->alone.ranks > 0); *work: which part
+   of it is not the launch's, and *limit: whose that is. */
+double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
+                               syn_limit *limit);
+
+/* Whether the node's size lies beyond the ends of the curve that its time comes from. */
+bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out);
+
+/* Sets node->predicted_ns of a node of the graph's rank with that index. */
+void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
+                        syn_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

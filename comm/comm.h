@@ -97,14 +97,14 @@ syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg,
 
 /* What one rank does, with a context and its place among the others. */
 typedef syn_status syn_rank_ops(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err);
-/* syn_ranks_run with these: tp ranks share each layer, and as many groups of them as there are
-   share the data (dp). A context that has failed fails the run; all are freed. */
-syn_status syn_ranks_compute(int32_t size, int32_t tp, syn_device device, syn_rank_ops *ops,
-                             void *arg, syn_error *err) SYN_MUST_USE;
-/* The graph of what all ranks of a world of that shape would do, which nobody has to run: calls
-   `ops` for one after the other, on meta. hw gives predicted times (NULL: none) and must outlive
-   the graph, which owns the rest. */
-syn_status syn_ranks_trace(syn_graph **out, const syn_mesh_shape *shape, const syn_hardware *hw,
+/* syn_ranks_run with these, on the ranks of the plan, or of the launcher if there is one. A context
+   that has failed fails the run; all are freed. */
+syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_ops *ops, void *arg,
+                             syn_error *err) SYN_MUST_USE;
+/* The graph of what all ranks of the plan would do, without running them: calls `ops` for each
+   rank, one after the other, on meta. hw gives predicted times (NULL: none) and must outlive the
+   graph, which owns the rest. */
+syn_status syn_ranks_trace(syn_graph **out, const syn_plan *plan, const syn_hardware *hw,
                            syn_rank_ops *ops, void *arg, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

@@ -27,7 +27,7 @@ static inference run;
 static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_error *err) {
     (void)unused;
     syn_mesh mesh;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &run.launch.parallel, err));
     SYN_TRY(syn_ctx_new(ctx, run.launch.device, comm, err));
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
     syn_ctx_set_hashing(*ctx, run.launch.want_hashes);

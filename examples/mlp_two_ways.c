@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof ways / sizeof *ways && s == SYN_OK; i++) {
         const syn_export_options how = {.title = ways[i].title};
         syn_graph *g = NULL;
-        s = syn_ranks_trace(&g, &(syn_mesh_shape){.tp = ways[i].ranks}, NULL, mlp, &ways[i], &err);
+        s = syn_ranks_trace(&g, &(syn_plan){.tp = ways[i].ranks}, NULL, mlp, &ways[i], &err);
         if (s == SYN_OK) s = syn_export_file(g, NULL, &how, ways[i].svg, &err);
         if (s == SYN_OK) s = syn_export_file(g, NULL, &how, ways[i].json, &err);
         if (s == SYN_OK) printf("%s %s\n", ways[i].svg, ways[i].json);

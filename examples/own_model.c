@@ -30,7 +30,7 @@ static syn_status model(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
 }
 
 int main(int argc, char **argv) {
-    const syn_mesh_shape shape = {.tp = argc > 1 ? atoi(argv[1]) : 4};
+    const syn_plan shape = {.tp = argc > 1 ? atoi(argv[1]) : 4};
     const syn_export_options how = {.title = "A model of one's own", .comm_graph = true};
     syn_hardware a100; /* says how long each op lasts */
     syn_graph *graph = NULL;

@@ -94,7 +94,8 @@ int main(int argc, char **argv) {
     syn_error err = {0};
     if (argc > 3 && !syn_dtype_parse(argv[3], &dtype)) return 2;
     syn_blas_set_threads(1); /* ranks multiply side by side */
-    if (syn_ranks_compute(tp * dp, tp, SYN_DEVICE_CPU, train, &dtype, &err) == SYN_OK)
+    if (syn_ranks_compute(&(syn_plan){.tp = tp, .dp = dp}, SYN_DEVICE_CPU, train, &dtype, &err) ==
+        SYN_OK)
         return fflush(stdout) != 0;
     fprintf(stderr, "train_gpt: %s\n", err.text);
     return 1;

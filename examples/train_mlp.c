@@ -54,7 +54,8 @@ int main(int argc, char **argv) {
     syn_initializer init = {.std = 0.1, .seed = 1};
     const int ranks = argc > 1 ? atoi(argv[1]) : 1;
     syn_error err = {0};
-    if (syn_ranks_compute(ranks, 1, SYN_DEVICE_CPU, train, &init, &err) == SYN_OK)
+    if (syn_ranks_compute(&(syn_plan){.ranks = ranks}, SYN_DEVICE_CPU, train, &init, &err) ==
+        SYN_OK)
         return fflush(stdout) != 0;
     return fprintf(stderr, "train_mlp: %s\n", err.text), 1;
 }

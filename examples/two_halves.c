@@ -39,7 +39,8 @@ static syn_status add_twice(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_e
 int main(int argc, char **argv) {
     syn_error err = {0};
     const int ranks = argc > 1 ? atoi(argv[1]) : 2;
-    if (syn_ranks_compute(ranks, 1, SYN_DEVICE_CPU, add_twice, NULL, &err) == SYN_OK)
+    if (syn_ranks_compute(&(syn_plan){.ranks = ranks}, SYN_DEVICE_CPU, add_twice, NULL, &err) ==
+        SYN_OK)
         return fflush(stdout) != 0;
     fprintf(stderr, "two_halves: %s\n", err.text);
     return 1;

@@ -291,6 +291,12 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
     return c->family->check ? c->family->check(c, err) : SYN_OK;
 }
 
+syn_status syn_model_plan_check(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
+    if (plan->pp > 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "pipeline parallelism (pp) is not implemented");
+    return syn_model_config_check(c, plan->tp, err);
+}
+
 int syn_model_kv_ranks(const syn_model_config *c, int tp) {
     return c->n_kv_head > 0 && c->n_kv_head < tp ? tp / (int)c->n_kv_head : 1;
 }

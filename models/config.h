@@ -6,6 +6,7 @@
 #include "models/text_ending.h"
 #include "models/tokenizer/tokenizer.h"
 #include "syntorch/base/types.h"
+#include "syntorch/plan.h"
 
 SYN_API_BEGIN
 
@@ -109,7 +110,10 @@ syn_status syn_model_config_save(const syn_model_config *config, unsigned heads,
                                  syn_error *err) SYN_MUST_USE;
 /* Of all that a file holds of it, but its name and dropout. */
 uint64_t syn_model_config_hash(const syn_model_config *config, uint64_t seed);
-/* Whether the model can be cut for tp ranks; names the numbers that do not divide. */
+/* Whether ranks can run the model as the plan, a complete one, says. */
+syn_status syn_model_plan_check(const syn_model_config *config, const syn_plan *plan,
+                                syn_error *err) SYN_MUST_USE;
+/* Whether tp ranks can share its layers; names the number that tp does not divide. */
 syn_status syn_model_config_check(const syn_model_config *config, int tp,
                                   syn_error *err) SYN_MUST_USE;
 /* Parameters of the whole model with these heads. */

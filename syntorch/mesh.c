@@ -6,31 +6,12 @@
 
 static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
 
-/* Sizes, strides and this rank's place; fails unless the box has as many ranks as the world. */
-static syn_status measure(syn_mesh *mesh, const syn_comm *comm, const syn_mesh_shape *shape,
-                          syn_error *err) {
-    static const syn_axis usual[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP};
-    const syn_axis *order = shape->order ? shape->order : usual;
-    const int32_t n[SYN_AXES] = {shape->tp ? shape->tp : 1, shape->dp ? shape->dp : 1,
-                                 shape->pp ? shape->pp : 1};
-    int64_t ranks = 1;
-    *mesh = (syn_mesh){0};
-    for (int i = 0; i < SYN_AXES; i++) {
-        const syn_axis a = order[i];
-        if ((unsigned)a >= SYN_AXES || mesh->size[a] != 0)
-            return SYN_FAIL(err, SYN_E_INVALID, "the order of a mesh names each axis once");
-        mesh->size[a] = n[a];
-        mesh->stride[a] = (int32_t)ranks;
-        ranks = n[a] > 0 && ranks <= comm->size ? ranks * n[a] : INT64_MAX;
-        if (ranks > comm->size) break;
-    }
-    if (ranks != comm->size)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "tp %d x dp %d x pp %d ranks are not the %d ranks that there are",
-                        n[SYN_AXIS_TP], n[SYN_AXIS_DP], n[SYN_AXIS_PP], comm->size);
-    for (int a = 0; a < SYN_AXES; a++)
-        mesh->index[a] = comm->rank / mesh->stride[a] % mesh->size[a];
-    return SYN_OK;
+/* Sizes, strides and this rank's place. */
+static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
+    *mesh = (syn_mesh){
+        .size = {[SYN_AXIS_TP] = plan->tp, [SYN_AXIS_DP] = plan->dp, [SYN_AXIS_PP] = plan->pp}};
+    syn_plan_strides(plan, mesh->stride);
+    for (int a = 0; a < SYN_AXES; a++) mesh->index[a] = rank / mesh->stride[a] % mesh->size[a];
 }
 
 /* Which of the groups along an axis this rank's is, by first ranks: the places along the other
@@ -61,18 +42,21 @@ static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id,
 static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n, syn_error *err) {
     const int32_t tp = mesh->size[SYN_AXIS_TP], stride = mesh->stride[SYN_AXIS_TP];
     const int32_t index = mesh->index[SYN_AXIS_TP];
-    if (n == 0 || n == 1) return SYN_OK;
-    if (n < 0 || tp % n != 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "kv %d ranks are no part of tp %d", n, tp);
+    if (n == 1) return SYN_OK;
     const int32_t part = index / n;
     return open_group(&mesh->kv, comm, id, "kv",
                       number_of(mesh, SYN_AXIS_TP, comm->rank) * (tp / n) + part,
                       comm->rank + (part * n - index) * stride, stride, n, err);
 }
 
-syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *shape,
-                         syn_error *err) {
-    SYN_TRY(measure(mesh, comm, shape, err));
+syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
+    syn_plan whole = *plan;
+    if (whole.ranks == 0) whole.ranks = comm->size;
+    SYN_TRY(syn_plan_complete(&whole, err));
+    if (whole.ranks != comm->size)
+        return SYN_FAIL(err, SYN_E_INVALID, "the plan has %d ranks, the world has %d", whole.ranks,
+                        comm->size);
+    place(mesh, comm->rank, &whole);
     uint32_t id = 1;
     for (int a = 0; a < SYN_AXES; a++) {
         const int32_t n = mesh->size[a], stride = mesh->stride[a];
@@ -81,5 +65,5 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *s
                            comm->rank - mesh->index[a] * stride, stride, n, err));
         id += (uint32_t)(comm->size / n);
     }
-    return open_kv(mesh, comm, id, shape->kv, err);
+    return open_kv(mesh, comm, id, whole.kv, err);
 }

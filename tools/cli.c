@@ -80,7 +80,7 @@ static int unknown(const cli_program *program, const char *arg, size_t n) {
     int best = n < 6 ? (int)n / 2 + 1 : 4; /* a name of which half is wrong is no slip */
     for (const cli_option *o = program->options; o->name; o++) {
         const int d = distance(name, o->name);
-        if (d < best) {
+        if (o->help && d < best) {
             best = d;
             near = o;
         }
@@ -222,6 +222,7 @@ static int help(const cli_program *program) {
     printf("Usage: %s [options]\n\n%s\n\nOptions (dashes and underscores are alike):\n",
            program->name, program->summary);
     for (const cli_option *o = program->options; o->name; o++) {
+        if (!o->help) continue;
         const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
         printf(n < 30 ? "%*s" : "\n%*s", n < 30 ? 30 - n : 30, "");
         print_wrapped(o->help, 30, 110);

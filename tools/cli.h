@@ -26,12 +26,12 @@ typedef struct cli_texts {
 typedef struct cli_option {
     const char *name; /* without the leading "--"; underscores in it match dashes and the reverse */
     cli_kind kind;
-    void *value;     /* bool *, const char **, cli_texts *, int *, int64_t *, uint64_t * (bytes),
-                        double *: holds the default */
-    const char *arg; /* name of the value in --help; CLI_CHOICE: the words "auto|full|once", of
-                        which the value is the index */
-    const char *help;
-    double min, max; /* CLI_INT, CLI_MIB, CLI_REAL: allowed range */
+    void *value;      /* bool *, const char **, cli_texts *, int *, int64_t *, uint64_t * (bytes),
+                         double *: holds the default */
+    const char *arg;  /* name of the value in --help; CLI_CHOICE: the words "auto|full|once", of
+                         which the value is the index */
+    const char *help; /* NULL: not in --help, nor suggested */
+    double min, max;  /* CLI_INT, CLI_MIB, CLI_REAL: allowed range */
 } cli_option;
 
 #define CLI_END \

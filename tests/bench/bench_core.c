@@ -33,7 +33,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     struct traced t = {0};
     if (syn_model_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(err.text);
     if (tp > 1 && (syn_comm_fake_new(&comm, 0, tp, &err) != SYN_OK ||
-                   syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, &err) != SYN_OK))
+                   syn_mesh_open(&mesh, comm, &(syn_plan){.tp = tp}, &err) != SYN_OK))
         die(err.text);
     const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};

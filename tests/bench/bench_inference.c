@@ -117,7 +117,7 @@ static syn_status open_gpt(rank_model *m, syn_comm *comm, int tp, bool fused, sy
     syn_model_config config;
     syn_mesh mesh = {0};
     SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
-    if (tp > 1) SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, err));
+    if (tp > 1) SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = tp}, err));
     SYN_TRY(syn_ctx_new(&m->ctx, SYN_DEVICE_CPU, comm, err));
     SYN_TRY(syn_ctx_set_threads(m->ctx, tp > 1 ? 1 : cli_cores(), err));
     const syn_model_options how = {

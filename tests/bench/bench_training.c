@@ -258,7 +258,7 @@ static syn_status half_of_it(syn_comm *comm, void *arg, syn_error *err) {
     syn_mesh mesh;
     trainer t = {0};
     syn_data_parallel *parallel = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = 2}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.dp = 2}, err));
     syn_status status = open_trainer(&t, &w, &config, comm, 1, err);
     if (status == SYN_OK) syn_ctx_set_overlap(t.ctx, true);
     if (status == SYN_OK)
@@ -310,7 +310,7 @@ static void run_symbolic(void) {
         trainer t = {0};
         syn_error err = {0};
         if (syn_comm_fake_new(&comm, 0, 8, &err) != SYN_OK ||
-            syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = 8}, &err) != SYN_OK ||
+            syn_mesh_open(&mesh, comm, &(syn_plan){.tp = 8}, &err) != SYN_OK ||
             syn_model_config_preset(&config, "gpt3-175b", &err) != SYN_OK ||
             syn_ctx_new(&t.ctx, SYN_DEVICE_META, comm, &err) != SYN_OK)
             die(err.text);

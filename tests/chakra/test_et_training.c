@@ -47,7 +47,7 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
 static syn_status train_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_ctx **ctx = arg;
     syn_mesh mesh;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = RANKS}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.dp = RANKS}, err));
     SYN_TRY(syn_ctx_new(&ctx[comm->rank], SYN_DEVICE_META, comm, err));
     syn_ctx_set_overlap(ctx[comm->rank], true);
     const syn_status s = train(ctx[comm->rank], mesh.group[SYN_AXIS_DP], err);

@@ -26,17 +26,22 @@ static void ranks_compute_in_their_groups(void) {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const int n = shapes[i][0];
         float sum = (float)(n * (n + 1) / 2);
-        CHECK_OK(syn_ranks_compute(n, shapes[i][1], SYN_DEVICE_CPU, add_up, &sum, &err), err);
+        CHECK_OK(syn_ranks_compute(&(syn_plan){.ranks = n, .tp = shapes[i][1]}, SYN_DEVICE_CPU,
+                                   add_up, &sum, &err),
+                 err);
     }
 }
 
 static void ranks_that_do_not_fit_are_refused(void) {
-    static const int shapes[][2] = {{0, 1}, {2, 0}, {2, -1}, {3, 2}, {1, 2}};
+    static const syn_plan plans[] = {{.ranks = -1},
+                                     {.ranks = 2, .tp = -1},
+                                     {.ranks = 3, .tp = 2},
+                                     {.ranks = 1, .tp = 2},
+                                     {.ranks = 4, .tp = 2, .dp = 1}};
     float sum = 0;
-    for (size_t i = 0; i < COUNT(shapes); i++) {
+    for (size_t i = 0; i < COUNT(plans); i++) {
         syn_error err = {0};
-        CHECK(syn_ranks_compute(shapes[i][0], shapes[i][1], SYN_DEVICE_CPU, add_up, &sum, &err) !=
-              SYN_OK);
+        CHECK(syn_ranks_compute(&plans[i], SYN_DEVICE_CPU, add_up, &sum, &err) != SYN_OK);
         CHECK(err.text[0] != '\0');
     }
 }
@@ -47,8 +52,7 @@ static void a_trace_has_all_ranks(void) {
     syn_graph *graph;
     syn_cursor cursor = {.deps = NULL};
     CHECK_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
-    CHECK_OK(syn_ranks_trace(&graph, &(syn_mesh_shape){.tp = 2, .dp = 3}, &hw, add_up, &(float){0},
-                             &err),
+    CHECK_OK(syn_ranks_trace(&graph, &(syn_plan){.tp = 2, .dp = 3}, &hw, add_up, &(float){0}, &err),
              err);
     CHECK_OK(syn_graph_verify(graph, &err), err);
     CHECK_INT(graph->n_ranks, 6);
@@ -81,22 +85,22 @@ static void a_rank_that_fails_fails_them_all(void) {
     for (int how = 0; how < 2; how++) {
         syn_error err = {0};
         syn_graph *graph = NULL;
-        CHECK_INT(
-            syn_ranks_trace(&graph, &(syn_mesh_shape){.tp = 3}, NULL, fail_on_one, &how, &err),
-            SYN_E_INVALID);
+        CHECK_INT(syn_ranks_trace(&graph, &(syn_plan){.tp = 3}, NULL, fail_on_one, &how, &err),
+                  SYN_E_INVALID);
         CHECK_HAS(err.text, says[how]);
         CHECK(graph == NULL);
-        CHECK_INT(syn_ranks_compute(3, 3, SYN_DEVICE_CPU, fail_on_one, &how, &(syn_error){0}),
+        CHECK_INT(syn_ranks_compute(&(syn_plan){.tp = 3}, SYN_DEVICE_CPU, fail_on_one, &how,
+                                    &(syn_error){0}),
                   SYN_E_INVALID);
     }
 }
 
 static void worlds_that_make_no_sense_are_refused(void) {
-    static const syn_mesh_shape shapes[] = {{.tp = -2},
-                                            {.tp = 2, .dp = -1},
-                                            {.tp = -1, .dp = -1},
-                                            {.tp = 1 << 20, .dp = 1 << 20},
-                                            {.tp = 2, .kv = 3}};
+    static const syn_plan shapes[] = {{.tp = -2},
+                                      {.tp = 2, .dp = -1},
+                                      {.tp = -1, .dp = -1},
+                                      {.tp = 1 << 20, .dp = 1 << 20},
+                                      {.tp = 2, .kv = 3}};
     for (size_t i = 0; i < COUNT(shapes); i++) {
         syn_error err = {0};
         syn_graph *graph = NULL;
@@ -107,7 +111,7 @@ static void worlds_that_make_no_sense_are_refused(void) {
 
 static syn_status trace_two(void *arg, syn_error *err) {
     syn_graph *graph;
-    SYN_TRY(syn_ranks_trace(&graph, &(syn_mesh_shape){.tp = 2}, NULL, add_up, arg, err));
+    SYN_TRY(syn_ranks_trace(&graph, &(syn_plan){.tp = 2}, NULL, add_up, arg, err));
     syn_graph_free(graph);
     return SYN_OK;
 }

@@ -31,7 +31,7 @@ enum { BATCH = 4, TOKENS = 8, MOST = 4 };
 
 typedef struct job {
     const syn_model_config *config;
-    syn_mesh_shape shape;
+    syn_plan shape;
     syn_device device;
     bool recompute;
     int passes; /* of a step */

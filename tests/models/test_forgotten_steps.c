@@ -52,7 +52,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     struct run *r = arg;
     syn_mesh mesh;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = r->tp}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = r->tp}, err));
     SYN_TRY(syn_ctx_new(&r->ctx[comm->rank], r->device, comm, err));
     const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = r->fused, .seed = 1};

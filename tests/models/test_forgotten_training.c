@@ -54,7 +54,7 @@ static void check_params(const small_training *part, const small_training *all, 
     }
 }
 
-static void check_run(const syn_model_config *config, syn_mesh_shape shape, int micro, int steps) {
+static void check_run(const syn_model_config *config, syn_plan shape, int micro, int steps) {
     static float losses[2][STEPS];
     small_training all = {.config = config,
                           .shape = shape,
@@ -84,13 +84,13 @@ static void check_run(const syn_model_config *config, syn_mesh_shape shape, int 
 }
 
 static void test_alone(void) {
-    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 1}, 1, TEST_ROUNDS(STEPS));
-    check_run(&small_bert, (syn_mesh_shape){.tp = 1, .dp = 1}, 2, TEST_ROUNDS(STEPS / 2));
+    check_run(&small_gpt, (syn_plan){.tp = 1, .dp = 1}, 1, TEST_ROUNDS(STEPS));
+    check_run(&small_bert, (syn_plan){.tp = 1, .dp = 1}, 2, TEST_ROUNDS(STEPS / 2));
 }
 
 static void test_ranks(void) {
-    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 2}, 1, STEPS / 5);
-    check_run(&small_gpt, (syn_mesh_shape){.tp = 2, .dp = 1}, 1, STEPS / 5);
+    check_run(&small_gpt, (syn_plan){.tp = 1, .dp = 2}, 1, STEPS / 5);
+    check_run(&small_gpt, (syn_plan){.tp = 2, .dp = 1}, 1, STEPS / 5);
 }
 
 static const test_case cases[] = {

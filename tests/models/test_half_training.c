@@ -16,7 +16,7 @@ enum { BATCH = 8, TOKENS = 48, STEPS = 100, LAST = 10 };
 typedef struct job {
     const char *text;
     size_t n; /* its letters, a token each */
-    syn_mesh_shape shape;
+    syn_plan shape;
     syn_dtype dtype;
     syn_recompute_what recompute;
     double loss[STEPS]; /* rank 0's */
@@ -273,7 +273,7 @@ static syn_status wrong_order(syn_comm *comm, void *says, syn_error *err) {
     syn_model *m = NULL;
     syn_optimizer *optimizer = NULL;
     syn_data_parallel *parallel = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = 2}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.dp = 2}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, err));
     syn_status s = syn_model_new(&m, ctx, &small_gpt, &options, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);

@@ -151,7 +151,7 @@ static void test_shards(void) {
     syn_optimizer *optimizer;
     syn_error err = {0};
     CHECK_OK(syn_comm_fake_new(&comm, 0, 2, &err), err);
-    CHECK_OK(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = 2}, &err), err);
+    CHECK_OK(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = 2}, &err), err);
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err), err);
     syn_column_linear_new(ctx, "cut", IN, OUT, 1, &init, mesh.group[SYN_AXIS_TP]);
     CHECK_INT(syn_optimizer_new(&optimizer, ctx, &how, &err), SYN_E_INVALID);

@@ -163,7 +163,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     static _Thread_local struct bert_results results[2];
     struct pieces whole, p;
     syn_mesh mesh;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = mine.tp}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = mine.tp}, err));
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const bool causal = syn_model_is_causal(&mine.config);
     syn_status s = open_pieces(&whole, &mine, 0, comm, tp, err);

@@ -20,7 +20,7 @@ typedef struct accident {
 typedef enum waiting_how { AT_ONCE, AHEAD, SETTLED } waiting_how;
 
 typedef struct job {
-    syn_mesh_shape shape;
+    syn_plan shape;
     int passes;
     const accident *accident; /* NULL: none */
     waiting_how how;
@@ -162,7 +162,7 @@ static void test_many_passes(void) {
     CHECK_INT(held.peak_bytes, few.peak_bytes);
 }
 
-static void check_accident(syn_mesh_shape shape, const accident *a) {
+static void check_accident(syn_plan shape, const accident *a) {
     job without = {.shape = shape};
     syn_error err = {0};
     CHECK_OK(syn_local_run(shape.tp * shape.dp, train, &without, &err), err);
@@ -178,8 +178,8 @@ static void test_bad_parameter(void) {
     const accident a = {"h.1.mlp.c_fc.bias", NAN,
                         "step 4: the loss is NaN: first, on rank 0, tensor 'h.1.mlp.c_fc.bias', "
                         "given from outside, holds NaN at element 5"};
-    check_accident((syn_mesh_shape){.tp = 1, .dp = 1}, &a);
-    check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
+    check_accident((syn_plan){.tp = 1, .dp = 1}, &a);
+    check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
 static void test_overflow(void) {
@@ -187,22 +187,22 @@ static void test_overflow(void) {
         "h.0.ln_2.weight", 3e38f,
         "step 4: the loss is NaN: first, on rank 0, tensor 'h.0.mlp/ln_2:0', made by "
         "layernorm in h.0.mlp (forward), holds infinity at element 453"};
-    check_accident((syn_mesh_shape){.tp = 1, .dp = 1}, &a);
-    check_accident((syn_mesh_shape){.tp = 2, .dp = 2}, &a);
+    check_accident((syn_plan){.tp = 1, .dp = 1}, &a);
+    check_accident((syn_plan){.tp = 2, .dp = 2}, &a);
 }
 
 static void test_bad_texts(void) {
     const accident a = {NULL, NAN,
                         "step 4: the loss is NaN: first, on rank 1, tensor 'factor', given from "
                         "outside, holds NaN at element 0"};
-    check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
+    check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
 /* The loss is finite, and so are gradients, but for the sum of their squares. */
 static void test_large_gradients(void) {
     const accident a = {NULL, 3e37f,
                         "step 4: the gradient of 'wte.weight' is not finite (infinite)"};
-    check_accident((syn_mesh_shape){.tp = 1, .dp = 2}, &a);
+    check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
 typedef struct waits {
@@ -271,8 +271,7 @@ static void test_ahead(void) {
         for (int how = AT_ONCE; how <= SETTLED; how++) {
             syn_error err = {0};
             jobs[how] = (job){.how = (waiting_how)how, .passes = 2};
-            jobs[how].shape =
-                (syn_mesh_shape){.tp = ranks / 2 + ranks % 2, .dp = ranks > 1 ? 2 : 1};
+            jobs[how].shape = (syn_plan){.tp = ranks / 2 + ranks % 2, .dp = ranks > 1 ? 2 : 1};
             CHECK_OK(syn_local_run(ranks, train, &jobs[how], &err), err);
             for (int i = 0; i < STEPS; i++) CHECK(jobs[how].losses[i] == jobs[0].losses[i]);
         }

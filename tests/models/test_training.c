@@ -27,7 +27,7 @@ typedef struct job {
     const syn_safetensors *want;
     bool fused, dropout;
     syn_recompute_what recompute;
-    syn_mesh_shape shape;
+    syn_plan shape;
     whole *grads; /* with dropout: of each parameter, as one rank has them; made if NULL */
     syn_dtype dtype;
     /* Of bf16: what PyTorch's is from f32, and of each rank's parameters the square of how far they
@@ -334,7 +334,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_model_config config;
     char path[256];
     SYN_TRY(checkpoint_config(j->checkpoint, &config, err));
-    syn_mesh_shape shape = j->shape;
+    syn_plan shape = j->shape;
     shape.kv = syn_model_kv_ranks(&config, shape.tp ? shape.tp : 1);
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
@@ -392,14 +392,13 @@ static void check_training(const char *folder, const char *fixture, job *j) {
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"), fixture);
     CHECK_OK(syn_safetensors_open(&st, path, &err), err);
     j->want = st;
-    const syn_mesh_shape *shape = &j->shape;
+    const syn_plan *shape = &j->shape;
     const int ranks = (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1);
     CHECK_OK(syn_local_run(ranks, train, j, &err), err);
     syn_safetensors_free(st);
 }
 
-static const syn_mesh_shape shapes[] = {
-    {.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}, {.tp = 4}};
+static const syn_plan shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}, {.tp = 4}};
 
 static void check_shapes(const char *folder, const char *fixture) {
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
@@ -434,7 +433,7 @@ static void check_bf16(const char *folder, const char *fixture) {
     CHECK_OK(syn_safetensors_open(&half, reference_path("half_training.safetensors"), &err), err);
     j.half = half;
     for (int i = 0; i < RUNS && test_failures == 0; i++) {
-        const syn_mesh_shape *shape = &shapes[i / 3];
+        const syn_plan *shape = &shapes[i / 3];
         j.fused = i % 2 == 1;
         j.recompute = (syn_recompute_what)(i % 3);
         j.shape = *shape;

@@ -31,7 +31,7 @@ static syn_status check_same(syn_comm *comm, const small_training *like, syn_err
                     over_mpi.peak[r] == on_meta.peak[r] ? "other rows" : "other memory", r);
 }
 
-static syn_status check_ways(syn_comm *comm, const syn_mesh_shape *shape, syn_error *err) {
+static syn_status check_ways(syn_comm *comm, const syn_plan *shape, syn_error *err) {
     static const syn_model_config *const configs[] = {&small_gpt, &small_bert};
     for (int i = 0; i < 6; i++) {
         const small_training t = {.config = configs[i % 2],
@@ -48,7 +48,7 @@ static syn_status check_ways(syn_comm *comm, const syn_mesh_shape *shape, syn_er
 
 static syn_status check_traces(syn_comm *comm, void *tp, syn_error *err) {
     const int of_tp = *(const int *)tp;
-    return check_ways(comm, &(syn_mesh_shape){.tp = of_tp, .dp = comm->size / of_tp}, err);
+    return check_ways(comm, &(syn_plan){.tp = of_tp, .dp = comm->size / of_tp}, err);
 }
 
 /* Rank 1 ends in the second step, before its backward pass, while others wait for its gradients, or

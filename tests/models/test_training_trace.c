@@ -28,8 +28,8 @@ static void check_same(const small_training *like, syn_device device, int how) {
     }
 }
 
-static const syn_mesh_shape shapes[] = {{.tp = 1, .dp = 1}, {.tp = 1, .dp = 2}, {.tp = 1, .dp = 4},
-                                        {.tp = 2, .dp = 1}, {.tp = 2, .dp = 2}, {.tp = 2, .dp = 4}};
+static const syn_plan shapes[] = {{.tp = 1, .dp = 1}, {.tp = 1, .dp = 2}, {.tp = 1, .dp = 4},
+                                  {.tp = 2, .dp = 1}, {.tp = 2, .dp = 2}, {.tp = 2, .dp = 4}};
 
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -375,7 +375,7 @@ static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(checkpoint_config(c, &config, err));
     SYN_TRY(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, err));
     SYN_TRY(syn_weights_reader_new(&reader, weights, err));
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = comm->size}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     const syn_param_source source = syn_weights_source(reader);
     syn_ctx_set_param_source(ctx, &source);

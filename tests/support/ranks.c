@@ -17,7 +17,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     const run *r = arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = r->n}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = r->n}, err));
     SYN_TRY(syn_ctx_new(&ctx, r->device, comm, err));
     const test_rank me = {comm->rank, comm, ctx, mesh.group[SYN_AXIS_TP]};
     syn_status s = r->body(&me, r->arg, err);

@@ -12,7 +12,7 @@ enum { TRAINED_TEXTS = 4, TRAINED_TOKENS = 8, TRAINING_MOST_RANKS = 24 };
 
 typedef struct small_training {
     const syn_model_config *config; /* small_gpt or small_bert */
-    syn_mesh_shape shape;
+    syn_plan shape;
     syn_device device;
     int steps, micro; /* micro: passes before each optimizer step */
     syn_recompute_what recompute;

@@ -50,7 +50,7 @@ syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx
     syn_model_config config;
     syn_mesh mesh;
     SYN_TRY(checkpoint_config(c, &config, err));
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = comm->size}, err));
     SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
     if (weights) {
         SYN_TRY(syn_weights_reader_new(&reader, weights, err));

@@ -41,7 +41,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     static const int32_t prompt[4] = {1, 2, 3, 10};
     syn_mesh mesh;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = run->tp}, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_plan){.tp = run->tp}, err));
     SYN_TRY(syn_ctx_new(&run->ctx[comm->rank], SYN_DEVICE_CPU, comm, err));
     const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};

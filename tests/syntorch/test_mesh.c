@@ -12,7 +12,7 @@ struct world {
     syn_mesh mesh[WORLD];
 };
 
-static bool open_world(struct world *w, int32_t size, const syn_mesh_shape *shape) {
+static bool open_world(struct world *w, int32_t size, const syn_plan *shape) {
     syn_error err = {0};
     *w = (struct world){.size = size};
     for (int32_t r = 0; r < size; r++)
@@ -44,7 +44,7 @@ static void sixteen_ranks_as_megatron_has_them(void) {
     struct world w;
     char name[16];
     int seen = 0;
-    CHECK(open_world(&w, 16, &(syn_mesh_shape){.tp = 2, .dp = 2, .pp = 4}));
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 2, .pp = 4}));
     for (int32_t r = 0; r < 16; r++) {
         const syn_mesh *m = &w.mesh[r];
         for (int g = 0; g < 8; g++)
@@ -109,8 +109,7 @@ static void every_shape_in_every_order(void) {
                 if (sizes[s] % (tp * dp) != 0) continue;
                 const int32_t n[SYN_AXES] = {tp, dp, sizes[s] / tp / dp};
                 for (int o = 0; o < 6; o++) {
-                    const syn_mesh_shape shape = {
-                        .tp = n[0], .dp = n[1], .pp = n[2], .order = orders[o]};
+                    const syn_plan shape = {.tp = n[0], .dp = n[1], .pp = n[2], .order = orders[o]};
                     struct world w;
                     int bad = !open_world(&w, sizes[s], &shape);
                     for (int32_t r = 0; !bad && r < w.size; r++) {
@@ -130,7 +129,7 @@ static void every_shape_in_every_order(void) {
 static void ids_count_from_one(void) {
     struct world w;
     bool seen[32] = {false};
-    CHECK(open_world(&w, 24, &(syn_mesh_shape){.tp = 4, .pp = 6}));
+    CHECK(open_world(&w, 24, &(syn_plan){.tp = 4, .pp = 6}));
     for (int32_t r = 0; r < 24; r++)
         for (int a = 0; a < SYN_AXES; a++)
             if (w.mesh[r].group[a] && w.mesh[r].group[a]->id < 32)
@@ -143,16 +142,26 @@ static void shapes_that_are_refused(void) {
     static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
     static const syn_axis unknown[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXES};
     static const struct {
-        syn_mesh_shape shape;
+        syn_plan shape;
         const char *says;
     } bad[] = {
-        {{.tp = 2}, "tp 2 x dp 1 x pp 1 ranks are not the 8 ranks that there are"},
-        {{.tp = 2, .dp = 2, .pp = 4}, "tp 2 x dp 2 x pp 4 ranks"},
-        {{.tp = -8}, "tp -8 x"},
-        {{.tp = -2, .dp = -4}, "tp -2 x dp -4"},
-        {{.tp = INT32_MAX, .dp = INT32_MAX, .pp = INT32_MAX}, "2147483647 ranks"},
-        {{.tp = 8, .order = twice}, "names each axis once"},
-        {{.tp = 8, .order = unknown}, "names each axis once"},
+        {{.tp = 3}, "8 ranks are not a multiple of tp 3"},
+        {{.tp = 2, .pp = 3}, "8 ranks are not a multiple of tp 2 x pp 3"},
+        {{.tp = 2, .dp = 2}, "tp 2 x dp 2 x pp 1 is 4 ranks, not 8"},
+        {{.ranks = 4, .tp = 2}, "the plan has 4 ranks, the world has 8"},
+        {{.tp = 2, .dp = 2, .pp = 4}, "tp 2 x dp 2 x pp 4 is 16 ranks, not 8"},
+        {{.tp = -8}, "tp must be at least 1, not -8"},
+        {{.dp = -4}, "dp must be at least 1, not -4"},
+        {{.tp = 8, .kv = 3}, "kv 3 does not divide tp 8"},
+        {{.cp = 2}, "context parallelism (cp) is not implemented"},
+        {{.ep = 2}, "expert parallelism (ep) is not implemented"},
+        {{.etp = 2}, "tensor parallelism of experts (etp) is not implemented"},
+        {{.sp = true}, "sequence parallelism (sp) is not implemented"},
+        {{.zero = 1}, "ZeRO is not implemented"},
+        {{.schedule = SYN_SCHEDULE_ZB_H1}, "any pipeline schedule but 1F1B"},
+        {{.tp = INT32_MAX, .dp = INT32_MAX, .pp = INT32_MAX}, "exceeds 2147483647 ranks"},
+        {{.tp = 8, .order = twice}, "name each axis once"},
+        {{.tp = 8, .order = unknown}, "name each axis once"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         syn_error err = {0};

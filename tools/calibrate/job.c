@@ -233,7 +233,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     worker w = {.what = s->what, .mesh = &mesh, .timed = s->timed};
     if (comm->rank == 0) w.ops = s->ops;
     if (comm->rank == 0) SYN_TRY(folder_check_output(s->what->output, err));
-    const syn_mesh_shape shape = {.tp = training ? 1 : comm->size, .dp = training ? comm->size : 1};
+    const syn_plan shape = {.tp = training ? 1 : comm->size, .dp = training ? comm->size : 1};
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));
     if (training) syn_ctx_set_overlap(w.ctx, true);

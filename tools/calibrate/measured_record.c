@@ -234,7 +234,7 @@ static syn_status count_all_reduce(measured_row *row, syn_error *err) {
 
 static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *hw,
                          syn_error *err) {
-    const syn_mesh_shape shape = {.tp = (int32_t)row->tp, .dp = (int32_t)row->dp};
+    const syn_plan shape = {.tp = (int32_t)row->tp, .dp = (int32_t)row->dp};
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));

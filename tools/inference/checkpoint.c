@@ -49,7 +49,9 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
                                         : &inference_generate;
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
-    return syn_model_config_check(c, (int)args->tp, err);
+    syn_plan *plan = &run->launch.parallel;
+    SYN_TRY(parallel_plan(plan, &args->parallel, 0, args->tp, err));
+    return syn_model_plan_check(c, plan, err);
 }
 
 /* ---- Whether it fits ---- */

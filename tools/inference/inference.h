@@ -29,6 +29,7 @@ typedef enum inference_pooling {
 } inference_pooling;
 
 typedef struct inference_args {
+    parallel_options parallel;
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
         stride, mask_id;                                  /* mask_id, top_k -1: not given */
     double temperature, top_p, min_p, repetition_penalty; /* NaN: not given */

@@ -23,6 +23,7 @@ static inference_args args = {.tp = 1,
 const cli_option inference_options[] = {
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
+    PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records everything and computes nothing", 0, 0},
     {"model", CLI_TEXT, &args.model, "NAME",

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "syntorch/context.h"
 #include "syntorch/hardware/hardware.h"
-#include "tools/cli.h"
+#include "tools/launch/parallel.h"
 
 /* Something that must be the same on every rank, as a hash of it. */
 typedef struct launch_part {
@@ -24,6 +24,7 @@ typedef struct launch {
     cli_program *program;
     syn_device device;
     int32_t ranks;
+    syn_plan parallel;  /* of these ranks; complete once the model is known */
     bool alone;         /* on meta: one of them and no other, */
     int32_t alone_rank; /* this one */
     bool quiet, check_collectives;

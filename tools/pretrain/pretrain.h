@@ -20,6 +20,7 @@
 typedef struct pretrain_args {
     const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
     cli_texts data, eval_data, sweep;
+    parallel_options parallel;
     const char *device, *hw_config, *compare, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;

@@ -262,7 +262,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     char partial[FOLDER_PATH_BYTES];
     uint64_t checksum = 0;
     syn_comm *comm = state->comm;
-    const bool first = comm->rank == 0, has_part = comm->rank < run->args->tp;
+    const bool first = comm->rank == 0, has_part = comm->rank < run->launch.parallel.tp;
     syn_status s = partial_path(run, partial, name, err);
     if (s == SYN_OK && first) {
         remove_partials(run);

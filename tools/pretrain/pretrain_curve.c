@@ -165,7 +165,7 @@ static void draw_title(syn_sink *svg, const pretrain *run) {
     const pretrain_args *args = run->args;
     const char *data = args->data.n ? args->data.at[0] : "examples/" PRETRAIN_DATA;
     const char *slash = strrchr(data, '/');
-    const int64_t dp = args->num_gpus / args->tp;
+    const int64_t dp = run->launch.parallel.dp;
     syn_sink_printf(svg, "<text x=\"%d\" y=\"22\" font-size=\"15\" font-weight=\"bold\">", LEFT);
     syn_sink_xml_text(svg, run->config.name);
     syn_sink_text(svg, " on ");

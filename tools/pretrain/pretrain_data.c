@@ -65,11 +65,9 @@ static syn_status check_model(pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--mask-policy is for a BERT; %s predicts every next token: leave it out",
                         run->config.name);
-    if (args->num_gpus % args->tp != 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--num-gpus %lld cannot be cut into groups of --tp %lld",
-                        (long long)args->num_gpus, (long long)args->tp);
-    return syn_model_config_check(&run->config, (int)args->tp, err);
+    SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
+    run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
+    return SYN_OK;
 }
 
 static syn_status check_length(const pretrain *run, syn_error *err) {
@@ -315,7 +313,7 @@ static syn_status open_data(pretrain *run, syn_error *err) {
 
 static syn_status plan_steps(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    const int64_t dp = args->num_gpus / args->tp, each = args->batch_size * dp * args->accumulation;
+    const int64_t each = args->batch_size * run->launch.parallel.dp * args->accumulation;
     const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
     run->n_texts = syn_texts_count(run->texts);
     if (run->launch.device == SYN_DEVICE_META &&
@@ -345,31 +343,6 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
 /* Of meta runs that name none: without times simulators would take all compute for nothing. */
 #define DEFAULT_HARDWARE "a100-80g"
 
-/* Over how many nodes ranks are spread: the first, that `stride` behind it, ... */
-static int64_t count_nodes(int64_t first, int64_t stride, int64_t n, int64_t node_ranks) {
-    int64_t nodes = 1;
-    for (int64_t i = 1; i < n; i++)
-        nodes += (first + i * stride) / node_ranks != (first + (i - 1) * stride) / node_ranks;
-    return nodes;
-}
-
-/* The first rank whose groups, of those that share layers and then of those that sum up gradients,
-   are spread over most nodes: others wait for it. */
-static int32_t slowest_rank(const pretrain *run) {
-    const int64_t tp = run->args->tp, dp = run->args->num_gpus / tp, node = run->hw.node_ranks;
-    int64_t slowest = 0, most = 0;
-    for (int64_t i = 0; i < tp; i++) {
-        const int64_t across = count_nodes(i, tp, dp, node);
-        for (int64_t first = 0; first < dp * tp; first += tp) {
-            const int64_t nodes = ((first + tp - 1) / node - first / node) * (dp + 1) + across;
-            if (nodes <= most) continue;
-            most = nodes;
-            slowest = first + i;
-        }
-    }
-    return (int32_t)slowest;
-}
-
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
     const char *name = run->args->hw_config;
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
@@ -377,7 +350,8 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
         syn_hardware_share(&run->hw, run->launch.ranks);
-        run->launch.alone_rank = slowest_rank(run);
+        run->launch.alone_rank =
+            syn_plan_slowest_rank(&run->launch.parallel, (int32_t)run->hw.node_ranks);
     }
     return comparison_open(&run->predicted, run->args->compare, run->launch.hw, "megatron",
                            run->launch.ranks, err);
@@ -398,6 +372,8 @@ static void choose_dtype(pretrain *run) {
 }
 
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
     choose_dtype(run);

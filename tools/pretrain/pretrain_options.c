@@ -82,6 +82,7 @@ const cli_option pretrain_options[] = {
     {"num_gpus", CLI_INT, &args.num_gpus, "N",
      "ranks: threads of this process, or as many MPI processes", 1, 65536},
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer", 1, 65536},
+    PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta computes nothing and predicts the time of a step, which --enable-tracing "
      "records",

@@ -261,7 +261,7 @@ syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     SYN_TRY(syn_sink_open_memory(&text, err));
     write_members(run, state, text);
-    syn_status s = write_sums(text, folder, sums, (int32_t)run->args->tp, err);
+    syn_status s = write_sums(text, folder, sums, run->launch.parallel.tp, err);
     const char *data = syn_sink_data(text, &bytes);
     if (s == SYN_OK && data) s = write_text(path, data, bytes, err);
     const syn_status closed = syn_sink_close(text, true, err);
@@ -340,7 +340,7 @@ static syn_status read_state(const pretrain *run, const char *folder, const char
         s = SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is missing", path);
     /* What is of another run need not be read to say so. */
     if (s == SYN_OK && listed && !*d->text)
-        s = verify_listed(state, (int32_t)run->args->tp, folder, path, data, bytes, err);
+        s = verify_listed(state, run->launch.parallel.tp, folder, path, data, bytes, err);
     syn_free(data);
     return s;
 }

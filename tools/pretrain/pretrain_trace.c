@@ -51,8 +51,8 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
         {.name = "heads", .i64 = m->n_head},
         {.name = "vocabulary", .i64 = m->vocab_size},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = syn_dtype_name(run->dtype)},
-        {.name = "tp", .i64 = args->tp},
-        {.name = "dp", .i64 = args->num_gpus / args->tp},
+        {.name = "tp", .i64 = run->launch.parallel.tp},
+        {.name = "dp", .i64 = run->launch.parallel.dp},
         {.name = "batch", .i64 = args->batch_size},
         {.name = "accumulation", .i64 = args->accumulation},
         {.name = "tokens", .i64 = args->max_seq_length},
@@ -109,7 +109,7 @@ limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph) {
 double pretrain_step_tokens(const pretrain *run) {
     const pretrain_args *args = run->args;
     return (double)(args->batch_size * args->max_seq_length * args->accumulation) *
-           (double)(args->num_gpus / args->tp);
+           run->launch.parallel.dp;
 }
 
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
@@ -118,8 +118,8 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
                        .wide = run->dtype == SYN_F32,
                        .layers = run->config.n_layer,
                        .hidden = run->config.n_embd,
-                       .tp = args->tp,
-                       .dp = args->num_gpus / args->tp,
+                       .tp = run->launch.parallel.tp,
+                       .dp = run->launch.parallel.dp,
                        .batch = args->batch_size,
                        .tokens = args->max_seq_length};
     int n = 0;

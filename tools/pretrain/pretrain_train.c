@@ -452,12 +452,8 @@ static void free_rank(rank *r) {
 
 syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err) {
     pretrain *run = user;
-    const pretrain_args *args = run->args;
     rank r = {.run = run, .comm = comm};
-    const syn_mesh_shape shape = {.tp = (int32_t)args->tp,
-                                  .dp = (int32_t)(args->num_gpus / args->tp),
-                                  .kv = syn_model_kv_ranks(&run->config, (int)args->tp)};
-    SYN_TRY(syn_mesh_open(&r.mesh, comm, &shape, err));
+    SYN_TRY(syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err));
     SYN_TRY(syn_ctx_new(ctx, run->launch.device, comm, err));
     r.ctx = *ctx;
     SYN_TRY(syn_ctx_set_threads(r.ctx, run->launch.threads, err));

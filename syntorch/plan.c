@@ -1,0 +1,109 @@
+#include "syntorch/plan.h"
+
+#include <stdio.h>
+
+static const syn_axis megatron[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP};
+
+static syn_status check_implemented(const syn_plan *p, syn_error *err) {
+    const struct {
+        int32_t asked, without;
+        const char *what;
+    } missing[] = {
+        {p->cp, 1, "context parallelism (cp)"},
+        {p->ep, 1, "expert parallelism (ep)"},
+        {p->etp, 1, "tensor parallelism of experts (etp)"},
+        {p->sp, 0, "sequence parallelism (sp)"},
+        {p->zero, 0, "ZeRO"},
+        {(int32_t)p->schedule, SYN_SCHEDULE_1F1B, "any pipeline schedule but 1F1B"},
+    };
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
+        if (missing[i].asked > missing[i].without)
+            return SYN_FAIL(err, SYN_E_INVALID, "%s is not implemented", missing[i].what);
+    return SYN_OK;
+}
+
+/* Zeros become ones, but dp's; *others: the product without dp, which fits in 31 bits. */
+static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
+    const struct {
+        const char *name;
+        int32_t *degree;
+    } degrees[] = {{"tp", &p->tp}, {"pp", &p->pp},   {"cp", &p->cp}, {"ep", &p->ep},
+                   {"dp", &p->dp}, {"etp", &p->etp}, {"kv", &p->kv}};
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
+        if (*degrees[i].degree < 0)
+            return SYN_FAIL(err, SYN_E_INVALID, "%s must be at least 1, not %d", degrees[i].name,
+                            *degrees[i].degree);
+        if (*degrees[i].degree == 0 && degrees[i].degree != &p->dp) *degrees[i].degree = 1;
+    }
+    if (p->ranks < 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "a job has at least 1 rank, not %d", p->ranks);
+    *others = (int64_t)p->tp * p->pp;
+    if (*others > INT32_MAX / (p->dp ? p->dp : 1))
+        return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d exceeds %d ranks", p->tp,
+                        p->dp ? p->dp : 1, p->pp, INT32_MAX);
+    return SYN_OK;
+}
+
+static syn_status check_order(const syn_plan *p, syn_error *err) {
+    bool named[SYN_AXES] = {false};
+    for (int i = 0; i < SYN_AXES; i++) {
+        const syn_axis a = p->order[i];
+        if ((unsigned)a >= SYN_AXES || named[a])
+            return SYN_FAIL(err, SYN_E_INVALID, "the rank order must name each axis once");
+        named[a] = true;
+    }
+    return SYN_OK;
+}
+
+syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
+    int64_t others = 0;
+    SYN_TRY(check_implemented(p, err));
+    SYN_TRY(check_degrees(p, &others, err));
+    if (p->ranks == 0) p->ranks = (int32_t)others * (p->dp ? p->dp : 1);
+    if (p->dp == 0 && p->ranks % others != 0) {
+        char pp[24] = "";
+        if (p->pp > 1) snprintf(pp, sizeof pp, " x pp %d", p->pp);
+        return SYN_FAIL(err, SYN_E_INVALID, "%d ranks are not a multiple of tp %d%s", p->ranks,
+                        p->tp, pp);
+    }
+    if (p->dp == 0) p->dp = p->ranks / (int32_t)others;
+    if (others * p->dp != p->ranks)
+        return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d is %lld ranks, not %d", p->tp,
+                        p->dp, p->pp, (long long)(others * p->dp), p->ranks);
+    if (p->tp % p->kv != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
+    if (!p->order) p->order = megatron;
+    return check_order(p, err);
+}
+
+void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
+    const int32_t n[SYN_AXES] = {p->tp, p->dp, p->pp};
+    for (int i = 0, ranks = 1; i < SYN_AXES; i++) {
+        stride[p->order[i]] = ranks;
+        ranks *= n[p->order[i]];
+    }
+}
+
+/* Nodes that n ranks are on: `first`, and those behind it in steps of `stride`. */
+static int32_t count_nodes(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {
+    int32_t nodes = 1;
+    for (int32_t i = 1; i < n; i++)
+        nodes += (first + i * stride) / node_ranks != (first + (i - 1) * stride) / node_ranks;
+    return nodes;
+}
+
+int32_t syn_plan_slowest_rank(const syn_plan *p, int32_t node_ranks) {
+    int32_t stride[SYN_AXES], slowest = 0;
+    int64_t most = 0;
+    syn_plan_strides(p, stride);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP];
+        const int32_t tp = count_nodes(r - r / t % p->tp * t, t, p->tp, node_ranks);
+        const int32_t dp = count_nodes(r - r / d % p->dp * d, d, p->dp, node_ranks);
+        const int64_t nodes = (int64_t)tp * (p->dp + 1) + dp;
+        if (nodes <= most) continue;
+        most = nodes;
+        slowest = r;
+    }
+    return slowest;
+}

@@ -27,26 +27,28 @@ ROWS = {
     "GPT-2, GPT-3, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
         [([*TRAIN, "--model-name", m], None) for m in ("gpt2", "qwen2.5-0.5b")],
-    "BERT: masked words, vectors, training": [
+    "BERT: masked words, embeddings, training": [
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
         ([*TRAIN, "--model-name", "bert-base-uncased"], None)],
-    "weights and tokenizers from HuggingFace; weights for HuggingFace": [
+    "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [
         (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
           "saved"], None)],
-    "tensor parallel, data parallel, both": [
+    "tensor parallelism, data parallelism, both": [
         ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None)],
-    "pipeline parallel, sequence parallel": [
-        ([*GPT, "--pp", "2"], "unknown option --pp"), ([*TRAIN, "--pp", "2"], "unknown option"),
-        ([*GPT, "--sp"], "unknown option --sp")],
+    "pipeline parallelism, sequence parallelism, ZeRO": [
+        ([*GPT, "--pp", "2"], "pipeline parallelism (pp) is not implemented"),
+        ([*TRAIN, "--num-gpus", "2", "--pp", "2"], "pipeline parallelism (pp) is not implemented"),
+        ([*GPT, "--sp"], "sequence parallelism (sp) is not implemented"),
+        ([*TRAIN, "--zero", "1"], "ZeRO is not implemented")],
     "mixture of experts": [(["inference", *META, "--model_config", "config.json"],
                             'is "mixtral", but only')],
     "ranks as threads, over MPI, or on `meta`": [
         ([*GPT, "--tp", "4"], None),
         (["inference", "--tp", "2", "--num_output_tokens", "1"], None)],
-    "f32, bf16, f16; weights of 16 bits under f32 arithmetic": [
+    "f32, bf16, f16; 16-bit weights with f32 arithmetic": [
         ([*GPT, "--dtype", d], None) for d in ("f32", "bf16", "f16")] +
         [([*GPT, "--weight_dtype", "bf16"], None)],
     "training in f16": [([*TRAIN, "--dtype", "f16"], "--dtype is f32 or bf16")],
@@ -54,7 +56,7 @@ ROWS = {
     "times: measured, or predicted from a hardware file": [
         ([*GPT, "--hw", "a100-80g"], None), ([*GPT, "--hw", "no-such-machine"], "no-such-machine")],
     "simulation of networks: topologies, congestion": [],
-    "PyTorch's recordings to execution traces": [
+    "conversion of PyTorch traces to execution traces": [
         (["syntorch", "convert", "pytorch", "--host", examples("pytorch/host.0.json"), "--device",
           examples("pytorch/device.0.json"), "--output", "trace.0.et"], None)],
 }

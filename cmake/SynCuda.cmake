@@ -7,6 +7,7 @@
 set(SYN_MODULE_CORE syntorch/base/clock.c syntorch/base/memory.c syntorch/base/status.c syntorch/base/types.c)
 list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
+include(${CMAKE_CURRENT_LIST_DIR}/SynCudaArchitectures.cmake)
 set(SYN_CUDA_OLDEST 12.0) # toolkit
 set(found_cuda OFF)
 if(NOT SYN_CUDA STREQUAL "OFF" AND NOT (SYN_SANITIZE AND SYN_CUDA STREQUAL "AUTO"))
@@ -25,8 +26,8 @@ if(NOT SYN_CUDA STREQUAL "OFF" AND NOT (SYN_SANITIZE AND SYN_CUDA STREQUAL "AUTO
     endif()
     message(STATUS "NVIDIA's toolkit ${nvcc} is older than ${SYN_CUDA_OLDEST}: not used")
   elseif(nvcc)
-    if(NOT CMAKE_CUDA_ARCHITECTURES) # and for newer ones from the last one's PTX
-      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      syn_cuda_architectures(CMAKE_CUDA_ARCHITECTURES)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit QUIET)

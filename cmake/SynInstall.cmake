@@ -10,28 +10,30 @@ install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
-# What the library needs from others. Users of a static library must link it too, so that it stands
-# among its own requirements; those of a shared one need not.
-set(requires "")
-foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc ZLIB:zlib)
+# What the library needs from others. Users of a static library link it as well; those of a shared
+# one need not. Libraries, not packages ("Requires"): their compile flags would become the user's,
+# although no public header includes theirs.
+set(libs "")
+foreach(pair OPENBLAS:openblas CGRAPH:cgraph PCRE2:pcre2 UTF8PROC:utf8proc)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
   list(GET pair 1 module)
   if(SYN_HAVE_${opt})
-    list(APPEND requires ${module})
+    list(APPEND libs ${${module}_LDFLAGS})
   endif()
 endforeach()
-string(REPLACE ";" ", " requires "${requires}")
-set(libs "-lpthread -lm")
-if(SYN_HAVE_MPI)
-  string(REPLACE ";" " " mpi "${MPI_C_LIBRARIES}")
-  string(APPEND libs " ${mpi}")
+if(SYN_HAVE_ZLIB)
+  list(APPEND libs ${ZLIB_LIBRARIES})
 endif()
+list(APPEND libs -lpthread -lm)
+if(SYN_HAVE_MPI)
+  list(APPEND libs ${MPI_C_LIBRARIES})
+endif()
+string(REPLACE ";" " " libs "${libs}")
 if(BUILD_SHARED_LIBS)
-  set(SYN_PC_PRIVATE "Libs.private: ${libs}\nRequires.private: ${requires}")
+  set(SYN_PC_PRIVATE "Libs.private: ${libs}")
 else()
   set(SYN_PC_LIBS " ${libs}")
-  set(SYN_PC_PRIVATE "Requires: ${requires}")
 endif()
 # The prefix is found from the .pc file's own place, so that an installation can be moved.
 file(RELATIVE_PATH SYN_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

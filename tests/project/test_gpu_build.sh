@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What CUDA's kernels are compiled for, and by which toolkits: with programs that say they are
-# nvidia-smi, cmake and nvcc.
+# Which architectures CUDA's kernels are compiled for, and by which toolkits: with programs that
+# stand in for nvidia-smi and nvcc.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,35 +14,29 @@ program() {
     chmod +x "$work/$1"
 }
 
-# ./dev gpu-check in a folder of its own, whose cmake only says what it is asked for: CMake 3.18
-# knows no architecture "native".
-mkdir "$work/tree"
-cp "$SYN_SOURCE/dev" "$work/tree/"
-program cmake <<'END'
-printf '%s\n' "$@" >>"$CALLS"
-exit 1
+# The GPUs that are here, without those that are too old; one architecture where the driver says
+# nothing or there is none.
+cat >"$work/ask.cmake" <<END
+include($SYN_SOURCE/cmake/SynCudaArchitectures.cmake)
+syn_cuda_architectures(found)
+message("\${found}")
 END
-asked() { # ARCHITECTURES, or none
-    rm -rf "$work/calls" "$work/tree/build"
-    if CALLS="$work/calls" PATH="$work:$PATH" "$work/tree/dev" gpu-check >/dev/null 2>&1; then
-        fail "./dev gpu-check passed without cmake"
-    fi
-    grep -qx -e -DSYN_CUDA=ON "$work/calls" || fail "not asked for CUDA: $(cat "$work/calls")"
+chosen() { # ARCHITECTURES
     local got
-    got=$(sed -n 's/^-DCMAKE_CUDA_ARCHITECTURES=//p' "$work/calls")
-    [ "${got:-none}" = "$1" ] || fail "compiled for '$got', not '$1'"
+    got=$(PATH="$work:$PATH" cmake -P "$work/ask.cmake" 2>&1)
+    [ "$got" = "$1" ] || fail "compiled for '$got', not '$1'"
 }
 program nvidia-smi <<'END'
 [ "$*" = "--query-gpu=compute_cap --format=csv,noheader" ] || exit 1
 printf '9.0\n8.6\n6.1\n9.0\n'
 END
-asked '86;90'
+chosen '90;86'
 program nvidia-smi <<'END'
 echo 'Field "compute_cap" is not a valid field to query.'
 exit 2
 END
-asked none
-rm "$work/cmake" "$work/nvidia-smi"
+chosen 80
+rm "$work/nvidia-smi"
 
 # A toolkit that is too old is as none; asked for, it is an error that says so.
 program nvcc <<'END'

@@ -101,6 +101,8 @@ ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PKG_CONFIG_PATH="$lib/pkgconfig"
 if command -v pkg-config >/dev/null; then
     pkg-config --exists --print-errors syntorch || fail "pkg-config does not accept syntorch.pc"
+    [[ " $(pkg-config --cflags syntorch)" != *' -D'* ]] ||
+        fail "pkg-config passes on defines of dependencies: $(pkg-config --cflags syntorch)"
     # pkg-config escapes blanks for a shell.
     eval "cflags=($(pkg-config --cflags syntorch)) libs=($(pkg-config --libs syntorch))"
     quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${cflags[@]}" "$work/use.c" "${libs[@]}" \

@@ -73,22 +73,23 @@ static int distance(const char *a, const char *b) {
     return row[n];
 }
 
+void cli_nearest(cli_near *near, const char *typed, const char *name) {
+    const int n = (int)strlen(typed), limit = n < 6 ? n / 2 + 1 : 4; /* half wrong is no slip */
+    const int d = distance(typed, name);
+    if (d >= (near->name ? near->distance : limit)) return;
+    *near = (cli_near){name, d};
+}
+
 static int unknown(const cli_program *program, const char *arg, size_t n) {
     char name[64];
+    cli_near near = {NULL, 0};
     snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), arg);
-    const cli_option *near = NULL;
-    int best = n < 6 ? (int)n / 2 + 1 : 4; /* a name of which half is wrong is no slip */
-    for (const cli_option *o = program->options; o->name; o++) {
-        const int d = distance(name, o->name);
-        if (o->help && d < best) {
-            best = d;
-            near = o;
-        }
-    }
-    if (near)
+    for (const cli_option *o = program->options; o->name; o++)
+        if (o->help) cli_nearest(&near, name, o->name);
+    if (near.name)
         return cli_fail(program, CLI_USAGE,
                         "unknown option --%s; did you mean --%s? (--help lists all)", name,
-                        near->name);
+                        near.name);
     return cli_fail(program, CLI_USAGE, "unknown option --%s (--help lists all)", name);
 }
 
@@ -149,6 +150,8 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
 
 int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     switch (o->kind) {
+    case CLI_ALIAS: /* cli_find_option gives the option itself */
+        return CLI_RUN;
     case CLI_FLAG:
         *(bool *)o->value = true;
         return CLI_RUN;
@@ -241,7 +244,8 @@ static bool is_option(const char *arg) {
 
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes) {
     for (const cli_option *o = program->options; o->name; o++)
-        if (same_name(o->name, name, name_bytes)) return o;
+        if (same_name(o->name, name, name_bytes))
+            return o->kind == CLI_ALIAS ? cli_find_option(program, o->arg, strlen(o->arg)) : o;
     return NULL;
 }
 

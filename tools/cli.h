@@ -8,6 +8,7 @@
 #include "syntorch/base/status.h"
 
 typedef enum cli_kind {
+    CLI_ALIAS, /* an earlier name of the option `arg`; not in --help, nor suggested */
     CLI_FLAG,
     CLI_TEXT,
     CLI_TEXTS, /* one or more, up to the next option; not for cli_parse_inputs */
@@ -83,6 +84,13 @@ int cli_check(const cli_program *program, const cli_option *option, const char *
    least. `needed` begins the sentence that they are: "a file is". */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
+/* The name that a user most likely meant: begin with {NULL, 0} and go through all names. A name
+   with more wrong letters than a slip has is not taken. */
+typedef struct cli_near {
+    const char *name;
+    int distance;
+} cli_near;
+void cli_nearest(cli_near *near, const char *typed, const char *name);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
 /* From now on such sentences go there, and nothing is printed; NULL: as before. */

@@ -85,6 +85,11 @@ for name, words in {"mlp_columns": "columns 0-383 of 768", "mlp_rows": "rows 0-3
     check(words in html.unescape(text(name + ".svg")), f"{name}.svg does not say {words!r}")
 check(example("mlp_two_ways", "--help").startswith("usage"), "mlp_two_ways --help")
 example("mlp_two_ways", "somewhere", ends=1)
+# A command that is nearly one of those there are.
+for typed, words in {"exprt": "did you mean export?", "valdate": "did you mean validate?",
+                     "zzzzz": "unknown command 'zzzzz' (--help"}.items():
+    done = run(typed)
+    check(done.returncode == 2 and words in done.stderr.decode(), f"{typed}: {done.stderr}")
 # With standard output closed, what is printed is lost and goes into no file.
 before = text("mlp_whole.svg"), text("mlp_step.json")
 done = subprocess.run(["sh", "-c", 'exec "$0" >&-', os.path.join(BUILD, "mlp_two_ways")],

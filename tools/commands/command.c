@@ -65,8 +65,12 @@ static int run(int argc, char **argv) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     char name[CLI_SHOWN_BYTES];
-    fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n",
-            cli_shown(argv[1], name, sizeof name));
+    cli_near near = {NULL, 0};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        cli_nearest(&near, argv[1], commands[i].name);
+    fprintf(stderr, "syntorch: unknown command '%s'%s%s%s (--help lists all)\n",
+            cli_shown(argv[1], name, sizeof name), near.name ? "; did you mean " : "",
+            near.name ? near.name : "", near.name ? "?" : "");
     return CLI_USAGE;
 }
 

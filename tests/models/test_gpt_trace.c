@@ -55,13 +55,13 @@ static void one_trace_on_every_device_and_communicator(void) {
 }
 
 static void presets_trace_alike_on_cpu_and_meta(void) {
-    for (int tp = TEST_SANITIZED ? 4 : 1; tp <= 4; tp *= 2) {
+    for (int tp = TEST_REDUCED ? 4 : 1; tp <= 4; tp *= 2) {
         struct job job = {.how = {.tp = tp, .seed = 1, .batch = 1, .prompt = 3, .new_tokens = 2}};
         syn_error err = {0};
         uint64_t cpu[MAX_TP], meta[MAX_TP];
         CHECK_OK(syn_model_config_preset(&job.how.config, tp == 2 ? "gpt3-125m" : "gpt2", &err),
                  err);
-        if (TEST_SANITIZED) job.how.config.n_layer = 2;
+        if (TEST_REDUCED) job.how.config.n_layer = 2;
         CHECK(trace_hashes(job.how.tp, SYN_DEVICE_CPU, IN_THREADS, generation_rank, &job.how, cpu));
         CHECK(
             trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, generation_rank, &job.how, meta));
@@ -207,7 +207,7 @@ static void presets_have_their_sizes(void) {
     } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
     for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
-            if (TEST_SANITIZED && tp != (i % 2 ? 2 : 8)) continue;
+            if (TEST_REDUCED && tp != (i % 2 ? 2 : 8)) continue;
             struct job job = {.how = {.tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3}};
             syn_error err = {0};
             CHECK_OK(syn_model_config_preset(&job.how.config, syn_model_preset(i), &err), err);

@@ -97,7 +97,7 @@ static double last_of(const job *j) {
 }
 
 static void test_text(void) {
-    if (TEST_SANITIZED) SKIP("with a sanitizer a text is learnt too slowly");
+    if (TEST_REDUCED) SKIP("with a sanitizer a text is learnt too slowly");
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the text is");
     size_t n;
     char *text = file_bytes(source_path("LICENSE"), &n);

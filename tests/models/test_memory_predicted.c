@@ -127,7 +127,7 @@ static void small_models(void) {
                                           {SYN_F32, SYN_BF16},
                                           {SYN_F16, SYN_F16},
                                           {SYN_BF16, SYN_F32}}; /* all of bf16, too */
-    for (int i = 0; i < 120; i += TEST_SANITIZED ? 7 : 1)
+    for (int i = 0; i < 120; i += TEST_REDUCED ? 7 : 1)
         check_job((struct job){.bert = i % 2,
                                .fused = i / 2 % 2,
                                .padding = i / 4 % 2,
@@ -138,7 +138,7 @@ static void small_models(void) {
 
 static void presets(void) {
     static const char *const names[] = {"gpt2", "gpt3-125m", "bert-base-uncased"};
-    for (int i = 0; i < 6; i += TEST_SANITIZED ? 4 : 1)
+    for (int i = 0; i < 6; i += TEST_REDUCED ? 4 : 1)
         check_job((struct job){.preset = names[i % 3],
                                .whole = i == 0,
                                .bert = i % 3 == 2,

@@ -188,7 +188,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void check_model(bool bert) {
-    for (int way = 0; way < 64; way += TEST_SANITIZED ? 5 : 1) {
+    for (int way = 0; way < 64; way += TEST_REDUCED ? 5 : 1) {
         struct job job = {.config = config_of(bert),
                           .tp = 1 + way / 16 % 2,
                           .fused = way % 2,

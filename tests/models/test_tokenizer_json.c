@@ -211,12 +211,12 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
 /* Characters are in the first four planes and at the beginning of the fifteenth. Of the others,
    which nothing tells from each other, each tokenizer takes a twelfth of the blocks. */
 static bool takes_points(unsigned first, int kind) {
-    if (TEST_SANITIZED && first > 0x1000 && (int)(first / 4096 % KINDS) != kind) return false;
+    if (TEST_REDUCED && first > 0x1000 && (int)(first / 4096 % KINDS) != kind) return false;
     return first < 0x40000 || first == 0xe0000 || (int)(first / 4096 % KINDS) == kind;
 }
 
 static bool takes_squad(unsigned number, int kind) {
-    return have_shared_data() && (!TEST_SANITIZED || (number == 0 && kind % 6 == 0));
+    return have_shared_data() && (!TEST_REDUCED || (number == 0 && kind % 6 == 0));
 }
 
 static void check_line(const syn_tokenizer *tok, const char *name, int kind, fixture_line *line) {
@@ -227,7 +227,7 @@ static void check_line(const syn_tokenizer *tok, const char *name, int kind, fix
     if (strcmp(line->kind, "pair") == 0) same_pair(tok, line->rest);
     const unsigned number = (unsigned)strtoul(line->rest, &end, is_hex ? 16 : 10);
     if (strcmp(line->kind, "random") == 0) {
-        if (TEST_SANITIZED && (int)(number / 500 % KINDS) != kind) return;
+        if (TEST_REDUCED && (int)(number / 500 % KINDS) != kind) return;
         got = random_hash(tok, number);
     } else if (is_hex && takes_points(number, kind)) got = points_hash(tok, number);
     else if (strcmp(line->kind, "squad") == 0 && takes_squad(number, kind))

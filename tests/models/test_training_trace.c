@@ -148,7 +148,7 @@ static void check_counts(const small_training *j, const syn_ctx *ctx) {
 
 static void test_counts(void) {
     const syn_model_config *configs[] = {&small_gpt, &small_bert};
-    for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_SANITIZED ? 5 : 1) {
+    for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_REDUCED ? 5 : 1) {
         small_training j = {.config = configs[i % 2],
                             .shape = shapes[i / 4],
                             .dtype = i / 2 % 2 ? SYN_BF16 : SYN_F32,
@@ -229,7 +229,7 @@ static void check_expected(const small_training *t, const syn_ctx *ctx) {
 /* With as many positions as tokens, and words that tp divides. */
 static void test_expected(void) {
     if (!getenv("SYN_SHARED_TOOLS")) SKIP("SYN_SHARED_TOOLS does not say where expect.py is");
-    for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_SANITIZED ? 5 : 1) {
+    for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_REDUCED ? 5 : 1) {
         syn_model_config config = i % 2 ? small_bert : small_gpt;
         config.n_positions = TRAINED_TOKENS;
         config.vocab_size = 256;

@@ -263,7 +263,7 @@ static void test_borders(void) {
         {1024, 33, 40},  {1, 8300, 9},   {1, 9, 8300},   {290, 285, 299}, {345, 33, 1100},
         {20, 800, 1030}, {1, 11, 1600},  {1, 6, 6401},   {1, 7, 3000},    {1, 131100, 3},
         {2, 90001, 2},   {1, 131073, 2}, {3, 66000, 4}};
-    const int few = TEST_SANITIZED ? 15 : 8;
+    const int few = TEST_REDUCED ? 15 : 8;
     syn_workers *pools[3] = {NULL, pool(2), pool(3)};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int number = (int)i % few; number < KINDS; number += few) {
@@ -277,7 +277,7 @@ static void test_borders(void) {
 /* The same bits in every run with as many threads. */
 static void test_repeatable(void) {
     static const int64_t rows[] = {1, 7, 40, 100, 300};
-    const int step = TEST_SANITIZED ? 7 : 3;
+    const int step = TEST_REDUCED ? 7 : 3;
     for (int threads = 1; threads <= 3; threads++) {
         syn_workers *workers = pool(threads);
         bool same = true;

@@ -151,7 +151,7 @@ static void test_out_of_memory(void) {
     const gpt_shape c = {2, 8, 2, 2, 64, 16, 256};
     fail_everywhere(gpt_graph(&c, false), &plain);
     fail_everywhere(gpt_graph(&c, false), &comm);
-    if (TEST_SANITIZED) return;
+    if (TEST_REDUCED) return;
     fail_everywhere(gpt_graph(&c, false), &unfolded);
     fail_everywhere(picture_flat(400), &plain);
 }

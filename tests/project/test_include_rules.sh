@@ -136,10 +136,12 @@ check_own() { # file, line, path between the quotes
 # ---- which folder links which ----
 
 # A line for each symbol that an object of the library needs or defines: "U symbol file", "T ...".
+# A build folder may hold objects of sources that have moved.
 symbols() {
-    (cd "$objects" && find . -name '*.o' -not -path './generated/*' -print0 | sort -z |
-        xargs -0 nm -A -g) |
-        sed -n 's|^\./\([^:]*\)\.o: *[0-9a-f]* \([A-Z]\) \([^ ]*\)$|\2 \3 \1|p'
+    find "${layers[@]}" -name '*.c' | sort | while read -r file; do
+        if [ -f "$objects/$file.o" ]; then printf '%s\0' "$file.o"; fi
+    done | (cd "$objects" && xargs -0 nm -A -g) |
+        sed -n 's|^\([^:]*\)\.o: *[0-9a-f]* \([A-Z]\) \([^ ]*\)$|\2 \3 \1|p'
 }
 
 # From such lines: what a folder needs of one that it must not include, one a line.

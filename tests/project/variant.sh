@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# variant.sh address|thread|minimal|clang|cuda: builds the project once more, in
-# SYN_BUILD/variant-NAME, as far as it checks it there.
-#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C
-#            programs, but models in full size and what starts MPI once more, and the scripts that
-#            give the programs what they must refuse
+# variant.sh NAME [all]: builds the project once more, in SYN_BUILD/variant-NAME, as far as it checks
+# it there, and runs tests. all: also those that take long there and find little, for
+# ./dev test --all.
+#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; tests that are C programs,
+#            except full-size models and MPI jobs that other tests start, too, and the scripts that
+#            give the programs input they must refuse
 #   thread   ThreadSanitizer; the tests with threads
-#   minimal  a shared library with no optional library at all; the installation and the tests that
-#            are C programs, but models in full size and what no library has a part in
-#   clang    all warnings of clang are errors, in every file; replays the fuzz corpora under its
-#            UndefinedBehaviorSanitizer
-#   cuda     the tests of CUDA on the emulated device, address sanitizers in its kernels, too; takes
-#            long, so the suite leaves it to those who change kernels
+#   minimal  a shared library with no optional library, by clang with its
+#            UndefinedBehaviorSanitizer where there is clang; the installation and the tests that
+#            are C programs, except full-size models and what no library has a part in; replays the
+#            fuzz corpora
+#   clang    all warnings of clang are errors, in every file
+#   cuda     the tests of CUDA on the emulated device, address sanitizers in its kernels, too
 # Exit 77: this machine cannot (no clang, no sanitizer library, a kernel that the sanitizer cannot
 # run on).
 set -euo pipefail
-variant=$1
+variant=$1 all=${2:-}
 folder=$SYN_BUILD/variant-$variant
 jobs=${SYN_JOBS:-2}
 under=()
@@ -131,8 +132,14 @@ address | cuda)
     ;;&
 address)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined $shared
-    check -L program -E "_full|_mpi_start|training_mpi|$doubles"
-    check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
+    if [ "$all" = all ]; then
+        check -L program -E "$doubles"
+        check -R '^test_[a-z_]*(inputs|names|failures|damaged|misuse|odd)[a-z_]*\.py'
+    else
+        long='_full|_mpi|alloc|forgotten|memory_predicted|products|picture_pages|wordpiece'
+        check -L program -E "$long|$doubles"
+        check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
+    fi
     ;;
 cuda)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined \
@@ -151,7 +158,9 @@ thread)
     threads+='|worker|parallel|inference|score|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'
     alone='full|_half|forgotten|picture|tokenizer|_hub|_pt_|_et_|weights_|config|refused|chrome'
-    check -L program -R "$threads" -E "$alone|^test_($kernels)$"
+    if [ "$all" = all ]; then check -L program -E "$doubles"
+    else check -L program -R "$threads" -E "$alone|^test_($kernels)$"
+    fi
     # Of the kernels only what they do on threads.
     build test_attention test_attention_grad test_products
     for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
@@ -159,9 +168,13 @@ thread)
     done
     ;;
 minimal)
-    configure -DCMAKE_C_FLAGS_DEBUG='-O1' $shared -DSYN_WERROR=ON \
-        -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
-        -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
+    compiler=(-DCMAKE_C_FLAGS_DEBUG=-O1)
+    if command -v clang >/dev/null; then
+        # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
+        compiler=(-DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=undefined)
+    fi
+    configure "${compiler[@]}" $shared -DSYN_WERROR=ON -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF \
+        -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
     same='_full|_comm|_half|_pt_|alloc|ops_table|attention|rows|forgotten|memory|views|parts'
     check -L program -E "$same|training_trace|ops_select|$doubles"
     build syntorch
@@ -169,11 +182,9 @@ minimal)
     ;;
 clang)
     command -v clang >/dev/null || skip "no clang"
-    # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
     configure -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
-        -DSYN_SANITIZE=undefined -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
-    check -R '^replay_'
-    build test_et_schema # includes what its build makes
+        -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+    build test_et_schema syn_headers # include what the build makes
     warnings
     ;;
 *)

@@ -159,7 +159,7 @@ static bool is_sentence(const syn_error *err) {
 static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t stride) {
     syn_error err = {0};
     bool temporary;
-    const uint64_t start = syn_memory_calls(), step = TEST_SANITIZED ? 3 : 1;
+    const uint64_t start = syn_memory_calls(), step = TEST_REDUCED ? 3 : 1;
     const syn_status clean = whole_run(tp, exporting, &err);
     const uint64_t total = syn_memory_calls() - start;
     const int files = clear_files(&temporary);

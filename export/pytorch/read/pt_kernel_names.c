@@ -160,17 +160,19 @@ typedef struct row {
 #define COMPUTES(scope, name, also) \
     { scope, name, also, SYN__PT_CALL_NONE, SYN__PT_KERNEL_COMPUTES }
 
-/* Namespaces in which dispatch and combine are those of experts on other ranks; of DeepEP's last
-   three, which forks keep. */
-#define EXPERTS "deepep|hybridep|pplx|internode|intranode|internodell"
+/* Namespaces whose dispatch and combine exchange tokens with experts on other ranks. "ep" is a word
+   of deep_ep, hybrid_ep, nccl_ep and nixl_ep; forks keep DeepEP's last three. */
+#define EXPERTS "ep|hybridep|mooncake|pplx*|internode|intranode|internodell"
 #define SHMEM   "nvshmem|nvshmemi|nvshmemx|rocshmem"
 
 /* The first row that matches counts. */
 static const row rows[] = {
     /* DeepEP and its forks. notify_dispatch exchanges the numbers of tokens. */
     COMPUTES(EXPERTS, "epilogue", NULL),
+    COMPUTES(EXPERTS, "prologue", NULL),
     OTHER(EXPERTS, "^dispatch*|^hybriddispatch*|^notify*", NULL, ALL_TO_ALL),
     OTHER(EXPERTS, "^combine*|^hybridcombine*", NULL, ALL_TO_ALL),
+    OTHER(EXPERTS, "^groupcast*|^groupreduce*", NULL, ALL_TO_ALL), /* MagiAttention */
     OTHER(EXPERTS, "^cachednotify*|^barrier*|^cleanlowlatencybuffer|^devicesync*", NULL, BARRIER),
     OTHER(EXPERTS, "^ppsend*", NULL, SEND),
     OTHER(EXPERTS, "^pprecv*|^engramfetch*", NULL, RECV),
@@ -183,7 +185,8 @@ static const row rows[] = {
     /* PyTorch's symmetric memory */
     OTHER(NULL, "putsignal*|lsaput*", NULL, SEND),
     OTHER(NULL, "waitsignal*|waitforsignal*|lsaget*", NULL, RECV),
-    OTHER("symmetricmemory", "^barrier*", NULL, BARRIER),
+    OTHER("symmetricmemory|comm", "^barrier*", NULL, BARRIER),
+    OTHER("comm", "^broadcast*", NULL, BROADCAST), /* turbomind */
     OTHER(NULL, "exchangesplitandoffset*", NULL, ALL_TO_ALL),
     OTHER("nvshmemextension|rocshmemextension", "tilereduce*|multiroottilereduce*", NULL, REDUCE),
     /* NCCL, RCCL, and MSCCL, which takes their place */
@@ -216,7 +219,14 @@ static const row rows[] = {
     OTHER(NULL, "allreduce*|reducescatterallgather*", NULL, ALL_REDUCE),
     OTHER(NULL, "allgather*", NULL, ALL_GATHER),
     OTHER(NULL, "reducescatter*", NULL, REDUCE_SCATTER),
-    OTHER(NULL, "alltoall*|all2all*|a2a", NULL, ALL_TO_ALL),
+    OTHER(NULL, "alltoall*|all2all*|a2a|a2av", NULL, ALL_TO_ALL),
+    OTHER(NULL, "fusedmoecomm*", NULL, ALL_TO_ALL), /* TensorRT-LLM */
+    OTHER(NULL, "^ggmlcudaar", NULL, ALL_REDUCE),
+    OTHER(NULL, "^pgbroadcast*", NULL, BROADCAST), /* ExLlamaV3 */
+    OTHER(NULL, "^pggather*", NULL, GATHER),
+    OTHER(NULL, "^ubx", "barrier", BARRIER), /* NCCL's UBX */
+    OTHER(NULL, "^ubx", "dispatch|combine", ALL_TO_ALL),
+    OTHER(NULL, "multimem", "reduce", REDUCE),
     OTHER(NULL, "barrierall*", NULL, BARRIER),
     OTHER("mscclpp", "executionkernel", NULL, UNKNOWN),
     /* The rest of NVSHMEM */

@@ -170,18 +170,15 @@ static inline bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-static inline bool in_word(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-           c == '-' || c == '+' || c == '_';
-}
-
-/* Whether the number or name that ended at p is all that stands there. Elements may lack a comma
-   between them, but behind a member's value comes nothing but a key: "80 GB" is one word there. */
+/* Whether the number or name that ended at p is all that stands there, without looking far.
+   Elements may lack a comma between them, but behind a member's value comes nothing but a key: "80
+   GB" is one word there. */
 static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_member) {
+    if (*p == ',' && at_member && syn__loose_in_word(p[1])) return false; /* 1,5 */
     if (ends_value(*p)) return true;
     p = past_space(p, l->end);
-    return ends_value(*p) || syn__loose_ends_word(*p) || p >= l->end ||
-           (!at_member && (*p == '[' || in_word(*p)));
+    return ends_value(*p) || p >= l->end ||
+           (!at_member && (*p == '[' || *p == '"' || syn__loose_in_word(*p)));
 }
 
 /* Behind the number at p if it is written without an exponent, as most are; else p. */
@@ -193,7 +190,7 @@ static inline const char *past_number(const char *p) {
     if (*q == '.' && is_digit(q[1])) {
         for (q++; is_digit(*q);) q++;
     }
-    return in_word(*q) ? p : q;
+    return syn__loose_in_word(*q) ? p : q;
 }
 
 static syn__loose_kind word_kind(syn__loose *l, syn__str s) {
@@ -215,12 +212,13 @@ static syn__loose_kind word_kind(syn__loose *l, syn__str s) {
 static syn__loose_kind bare(syn__loose *l, const char *p, bool at_member, const char **end) {
     const char *q = *end = past_number(p);
     if (q != p && is_whole_word(l, q, at_member)) return SYN__LOOSE_NUMBER;
-    while (in_word(*q)) q++; /* ends at the NUL behind the text */
+    while (syn__loose_in_word(*q)) q++; /* ends at the NUL behind the text */
     *end = q;
     if (q > p && is_whole_word(l, q, at_member))
         return word_kind(l, (syn__str){p, (size_t)(q - p)});
-    *end = syn__loose_word_end(p, l->end);
+    *end = syn__loose_word_end(p, l->end, at_member);
     if (*end == p) return SYN__LOOSE_NONE;
+    if (*end == q) return word_kind(l, (syn__str){p, (size_t)(q - p)});
     count(l, SYN__LOOSE_NO_VALUE, p);
     return SYN__LOOSE_WORD;
 }
@@ -355,7 +353,7 @@ static inline const char *next_mark(const char *p, const char *end) {
    `begin`. */
 static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     const char *first = p, *end = p;
-    while (first > begin && in_word(first[-1])) first--;
+    while (first > begin && syn__loose_in_word(first[-1])) first--;
     (void)bare(l, first, false, &end);
     return end > p ? end : p + 1;
 }

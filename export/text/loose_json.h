@@ -78,14 +78,22 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key);
    array, at or behind `from`. */
 bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key);
 
-/* What no bare word goes over: it may be lost text of the values around it. */
+/* What no bare word contains, unless it is balanced and within the word: dim3{1, 1}. It may be lost
+   text of the values around the word. */
 static inline bool syn__loose_ends_word(char c) {
     return c == '"' || c == '{' || c == '}' || ((unsigned char)c < ' ' && c != '\t');
 }
+/* Of a number, a word of JSON or a name. */
+static inline bool syn__loose_in_word(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '-' || c == '+' || c == '_';
+}
 /* The end of the bare word at p: of anything that is no string, object or array. It ends before a
-   comma, a quote, a brace, a closing bracket, a line's end or the space before these. Commas within
-   balanced (), [], <> and '' belong to it: device(type='cuda', index=0). p < end. */
-const char *syn__loose_word_end(const char *p, const char *end);
+   comma, a closing bracket or brace, a line's end, a key, an object, or the space before these.
+   Commas within balanced (), [], {}, <> and '' belong to it: device(type='cuda', index=0). In the
+   value of a member (at_member), behind which only a key may come, so do strings that are no key
+   and commas before a letter or digit: 1,5. p < end. */
+const char *syn__loose_word_end(const char *p, const char *end, bool at_member);
 
 /* Begins to read a value's text, an array: the reader stands behind its bracket. False: it is none,
    or there is no text. */

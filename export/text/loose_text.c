@@ -254,11 +254,47 @@ static const char *past_closing(const char *p, const char *end) {
     return NULL;
 }
 
-const char *syn__loose_word_end(const char *p, const char *end) {
+static const char *past_blanks(const char *p, const char *end) {
+    while (p < end && (*p == ' ' || *p == '\t')) p++;
+    return p;
+}
+
+/* Behind the string that begins at p; NULL if it is a key, or ends not before other values do. */
+static const char *past_quoted(const char *p, const char *end) {
+    if (end - p > WORD_REACH) end = p + WORD_REACH;
+    for (p++; p < end && *p != '"'; p++)
+        if ((unsigned char)*p < ' ' || strchr(",:{}", *p) != NULL) return NULL;
+    if (p == end) return NULL;
+    const char *behind = past_blanks(p + 1, end);
+    return behind < end && *behind == ':' ? NULL : p + 1;
+}
+
+/* Behind the braces that begin at p, as those of dim3{1, 1}. NULL if nothing closes them nearby, or
+   if they hold a key, as an object does whose beginning was lost. */
+static const char *past_braces(const char *p, const char *end) {
+    size_t depth = 0;
+    if (end - p > WORD_REACH) end = p + WORD_REACH;
+    while (p != NULL && p < end && (unsigned char)*p >= ' ') {
+        if (*p == '{') depth++;
+        if (*p == '}' && --depth == 0) return p + 1;
+        p = *p == '"' ? past_quoted(p, end) : p + 1;
+    }
+    return NULL;
+}
+
+/* Behind the brackets, braces or quotes that open at p; NULL: none do, or nothing closes them. */
+static const char *past_opened(const char *p, const char *end, bool at_member) {
+    if (*p == '{') return past_braces(p, end);
+    if (*p == '"') return at_member ? past_quoted(p, end) : NULL;
+    return *p == '[' || closing_of(*p) != '\0' ? past_closing(p, end) : NULL;
+}
+
+const char *syn__loose_word_end(const char *p, const char *end, bool at_member) {
     const char *const begin = p, *last = p; /* last: behind what is no space */
-    while (p < end && !syn__loose_ends_word(*p) && *p != ',' && *p != ']') {
-        const bool opens = *p == '[' || closing_of(*p) != '\0';
-        const char *behind = opens ? past_closing(p, end) : NULL;
+    while (p < end && *p != ']') {
+        const char *behind = past_opened(p, end, at_member);
+        if (behind == NULL && syn__loose_ends_word(*p)) break;
+        if (*p == ',' && !(at_member && syn__loose_in_word(p[1]))) break;
         if (*p == '[' && (behind == NULL || p == begin || p != last)) break;
         if (*p == ' ' || *p == '\t') p++;
         else last = p = behind != NULL ? behind : p + 1;

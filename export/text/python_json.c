@@ -1,6 +1,7 @@
 /* What Python's json.load makes of a text, as str() and json.dump write it: see python_json.h. */
 #include "export/text/python_json.h"
 
+#include "export/text/loose_json.h"
 #include "export/text/python_scan.h"
 #include "syntorch/base/utf8.h"
 
@@ -244,12 +245,16 @@ FORM_FN const char *take_string(syn__pen *pen, const char *p, const char *end, b
 }
 
 /* The number or word at p; returns its end, NULL when memory is out. */
-FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, bool json) {
+FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, bool at_member,
+                              bool json) {
     char space[SYN_NUMBER_TEXT];
     syn__str text;
+    char *const begin = pen->p;
     const char *q = syn__python_short_int(pen, p, end);
-    if (q != NULL) return q;
-    q = syn__python_word(p, end, json, space, &text);
+    const bool part = at_member && q != NULL && end - q > 1 && *q == ',';
+    if (q != NULL && !(part && syn__loose_in_word(q[1]))) return q;
+    pen->p = begin;
+    q = syn__python_word(p, end, at_member, json, space, &text);
     if (!syn__pen_room(pen, text.bytes + SYN__PEN_SLACK)) return NULL;
     syn__pen_put(pen, text.text, text.bytes);
     return q;
@@ -297,7 +302,8 @@ FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bo
         if (begins && at == AFTER_VALUE) syn__pen_put(pen, ", ", json ? 1 : 2);
         if (json && begins && at != AFTER_COLON && !put_line(pen, level + depth)) return NULL;
         if (mark == SYN__PYTHON_VALUE) {
-            p = c == '"' ? take_string(pen, p, end, json) : take_word(pen, p, end, json);
+            const bool at_member = at == AFTER_COLON && depth != 0;
+            p = c == '"' ? take_string(pen, p, end, json) : take_word(pen, p, end, at_member, json);
             if (p == NULL) return NULL;
             at = AFTER_VALUE;
         } else {

@@ -99,16 +99,11 @@ static bool is_repr(const char *p, const char *end) {
     return n_fraction <= 3 && n_whole <= 13 && (n_whole < 13 || memcmp(whole, "8796", 4) < 0);
 }
 
-static bool in_word(char c) {
-    return syn__python_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '.' || c == '-' || c == '+' || c == '_';
-}
-
 static bool is_integer(const char *p, const char *end) {
     if (p < end && *p == '-') p++;
     const char *const digits = p;
     while (p < end && syn__python_is_digit(*p)) p++;
-    return p == end && p > digits;
+    return p == end && p > digits && (*digits != '0' || p == digits + 1);
 }
 
 /* Words, as str() and as json.dump write them; unknown ones have no value. */
@@ -124,34 +119,39 @@ static syn__str word_text(syn__str word, bool json) {
     return syn__str_of(json ? "null" : "None");
 }
 
-/* Whether more than the name or number that ended at p stands there. */
-static bool goes_on(const char *p, const char *end) {
+/* Whether more than the name or number that ended at p may stand there. */
+static bool goes_on(const char *p, const char *end, bool at_member) {
+    if (at_member && end - p > 1 && *p == ',') return syn__loose_in_word(p[1]);
     while (p < end && (unsigned char)*p <= ' ') p++;
-    return p < end && !in_word(*p) && strchr(",]}:\"[{", *p) == NULL;
+    if (p < end && syn__loose_in_word(*p)) return at_member;
+    return p < end && strchr(at_member ? ",]}:" : ",]}:\"[", *p) == NULL;
 }
 
-const char *syn__python_word(const char *p, const char *end, bool json, char *space,
+const char *syn__python_word(const char *p, const char *end, bool at_member, bool json, char *space,
                              syn__str *text) {
     const char *q = p;
-    while (q < end && in_word(*q)) q++;
+    while (q < end && syn__loose_in_word(*q)) q++;
     text->text = p;
     text->bytes = (size_t)(q - p);
     double value = 0;
     bool integer = false;
-    if (is_repr(p, q)) return q;
-    const char first = q - p > 1 && (*p == '-' || *p == '+') ? p[1] : *p;
-    if (q == p || goes_on(q, end)) {
-        *text = word_text((syn__str){"", 0}, json);
-        return syn__loose_word_end(p, end);
+    if (q == p || goes_on(q, end, at_member)) {
+        q = syn__loose_word_end(p, end, at_member);
+        if (q != p + text->bytes) text->bytes = 0;
     }
-    if (!syn__python_is_digit(first) && first != '.') {
+    const char first = q - p > 1 && (*p == '-' || *p == '+') ? p[1] : *p;
+    if (text->bytes == 0 || (!syn__python_is_digit(first) && first != '.')) {
         *text = word_text(*text, json);
     } else if (syn__str_is(*text, "-0")) {
         *text = syn__str_of("0");
-    } else if (!is_integer(p, q) && *p != '+' && syn__loose_double(*text, &value, &integer)) {
-        text->bytes = syn__python_float(value, space);
-        text->text = space;
-        if (!isfinite(value)) *text = word_text(*text, json);
+    } else if (!is_repr(p, q) && !is_integer(p, q)) {
+        if (syn__loose_double(*text, &value, &integer) && !integer) {
+            text->bytes = syn__python_float(value, space);
+            text->text = space;
+            if (!isfinite(value)) *text = word_text(*text, json);
+        } else if (json) {
+            *text = word_text((syn__str){"", 0}, json); /* 1.2.3, 0x1F, +5, 07 */
+        }
     }
     return q;
 }

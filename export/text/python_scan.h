@@ -101,8 +101,8 @@ static inline syn__python_mark syn__python_mark_of(char c) {
 
 /* The number or bare word at p: its end, and how Python writes it: as it stands, or as *text (at
    most SYN_NUMBER_TEXT bytes, in `space` or static); words that Python does not read are None.
-   `json` chooses the form. */
-const char *syn__python_word(const char *p, const char *end, bool json, char *space,
+   at_member: it is a member's value, as in loose_json.h. `json` chooses the form. */
+const char *syn__python_word(const char *p, const char *end, bool at_member, bool json, char *space,
                              syn__str *text);
 
 static inline bool syn__python_is_digit(char c) {
@@ -124,6 +124,7 @@ static inline const char *syn__python_short_int(syn__pen *pen, const char *p, co
     char *out = pen->p;
     while (q < near && syn__python_is_digit(*q)) *out++ = *q++;
     if (q == p || (q == near ? q != end : !syn__python_is_stop(*q))) return NULL;
+    if (*p == '0' && q > p + 1) return NULL;
     pen->p = out;
     return q;
 }

@@ -150,6 +150,9 @@ static void words(void) {
                                         "(1, 2)",
                                         "std::vector<int, A<b>>",
                                         "'it is, or not'",
+                                        "dim3{1, 1, 1}",
+                                        "A{{1}, B{}} x",
+                                        "f(x) { return 1; }",
                                         "\xE2\x88\x9E"};
     char text[400];
     copy c;
@@ -180,6 +183,14 @@ static void words(void) {
     reads("{\"a\":f32[2, 3],\"b\":1}", "{a=*f32[2, 3],b=1,}", SYN__LOOSE_NO_VALUE, 1, 5);
     reads("{\"a\":,\"b\": }", "{a=*,b=*,}", SYN__LOOSE_NO_VALUE, 2, 5);
     reads("{\"a\":f(1,\"b\":2}", "{a=*f(1,b=2,}", SYN__LOOSE_NO_VALUE, 1, 5);
+    reads("{\"a\":1,5,\"b\":x{\"y\", 2},\"c\":x=\"y\",\"d\":x \"y\"}",
+          "{a=*1,5,b=*x{\"y\", 2},c=*x=\"y\",d=*x \"y\",}", SYN__LOOSE_NO_VALUE, 4, 5);
+    reads("{\"a\":1\"b\":true \"c\" :2}", "{a=1,b=*true,c=2,}", SYN__LOOSE_MISSING_COMMA, 2, 6);
+    /* An object whose beginning was lost is no part of the word before it. */
+    CHECK(copy_of(&c, "{\"a\":12{\"b\":3}}", 16));
+    CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__loose_member(&c.l, &s));
+    CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_NUMBER && syn__str_is(s, "12"));
+    free(c.data);
     reads("[1e5,-2.5E-3,[1e-05,null,true],{\"a\":false}]",
           "[1e5,-2.5E-3,[1e-05,*null,*true,]{a=*false,}]", 0, 0, 0);
     const char skipped[] = "[[1e5,-2.5E-3,[1e-05,null,true],{\"a\":false}],{\"b\":,\"c\": },NaN]";

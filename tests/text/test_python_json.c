@@ -108,6 +108,10 @@ static void damaged_text(void) {
     CHECK_STR(str("{\"a\":{\"b\":1]"), "{'a': {'b': 1]");
     CHECK_STR(str("[None,nan,-inf,1.2.3,0x1F,+5,-]"), "[None, nan, -inf, 1.2.3, 0x1F, +5, None]");
     CHECK_STR(str("[N/A,1.#QNAN,-nan(ind),<a, b>,undefined]"), "[None, None, None, None, None]");
+    CHECK_STR(dump("[1.2.3,0x1F,+5,07,0]", 0),
+              "[\n    null,\n    null,\n    null,\n    null,\n    0\n]");
+    CHECK_STR(str("{\"a\":dim3{1, 1},\"b\":1,5,\"c\":x\"y\",\"d\":f[2, 3],\"e\":1 \"f\":2}"),
+              "{'a': None, 'b': None, 'c': None, 'd': None, 'e': 1, 'f': 2}");
     CHECK_STR(str("{\"a\":,\"b\":N/A,\"c\": }"), "{'a': None, 'b': None, 'c': None}");
     CHECK_STR(dump("{\"a\":f(1, 2),\"b\":}", 0), "{\n    \"a\": null,\n    \"b\": null\n}");
     CHECK_STR(str("[\"a\nb\x01\",\"\\u12\",\"\\q\"]"), "['a\\nb\\x01', '\\\\u12', '\\\\q']");

@@ -107,8 +107,9 @@ typedef struct walk {
     const uint32_t *first_dep, *deps;
     segments segments;
     double *path_ns;
-    uint64_t lane; /* where the path is */
-    double now_ns; /* and how far back */
+    uint64_t lane;  /* where the path is */
+    double now_ns;  /* and how far back */
+    double late_ns; /* where it last went to another rank without going back */
 } walk;
 
 /* The last segment of the lane that begins before `ns`; NULL: there is none. */
@@ -132,7 +133,7 @@ static double release_ns(const syn__critical_op *op, const syn__critical_op *dep
 }
 
 /* The dependency on another lane that released the op last. may_run: it may still be running then,
-   as the launch of a kernel or the caller of a thread's first op. */
+   as the launch of a kernel or communication or the caller of a thread's first op. */
 static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may_run, double *ns) {
     const syn__critical_op *last = NULL;
     *ns = -1;
@@ -169,7 +170,7 @@ static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
     const segment *last = last_elsewhere(w, op, idle_since_ns);
     if (!last) return false;
     w->lane = last->lane;
-    w->now_ns = last->end_ns;
+    w->now_ns = fmin(w->now_ns, last->end_ns);
     return true;
 }
 
@@ -178,7 +179,7 @@ static bool leave(walk *w, uint32_t at) {
     const syn__critical_op *op = &w->ops[at];
     const segment *before = segment_before(w, op->lane, op->begin_ns);
     double ns;
-    const syn__critical_op *dep = last_release(w, at, op->is_device || !before, &ns);
+    const syn__critical_op *dep = last_release(w, at, op->is_device || op->is_comm || !before, &ns);
     w->lane = op->lane;
     if (woken(w, op, fmax(before ? before->end_ns : 0, ns))) return true;
     if (!dep) return before != NULL;
@@ -187,7 +188,7 @@ static bool leave(walk *w, uint32_t at) {
     if (ns <= (called ? before->begin_ns : ended_ns)) return true;
     if (called && ns < ended_ns) w->path_ns[before->op] += ended_ns - ns; /* after the wait */
     w->lane = dep->lane;
-    w->now_ns = ns;
+    w->now_ns = fmin(w->now_ns, ns);
     return true;
 }
 
@@ -208,15 +209,25 @@ static bool waited_within(walk *w, const segment *s) {
     return true;
 }
 
+/* When the op of another rank came that the segment's op waited for; -1: it waited for none. A
+   message that was received before it was sent came at the latest moment: the clocks differ. */
+static double came_ns(const walk *w, const segment *s) {
+    const syn__critical_op *op = &w->ops[s->op];
+    if (op->last_member == SYN_NO_NODE || op->last_member == s->op) return -1;
+    const double ns = w->ops[op->last_member].begin_ns;
+    if (ns <= s->begin_ns) return -1;
+    if (ns < w->now_ns) return ns;
+    return op->is_receive && w->now_ns != w->late_ns ? w->now_ns : -1;
+}
+
 /* The segment's op may have waited for another rank, which then is where the path goes on. False:
    it did not. */
 static bool waited_for_rank(walk *w, const segment *s) {
-    const uint32_t last = w->ops[s->op].last_member;
-    if (last == SYN_NO_NODE || last == s->op) return false;
-    const double came_ns = w->ops[last].begin_ns;
-    if (came_ns <= s->begin_ns || came_ns >= w->now_ns) return false;
-    w->path_ns[s->op] += w->now_ns - came_ns;
-    w->now_ns = came_ns;
+    const double ns = came_ns(w, s);
+    if (ns < 0) return false;
+    if (ns == w->now_ns) w->late_ns = ns; /* once, so that the path does not go in a circle */
+    w->path_ns[s->op] += w->now_ns - ns;
+    w->now_ns = ns;
     return true;
 }
 
@@ -236,7 +247,7 @@ static void go_back(walk *w) {
 
 syn_status syn__critical_find(double *path_ns, const syn__critical_op *ops, uint32_t n,
                               const uint32_t *first_dep, const uint32_t *deps, syn_error *err) {
-    walk w = {.ops = ops, .first_dep = first_dep, .deps = deps, .path_ns = path_ns};
+    walk w = {.ops = ops, .first_dep = first_dep, .deps = deps, .path_ns = path_ns, .late_ns = -1};
     const segment *last = NULL;
     memset(path_ns, 0, n * sizeof *path_ns);
     const syn_status status = make_segments(&w.segments, ops, n, err);
@@ -259,6 +270,18 @@ typedef struct member {
     uint32_t op;
 } member;
 
+/* A rank's send or receive. Of one channel (from, to, tag), the k-th receive takes the k-th send.
+ */
+typedef struct message {
+    int32_t from, to, tag;
+    uint32_t op;
+} message;
+
+typedef struct messages {
+    message *at;
+    size_t n, cap;
+} messages;
+
 typedef struct collector {
     syn__walk walk;
     syn__critical_op *ops;
@@ -267,6 +290,7 @@ typedef struct collector {
     size_t n_deps, deps_cap;
     member *members;
     size_t n_members, members_cap;
+    messages sends, receives;
     bool has_times;
     syn_status status;
     syn_error *err;
@@ -304,6 +328,26 @@ static syn__critical_op op_of(const syn_node *node, uint32_t rank) {
     return op;
 }
 
+static bool is_launched(const syn_node *node) {
+    for (uint32_t i = 0; i < node->n_deps; i++)
+        if (node->deps[i].dep_class == SYN_DEP_LAUNCH) return true;
+    return false;
+}
+
+static syn_status add_message(collector *c, const syn_node *node, int32_t rank, uint32_t op,
+                              syn_error *err) {
+    const bool send = node->kind == SYN_NODE_SEND;
+    messages *list = send ? &c->sends : &c->receives;
+    /* Messages that a thread has only launched do not wait for each other. */
+    if (!c->ops[op].is_device && is_launched(node))
+        c->ops[op].lane = syn__critical_lane(c->walk.rank_index, false, 1, op);
+    if (node->peer < 0) return SYN_OK;
+    SYN_TRY(syn_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at, err));
+    list->at[list->n++] =
+        (message){send ? rank : node->peer, send ? node->peer : rank, node->tag, op};
+    return SYN_OK;
+}
+
 static syn_status add_node(collector *c, uint32_t rank, uint32_t index, syn_error *err) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&c->walk, index, &node, err));
@@ -318,6 +362,8 @@ static syn_status add_node(collector *c, uint32_t rank, uint32_t index, syn_erro
         SYN_TRY(syn_grow(&c->members, &c->members_cap, c->n_members + 1, sizeof *c->members, err));
         c->members[c->n_members++] = (member){node->group, (uint32_t)node->comm_index, at};
     }
+    if (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV)
+        SYN_TRY(add_message(c, node, c->walk.graph->ranks[rank].rank, at, err));
     SYN_TRY(c->status);
     SYN_TRY(syn__walk_deps(&c->walk, node, add_dep, c, err));
     return c->status;
@@ -345,6 +391,44 @@ static void join_members(collector *c) {
     }
 }
 
+static int compare_channels(const message *x, const message *y) {
+    if (x->from != y->from) return x->from < y->from ? -1 : 1;
+    if (x->to != y->to) return x->to < y->to ? -1 : 1;
+    if (x->tag != y->tag) return x->tag < y->tag ? -1 : 1;
+    return 0;
+}
+
+static int compare_messages(const void *a, const void *b) {
+    const message *x = a, *y = b;
+    const int channel = compare_channels(x, y);
+    if (channel != 0) return channel;
+    return x->op < y->op ? -1 : x->op > y->op;
+}
+
+/* Tells both ops of a message which one began last. The message is over when one of them ends: the
+   other may be recorded until the program waits for it. */
+static void join_ends(syn__critical_op *ops, uint32_t send, uint32_t receive) {
+    syn__critical_op *s = &ops[send], *r = &ops[receive];
+    const double begin_ns = fmax(s->begin_ns, r->begin_ns), end_ns = fmin(s->end_ns, r->end_ns);
+    r->is_receive = true;
+    s->last_member = r->last_member = s->begin_ns > r->begin_ns ? send : receive;
+    if (end_ns > begin_ns) s->end_ns = r->end_ns = end_ns;
+}
+
+static void join_messages(collector *c) {
+    messages *s = &c->sends, *r = &c->receives;
+    if (s->n == 0 || r->n == 0) return;
+    qsort(s->at, s->n, sizeof *s->at, compare_messages);
+    qsort(r->at, r->n, sizeof *r->at, compare_messages);
+    for (size_t i = 0, k = 0; i < s->n && k < r->n;) {
+        const message *send = &s->at[i], *receive = &r->at[k];
+        const int channel = compare_channels(send, receive);
+        if (channel == 0) join_ends(c->ops, send->op, receive->op);
+        if (channel <= 0) i++;
+        if (channel >= 0) k++;
+    }
+}
+
 static syn_status collect(collector *c, const syn_graph *graph, syn_error *err) {
     size_t n = 0;
     for (uint32_t r = 0; r < graph->n_ranks; r++) n += graph->ranks[r].n_nodes;
@@ -359,6 +443,7 @@ static syn_status collect(collector *c, const syn_graph *graph, syn_error *err) 
     }
     c->first_dep[c->n] = (uint32_t)c->n_deps;
     join_members(c);
+    join_messages(c);
     return SYN_OK;
 }
 
@@ -379,5 +464,7 @@ syn_status syn__critical_of_graph(double **path_ns, const syn_graph *graph, syn_
     syn_free(c.first_dep);
     syn_free(c.deps);
     syn_free(c.members);
+    syn_free(c.sends.at);
+    syn_free(c.receives.at);
     return s;
 }

@@ -6,8 +6,9 @@
    stream, unless the op waited for something else: for what it depends on elsewhere, if that ended
    later than the op before; for a kernel or communication also if the op before was still running
    then, since that op must have been the call that waits; or for the rank that came last to a
-   collective. An op counts for the time in which the path is in it. So the path is never longer
-   than the run, and what is missing is time in which nothing recorded ran.
+   collective, or the other end of a message that began later. An op counts for the time in which
+   the path is in it. So the path is never longer than the run, and what is missing is time in which
+   nothing recorded ran.
 
    Recordings need this because their ops overlap: a call contains the ops it makes, and a launch
    may return after its kernel has begun. Where ops cannot overlap, as in traces of our own, the
@@ -24,10 +25,11 @@ extern "C" {
 typedef struct syn__critical_op {
     double begin_ns, end_ns; /* host ops: until they return; not timed: end_ns <= begin_ns */
     uint64_t lane;           /* equal for ops of one thread or stream of one rank */
-    uint32_t last_member;    /* of a collective: its op that began last; SYN_NO_NODE: none */
+    uint32_t last_member;    /* of a collective or message: its op that began last; SYN_NO_NODE */
     bool is_device;          /* runs on a stream */
     bool is_comm;
-    bool is_range; /* a range that the program named: it runs nothing itself */
+    bool is_receive; /* ends only behind the begin of last_member, its send */
+    bool is_range;   /* a range that the program named: it runs nothing itself */
 } syn__critical_op;
 
 /* Of a stream of a device, or of a thread of the host (device 0). */

@@ -144,6 +144,51 @@ def check_recording(folder):
         exported(folder, name, "again.json")
 
 
+def message(kind, number, begin, returned, end):
+    """As PyTorch records it over gloo: a call, and what it launched until the program waited."""
+    args = {"Concrete Inputs": ["", "", "1" if kind == "send" else "0", "0"],
+            "Input type": ["TensorList", "", "Scalar", "Scalar"],
+            "Input Dims": [[[64, 64]], [], [], []], "External id": number}
+    return [{"ph": "X", "cat": "cpu_op", "name": "c10d::" + kind + "_" * (kind == "recv"),
+             "ts": begin, "dur": returned - begin, "args": args},
+            {"ph": "X", "cat": "user_annotation", "name": "gloo:" + kind, "ts": begin + 1,
+             "dur": end - begin - 1, "args": {"Input type": ["float"], "Input Dims": [[64, 64]],
+                                              "Concrete Inputs": [""], "External id": number + 1}}]
+
+
+def compute(name, number, begin, end):
+    return [{"ph": "X", "cat": "cpu_op", "name": name, "ts": begin, "dur": end - begin,
+             "args": {"External id": number}}]
+
+
+def check_path(folder, early, want):
+    """Rank 1 waits for a message; rank 0 waits for its send only after other work. The clock of
+    rank 1 is `early` us behind."""
+    ranks = (compute("aten::mm", 1, 0, 40_000) + message("send", 2, 40_000, 40_100, 54_000)
+             + compute("aten::add", 4, 40_100, 53_000),
+             message("recv", 1, 500, 600, 40_400) + compute("aten::mm", 3, 40_410, 57_000))
+    for rank, events in enumerate(ranks):
+        for e in events:
+            e.update(pid=1, tid=1, ts=e["ts"] + 10_000 - early * rank)
+        with open(os.path.join(folder, f"p2p.{rank}.json"), "w", encoding="utf-8") as f:
+            json.dump({"schemaVersion": 1, "traceEvents": events, "distributedInfo":
+                       {"backend": "gloo", "rank": rank, "world_size": 2}}, f)
+    done = run("convert", "pytorch", "--device", "p2p.*.json", "--output", "sent", cwd=folder)
+    check(done.returncode == 0, str(done.stderr))
+    exported(folder, "sent.0.et", "sent.json", "--all_ranks")
+    g = analyse.load(os.path.join(folder, "sent.json"))
+    path, total = analyse.critical_path(g)
+    on = {(g.nodes[n]["rank"], g.nodes[n]["op"]): g.nodes[n]["critical_ns"] / 1e3 for n in path}
+    check(on == want and total == 1e3 * sum(want.values()), f"{early} us early: {on}, not {want}")
+
+
+def check_messages(folder):
+    mm, receive, call = "aten::mm", "gloo:recv", "c10d::send"
+    check_path(folder, 0, {(0, mm): 40_000, (0, call): 1, (1, receive): 399, (1, mm): 16_590})
+    # The message seems to arrive 1.6 ms before it is sent.
+    check_path(folder, 2_000, {(0, mm): 38_400, (1, mm): 16_590})
+
+
 def check_spans():
     g = nx.DiGraph(clock="measured", ranks=[0])
     def add(name, kind, start, wall, **more):
@@ -166,6 +211,7 @@ def main():
         check_measured(folder)
         check_training(folder)
         check_recording(folder)
+        check_messages(folder)
     finish()
 
 

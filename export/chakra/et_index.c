@@ -204,9 +204,11 @@ static size_t deps_end(const syn__et_index *index, size_t span) {
     return span + 1 < index->n_spans ? index->spans[span + 1].first_dep : index->n_deps;
 }
 
-/* Whether every node comes after what it waits for: then the file's own order stays. */
+/* Whether the file is in program order already: ids ascend, and every node comes after what it
+   waits for. */
 static bool in_order(const syn__et_index *index) {
     for (size_t i = 0; i < index->n_spans; i++) {
+        if (i > 0 && index->spans[i].id <= index->spans[i - 1].id) return false;
         for (size_t k = index->spans[i].first_dep; k < deps_end(index, i); k++) {
             if (index->deps[k].node >= i) return false;
         }
@@ -214,7 +216,8 @@ static bool in_order(const syn__et_index *index) {
     return true;
 }
 
-/* Kahn's algorithm; of the nodes that could come next the one with the least id. */
+/* Kahn's algorithm; of the nodes that could come next the one with the least id, as in ASTRA-sim.
+   So the order of nodes in the file does not matter: tools change it. */
 typedef struct kahn {
     uint32_t *left;  /* dependencies not yet placed, per span */
     uint32_t *first; /* per span: its first waiter, into waiters; one more at the end */

@@ -7,7 +7,7 @@ import tempfile
 
 from checks import check, finish, run
 from device_events import alone, document, kernel, launch, op
-from execution_trace import COLL, SEND, read_et
+from execution_trace import COLL, RECV, SEND, read_et
 import pytorch_traces as pt
 from pytorch_traces import convert
 
@@ -127,6 +127,18 @@ def check_old_records():
     check([(n.attr["comm_type"], n.attr["comm_size"]) for n in comms] == [(0, 400)],
           f"old records: {[n.attr for n in comms]}")
     check("unknown-collective" not in r.anomalies, f"old records: {list(r.anomalies)}")
+
+
+def check_functional_messages():
+    """Messages of torch.compile: the tensor, the other rank, the tag and the group."""
+    def message(name, ts):
+        return op("_c10d_functional::" + name, ts, 5,
+                  **{"Concrete Inputs": ["", "1", "7", ""], "Input Dims": [[32], [], [], []],
+                     "Input type": ["float", "Scalar", "Scalar", ""]})
+    r = alone(document([message("isend", 100), message("irecv", 120)]))
+    comms = [(n.type, n.attr["comm_size"], n.attr["comm_src"], n.attr["comm_dst"])
+             for n in r.nodes if "comm_size" in n.attr]
+    check(comms == [(SEND, 128, 0, 1), (RECV, 128, 1, 0)], f"functional: {comms}")
 
 
 def check_gloo():
@@ -301,6 +313,7 @@ def main():
     check_callers()
     check_modules()
     check_old_records()
+    check_functional_messages()
     check_gloo()
     check_gloo_ids()
     check_odd_times()

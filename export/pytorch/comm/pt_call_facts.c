@@ -285,7 +285,7 @@ void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node
     set_kind(facts, name);
     read_arguments(values, &a);
     take_arrow(facts, name);
-    if (api && (kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV))
+    if ((api || is_functional(name)) && (kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV))
         take_message(facts, &a, name);
     if (is_functional(name) && a.last_text.bytes != 0) set_text(&facts->group, a.last_text);
     int64_t in = tensor_bytes(values);

@@ -172,6 +172,11 @@ def check_unpaired():
           and set(durations) == {"outer", "inner"}, f"unpaired: {counts(r)} {durations}")
     r = alone(document(doc), "--strict")
     check(r.code == 1 and "unpaired" in r.said, f"unpaired, --strict: {r.said}")
+    # Named ends need not nest.
+    r = alone(document(halves([op("first", 100, 50), op("second", 110, 90)])))
+    durations = {n.name: n.attr.get("inclusive_dur", n.dur) for n in r.nodes
+                 if not n.name.startswith("[")}
+    check("unpaired" not in counts(r) and durations["second"] == 90, f"{counts(r)} {durations}")
 
 
 def check_other_phases():

@@ -48,14 +48,14 @@ static void join(syn__pt_event *begin, const syn__pt_event *end) {
     }
 }
 
-/* The event that `end` ends: the one begun last, or the last of its name. */
-static uint32_t find_begin(const pairing *p, uint32_t top, const syn__pt_event *end) {
+/* Where the event stands that `end` ends: the one begun last, or the last of its name. NULL: none.
+ */
+static uint32_t *find_begin(const pairing *p, uint32_t *top, const syn__pt_event *end) {
     const syn__pt_event *events = p->device->events;
-    uint32_t at = top;
-    if (end->name == 0) return top;
-    for (int n = 0; at != SYN__PT_NONE && n < MAX_LOOK; n++, at = p->below[at])
-        if (events[at].name == end->name) return at;
-    return SYN__PT_NONE;
+    uint32_t *at = top;
+    for (int n = 0; *at != SYN__PT_NONE && n < MAX_LOOK; n++, at = &p->below[*at])
+        if (end->name == 0 || events[*at].name == end->name) return at;
+    return NULL;
 }
 
 static syn_status take(pairing *p, uint32_t event) {
@@ -68,13 +68,13 @@ static syn_status take(pairing *p, uint32_t event) {
         return SYN_OK;
     }
     p->left_out[event] = true;
-    const uint32_t begin = find_begin(p, *top, e);
-    if (begin == SYN__PT_NONE) {
+    uint32_t *begin = find_begin(p, top, e);
+    if (begin == NULL) {
         note(p, SYN_PYTORCH_ANOMALY_UNPAIRED, event);
         return SYN_OK;
     }
-    join(&p->device->events[begin], e);
-    *top = p->below[begin];
+    join(&p->device->events[*begin], e);
+    *begin = p->below[*begin]; /* what began within it may end later */
     return SYN_OK;
 }
 

@@ -43,8 +43,8 @@ def ns(op):
 
 
 def is_range(op):
-    """PyTorch: made by record_function and the like, RecordScope USER_SCOPE."""
-    return op.get("attributes", {}).get("scope") == 7
+    """PyTorch: made by record_function and the like, RecordScope USER_SCOPE; so are gloo's ops."""
+    return op.get("attributes", {}).get("scope") == 7 and place(op) != "communication"
 
 
 def place(op):

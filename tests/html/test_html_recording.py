@@ -25,8 +25,8 @@ def event(cat, name, ts, dur, tid, **args):
 def record(folder, name, slower=1):
     """A step of 1 ms, whose three layers launch a kernel of 250 us each, between two marks."""
     events = [event("user_annotation", "step", 5000, 1000, 1, External_id=1),
-              event("user_annotation", "begin", 0, 10, 1, External_id=2),
-              event("user_annotation", "end", 990000, 10000, 1, External_id=3)]
+              event("cpu_op", "begin", 0, 10, 1, External_id=2),
+              event("cpu_op", "end", 990000, 10000, 1, External_id=3)]
     for k in range(3):
         at, this = 5100 + 300 * k, {"External_id": 10 + k}
         events += [event("cpu_op", "aten::linear", at, 200, 1, External_id=20 + k),

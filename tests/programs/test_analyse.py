@@ -117,6 +117,11 @@ def check_recording(folder):
     stat = json.loads(run("stat", "--input", "t.0.et", "--json", cwd=folder).stdout)["total"]
     check(stat["critical_us"] == round(total / 1e3) and stat["critical_nodes"] == len(path),
           f"stat: {stat['critical_us']} us, {stat['critical_nodes']} ops; {total} ns")
+    # Without the host trace ranges are known by Kineto's category.
+    done = run("convert", "pytorch", "--device", files[1], "--output", "alone.et", cwd=folder)
+    check(done.returncode == 0, str(done.stderr))
+    alone = json.loads(run("stat", "--input", "alone.et", "--json", cwd=folder).stdout)["total"]
+    check(alone["critical_us"] == stat["critical_us"], f"the device trace alone: {alone}")
     # What the program waits for in a range that it named is no op's time, before or after it.
     picture = exported(folder, "t.0.et", "t.dot", "--view", "graph")
     work = sum(analyse.ns(op) for op in analyse.ops(g).values()

@@ -30,6 +30,10 @@ static syn_status make_node(maker *k, uint32_t event) {
                              .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID | SYN__PT_MADE,
                              .linked = SYN__PT_NONE};
     if (e->flags & SYN__PT_EVENT_RF_ID) n->has |= SYN__PT_HAS_RF_ID;
+    if (syn__pt_is_annotation(e)) {
+        n->scope = SYN__PT_USER_SCOPE;
+        n->has |= SYN__PT_HAS_SCOPE;
+    }
     SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n->name, k->err));
     syn__str inputs;
     SYN_TRY(syn__pt_event_inputs(&k->rank->arena, e, &inputs, &n->seq_id, k->err));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "export/pytorch/rank/pt_event_inputs.h"
+#include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
 
 #define TEXT_BYTES 1024 /* of a node's text without its name and inputs */
@@ -27,11 +28,11 @@ static syn_status write_text(syn__arena *arena, syn__pt_host_node *n, syn__str n
                    "[{\"name\": \"rf_id\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
                    "{\"name\": \"fw_parent\", \"type\": \"uint64\", \"value\": 0}, "
                    "{\"name\": \"seq_id\", \"type\": \"int64\", \"value\": %" PRId64 "}, "
-                   "{\"name\": \"scope\", \"type\": \"uint64\", \"value\": 0}, "
+                   "{\"name\": \"scope\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
                    "{\"name\": \"tid\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
                    "{\"name\": \"fw_tid\", \"type\": \"uint64\", \"value\": 0}, "
                    "{\"name\": \"op_schema\", \"type\": \"string\", \"value\": \"\"}]}",
-                   none, n->rf_id, n->seq_id, n->tid);
+                   none, n->rf_id, n->seq_id, n->scope, n->tid);
     n->text = text;
     n->text_bytes = (uint32_t)(at - text);
     return SYN_OK;
@@ -46,6 +47,7 @@ syn_status syn__pt_add_made(syn__pt_rank *rank, uint32_t event, uint64_t id, uin
     syn__pt_host_node n = {.id = id,
                            .tid = tid,
                            .rf_id = rf_id,
+                           .scope = syn__pt_is_annotation(e) ? SYN__PT_USER_SCOPE : 0,
                            .has = SYN__PT_HAS_ALL_ATTRS | SYN__PT_MADE,
                            .linked = SYN__PT_NONE};
     SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n.name, err));

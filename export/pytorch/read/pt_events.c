@@ -13,6 +13,12 @@ static uint64_t key_thread(const syn__pt_event *e) {
     return e->tid;
 }
 
+bool syn__pt_is_annotation(const syn__pt_event *e) {
+    if (e->class_ == SYN__PT_STEP) return true;
+    const syn__str cat = syn__loose_find((syn__str){e->text, e->text_bytes}, "cat");
+    return syn__str_is(cat, "\"user_annotation\"");
+}
+
 /* Reorders `list` by the key of each; keys: room for them. */
 static syn_status sort_by(const syn__pt_device *device, uint32_t *list, uint64_t *keys, size_t n,
                           uint64_t (*key)(const syn__pt_event *), syn_error *err) {

@@ -19,6 +19,10 @@ static inline bool syn__pt_is_gpu(const syn__pt_event *e) {
 static inline int64_t syn__pt_event_end(const syn__pt_event *e) {
     return e->dur_ns > 0 && e->ts_ns <= INT64_MAX - e->dur_ns ? e->ts_ns + e->dur_ns : e->ts_ns;
 }
+/* The value of RecordScope::USER_SCOPE in PyTorch: a range that the program or a library named. */
+#define SYN__PT_USER_SCOPE 7
+/* Whether the event, of the CPU, has that scope: Kineto then calls it an annotation. */
+bool syn__pt_is_annotation(const syn__pt_event *e);
 /* Whether the event is an op of a communication library that outlasts the op which it began in: by
    more than whole microseconds make of it. */
 static inline bool syn__pt_runs_beside(const syn__pt_device *device, const syn__pt_event *e,

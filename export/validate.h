@@ -82,7 +82,7 @@ typedef struct syn_validation {
     syn_finding *findings; /* by kind, then as found */
     size_t n_findings;
     bool across;   /* whether ranks were compared with each other */
-    bool executed; /* whether the set was run through, for deadlocks */
+    bool executed; /* whether the set ran to its end; false: it stuck, or was not run */
     /* Compute nodes; those on the CPU; those that state their ops and bytes. */
     uint64_t n_compute, n_on_cpu, n_costed;
 } syn_validation;

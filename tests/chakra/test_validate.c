@@ -409,9 +409,11 @@ static void every_edit(void) {
         et_set s = set_clean();
         edits[i].make(&s, s.nodes[0]);
         CHECK_OK(validate(&s, edits[i].mode, &v, &err), err);
-        const bool ok = as_told(&edits[i], &v, why, sizeof why);
+        const bool ok = as_told(&edits[i], &v, why, sizeof why), executed = v.executed;
+        const bool runs = edits[i].mode == SIMULATOR && v.n_problems == 0;
         syn_validation_free(&v);
         CHECK_MSG(ok, "%s", why);
+        CHECK_MSG(executed == runs, "%s: executed is %d", edits[i].name, executed);
     }
 }
 

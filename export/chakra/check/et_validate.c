@@ -278,8 +278,9 @@ static syn_status compare_ranks(syn_validator *v, syn_error *err) {
     v->result.across = true;
     SYN_TRY(syn__check_across(v, err));
     if (v->how.any_node || v->result.n_problems != 0 || v->n_ranks != v->world) return SYN_OK;
-    v->result.executed = true;
-    return syn__check_run(v, err);
+    SYN_TRY(syn__check_run(v, err));
+    v->result.executed = v->result.counts[SYN_FINDING_DEADLOCK] == 0;
+    return SYN_OK;
 }
 
 static void free_rank(syn__checked_rank *rank) {

@@ -179,8 +179,9 @@ def dropout(runs):
     start = ["--model-config", "dropped.json", "--save-dir", folder, "--save-steps", "1", *first]
     said = "0.1 of embeddings, 0 of attention weights, 0.2 of residuals"
     done = runs.start(*start)
-    check(done.stdout.startswith(f"dropout: {said} (config.json; --dropout changes it)\n"),
-          done.stdout)
+    check(done.stdout.split("\n")[:2] == [
+        "model: dropped in f32 on cpu, 1 rank, tp 1",
+        f"dropout: {said} (config.json; --dropout changes it)"], done.stdout)
     done = runs.start(*start, "--resume", "--dropout", "0.25")
     check(done.returncode == 1 and done.stderr.endswith(f"--dropout was {said}, not 0.25\n"),
           done.stderr)
@@ -188,7 +189,10 @@ def dropout(runs):
     for more, line in ((("--dropout", "0.25"), "dropout: 0.25 (--dropout)\n"),
                        ((), f"dropout: {said} (config.json of --weights)\n")):
         done = runs.start("--weights", saved, "--save-dir", runs.path("dropped_on"), *first, *more)
-        check(done.returncode == 0 and done.stdout.startswith(line), done.stdout + done.stderr)
+        check(done.returncode == 0 and "\n" + line in done.stdout, done.stdout + done.stderr)
+    done = runs.start("--weights", saved, "--save-dir", runs.path("half"), "--dtype", "bf16",
+                      "--num-gpus", "2", "--tp", "2", *first)
+    check(re.match("model: .* in bf16 on cpu, 2 ranks, tp 2\n", done.stdout), done.stdout)
     with open(runs.path("dropped.json"), "w", encoding="utf-8") as f:
         json.dump({**GPT, "attn_pdrop": 1}, f)
     done = runs.start(*start)

@@ -18,6 +18,8 @@ import terminals  # noqa: E402
 from checks import check, finish, run, skip  # noqa: E402
 from pretrain_runs import GPT, MPIRUN, PRETRAIN, launcher  # noqa: E402
 
+OTHERS = "model:|dropout|validation|traced|written"  # lines that are no bars
+
 
 def set_width(fd, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -71,10 +73,11 @@ def widths(folder):
         check(t.code == 0, f"{columns}: {t.written}")
         width = columns or 80  # of a terminal that does not say
         wide = [part for part in re.split(r"[\r\n]", t.written)
-                if len(part) >= width and not re.search("validation|traced|dropout|written", part)]
+                if len(part) >= width and not re.search(OTHERS, part)]
         check(not wide, f"{columns} columns: {wide}")
-        head, *lines = t.lines()
-        check(head.startswith("dropout: 0.1 "), head)
+        model, dropout, *lines = t.lines()
+        check(" in f32 on cpu, " in model and dropout.startswith("dropout: 0.1 "),
+              f"{model}, {dropout}")
         check([re.sub(r"[\d.]+$", "N", line) for line in lines if "validation" in line]
               == ["step 6  validation loss N", "step 12  validation loss N"], f"{lines}")
         check(len(lines) == 6 and lines[-1] == "" and lines[0].startswith("traced: ") and
@@ -135,7 +138,7 @@ def elsewhere(folder):
     words = [PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder]
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
-    steps = [line.split("  ")[0] for line in done.stdout.splitlines()[1:-1]]
+    steps = [line.split("  ")[0] for line in done.stdout.splitlines()[2:-1]]
     check(steps == ["step 1/12", "step 6", "step 10/12", "step 12/12", "step 12"]
           and "\r" not in done.stdout and done.stderr == "", f"{done.stdout}{done.stderr}")
     if not MPIRUN or b"this build has no MPI" in run("--version").stderr:

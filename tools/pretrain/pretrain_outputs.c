@@ -87,16 +87,20 @@ syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error 
     return SYN_OK;
 }
 
-/* Which dropout is used, and what says so. */
-static void tell_dropout(const pretrain *run) {
-    char rates[200];
-    if (run->args->quiet) return;
+/* What is trained, in which dtype and where; which dropout is used, and what says so. */
+static void tell_run(const pretrain *run) {
+    const pretrain_args *a = run->args;
+    char rates[200], name[CLI_SHOWN_BYTES];
+    if (a->quiet) return;
+    printf("model: %s in %s on %s, %lld rank%s, tp %lld\n",
+           cli_shown(run->config.name, name, sizeof name), syn_dtype_name(run->dtype), a->device,
+           (long long)a->num_gpus, cli_plural((uint64_t)a->num_gpus), (long long)a->tp);
     pretrain_dropout_text(run, rates, sizeof rates);
     printf("dropout: %s (%s)\n", rates,
-           run->args->dropout >= 0 ? "--dropout"
-           : run->args->weights    ? "config.json of --weights"
-           : run->args->model_name ? "of the model; --dropout changes it"
-                                   : "config.json; --dropout changes it");
+           a->dropout >= 0 ? "--dropout"
+           : a->weights    ? "config.json of --weights"
+           : a->model_name ? "of the model; --dropout changes it"
+                           : "config.json; --dropout changes it");
     fflush(stdout);
 }
 
@@ -107,7 +111,7 @@ syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
     run->log->csv = -1;
     SYN_TRY(begin_file(run->log, path, done, err));
-    tell_dropout(run);
+    tell_run(run);
     pretrain_bar_begin(run, done);
     if ((run->log->csv = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) >= 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));

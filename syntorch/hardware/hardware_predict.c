@@ -141,17 +141,38 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
 
 /* ---- Communication ---- */
 
-/* Where the ranks of a group are: a ring takes those of a node one after the other. */
+/* Where the ranks of a group are. */
 struct places {
     double ranks, nodes, node_ranks; /* node_ranks: on the fullest node */
 };
 
+static int32_t node_of(const syn_hardware *hw, int32_t rank) {
+    return rank / hw->node_ranks;
+}
+
+/* How many of the ranks from `first` on are on the node of that one; 0: an earlier one is. */
+static uint32_t count_node(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks,
+                           uint32_t first) {
+    const int32_t node = node_of(hw, ranks[first]);
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < first; i++)
+        if (node_of(hw, ranks[i]) == node) return 0;
+    for (uint32_t i = first; i < n_ranks; i++) here += node_of(hw, ranks[i]) == node;
+    return here;
+}
+
+/* Libraries order their rings by the machine, so the order of the ranks means nothing here. Most
+   groups list one node after the other, which takes one pass. */
 static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks) {
     struct places p = {n_ranks, 0, 0};
+    bool by_node = true;
+    for (uint32_t i = 1; i < n_ranks; i++)
+        by_node = by_node && node_of(hw, ranks[i - 1]) <= node_of(hw, ranks[i]);
     for (uint32_t i = 0, here = 0; i < n_ranks; i++) {
-        const bool next = i == 0 || ranks[i] / hw->node_ranks != ranks[i - 1] / hw->node_ranks;
-        here = next ? 1 : here + 1;
-        p.nodes += next;
+        const bool next = i == 0 || node_of(hw, ranks[i]) != node_of(hw, ranks[i - 1]);
+        if (by_node) here = next ? 1 : here + 1;
+        else here = count_node(hw, ranks, n_ranks, i);
+        p.nodes += by_node ? next : here > 0;
         p.node_ranks = max2(p.node_ranks, here);
     }
     return p;
@@ -219,9 +240,20 @@ static double stages_ns(const syn_protocol *p, const struct transfer *t, const s
     return latency_ns(p, t, at) + ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
 }
 
-static double network_rate(const syn_hardware *hw, const syn_protocol *p, const struct places *at) {
-    return hw->inter.bytes_per_ns * at->node_ranks / hw->node_ranks *
+/* Of so many ranks of a node together. */
+static double network_rate(const syn_hardware *hw, const syn_protocol *p, double ranks) {
+    return hw->inter.bytes_per_ns * ranks / hw->node_ranks *
            or_else(p->network_efficiency, p->link_efficiency);
+}
+
+/* A ring enters and leaves each node once with all that a rank sends, by the links of all its ranks
+   there. Direct messages leave by the link of their own rank, those to other nodes only. */
+static double across_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
+                        const struct places *at, double most) {
+    if (t->route != ROUTE_DIRECT || at->ranks <= at->node_ranks)
+        return t->wire / min2(network_rate(hw, p, at->node_ranks), most);
+    const double far = t->wire * (at->ranks - at->node_ranks) / (at->ranks - 1);
+    return far / min2(network_rate(hw, p, 1), most);
 }
 
 static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
@@ -231,8 +263,7 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
     if (p->copy_efficiency > 0) /* of two passes; one copies half as much */
         within +=
             max2(t->passes, 1) / 2 * t->whole / (hw->memory_bytes_per_ns * p->copy_efficiency);
-    const double across = t->wire / min2(network_rate(hw, p, at), most);
-    return stages_ns(p, t, at, within, across);
+    return stages_ns(p, t, at, within, across_ns(hw, p, t, at, most));
 }
 
 /* The switches of each node sum up what its ranks have, trees of nodes exchange these sums: of two
@@ -240,7 +271,7 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
 static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at) {
     const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
-    const double across = min2(at->nodes - 1, 2) * t->whole / network_rate(hw, p, at);
+    const double across = min2(at->nodes - 1, 2) * t->whole / network_rate(hw, p, at->node_ranks);
     return stages_ns(p, t, at, within, across);
 }
 

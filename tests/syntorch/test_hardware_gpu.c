@@ -489,6 +489,43 @@ static void other_collectives_of_a_node(void) {
     }
 }
 
+/* 4 GiB all-to-all over two nodes of 8 A100 with four 200 Gb/s cards each: 19.83 GB/s (issue 1138
+   of NVIDIA/nccl), which is 15/16 of the buffer in 203 ms. Half of what a rank has goes to the
+   other node, by 12.5 GB/s a rank. */
+static void all_to_all_across_nodes(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const double ms = 15.0 / 16 * 4294967296.0 / 19.83e9 * 1e3;
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "a100-80g+pytorch-eager", NULL, &err), err);
+    hw.inter.bytes_per_ns = 100;
+    const double is = collective_ns(&hw, SYN_COMM_ALL_TO_ALL, 4294967296, ranks, 16) / 1e6;
+    CHECK_MSG(fabs(is / ms - 1) < 0.12, "%g ms, measured %g", is, ms);
+    /* Of a gather one rank receives all: those of the other node come by its own link alone. */
+    const double one = collective_ns(&hw, SYN_COMM_GATHER, 268435456, ranks, 16) / 1e6;
+    CHECK_MSG(one > 8 * 0.268 / 12.5 * 1e3 && one < 1.2 * 8 * 0.268 / 12.5 * 1e3, "%g ms", one);
+}
+
+/* A library orders its rings by the machine: the order of a group's ranks changes nothing. */
+static void order_of_ranks(void) {
+    static const int32_t orders[][8] = {{0, 1, 4, 5, 8, 9, 12, 13},
+                                        {0, 4, 8, 12, 1, 5, 9, 13},
+                                        {13, 0, 12, 1, 9, 4, 8, 5},
+                                        {0, 4, 12, 8, 9, 13, 5, 1}};
+    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
+                                          SYN_COMM_ALL_TO_ALL};
+    for (const char *const *machine = syn_hardware_presets(); *machine != NULL; machine++)
+        for (int kind = 0; kind < 3; kind++)
+            for (uint64_t bytes = 1024; bytes <= 1073741824; bytes *= 1024) {
+                syn_hardware hw;
+                syn_error err = {0};
+                CHECK_OK(syn_hardware_load(&hw, *machine, NULL, &err), err);
+                const double ns = collective_ns(&hw, kinds[kind], bytes, orders[0], 8);
+                for (int i = 1; i < 4; i++)
+                    CHECK_NEAR(collective_ns(&hw, kinds[kind], bytes, orders[i], 8), ns, 1e-6);
+            }
+}
+
 /* On 8 V100 of a node joined by links without a switch (konnase.github.io, 2019), the last of
    another (BM.GPU3.8, in a tutorial of Oracle's cloud), microseconds. */
 static void nccl_all_reduce_on_v100(void) {
@@ -525,6 +562,8 @@ static const test_case cases[] = {
     {"small_all_reduces_on_a100", small_all_reduces_on_a100},
     {"nccl_all_reduce_across_nodes", nccl_all_reduce_across_nodes},
     {"other_collectives_of_a_node", other_collectives_of_a_node},
+    {"all_to_all_across_nodes", all_to_all_across_nodes},
+    {"order_of_ranks", order_of_ranks},
     {"nccl_all_reduce_on_v100", nccl_all_reduce_on_v100},
 };
 

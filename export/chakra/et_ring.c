@@ -55,6 +55,123 @@ static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
     }
 }
 
+/* ---- Nodes that hold different places ---- */
+
+enum { LINK_PLACES = 3, LINK_CHOICES = LINK_PLACES + 1 };
+
+/* The ranks of one node, and the link to the node behind it in the ring. */
+typedef struct stop {
+    const int32_t *ranks; /* ascending */
+    int32_t place;        /* of the first */
+    uint32_t width;
+    /* Places that the next node has as well, as indices here and there. A link excludes one place
+       of the link before and of the one behind it, so three of them are choice enough. */
+    uint32_t leave[LINK_PLACES], enter[LINK_PLACES], n;
+    /* By which the ring leaves: n stands for none of them. For each, with how many links between
+       equal places the ring gets there, and by which choice of the link before. */
+    uint32_t choice, best[LINK_CHOICES], from[LINK_CHOICES];
+} stop;
+
+/* Nodes with the same places become neighbours. */
+static int compare_stops(const void *a, const void *b) {
+    const stop *x = a, *y = b;
+    if (x->place != y->place) return compare(&x->place, &y->place);
+    if (x->width != y->width) return x->width < y->width ? -1 : 1;
+    return compare(x->ranks, y->ranks);
+}
+
+static uint32_t find_stops(stop *out, const int32_t *sorted, uint32_t n, int32_t node_ranks) {
+    uint32_t stops = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool next = i == 0 || sorted[i] / node_ranks != sorted[i - 1] / node_ranks;
+        if (next) out[stops++] = (stop){.ranks = sorted + i, .place = sorted[i] % node_ranks};
+        out[stops - 1].width++;
+    }
+    return stops;
+}
+
+static void find_places(stop *from, const stop *to, int32_t node_ranks) {
+    uint32_t i = 0, j = 0;
+    while (i < from->width && j < to->width && from->n < LINK_PLACES) {
+        const int32_t a = from->ranks[i] % node_ranks, b = to->ranks[j] % node_ranks;
+        if (a == b) {
+            from->leave[from->n] = i;
+            from->enter[from->n++] = j;
+        }
+        i += a <= b;
+        j += b <= a;
+    }
+}
+
+/* Whether the ring can enter `at` by choice a of the link before and leave it by choice b. */
+static bool fits(const stop *before, uint32_t a, const stop *at, uint32_t b) {
+    return at->width == 1 || a == before->n || b == at->n || before->enter[a] != at->leave[b];
+}
+
+/* The most links between equal places if the first one is `first`, with the choices set. */
+static uint32_t choose_from(stop *stops, uint32_t n, uint32_t first) {
+    for (uint32_t b = 0; b <= stops[0].n; b++) stops[0].best[b] = b == first && b < stops[0].n;
+    for (uint32_t i = 1; i < n; i++) {
+        for (uint32_t b = 0; b <= stops[i].n; b++) {
+            stops[i].best[b] = 0;
+            stops[i].from[b] = i == 1 ? first : stops[i - 1].n;
+            for (uint32_t a = i == 1 ? first : 0; a <= (i == 1 ? first : stops[i - 1].n); a++) {
+                const uint32_t links = stops[i - 1].best[a] + (b < stops[i].n);
+                if (!fits(&stops[i - 1], a, &stops[i], b) || links <= stops[i].best[b]) continue;
+                stops[i].best[b] = links;
+                stops[i].from[b] = a;
+            }
+        }
+    }
+    stop *last = &stops[n - 1];
+    last->choice = last->n;
+    for (uint32_t b = 0; b < last->n; b++)
+        if (fits(last, b, &stops[0], first) && last->best[b] > last->best[last->choice])
+            last->choice = b;
+    for (uint32_t i = n - 1; i > 0; i--) stops[i - 1].choice = stops[i].from[stops[i].choice];
+    return last->best[last->choice];
+}
+
+static void put_stops(int32_t *out, const stop *stops, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const stop *at = &stops[i], *before = &stops[(i + n - 1) % n];
+        const uint32_t end = at->width - 1;
+        const bool entered = before->choice < before->n, left = at->choice < at->n;
+        uint32_t enter = entered ? before->enter[before->choice] : 0;
+        uint32_t leave = left ? at->leave[at->choice] : end;
+        if (enter == leave && entered) leave = leave == end ? 0 : end;
+        else if (enter == leave) enter = enter == end ? 0 : end;
+        out = put_node(out, at->ranks, at->width, enter, leave);
+    }
+}
+
+/* As many links between equal places as nodes in the order of their first places allow; if that is
+   no more than there are, the ranks stay as they are. */
+static syn_status order_stops(int32_t *ranks, const int32_t *sorted, uint32_t n, int32_t node_ranks,
+                              syn_error *err) {
+    stop *stops = syn_malloc(n * sizeof *stops);
+    if (stops == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *stops, "a group's nodes");
+    const uint32_t nodes = find_stops(stops, sorted, n, node_ranks);
+    uint32_t best = 0, links = syn__et_network_hops(ranks, n, node_ranks);
+    bool found = false;
+    qsort(stops, nodes, sizeof *stops, compare_stops);
+    for (uint32_t i = 0; i < nodes; i++)
+        find_places(&stops[i], &stops[(i + 1) % nodes], node_ranks);
+    for (uint32_t first = 0; first <= stops[0].n; first++) {
+        const uint32_t now = choose_from(stops, nodes, first);
+        if (now <= links) continue;
+        best = first;
+        links = now;
+        found = true;
+    }
+    if (found) {
+        (void)choose_from(stops, nodes, best);
+        put_stops(ranks, stops, nodes);
+    }
+    syn_free(stops);
+    return SYN_OK;
+}
+
 syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err) {
     if (node_ranks < 1 || n < 2) return SYN_OK;
     int32_t *sorted = syn_malloc(n * sizeof *sorted);
@@ -62,11 +179,13 @@ syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, sy
     memcpy(sorted, ranks, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare);
     const uint32_t width = width_of(sorted, n, node_ranks);
+    syn_status status = SYN_OK;
     if (width == 1) memcpy(ranks, sorted, n * sizeof *sorted);
     else if (width == 2 && n / width % 2 == 1 && n > width) put_ladder(ranks, sorted, n);
     else if (width > 1 && n > width) put_nodes(ranks, sorted, n, width);
+    else if (width == 0) status = order_stops(ranks, sorted, n, node_ranks, err);
     syn_free(sorted);
-    return SYN_OK;
+    return status;
 }
 
 syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err) {

@@ -14,9 +14,10 @@
 extern "C" {
 #endif
 
-/* Puts the ranks of a group, each once, into such an order, if nodes of node_ranks ranks hold
-   equally many of them at the same places: each hop then stays in a node or keeps its place.
-   Otherwise, and within one node, they stay as they are. node_ranks 0: nodes are not known. */
+/* Puts the ranks of a group, each once, into such an order. If nodes of node_ranks ranks hold
+   equally many of them at the same places, each hop stays in a node or keeps its place; otherwise
+   as many hops as can be found. If that is no gain, and within one node, the ranks stay as they
+   are. node_ranks 0: nodes are not known. */
 syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
 /* Puts such an order back into the ascending one; any other stays. */
 syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);

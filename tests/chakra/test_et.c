@@ -295,6 +295,48 @@ static void test_rings(void) {
     CHECK_INT(syn__et_network_hops(odd, 3, 8), 0);
 }
 
+/* Nodes that hold different places: of so many nodes so many hops keep their place, all others that
+   leave a node do not; each rank is there once. */
+static void test_uneven_rings(void) {
+    static const struct {
+        int32_t begin, step, n;
+        uint32_t hops;
+    } groups[] = {
+        {0, 1, 12, 2},  /* all of a node and half of one: there and back */
+        {12, 1, 12, 2}, /* half of one and all of the next */
+        {4, 1, 8, 0},   /* two halves without a common place */
+        {5, 1, 6, 0},   /* 5, 6, 7 and 0, 1, 2 */
+        {4, 1, 16, 2},  /* a half, all, the other half: both ways of one of them are missing */
+        {2, 1, 30, 4},  /* 2 to 7, two whole nodes, all of another */
+        {0, 1, 9, 1},   /* the ninth is entered from its own place, and left to another */
+        {0, 3, 16, 3},  /* three kinds of nodes, two of each */
+        {0, 6, 8, 3},   /* 0, 6; 4; 2; 0, 6; 4; 2: each kind next to its like */
+        {1, 2, 7, 2},   /* 1, 3, 5, 7 and 1, 3, 5 */
+    };
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        const uint32_t n = (uint32_t)groups[g].n;
+        int32_t ranks[64], again[64];
+        uint64_t seen = 0;
+        syn_error err = {0};
+        for (uint32_t i = 0; i < n; i++) ranks[i] = groups[g].begin + (int32_t)i * groups[g].step;
+        memcpy(again, ranks, sizeof again);
+        CHECK_OK(syn__et_order_ring(ranks, n, 8, &err), err);
+        CHECK_MSG(syn__et_network_hops(ranks, n, 8) == groups[g].hops, "%d, %d, ...: %u hops",
+                  groups[g].begin, groups[g].begin + groups[g].step,
+                  syn__et_network_hops(ranks, n, 8));
+        uint32_t crossings = 0, nodes = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            crossings += ranks[i] / 8 != ranks[(i + 1) % n] / 8;
+            nodes += i == 0 || again[i] / 8 != again[i - 1] / 8;
+            seen |= 1ull << ((ranks[i] - groups[g].begin) / groups[g].step);
+        }
+        CHECK_INT(crossings, nodes);
+        CHECK_INT(__builtin_popcountll(seen), n);
+        CHECK_OK(syn__et_undo_ring(ranks, n, 8, &err), err);
+        CHECK(memcmp(ranks, again, n * sizeof *ranks) == 0);
+    }
+}
+
 /* Sets have the order for their machine; what is read has that of the graph. */
 static void test_ring_of_set(void) {
     static const int32_t rank[] = {0, 4, 8, 12}, members[] = {0, 4, 8, 12};
@@ -406,6 +448,7 @@ static const test_case cases[] = {
     {"set_no_memory", test_set_no_memory},
     {"comm_group", test_comm_group},
     {"rings", test_rings},
+    {"uneven rings", test_uneven_rings},
     {"ring_of_set", test_ring_of_set},
     {"utf8_is_repaired", test_utf8_is_repaired},
     {"json_form", test_json_form},

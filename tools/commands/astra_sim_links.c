@@ -93,7 +93,7 @@ typedef struct collective {
     cost cost;
     double predicted_ns;
     int where;
-    bool by_switch;
+    bool by_switch, by_one_link;
 } collective;
 
 typedef struct collectives {
@@ -112,6 +112,14 @@ static bool is_far(const syn_graph_group *group, int32_t node_ranks) {
     return false;
 }
 
+/* A ring of several ranks a node; that of all ranks is one of each place on the nodes. */
+static bool is_by_one_link(const syn_graph_group *group, int32_t world, int32_t node_ranks) {
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < group->n_ranks; i++)
+        here += group->ranks[i] / node_ranks == group->ranks[0] / node_ranks;
+    return here > 1 && (int32_t)group->n_ranks < world;
+}
+
 static syn_status add_one(collectives *all, const syn_hardware *hw, const syn_graph_group *group,
                           int32_t world, const syn_node *node, syn_error *err) {
     collective one = {.where = NEAR};
@@ -121,6 +129,7 @@ static syn_status add_one(collectives *all, const syn_hardware *hw, const syn_gr
     else if (is_far(group, hw->node_ranks)) one.where = ASTRAY;
     one.predicted_ns = syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
     one.by_switch = has_switch(hw) && node->comm == SYN_COMM_ALL_REDUCE && group->n_ranks > 2;
+    one.by_one_link = one.where == FAR && is_by_one_link(group, world, hw->node_ranks);
     all->at[all->n++] = one;
     return SYN_OK;
 }
@@ -198,7 +207,15 @@ static void compare(astra_network *net, int d, int where, const collectives *all
         at->predicted_ns += c->predicted_ns;
         at->simulated_ns += ns;
         at->by_switch |= c->by_switch;
+        at->by_one_link |= c->by_one_link;
     }
+}
+
+static void add_detour(astra_detour *sum, const astra_network *net, const cost *c,
+                       double predicted_ns) {
+    sum->n++;
+    sum->predicted_ns += predicted_ns;
+    sum->simulated_ns += simulated_ns(net, c);
 }
 
 static syn_status fit_all(astra_network *net, const syn_hardware *hw, const collectives *all,
@@ -217,6 +234,9 @@ static syn_status fit_all(astra_network *net, const syn_hardware *hw, const coll
         }
         compare(net, d, where, all);
     }
+    for (size_t i = 0; i < all->n; i++)
+        if (all->at[i].where == ASTRAY)
+            add_detour(&net->collectives, net, &all->at[i].cost, all->at[i].predicted_ns);
     return SYN_OK;
 }
 
@@ -257,5 +277,30 @@ syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int3
     if (s == SYN_OK) s = fit_all(out, hw, &all, err);
     if (s == SYN_OK) s = count_astray(hw, first, ranks, &out->n_astray, err);
     syn_free(all.at);
+    return s;
+}
+
+/* ---- Messages ---- */
+
+static void add_message(astra_network *net, const syn_hardware *hw, int32_t rank,
+                        const syn_node *node) {
+    const int32_t width = hw->node_ranks, peer = node->peer;
+    const cost c = {.hops = {1, 0}, .bytes = {(double)node->comm_bytes, 0}};
+    if (node->kind != SYN_NODE_SEND || peer < 0) return;
+    if (peer / width == rank / width || peer % width == rank % width) return;
+    add_detour(&net->messages, net, &c, syn_hardware_predict_ns(hw, node, NULL, rank));
+}
+
+syn_status astra_add_messages(astra_network *net, const syn_hardware *hw, const syn_graph *graph,
+                              syn_error *err) {
+    syn_cursor cursor = {.deps = NULL};
+    syn_status s = SYN_OK;
+    for (uint32_t r = 0; r < graph->n_ranks; r++)
+        for (uint32_t i = 0; i < graph->ranks[r].n_nodes && s == SYN_OK; i++) {
+            const syn_node *node = syn_graph_node(graph, r, i, &cursor);
+            if (node) add_message(net, hw, graph->ranks[r].rank, node);
+            else s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
+        }
+    syn_cursor_free(&cursor);
     return s;
 }

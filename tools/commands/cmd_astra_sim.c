@@ -48,8 +48,15 @@ static const cli_program program = {
 
 /* ---- The set ---- */
 
-/* That it runs at all, and how many ranks it has. */
-static syn_status check(const char *prefix, int32_t *ranks, syn_error *err) {
+typedef struct trace_set {
+    const char *prefix;
+    int32_t ranks;
+    bool has_messages;
+} trace_set;
+
+/* That it runs at all, and what it has. */
+static syn_status check(trace_set *set, syn_error *err) {
+    const char *prefix = set->prefix;
     syn_validation v;
     syn_status s = syn_validate(&v, &prefix, 1, &(syn_validate_options){.any_node = false}, err);
     if (s == SYN_OK && v.n_problems > 0)
@@ -60,7 +67,8 @@ static syn_status check(const char *prefix, int32_t *ranks, syn_error *err) {
     if (s == SYN_OK && v.n_files < 2)
         s = SYN_FAIL(err, SYN_E_UNSUPPORTED,
                      "'%.300s' is one rank, and ASTRA-sim has no network of one", prefix);
-    *ranks = (int32_t)v.n_files;
+    set->ranks = (int32_t)v.n_files;
+    set->has_messages = v.n_sends > 0;
     syn_validation_free(&v);
     return s;
 }
@@ -219,9 +227,32 @@ static void report_times(const syn_hardware *hw, const astra_dimension *d, bool 
     printf("note: %s\n",
            !longer        ? "rings cross nodes on some of their hops only"
            : d->by_switch ? "switches sum up in our prediction, and ASTRA-sim has rings alone"
+           : d->by_one_link
+               ? "a ring leaves a node by the link of one rank there, and a library by those of all"
            : hw->collectives.name[0]
                ? "at the links' rates ASTRA-sim's rings take longer, even without latency"
                : "ASTRA-sim adds what moving each part through memory takes");
+}
+
+static void print_detour(const astra_detour *d, const char *one, const char *more) {
+    if (d->n > 0)
+        printf(":\n      %" PRIu64 " %s, %.3g ms predicted, %.3g ms simulated", d->n,
+               d->n == 1 ? one : more, d->predicted_ns / 1e6, d->simulated_ns / 1e6);
+    printf("\n");
+}
+
+/* ASTRA-sim sends between nodes by the network only from a place to the same place. */
+static void report_detours(const astra_network *net) {
+    if (net->n_astray > 0) {
+        printf("note: %" PRIu32 " group%s of several nodes never use%s the network between nodes "
+               "there, as no two ranks of\n      the group have the same place on their nodes",
+               net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
+        print_detour(&net->collectives, "collective of rank 0", "collectives of rank 0");
+    }
+    if (net->messages.n > 0) {
+        printf("note: messages to another place on another node do not use the network there");
+        print_detour(&net->messages, "message", "messages");
+    }
 }
 
 static void report(const char *prefix, const syn_hardware *hw, bool assumed,
@@ -239,11 +270,7 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
            args.roofline ? "its ops and bytes at the machine's rates" : "the trace's times");
     for (int i = 0; i < net->n; i++)
         report_times(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
-    if (net->n_astray > 0)
-        printf("note: %" PRIu32 " group%s of several nodes never use%s the network between nodes "
-               "there: ASTRA-sim\n      sends between nodes by it only from a place to the same "
-               "place, and no two ranks of\n      the group have one\n",
-               net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
+    report_detours(net);
     printf("\nAstraSim_Analytical_Congestion_Unaware");
     put_argument("workload-configuration", prefix);
     put_argument("comm-group-configuration", paths[GROUPS]);
@@ -253,8 +280,27 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     printf("\n");
 }
 
-static syn_status simulate(const char *prefix, const char *prefix_out, const syn_graph *first,
-                           int32_t ranks, syn_error *err) {
+static syn_status import(syn_graph **out, const trace_set *set, int32_t rank, syn_error *err) {
+    char path[FOLDER_PATH_BYTES];
+    if ((size_t)snprintf(path, sizeof path, "%s.%" PRId32 ".et", set->prefix, rank) >= sizeof path)
+        return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
+    return syn_import_et(out, path, false, err); /* with the groups of all ranks */
+}
+
+static syn_status add_messages(astra_network *net, const syn_hardware *hw, const trace_set *set,
+                               syn_error *err) {
+    syn_status s = SYN_OK;
+    for (int32_t rank = 0; rank < set->ranks && set->has_messages && s == SYN_OK; rank++) {
+        syn_graph *graph = NULL;
+        s = import(&graph, set, rank, err);
+        if (s == SYN_OK) s = astra_add_messages(net, hw, graph, err);
+        syn_graph_free(graph);
+    }
+    return s;
+}
+
+static syn_status simulate(const trace_set *set, const char *prefix_out, const syn_graph *first,
+                           syn_error *err) {
     static char paths[FILES][FOLDER_PATH_BYTES];
     output_lock lock = {.path = NULL};
     syn_hardware hw;
@@ -262,27 +308,26 @@ static syn_status simulate(const char *prefix, const char *prefix_out, const syn
     bool assumed;
     SYN_TRY(choose_hardware(&hw, &assumed, first, err));
     SYN_TRY(check_times(&hw, first, err));
-    SYN_TRY(astra_network_of(&hw, first, ranks, &net, err));
+    SYN_TRY(astra_network_of(&hw, first, set->ranks, &net, err));
+    SYN_TRY(add_messages(&net, &hw, set, err));
     SYN_TRY(syn_make_folder(args.out, err));
     SYN_TRY(output_lock_take(&lock, prefix_out, program.name, "name another --out", err));
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
     if (s != SYN_OK) return s;
-    report(prefix, &hw, assumed, &net, paths);
+    report(set->prefix, &hw, assumed, &net, paths);
     return SYN_OK;
 }
 
 static syn_status run(const char *prefix, syn_error *err) {
-    char path[FOLDER_PATH_BYTES], prefix_out[FOLDER_PATH_BYTES];
+    char prefix_out[FOLDER_PATH_BYTES];
+    trace_set set = {.prefix = prefix};
     syn_graph *first = NULL;
-    int32_t ranks;
     SYN_TRY(folder_path(prefix_out, err, args.out, ""));
     SYN_TRY(folder_check_prefix(prefix_out, err));
-    SYN_TRY(check(prefix, &ranks, err));
-    if ((size_t)snprintf(path, sizeof path, "%s.0.et", prefix) >= sizeof path)
-        return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
-    SYN_TRY(syn_import_et(&first, path, false, err)); /* with the groups of all ranks */
-    const syn_status s = simulate(prefix, prefix_out, first, ranks, err);
+    SYN_TRY(check(&set, err));
+    SYN_TRY(import(&first, &set, 0, err));
+    const syn_status s = simulate(&set, prefix_out, first, err);
     syn_graph_free(first);
     return s;
 }

@@ -177,7 +177,7 @@ int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index) {
 /* ---- Sizes wherever they stand ---- */
 
 typedef struct tensor {
-    int64_t bytes;
+    int64_t storage, offset, bytes;
     syn__str device;
 } tensor;
 
@@ -191,7 +191,8 @@ static bool take_tensor(syn__pt_scan *s, tensor *out) {
     while (n < 5 && syn__pt_scan_next(s, &text) == 'w' && syn__pt_scan_i64(text, &fields[n])) n++;
     if (n == 5 && syn__pt_scan_next(s, &text) == 's' && fields[3] >= 0 && fields[4] >= 0) {
         syn__pt_scan_leave(s);
-        *out = (tensor){syn__pt_mul_i64(fields[3], fields[4]), text};
+        *out = (tensor){fields[1], syn__pt_mul_i64(fields[2], fields[4]),
+                        syn__pt_mul_i64(fields[3], fields[4]), text};
         return true;
     }
     *s = before;
@@ -209,6 +210,20 @@ int64_t syn__pt_tensor_bytes(syn__str value) {
         sum = t.bytes > INT64_MAX - sum ? INT64_MAX : sum + t.bytes;
     }
     return sum;
+}
+
+bool syn__pt_next_tensor(syn__pt_scan *s, syn__pt_tensor *out) {
+    syn__str text;
+    tensor t;
+    for (char c = syn__pt_scan_next(s, &text); c != 0; c = syn__pt_scan_next(s, &text)) {
+        if (c != '[' || !take_tensor(s, &t)) continue;
+        const int64_t before = t.offset > 0 ? t.offset : 0;
+        *out =
+            (syn__pt_tensor){t.storage, t.bytes > INT64_MAX - before ? INT64_MAX : before + t.bytes,
+                             syn__str_is(t.device, "cpu")};
+        return true;
+    }
+    return false;
 }
 
 void syn__pt_find_devices(syn__str value, bool *on_cpu, bool *elsewhere) {

@@ -5,6 +5,7 @@
 #define EXPORT_PT_TENSORS_H
 
 #include "export/pytorch/read/pt_host.h"
+#include "export/pytorch/read/pt_scan.h"
 #include "syntorch/base/memory.h"
 
 #ifdef __cplusplus
@@ -40,6 +41,15 @@ int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index);
 int64_t syn__pt_argument_elem_bytes(const syn__pt_host_node *node, size_t index);
 /* Bytes of all tensors wherever they stand within a value; -1 if there is none. */
 int64_t syn__pt_tensor_bytes(syn__str value);
+
+typedef struct syn__pt_tensor {
+    int64_t storage;   /* id: tensors of one storage have it, also later ones at its address */
+    int64_t end_bytes; /* of the storage, where the tensor ends */
+    bool on_cpu;
+} syn__pt_tensor;
+
+/* The next tensor within a value, wherever it stands; false: there are no more. */
+bool syn__pt_next_tensor(syn__pt_scan *s, syn__pt_tensor *out);
 
 /* Sets what is so of any tensor within a value; those without a device are passed over. */
 void syn__pt_find_devices(syn__str value, bool *on_cpu, bool *elsewhere);

@@ -1,5 +1,6 @@
 /* A simulator's nodes as messages. Attributes that simulators read: is_cpu_op (bool, false),
-   inputs and outputs (string lists, empty), num_ops (int64) and tensor_size (uint64) of compute,
+   inputs and outputs (string lists of tensors' names and bytes by turns, empty where the recording
+   has none), num_ops (int64) and tensor_size (uint64) of compute,
    comm_type, comm_size (int64) and pg_name (string) of collectives, comm_src, comm_dst, comm_tag
    (int32) and comm_size of messages. For people: op (the host's), stream, pg_desc, clamped,
    size_unknown, not_simulated and comm_kind (why communication became compute, and what it was);
@@ -11,6 +12,7 @@
 
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/sim/pt_sim_tensors.h"
 #include "export/pytorch/write/pt_cost.h"
 #include "export/pytorch/write/pt_sim_counts.h"
 #include "export/pytorch/write/pt_write.h"
@@ -21,8 +23,10 @@
 
 typedef struct writer {
     const syn__pt_sim *sim;
+    const syn__pt_sim_tensors *tensors;
     syn_sink *sink;
     syn__buf buf;
+    syn__buf list;    /* of tensors */
     syn__arena arena; /* of the message at hand */
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
@@ -319,12 +323,41 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
     add_op(w, "op", op);
 }
 
-/* Simulators that track memory want lists of tensors on every node. These are empty: recordings do
-   not say what a kernel reads and writes. */
-static void add_tensors(writer *w) {
-    add_number(w, "inputs", SYN__ET_STRING + 1, 0);
-    add_number(w, "outputs", SYN__ET_STRING + 1, 0);
+/* ---- Tensors ---- */
+
+static void put_element(syn__buf *buf, const char *text) {
+    syn__et_put_varint(buf, 1 << 3 | SYN__ET_WIRE_LEN);
+    syn__et_put_varint(buf, strlen(text));
+    syn__buf_put(buf, text, strlen(text));
 }
+
+/* "s12" or, of a later tensor with the same storage id, "s12.1"; and its bytes. */
+static void add_list(writer *w, const char *name, const uint32_t *tensors, uint32_t n) {
+    w->list.bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const syn__pt_sim_tensor *t = &w->tensors->tensors[tensors[i]];
+        char text[64];
+        snprintf(text, sizeof text, t->version > 0 ? "s%" PRId64 ".%" PRIu32 : "s%" PRId64,
+                 t->storage, t->version);
+        put_element(&w->list, text);
+        snprintf(text, sizeof text, "%" PRId64, t->bytes);
+        put_element(&w->list, text);
+    }
+    char *data = (char *)syn__arena_get(&w->arena, w->list.bytes + 1);
+    w->failed = w->failed || data == NULL || w->list.failed;
+    if (w->failed) return;
+    if (w->list.bytes > 0) memcpy(data, w->list.data, w->list.bytes);
+    add(w, name, SYN__ET_STRING + 1, 0, (syn__str){data, w->list.bytes});
+}
+
+/* Simulators that track memory want both lists on every node. */
+static void add_tensors(writer *w, const struct syn__pt_sim_use *use) {
+    const uint32_t *uses = w->tensors->uses;
+    add_list(w, "inputs", use->reads > 0 ? uses + use->first : NULL, use->reads);
+    add_list(w, "outputs", use->writes > 0 ? uses + use->first + use->reads : NULL, use->writes);
+}
+
+static const struct syn__pt_sim_use no_tensors = {0, 0, 0};
 
 static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 
@@ -342,7 +375,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     add_compute(w, 0, 0, true);
     add_op(w, "before", &w->sim->rank->ops[node->op]); /* it is no such op itself */
     add_waits(w, &out);
-    add_tensors(w);
+    add_tensors(w, &no_tensors);
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;
     if (!w->failed) syn__et_put_node(&w->buf, &out);
@@ -375,22 +408,23 @@ static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
     describe(w, node, &out);
     add_waits(w, &out);
-    add_tensors(w);
+    add_tensors(w, &w->tensors->nodes[index]);
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;
     if (!w->failed) syn__et_put_node(&w->buf, &out);
     return send(w, err);
 }
 
-static syn_status write_nodes(const syn__pt_sim *sim, const char *version, syn_sink *sink,
-                              syn_error *err) {
-    writer w = {.sim = sim, .sink = sink};
+static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_sim_tensors *tensors,
+                              const char *version, syn_sink *sink, syn_error *err) {
+    writer w = {.sim = sim, .tensors = tensors, .sink = sink};
     syn_status status = write_meta(&w, version, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
         status = write_node(&w, sim->sequence[i], err);
         if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close says so */
     }
     syn__buf_free(&w.buf);
+    syn__buf_free(&w.list);
     syn__arena_free(&w.arena);
     syn_free(w.attrs);
     syn_free(w.waits);
@@ -401,9 +435,12 @@ static syn_status write_nodes(const syn__pt_sim *sim, const char *version, syn_s
 syn_status syn__pt_write_sim(const syn__pt_rank *rank, const char *version, syn_sink *sink,
                              syn_pytorch_simulated *written, syn_error *err) {
     syn__pt_sim sim;
+    syn__pt_sim_tensors tensors = {.tensors = NULL};
     syn_status status = syn__pt_sim_make(&sim, rank, err);
     if (status == SYN_OK && written != NULL) *written = syn__pt_sim_count(&sim);
-    if (status == SYN_OK) status = write_nodes(&sim, version, sink, err);
+    if (status == SYN_OK) status = syn__pt_sim_tensors_find(&tensors, &sim, err);
+    if (status == SYN_OK) status = write_nodes(&sim, &tensors, version, sink, err);
+    syn__pt_sim_tensors_free(&tensors);
     syn__pt_sim_free(&sim);
     return status;
 }

@@ -24,12 +24,15 @@ ALL_REDUCES = (("a100-80g+pytorch-eager", "a100", 140, 0.05),
                ("a100-80g+pytorch-eager", "a100_8", 60, 0.17),
                ("a100-80g+pytorch-eager", "a100_16_32", 53, 0.12),
                ("a100-80g+pytorch-eager", "a100_nodes", 21, 0.15),
-               ("h100+pytorch-eager", "h100_8", 39, 0.23),
+               ("h100+pytorch-eager", "h100_8", 39, 0.13),
                ("h100+pytorch-eager", "h100_nodes", 7, 0.03),
                ("h100+pytorch-eager", "h100_16_64", 43, 0.09),
-               ("h200+pytorch-eager", "h200", 39, 0.09),
+               ("h200+pytorch-eager", "h200", 39, 0.135),
                ("v100-32g+pytorch-eager", "v100", 19, 0.03),
                (os.path.join(MEASURED, "dgx2.json"), "v100_dgx2", 21, 0.06))
+# All-reduces, all-gathers, reduce-scatters and all-to-alls.
+COLLECTIVES = (("a100-80g+pytorch-eager", "a100", 132, 0.23),
+               ("h100+pytorch-eager", "h100", 132, 0.1))
 
 
 def run(*args):
@@ -64,7 +67,9 @@ def built_in_stacks(folder):
                                      ("a100-80g+megatron", short, "megatron", 4, 0.06),
                                      ("a100-80g+megatron", steps, None, 47, 0.06),
                                      *((hw, os.path.join(MEASURED, f"all_reduce_{name}.csv"),
-                                        None, n, mean) for hw, name, n, mean in ALL_REDUCES)):
+                                        None, n, mean) for hw, name, n, mean in ALL_REDUCES),
+                                     *((hw, os.path.join(MEASURED, f"collectives_{name}.csv"),
+                                        None, n, mean) for hw, name, n, mean in COLLECTIVES)):
         got = calibrate("--check", "--hw", hw, "--rows", rows,
                         *(["--rows_stack", stack] if stack else []))["given"]
         check(got["rows"] == n and got["mean"] <= mean, f"{hw}: {got}")
@@ -291,7 +296,9 @@ def refused(folder):
     refuses("\ufeffgpus,bytes,ip_ns\n2,1024,x\n", 'bad.csv:2: "ip_ns" must be a number above 0')
     refuses("layers,heads,head_dim,tp,batch,input_tokens,output_tokens,latency_ms\n"
             "2,4,32,3,1,8,8,5\n", "bad.csv:2: ")
-    refuses("gpus,bytes,ip_ns\n1,1024,5\n", 'bad.csv:2: all-reduces have two "gpus" at least')
+    refuses("gpus,bytes,ip_ns\n1,1024,5\n", 'bad.csv:2: collectives have two "gpus" at least')
+    refuses("collective,gpus,bytes,ip_ns\nall_sum,2,1024,5\n",
+            'bad.csv:2: "collective" must be all_reduce, all_gather, ')
     refuses("gpus,bytes,ip_ns\n2,0.5,5\n", '"bytes" are an integer')
     refuses("gpus,bytes,ip_ns\n2000,1024,5\n", "2000 ranks; at most 1024")
     refuses('gpus,bytes,ip_ns\n2,"1024\n,5\n', "bad.csv:2: a quote is not closed")

@@ -160,7 +160,7 @@ static void the_fastest_protocol_is_taken(void) {
                42000 + 60000 + 100000 + 2000, 1e-6);
     /* one pass copies half as much */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, ranks, 4),
-               36000 + 30000 + 50000 + 2000, 1e-6);
+               36000 + 30000 + 60000 + 2000, 1e-6);
     /* Two nodes: a hop each way, and what takes longer, links and copies of a node or the network:
        all four cards of a node, 40 GB/s, of which a half is reached. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 8),
@@ -383,25 +383,30 @@ static void nccl_all_reduce_on_a100(void) {
     CHECK_MSG(sum / 30 <= 0.08, "%g", sum / 30);
 }
 
-/* NCCL-tests' all-reduce in place on 8 ranks of a node, 1 KiB to 1 GiB, doubling: GB/s of the bus
-   on Azure's ND H100 v5 (its AI-benchmarking-guide, NCCL 2.18.5). From 1 MiB on others are alike,
-   below this one is slow. */
+/* NCCL-tests' all-reduce in place on 8 ranks of a node, 1 KiB to 1 GiB, doubling: microseconds of
+   AWS, and from 1 MiB on GB/s of the bus on Azure's ND H100 v5 (its AI-benchmarking-guide, NCCL
+   2.18.5), which takes twice as long below. */
 static void nccl_all_reduce_on_h100(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    static const double bus[] = {0.07,   0.14,   0.27,   0.53,   0.95,   1.71,   2.72,
-                                 5.40,   10.86,  21.35,  43.70,  81.93,  128.73, 172.13,
-                                 234.45, 295.53, 361.78, 400.61, 423.38, 438.46, 466.35};
-    enum { SIZES = sizeof bus / sizeof bus[0] };
+    static const double aws[] = {15.61, 15.9,  16.06, 16.2,  16.78,  18.09,  18.26,
+                                 18.57, 20.13, 20.96, 28.37, 43.39,  55.0,   83.22,
+                                 123.4, 198.3, 326.5, 592.1, 1121.2, 2166.4, 4255.4};
+    static const double azure[] = {43.70,  81.93,  128.73, 172.13, 234.45, 295.53,
+                                   361.78, 400.61, 423.38, 438.46, 466.35};
+    enum { SIZES = sizeof aws / sizeof aws[0], LARGE = sizeof azure / sizeof azure[0] };
     syn_hardware hw;
     syn_error err = {0};
     CHECK_OK(syn_hardware_load(&hw, "h100+pytorch-eager", NULL, &err), err);
-    double sum = 0;
+    double off[2] = {0, 0};
     for (int i = 0; i < SIZES; i++) {
         const uint64_t bytes = (uint64_t)1024 << i;
-        const double measured = 2.0 * 7 / 8 * (double)bytes / bus[i];
-        sum += fabs(collective_ns(&hw, SYN_COMM_ALL_REDUCE, bytes, ranks, 8) / measured - 1);
+        const int large = i - (SIZES - LARGE);
+        const double ns = collective_ns(&hw, SYN_COMM_ALL_REDUCE, bytes, ranks, 8);
+        off[0] += fabs(ns / (aws[i] * 1e3) - 1);
+        if (large >= 0) off[1] += fabs(ns / (2.0 * 7 / 8 * (double)bytes / azure[large]) - 1);
     }
-    CHECK_MSG(sum / SIZES <= 0.1, "%g", sum / SIZES);
+    CHECK_MSG(off[0] / SIZES <= 0.05 && off[1] / LARGE <= 0.06, "%g, %g", off[0] / SIZES,
+              off[1] / LARGE);
 }
 
 /* The same of less than a mebibyte on 8 A100 (40 GB), microseconds, as the tutorials of Oracle's
@@ -457,8 +462,8 @@ static void nccl_all_reduce_across_nodes(void) {
     }
 }
 
-/* Others than all-reduces, to which nothing was fitted: 512 MiB on 2, 4 and 8 GPUs of a node,
-   microseconds (systems/data of ai-dynamo/aiconfigurator, Apache-2.0; NCCL 2.27 and 2.29). */
+/* Others than all-reduces: 512 MiB on 2, 4 and 8 GPUs of a node, microseconds (systems/data of
+   ai-dynamo/aiconfigurator, Apache-2.0; NCCL 2.27 and 2.29). */
 static void other_collectives_of_a_node(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const struct {
@@ -466,12 +471,12 @@ static void other_collectives_of_a_node(void) {
         syn_comm_kind comm;
         double us[3], off;
     } measured[] = {
-        {"a100-80g+pytorch-eager", SYN_COMM_ALL_GATHER, {1789.8, 2102.0, 2288.0}, 0.2},
-        {"a100-80g+pytorch-eager", SYN_COMM_REDUCE_SCATTER, {1611.8, 1982.3, 2207.1}, 0.1},
-        {"a100-80g+pytorch-eager", SYN_COMM_ALL_TO_ALL, {1635.3, 2065.7, 2313.5}, 0.13},
+        {"a100-80g+pytorch-eager", SYN_COMM_ALL_GATHER, {1789.8, 2102.0, 2288.0}, 0.16},
+        {"a100-80g+pytorch-eager", SYN_COMM_REDUCE_SCATTER, {1611.8, 1982.3, 2207.1}, 0.06},
+        {"a100-80g+pytorch-eager", SYN_COMM_ALL_TO_ALL, {1635.3, 2065.7, 2313.5}, 0.08},
         {"h100+pytorch-eager", SYN_COMM_ALL_GATHER, {1038.6, 1267.5, 1401.5}, 0.1},
         {"h100+pytorch-eager", SYN_COMM_REDUCE_SCATTER, {1077.9, 1299.8, 1399.4}, 0.12},
-        {"h100+pytorch-eager", SYN_COMM_ALL_TO_ALL, {958.9, 1397.0, 1490.4}, 0.1},
+        {"h100+pytorch-eager", SYN_COMM_ALL_TO_ALL, {958.9, 1397.0, 1490.4}, 0.12},
     };
     for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
         syn_hardware hw;

@@ -34,7 +34,7 @@ static void print_errors(const char *what, const fit_errors *e, const measured *
            "%lld: %s, ",
            what, e->n, 100 * e->mean, 100 * e->median, 100 * e->bias, 100 * e->worst,
            (long long)row->line, row->model);
-    if (row->kind == MEASURED_ALL_REDUCE)
+    if (row->kind == MEASURED_COLLECTIVE)
         printf("%lld ranks, %s)\n", (long long)row->tp,
                cli_bytes_text((double)row->bytes, bytes, sizeof bytes));
     else printf("tp %lld, batch %lld)\n", (long long)row->tp, (long long)row->batch);
@@ -125,9 +125,9 @@ static syn_status print_json(const findings *f, syn_error *err) {
 }
 
 /* The library is fitted to collectives alone. */
-static bool all_reduces_alone(const measured *m) {
+static bool collectives_alone(const measured *m) {
     for (size_t i = 0; i < m->n; i++)
-        if (m->rows[i].kind != MEASURED_ALL_REDUCE) return false;
+        if (m->rows[i].kind != MEASURED_COLLECTIVE) return false;
     return true;
 }
 
@@ -155,7 +155,7 @@ static void keep_errors(findings *f) {
     syn_hw_errors *e = &f->fitted.errors;
     const size_t n = f->rows->n, step = (n + SYN_HW_ROWS - 1) / SYN_HW_ROWS;
     memset(e, 0, sizeof *e);
-    if (f->parts[FIT_TENTH] < 2 || f->rows->rows[0].kind == MEASURED_ALL_REDUCE) return;
+    if (f->parts[FIT_TENTH] < 2 || f->rows->rows[0].kind == MEASURED_COLLECTIVE) return;
     const bool training = f->rows->rows[0].kind == MEASURED_TRAINING;
     for (size_t i = 0; i < n; i += step) {
         const measured_row *r = &f->rows->rows[i];
@@ -175,7 +175,7 @@ static void keep_errors(findings *f) {
 
 /* The constants that were fitted take along to what. */
 static void keep_ranges(findings *f) {
-    const bool library = all_reduces_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
+    const bool library = collectives_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
     syn_hw_fitted *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
     memset(fitted, 0, sizeof *fitted);
     for (size_t i = 0; i < f->rows->n; i++) measured_fitted_to(f->all[i], &f->fitted, fitted);
@@ -183,7 +183,7 @@ static void keep_ranges(findings *f) {
 
 static syn_status fit(findings *f, syn_error *err) {
     const int rounds = (int)args.rounds;
-    SYN_TRY(fit_choose(&f->constants, &f->start, all_reduces_alone(f->rows), args.fix.at,
+    SYN_TRY(fit_choose(&f->constants, &f->start, collectives_alone(f->rows), args.fix.at,
                        args.fix.n, err));
     SYN_TRY(fit_rows(&f->fitted, &f->constants, f->all, f->rows->n, true, rounds, err));
     f->after = fit_measure(f->all, f->rows->n, &f->fitted);

@@ -159,19 +159,40 @@ static syn_status read_training(const reading *r, measured_row *row) {
     return SYN_OK;
 }
 
-static syn_status read_all_reduce(const reading *r, measured_row *row) {
+/* The kind in the column `collective`, without which rows are all-reduces. */
+static syn_status read_kind(const reading *r, measured_row *row) {
+    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE,     SYN_COMM_ALL_GATHER,
+                                          SYN_COMM_REDUCE_SCATTER, SYN_COMM_ALL_TO_ALL,
+                                          SYN_COMM_BROADCAST,      SYN_COMM_REDUCE};
+    const char *name = field(&r->names, &r->at, "collective");
+    row->comm = SYN_COMM_ALL_REDUCE;
+    if (field(&r->names, &r->names, "collective") == NULL) return SYN_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        row->comm = kinds[i];
+        if (name != NULL && strcmp(name, syn_comm_kind_name(kinds[i])) == 0) return SYN_OK;
+    }
+    return SYN_FAIL(r->err, SYN_E_FORMAT,
+                    "%s:%lld: \"collective\" must be all_reduce, all_gather, reduce_scatter, "
+                    "all_to_all, broadcast or reduce, not \"%.32s\"",
+                    r->path, (long long)r->line, name != NULL ? name : "");
+}
+
+static syn_status read_collective(const reading *r, measured_row *row) {
     double bytes;
-    row->kind = MEASURED_ALL_REDUCE;
+    row->kind = MEASURED_COLLECTIVE;
+    SYN_TRY(read_kind(r, row));
     SYN_TRY(integer(r, "gpus", &row->tp));
     SYN_TRY(number(r, "bytes", 1e15, &bytes));
     SYN_TRY(number(r, "ip_ns", 1e15, &row->ns));
     row->bytes = (uint64_t)bytes;
     if (row->tp < 2 || (double)row->bytes != bytes)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%s:%lld: all-reduces have two \"gpus\" at least, and "
+                        "%s:%lld: collectives have two \"gpus\" at least, and "
                         "\"bytes\" are an integer",
                         r->path, (long long)r->line);
-    snprintf(row->model, sizeof row->model, "all-reduce");
+    snprintf(row->model, sizeof row->model, "%s", syn_comm_kind_name(row->comm));
+    for (char *at = row->model; *at != '\0'; at++)
+        if (*at == '_') *at = '-';
     return SYN_OK;
 }
 
@@ -187,11 +208,11 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
     }
     if (field(&r->names, &r->names, "latency_ms") != NULL) SYN_TRY(read_inference(r, &row));
     else if (field(&r->names, &r->names, "iter_ms") != NULL) SYN_TRY(read_training(r, &row));
-    else if (field(&r->names, &r->names, "ip_ns") != NULL) SYN_TRY(read_all_reduce(r, &row));
+    else if (field(&r->names, &r->names, "ip_ns") != NULL) SYN_TRY(read_collective(r, &row));
     else
         return SYN_FAIL(r->err, SYN_E_FORMAT,
                         "%s:1: there is no column of times: \"latency_ms\" of inference, "
-                        "\"iter_ms\" of training, \"ip_ns\" of all-reduces",
+                        "\"iter_ms\" of training, \"ip_ns\" of collectives",
                         r->path);
     if (row.tp * row.dp > MEASURED_RANKS)
         return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks; at most %d can be", r->path,

@@ -12,7 +12,7 @@
 typedef enum measured_kind {
     MEASURED_INFERENCE, /* prefill and decode */
     MEASURED_TRAINING,  /* a step */
-    MEASURED_ALL_REDUCE
+    MEASURED_COLLECTIVE
 } measured_kind;
 
 /* Ops of a rank that cost the same, and how many they are. */
@@ -26,7 +26,8 @@ typedef struct measured_row {
     measured_kind kind;
     char model[64], stack[32]; /* "": none was given */
     int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
-    uint64_t bytes;   /* of an all-reduce */
+    syn_comm_kind comm; /* of a collective, with the bytes of its whole buffer */
+    uint64_t bytes;
     const char *path; /* the caller's */
     int64_t line;
     double ns;

@@ -218,17 +218,19 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
 
 /* ---- All kinds ---- */
 
-static syn_status count_all_reduce(measured_row *row, syn_error *err) {
+static syn_status count_collective(measured_row *row, syn_error *err) {
+    const bool shard = row->comm == SYN_COMM_ALL_GATHER;
     SYN_TRY(syn_grow(&row->ops, &row->cap_ops, 1, sizeof *row->ops, err));
-    row->ops[row->n_ops++] = (tally_row){.node = {.kind = SYN_NODE_COLLECTIVE,
-                                                  .category = SYN_CATEGORY_COMMUNICATION,
-                                                  .op = "all_reduce",
-                                                  .comm = SYN_COMM_ALL_REDUCE,
-                                                  .group = 1,
-                                                  .comm_bytes = row->bytes},
-                                         .group_ranks = (uint32_t)row->tp,
-                                         .group_stride = 1,
-                                         .count = 1};
+    row->ops[row->n_ops++] =
+        (tally_row){.node = {.kind = SYN_NODE_COLLECTIVE,
+                             .category = SYN_CATEGORY_COMMUNICATION,
+                             .op = syn_comm_kind_name(row->comm),
+                             .comm = row->comm,
+                             .group = 1,
+                             .comm_bytes = row->bytes / (shard ? (uint64_t)row->tp : 1)},
+                    .group_ranks = (uint32_t)row->tp,
+                    .group_stride = 1,
+                    .count = 1};
     return SYN_OK;
 }
 
@@ -250,7 +252,7 @@ static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) {
     syn_comm *comm;
     row->beside = 1;
-    if (row->kind == MEASURED_ALL_REDUCE) return count_all_reduce(row, err);
+    if (row->kind == MEASURED_COLLECTIVE) return count_collective(row, err);
     syn_error why = {0};
     SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
     const syn_status s = record(row, comm, hw, &why);

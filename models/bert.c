@@ -335,7 +335,7 @@ static const syn__setting rows[] = {
     SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),
     SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
 };
-static const syn__setting_table fields = SYN__TABLE_OF(rows);
+static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {

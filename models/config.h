@@ -86,8 +86,8 @@ const char *syn_model_preset(size_t i);
 syn_status syn_model_config_preset(syn_model_config *config, const char *name,
                                    syn_error *err) SYN_MUST_USE;
 /* HuggingFace's config.json. Every number is range-checked; what is missing and has no default is
-   named; what a family cannot do is refused; other keys are ignored. A file without a model_type is
-   a GPT's. Its keys, "|" between names of one thing:
+   named; what a family cannot do is refused; other keys are ignored. Defaults are those of
+   transformers' configuration classes. A file without a model_type is a GPT's. Its keys, "|" between names of one thing:
    GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads,
    n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
    n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
@@ -99,7 +99,8 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    initializer_range, hidden_dropout_prob (embedding and residual; 0.1),
    attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings; an activation_function is
    ignored.
-   Llama's, Mistral's and Qwen's attention_dropout (0) is the only one of theirs. */
+   Llama's, Mistral's and Qwen's attention_dropout (0) is the only one of theirs. Without
+   num_key_value_heads a Llama has as many as of queries, a Mistral 8 and a Qwen 32. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,
                                  syn_error *err) SYN_MUST_USE;
 syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,

@@ -37,9 +37,9 @@ typedef struct syn__config_file {
 #define SYN__NONE       SYN__SETTING_NONE
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
-/* What rows do not name is refused, unless it changes nothing that is computed here. */
-#define SYN__STRICT_TABLE_OF(rows) \
-    { (rows), sizeof(rows) / sizeof((rows)[0]), false, syn__config_ignored }
+/* Of a model: refuses what would make it another. */
+#define SYN__MODEL_TABLE_OF(rows) \
+    { (rows), sizeof(rows) / sizeof((rows)[0]), true, syn__config_refused }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
     {                                                                               \
         .key = (key_), .type = SYN__SETTING_I64, .flags = (flags_), .offset = (at), \
@@ -91,7 +91,7 @@ typedef struct syn__config_file {
         SYN__ROW_CUSTOM("attention_chunk_size", 0, syn__config_null)
 
 extern const syn__setting_choice syn__activations[];
-extern const char *const syn__config_ignored[];
+extern const syn__setting_refused syn__config_refused[];
 extern const char *const syn__torch_dtypes[]; /* PyTorch's names of SYN_F32, SYN_F16, SYN_BF16 */
 
 /* For CUSTOM rows. The next token, which must be a string. */
@@ -129,6 +129,9 @@ void syn__ending_write(syn_sink *out, const void *member);
 #define SYN__NOT_SAID (-2)
 #define SYN__NO_ENDING \
     { .fill = -1, .begin = SYN__NOT_SAID }
+/* Defaults of a family's files: ids that end and begin a text. */
+#define SYN__ENDING(end_, begin_) \
+    { .ids = {end_}, .n_ids = 1, .fill = -1, .begin = (begin_) }
 
 #ifdef __cplusplus
 }

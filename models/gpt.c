@@ -144,7 +144,7 @@ static const syn_model_config defaults = {.family = &syn_gpt_family,
                                           .activation = SYN_GELU_TANH,
                                           .dropout = {0.1, 0.1, 0.1},
                                           .tied = true,
-                                          .end = SYN__NO_ENDING};
+                                          .end = SYN__ENDING(GPT2_EOS, SYN__NOT_SAID)};
 
 static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
@@ -177,7 +177,7 @@ static const syn__setting rows[] = {
     SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
     SYN__ROW_CUSTOM("sliding_window", 0, syn__config_null),
 };
-static const syn__setting_table fields = SYN__TABLE_OF(rows);
+static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {

@@ -163,21 +163,23 @@ static const syn_model_config qwen2_presets[] = {
     QWEN25("qwen2.5-72b", 80, 8192, 64, 8, 29568, 131072, 152064, false),
 };
 
+/* Those of transformers' configurations. */
 #define DEFAULTS(family_, ...)                                                              \
     {                                                                                       \
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
-        .end = SYN__NO_ENDING, .rotary = NOT_SAID, __VA_ARGS__                              \
+        .rotary = NOT_SAID, __VA_ARGS__                                                     \
     }
-static const syn_model_config llama_defaults = DEFAULTS(llama, .n_positions = 2048),
-                              mistral_defaults =
-                                  DEFAULTS(mistral, .n_positions = 131072, .n_kv_head = 8,
-                                           .windowed = true, .window = 4096),
-                              qwen2_defaults =
-                                  DEFAULTS(qwen2, .n_positions = 32768, .qkv_bias = true,
-                                           .window = 4096, .full_layers = 28),
+#define QWEN_DEFAULTS(family_, ...)                                                             \
+    DEFAULTS(family_, .n_positions = 32768, .n_kv_head = 32, .window = 4096, .full_layers = 28, \
+             .end = SYN__NO_ENDING, __VA_ARGS__)
+static const syn_model_config llama_defaults =
+                                  DEFAULTS(llama, .n_positions = 2048, .end = SYN__ENDING(2, 1)),
+                              mistral_defaults = DEFAULTS(mistral, .n_positions = 131072,
+                                                          .n_kv_head = 8, .windowed = true,
+                                                          .window = 4096, .end = SYN__ENDING(2, 1)),
+                              qwen2_defaults = QWEN_DEFAULTS(qwen2, .qkv_bias = true),
                               qwen3_defaults =
-                                  DEFAULTS(qwen3, .n_positions = 32768, .n_depth = 128,
-                                           .head_norm = true, .window = 4096, .full_layers = 28);
+                                  QWEN_DEFAULTS(qwen3, .n_depth = 128, .head_norm = true);
 
 #define NEEDED (SYN__REQUIRED | SYN__SAVED)
 #define MAY_BE (SYN__NULLABLE | SYN__SAVED)
@@ -276,13 +278,14 @@ static syn_status check_layer_types(syn__settings *s, const syn__setting_table *
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
     syn_model_config *c = &file->config;
+    const bool given = syn__settings_key(s, table, SYN__AT(n_kv_head)) != NULL;
     if (c->n_kv_head < 1) c->n_kv_head = c->n_head;
     if (c->n_depth == 0) c->n_depth = c->n_embd / c->n_head;
     if (c->n_head % c->n_kv_head != 0)
         return syn__settings_fail_at(
             s, table, "num_key_value_heads",
-            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
-            (long long)c->n_kv_head, (long long)c->n_head);
+            "\"num_key_value_heads\" %lld%s does not divide \"num_attention_heads\" %lld",
+            (long long)c->n_kv_head, given ? "" : ", the default,", (long long)c->n_head);
     SYN_TRY(check_layer_types(s, table, file));
     return syn__rotary_check(s, table, file);
 }
@@ -291,7 +294,7 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     {                                                                                            \
         .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},           \
         .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                           \
-        .fields = &(const syn__setting_table)SYN__STRICT_TABLE_OF(name_##_rows),                 \
+        .fields = &(const syn__setting_table)SYN__MODEL_TABLE_OF(name_##_rows),                  \
         .check_file = check_file, .architecture = class, .prefix = "model.", .layers = "layers", \
         .attention = "self_attn", .embed_rows = embed_rows, .layer_rows = layer_rows,            \
         .head_rows = head_rows, .out_in = true, .params_bytes = sizeof(struct llama),            \

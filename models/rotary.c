@@ -122,9 +122,10 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
-/* YaRN's authors say by "finetuned" how the weights came about. */
-static const char *const ignored[] = {"finetuned", NULL};
-const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false, ignored};
+/* Frequencies one by one, and positions of more than one dimension. */
+static const syn__setting_refused refused[] = {
+    {"long_factor", 0}, {"mrope_section", 0}, {"short_factor", 0}, {NULL, 0}};
+const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], true, refused};
 
 static void write_number(syn_sink *out, const char *key, double value) {
     syn_sink_printf(out, ",\n    \"%s\": ", key);

@@ -31,6 +31,7 @@ static syn_status take_id(syn__settings *s, syn_text_ending *ending) {
 syn_status syn__ending_ids(syn__settings *s, void *member) {
     syn_text_ending *ending = member;
     syn_json_type type = syn_json_next(&s->json);
+    ending->n_ids = 0; /* instead of the default */
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_ARRAY_BEGIN)
         return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ending);

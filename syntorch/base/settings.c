@@ -315,7 +315,7 @@ static syn_status unknown_key(syn__settings *s, const syn__setting_table *table,
     char known[256] = "";
     const char *quote = s->path[0] != '\0' ? "\"" : "";
     const char *in = s->path[0] != '\0' ? " in " : "";
-    if (table->ignored)
+    if (table->ignore_unknown)
         return syn__settings_fail(s,
                                   "unknown key \"%s\"%s%s%s%s: what it changes in the model is not "
                                   "supported; remove it if it changes nothing",
@@ -335,22 +335,26 @@ syn_status syn__settings_empty(syn__settings *s, bool *empty) {
     return s->json.type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
-static bool is_ignored(const syn__settings *s, const syn__setting_table *table) {
-    for (const char *const *key = table->ignored; key && *key; key++)
-        if (syn__settings_text_is(s, *key)) return true;
-    return table->ignore_unknown || (table->ignored && s->json.text[0] == '_');
+static const syn__setting_refused *find_refused(const syn__settings *s,
+                                                const syn__setting_table *table) {
+    for (const syn__setting_refused *r = table->refused; r && r->key; r++)
+        if (syn__settings_text_is(s, r->key)) return r;
+    return NULL;
 }
 
 /* An entry whose key no row names. */
 static syn_status read_unknown(syn__settings *s, const syn__setting_table *table) {
+    const syn__setting_refused *refused = find_refused(s, table);
     const char *at = s->json.cur;
     char key[64];
-    bool empty = false;
-    if (is_ignored(s, table)) return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
     (void)syn__settings_shown(s, key);
-    if (table->ignored) {
+    if (table->ignore_unknown && !refused) return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
+    if (refused) {
+        bool empty = false;
+        const int depth = s->json.depth; /* within a list it is larger */
         SYN_TRY(syn__settings_empty(s, &empty));
-        if (empty) return SYN_OK;
+        const bool number = s->json.type == SYN_JSON_NUMBER && s->json.depth == depth;
+        if (empty || (number && s->json.number == refused->neutral)) return SYN_OK;
         s->json.cur = at; /* for the error's position */
         s->json.type = SYN_JSON_END;
     }

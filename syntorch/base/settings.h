@@ -58,12 +58,18 @@ typedef struct syn__setting {
     void (*write)(syn_sink *out, const void *member);
 } syn__setting;
 
+/* A key that no row names and whose value may change what the file describes. It is accepted only
+   with an empty value (see syn__settings_empty) or the number `neutral`. */
+typedef struct syn__setting_refused {
+    const char *key; /* NULL ends a list */
+    double neutral;
+} syn__setting_refused;
+
 typedef struct syn__setting_table {
     const syn__setting *rows;
     size_t n_rows;
-    bool ignore_unknown;        /* otherwise a key that no row names is an error, */
-    const char *const *ignored; /* unless it is one of these (NULL-ended), begins with '_', or has
-                                   an empty value: null, false, 0, "", [] or {}. NULL: always */
+    bool ignore_unknown;                 /* otherwise a key that no row names is an error */
+    const syn__setting_refused *refused; /* exceptions from ignore_unknown; NULL: none */
 } syn__setting_table;
 
 /* What one object has given, by row. */

@@ -198,8 +198,8 @@ static void dropout_rates(void) {
         syn_error err;
         snprintf(json, sizeof json,
                  "{\"model_type\":\"%s\",%s\"num_hidden_layers\":2,\"hidden_size\":64,"
-                 "\"num_attention_heads\":8,\"max_position_embeddings\":16,"
-                 "\"intermediate_size\":96,\"vocab_size\":100}",
+                 "\"num_attention_heads\":8,\"num_key_value_heads\":8,"
+                 "\"max_position_embeddings\":16,\"intermediate_size\":96,\"vocab_size\":100}",
                  rows[i].type, rows[i].keys);
         CHECK_OK(config_parse(&c, json, &err), err);
         CHECK_MSG(memcmp(&c.dropout, &rows[i].rates, sizeof c.dropout) == 0, "%s: %g %g %g", json,

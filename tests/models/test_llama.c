@@ -155,18 +155,23 @@ static void costs_are_those_of_the_formulas(void) {
    what says "none", is ignored. */
 static void refuses_what_it_does_not_know(void) {
     static const char good[] =
-        "\"num_hidden_layers\": 2, \"hidden_size\": 24, \"num_attention_heads\": 4, "
+        "\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 32, "
         "\"intermediate_size\": 40, \"vocab_size\": 61";
     static const struct {
         const char *type, *more, *says;
     } rows[] = {
         {"llama", "", NULL},
-        {"qwen2", "\"use_cache\": true, \"torch_dtype\": \"bfloat16\"", NULL},
+        {"qwen2",
+         "\"use_cache\": true, \"torch_dtype\": \"bfloat16\", \"num_key_value_heads\": null", NULL},
         {"llama",
          "\"_flash_attn_2_enabled\": true, \"_attn_implementation\": \"sdpa\", \"_x\": [1]", NULL},
         {"llama", "\"sliding_window\": null, \"quantization_config\": null", NULL},
         {"llama", "\"gradient_checkpointing\": true, \"model_max_length\": 4096", NULL},
-        {"llama", "\"num_experts\": null, \"use_qk_norm\": false, \"scale\": 0.0", NULL},
+        {"llama", "\"num_experts\": null, \"use_qk_norm\": false, \"alibi\": [], \"clip_qkv\": 0",
+         NULL},
+        {"llama", "\"_x\": 1, \"ct_version\": \"2.1\", \"my_notes\": {\"a\": [{}, 7]}", NULL},
+        {"llama", "\"embedding_multiplier\": 1.0, \"rotary_pct\": 1, \"rope_ratio\": 1", NULL},
+        {"llama", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"why\": [1]}", NULL},
         {"llama", "\"x\": \"\", \"y\": [], \"z\": {}, \"hidden_dropout\": 0.5", NULL},
         {"llama", "\"layer_types\": [\"full_attention\", \"full_attention\"]", NULL},
         {"llama", "\"max_window_layers\": 1, \"use_sliding_window\": true", NULL},
@@ -186,9 +191,14 @@ static void refuses_what_it_does_not_know(void) {
         {"llama", "\"sliding_window\": 0", "\"sliding_window\" must be null"},
         {"qwen3", "\"attention_chunk_size\": 0", "\"attention_chunk_size\" must be null"},
         {"qwen3", "\"layer_types\": []", "\"layer_types\" must be a list of strings, one for"},
-        {"llama", "\"scale\": 0.5", "unknown key \"scale\": what it changes in the model is not"},
-        {"llama", "\"scale\": [0]", "unknown key \"scale\""},
-        {"llama", "\"scale\": {\"a\": null}", "unknown key \"scale\""},
+        {"llama", "\"embedding_multiplier\": 12",
+         "unknown key \"embedding_multiplier\": what it changes in the model is not"},
+        {"llama", "\"no_rope_layers\": [0]", "unknown key \"no_rope_layers\""},
+        {"llama", "\"block_configs\": {\"a\": null}", "unknown key \"block_configs\""},
+        {"qwen2", "\"num_experts\": 1", "unknown key \"num_experts\""},
+        {"mistral", "\"rotary_pct\": 0.5", "m.json:1:"},
+        {"gpt2", "\"use_parallel_residual\": true", "unknown key \"use_parallel_residual\""},
+        {"bert", "\"use_alibi\": true", "unknown key \"use_alibi\""},
         {"llama", "\"scale\": [", "expected a value"},
         {"llama", "\"is_causal\": false", "\"is_causal\" must be true"},
         {"llama", "\"is_causal\": null", "\"is_causal\" must be true"},
@@ -208,7 +218,7 @@ static void refuses_what_it_does_not_know(void) {
         {"llama", "\"quantization_config\": {}",
          "\"quantization_config\": quantized weights are not supported"},
         {"mistral", "\"attention_bias\": true", "unknown key \"attention_bias\""},
-        {"mistral", "\"num_key_value_heads\": 3", "3 does not divide \"num_attention_heads\" 4"},
+        {"mistral", "\"num_key_value_heads\": 3", "3 does not divide \"num_attention_heads\" 32"},
         {"llama", "\"hidden_act\": \"gelu\"", "\"hidden_act\" must be \"silu\", not \"gelu\""},
         {"llama", "\"attention_bias\": 1", "\"attention_bias\" must be true or false"},
         {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}",
@@ -237,6 +247,52 @@ static void refuses_what_it_does_not_know(void) {
         CHECK_MSG((s == SYN_OK) == (rows[i].says == NULL), "%s: %s", json, err.text);
         if (rows[i].says) CHECK_HAS(err.text, rows[i].says);
     }
+}
+
+/* What a file leaves out is what transformers' configuration classes have. */
+static void absent_keys_have_the_defaults_of_transformers(void) {
+    static const struct {
+        const char *type, *more;
+        int64_t keys, depth, positions, window, end, begin;
+    } rows[] = {
+        {"llama", "", 64, 2, 2048, 0, 2, 1},
+        {"mistral", "", 8, 2, 131072, 4096, 2, 1},
+        {"qwen2", "", 32, 2, 32768, 0, -1, -1},
+        {"qwen3", "", 32, 128, 32768, 0, -1, -1},
+        {"qwen3", "\"num_key_value_heads\": null", 64, 128, 32768, 0, -1, -1},
+        {"llama", "\"eos_token_id\": null, \"bos_token_id\": null", 64, 2, 2048, 0, -1, -1},
+        {"llama", "\"eos_token_id\": [7, 9]", 64, 2, 2048, 0, 7, 1},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[400];
+        syn_model_config c;
+        syn_error err = {0};
+        const int n = snprintf(json, sizeof json,
+                               "{\"model_type\": \"%s\", \"num_hidden_layers\": 2, "
+                               "\"hidden_size\": 128, \"num_attention_heads\": 64, "
+                               "\"intermediate_size\": 40, \"vocab_size\": 61%s%s}",
+                               rows[i].type, *rows[i].more ? ", " : "", rows[i].more);
+        CHECK_OK(syn_model_config_parse(&c, "m.json", json, (size_t)n, &err), err);
+        CHECK_INT(c.n_kv_head, rows[i].keys);
+        CHECK_INT(c.n_depth, rows[i].depth);
+        CHECK_INT(c.n_positions, rows[i].positions);
+        CHECK_INT(c.windowed ? c.window : 0, rows[i].window);
+        CHECK_INT(c.end.n_ids > 0 ? c.end.ids[0] : -1, rows[i].end);
+        CHECK_INT(c.end.begin, rows[i].begin);
+        CHECK(c.rotary.theta == 1e4 && c.norm_epsilon == 1e-6 && c.initializer_range == 0.02);
+        CHECK(!c.tied && c.dropout.attention == 0);
+    }
+}
+
+static void default_keys_must_divide_the_queries(void) {
+    static const char json[] = "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, "
+                               "\"hidden_size\": 64, \"num_attention_heads\": 4, "
+                               "\"intermediate_size\": 40, \"vocab_size\": 61}";
+    syn_model_config c;
+    syn_error err = {0};
+    CHECK(syn_model_config_parse(&c, "m.json", json, sizeof json - 1, &err) != SYN_OK);
+    CHECK_HAS(err.text, "\"num_key_value_heads\" 32, the default, does not divide "
+                        "\"num_attention_heads\" 4");
 }
 
 /* Every number of the rotary positions is part of the hash. */
@@ -269,6 +325,9 @@ static void hash_has_rotary_positions(void) {
 static const test_case cases[] = {
     {"hash_has_rotary_positions", hash_has_rotary_positions},
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
+    {"absent_keys_have_the_defaults_of_transformers",
+     absent_keys_have_the_defaults_of_transformers},
+    {"default_keys_must_divide_the_queries", default_keys_must_divide_the_queries},
     {"refuses_what_it_does_not_know", refuses_what_it_does_not_know},
     {"presets_have_their_sizes", presets_have_their_sizes},
     {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},

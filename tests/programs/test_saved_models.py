@@ -103,7 +103,9 @@ def test_ids_of_begin_and_end():
                             {"bos_token_id": 3, "eos_token_id": [4, 5], "pad_token_id": 6}),
                            ({"bos_token_id": None, "eos_token_id": 4},
                             {"bos_token_id": None, "eos_token_id": 4}),
-                           ({}, {"bos_token_id": None, "eos_token_id": None})):
+                           ({"bos_token_id": None, "eos_token_id": None},
+                            {"bos_token_id": None, "eos_token_id": None}),
+                           ({}, {"bos_token_id": 1, "eos_token_id": 2})):  # LlamaConfig's
             shutil.rmtree(f / "source", ignore_errors=True)
             shutil.copytree(source, f / "source")
             config = load_json(f / "source/config.json")

@@ -427,6 +427,40 @@ def resumed_otherwise(runs):
           done.stderr)
 
 
+def checkpoints_of_earlier_versions(runs):
+    """A checksum of the model that is another version's does not make it another model: config.json
+    beside it says which model it is of."""
+    folder = runs.path("earlier")
+    start = ["--model-config", "earlier.json", "--max-seq-length", "16", "--save-dir", folder,
+             "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
+
+    def run(steps, **changes):
+        with open(runs.path("earlier.json"), "w", encoding="utf-8") as f:
+            json.dump({**LLAMA, **changes}, f)
+        return runs.start(*start, steps)
+
+    check(run("2").returncode == 0, "two steps")
+    path = os.path.join(folder, "checkpoint-2", "training_state.json")
+    with open(path, encoding="utf-8") as f:
+        state = json.load(f)
+    state["options"]["model"] = re.sub(r"\([0-9a-f]{16}\)", "(0123456789abcdef)",
+                                       state["options"]["model"])
+    del state["files"], state["checksum"]
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(state, f)
+    for changes in ({"rope_theta": 5e5}, {"rms_norm_eps": 1e-5},
+                    {"rope_scaling": {"type": "linear", "factor": 2}}):
+        done = run("4", **changes)
+        check(done.returncode == 1 and done.stderr.endswith("model earlier has changed\n"),
+              f"{changes}: {done.stderr}")
+    done = run("4", eos_token_id=5)  # which training does not look at
+    check(done.returncode == 0 and not done.stderr, done.stderr)
+    os.remove(os.path.join(folder, "checkpoint-2", "config.json"))
+    shutil.rmtree(os.path.join(folder, "checkpoint-4"))
+    done = run("4")
+    check(done.returncode == 1 and done.stderr.endswith("model earlier has changed\n"), done.stderr)
+
+
 def nothing_to_do(runs):
     """The note says why; a damaged checkpoint is refused with what to do."""
     folder = runs.path("nothing")
@@ -589,6 +623,7 @@ with tempfile.TemporaryDirectory() as work:
     damaged_checkpoints(program)
     damaged_shards(program)
     resumed_otherwise(program)
+    checkpoints_of_earlier_versions(program)
     nothing_to_do(program)
     unwritable_folders(program)
     refused(program)

@@ -97,6 +97,8 @@ static void list_options(const pretrain *run, options *o) {
 /* ---- what differs ---- */
 
 typedef struct differences {
+    const pretrain *run;
+    const char *folder; /* of the checkpoint */
     options want;
     bool seen[OPTIONS];
     char text[400];
@@ -107,6 +109,19 @@ static void add_difference(differences *d, const char *name, const char *what) {
     snprintf(d->text + n, sizeof d->text - n, "%s%s %s", n ? "; " : "", name, what);
 }
 
+/* Whether the checkpoint's config.json describes the run's model, but for what ends a text. Earlier
+   versions hashed less of a model, so another checksum does not yet mean another model. */
+static bool same_model(const differences *d) {
+    char path[FOLDER_PATH_BYTES];
+    syn_model_config saved;
+    syn_error ignored = {.code = SYN_OK};
+    if (folder_path(path, &ignored, d->folder, "config.json") != SYN_OK ||
+        syn_model_config_load(&saved, path, &ignored) != SYN_OK)
+        return false;
+    saved.end = d->run->config.end;
+    return syn_model_config_hash(&saved, 0) == syn_model_config_hash(&d->run->config, 0);
+}
+
 /* Names of what is read say where it was, not what it is. */
 static void compare_option(differences *d, int i, const char *saved) {
     const option *want = &d->want.at[i];
@@ -115,6 +130,7 @@ static void compare_option(differences *d, int i, const char *saved) {
     char what[400];
     d->seen[i] = true;
     if (strcmp(saved + (cut ? had : 0), want->text + (cut ? wanted : 0)) == 0) return;
+    if (strcmp(want->name, "model") == 0 && same_model(d)) return;
     if (cut && wanted == had && strncmp(saved, want->text, had) == 0)
         snprintf(what, sizeof what, "%.*s has changed", (int)wanted, want->text);
     else
@@ -349,7 +365,7 @@ syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain
                                syn_error *err) {
     char path[FOLDER_PATH_BYTES];
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
-    differences d = {.text = ""};
+    differences d = {.run = run, .folder = folder, .text = ""};
     list_options(run, &d.want);
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     const syn_status s = read_state(run, folder, path, state, &d, &first);

@@ -87,7 +87,8 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
                                    syn_error *err) SYN_MUST_USE;
 /* HuggingFace's config.json. Every number is range-checked; what is missing and has no default is
    named; what a family cannot do is refused; other keys are ignored. Defaults are those of
-   transformers' configuration classes. A file without a model_type is a GPT's. Its keys, "|" between names of one thing:
+   transformers' configuration classes. A file without a model_type is a GPT's. Its keys, "|"
+   between names of one thing:
    GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads,
    n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
    n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,

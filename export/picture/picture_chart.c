@@ -397,18 +397,13 @@ static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *er
     syn__pic_drawing *d = c->drawing;
     const int32_t open = c->lanes[0].clusters[0];
     syn__pic_cluster next = d->clusters[open];
-    syn__pic_text t;
+    bool cut[SYN__PIC_COLUMNS];
     int32_t index;
+    for (uint32_t k = 0; k < c->n_lanes; k++) cut[k] = c->lanes[k].above != UINT32_MAX;
+    SYN_TRY(syn__pic_cut_out(c, open, cut, err));
     d->clusters[open].y1 = bottom(c) - c->row_gap + FRAME_PAD;
     for (uint32_t k = 0; k < c->n_lanes; k++) c->lanes[k].y = d->clusters[open].y1 + c->row_gap;
     SYN_TRY(begin_panel(c, lane_w, err));
-    syn__pic_clear(&t);
-    syn__pic_put(&t, "<font point-size=\"12\"><b>");
-    syn__pic_put_html(&t, next.tip);
-    syn__pic_put(&t, "</b></font><font point-size=\"8.5\"> continued</font>");
-    next.label = syn__arena_copy(&d->arena, t.s);
-    if (next.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
-    next.label_w = syn__pic_width(next.tip, 12, true) + syn__pic_width(" continued", 8.5, false);
     next.y0 = next.y1 = bottom(c);
     SYN_TRY(syn__pic_add_cluster(d, &next, &index, err));
     const syn__pic_plan *p = &c->lanes[0].plan;
@@ -420,7 +415,7 @@ static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *er
         c->lanes[k].clusters[0] = index;
         c->lanes[k].y = next.y0 + 28;
     }
-    return SYN_OK;
+    return syn__pic_cut_in(c, index, cut, err);
 }
 
 /* On a page, a phase that all ranks are in begins a panel, and what is higher than c->most is
@@ -449,7 +444,7 @@ syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
     bool members[SYN__PIC_COLUMNS];
     for (uint32_t k = 0; k < c->n_lanes; k++) c->lanes[k].next = 0;
     const double lane_w = lane_width(c);
-    c->n_panels = 0;
+    c->n_panels = c->n_cuts = 0;
     c->n_in_flight = 0;
     for (uint32_t k = 0; k < c->n_lanes; k++) {
         syn__pic_lane *lane = &c->lanes[k];
@@ -480,6 +475,7 @@ syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
         }
     }
     end_panel(c);
+    SYN_TRY(syn__pic_number_cuts(c, err));
     const double head = head_height(c);
     syn__pic_place_panels(c->drawing, c->panels, c->n_panels, head);
     for (size_t i = 0; i < c->n_panels; i++)

@@ -46,6 +46,14 @@ typedef struct syn__pic_lane {
     int32_t clusters[2]; /* open ones, or -1 */
 } syn__pic_lane;
 
+/* A frame that goes on in another panel: both frames, the texts at the arrows that are cut (of
+   lanes without one UINT32_MAX), and how many parts there are before the break. */
+typedef struct syn__pic_cut {
+    int32_t from, to;                    /* clusters */
+    uint32_t texts[SYN__PIC_COLUMNS][2]; /* boxes: at the end, and where it goes on */
+    uint32_t number;
+} syn__pic_cut;
+
 typedef struct syn__pic_chart {
     const syn_graph *graph;
     syn__pic_drawing *drawing;
@@ -63,6 +71,8 @@ typedef struct syn__pic_chart {
     int n_in_flight;          /* messages sent and not received yet */
     syn__pic_panel *panels;
     size_t n_panels, panels_cap;
+    syn__pic_cut *cuts;
+    size_t n_cuts, cuts_cap;
 } syn__pic_chart;
 
 /* Chooses the ranks to draw and reads them. Free the chart in any case. */
@@ -81,6 +91,14 @@ void syn__pic_chart_free(syn__pic_chart *chart);
    communicates of one kind is one bar) or CHUNKS (a box a rank). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
+/* Breaks of a frame (picture_chart_cuts.c). An arrow from the last box of each lane that is `cut`
+   to a text; then a text above each such lane in the frame where it goes on. When all is drawn, the
+   frames and texts get their numbers: "prefill (2 of 3)", "to 3 of 3", "from 1 of 3". */
+syn_status syn__pic_cut_out(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],
+                            syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],
+                           syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_number_cuts(syn__pic_chart *c, syn_error *err) SYN_MUST_USE;
 /* Draws them, without a heading (picture_chart.c). */
 syn_status syn__pic_chart_draw(syn__pic_chart *chart, syn_error *err) SYN_MUST_USE;
 

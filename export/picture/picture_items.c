@@ -31,6 +31,7 @@ void syn__pic_chart_free(syn__pic_chart *c) {
         syn_free(c->lanes[i].items);
     }
     syn_free(c->panels);
+    syn_free(c->cuts);
     syn_free(c->lane_of);
     syn_free(c->alike);
     *c = (syn__pic_chart){0};

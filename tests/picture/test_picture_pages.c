@@ -256,7 +256,35 @@ static void test_always_readable(void) {
             }
 }
 
+/* Edges that begin (or end) at texts with these words. */
+static int count_cut_ends(const syn__pic_drawing *d, const char *words, bool begin) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_edges; i++) {
+        const syn__pic_edge *e = &d->edges[i];
+        n += strstr(d->boxes[begin ? e->from : e->to].label, words) != NULL;
+    }
+    return n;
+}
+
+/* Where a phase of ranks goes on in another panel, each rank has an arrow to it and one from it. */
+static void test_comm_breaks(void) {
+    const gpt_shape c = {2, 8, 2, 0, 64, 16, 256};
+    const syn_export_options o = {.comm_graph = true, .page = SYN_PAGE_A4, .no_fold = true};
+    drawn x;
+    check_geometry(gpt_graph(&c, false), o);
+    draw_page(&x, gpt_graph(&c, false), &o);
+    CHECK_INT(count_cut_ends(&x.d, "<i>to 2 of 2</i>", false), 2);
+    CHECK_INT(count_cut_ends(&x.d, "<i>from 1 of 2</i>", true), 2);
+    int parts = 0;
+    for (size_t i = 0; i < x.d.n_clusters; i++)
+        parts += strstr(x.d.clusters[i].label, "prefill  (1 of 2)") != NULL ||
+                 strstr(x.d.clusters[i].label, "prefill  (2 of 2)") != NULL;
+    CHECK_INT(parts, 2);
+    drop(&x);
+}
+
 static const test_case cases[] = {
+    {"comm_breaks", test_comm_breaks},
     {"always_readable", test_always_readable},
     {"column_breaks", test_column_breaks},
     {"trace_levels", test_trace_levels},

@@ -13,7 +13,7 @@ typedef struct calibrate_args {
 } calibrate_args;
 
 extern calibrate_args calibrate_given; /* the options' values */
-extern const cli_program calibrate_cli;
+extern cli_program calibrate_cli;
 
 int calibrate_program(int argc, char **argv);
 

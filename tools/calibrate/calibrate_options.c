@@ -37,7 +37,7 @@ static const char *const examples[] = {
     "calibrate --check --hw a100-80g+megatron --rows tests/measured/training_a100.csv",
     "calibrate --hw a100-80g+pytorch-eager --rows tests/measured/all_reduce_a100.csv", NULL};
 
-const cli_program calibrate_cli = {
+cli_program calibrate_cli = {
     "calibrate",
     "Compares predicted with measured times, row by row of CSV files, and fits the constants of a\n"
     "stack to them; prints errors on the rows it was fitted to, and on rows that were left out.\n"

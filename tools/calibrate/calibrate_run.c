@@ -10,6 +10,7 @@
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/measure.h"
 #include "tools/folders.h"
+#include "tools/launch/launch.h"
 
 #define args calibrate_given
 
@@ -272,17 +273,32 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     return args.check ? SYN_OK : write_file(&f->fitted, err);
 }
 
-/* Over MPI only what MPI takes: kernels are those of a run without it. */
-static syn_status measure_over_mpi(syn_hardware *hw, syn_error *err) {
-    bool is_first = false;
+static syn_status prepare_over_mpi(const launch *l, syn_hardware *hw, syn_error *err) {
+    if (args.device == 1)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "--measure --device cuda is one process, which has all GPUs of the machine; "
+            "start it without a launcher");
+    if (l->rank == 0) SYN_TRY(check_outputs(err));
     SYN_TRY(syn_hardware_load(hw, args.hw, NULL, err));
     if (hw->collectives.name[0] != '\0')
         return SYN_FAIL(err, SYN_E_INVALID,
                         "over MPI only all-reduces are measured, for a file that --measure wrote "
                         "without MPI: --hw FILE.json; %s has the collectives of %s",
                         hw->name, hw->collectives.name);
-    SYN_TRY(measure_mpi(hw, args.json, args.output, &is_first, err));
-    return is_first ? write_file(hw, err) : SYN_OK;
+    return SYN_OK;
+}
+
+/* Over MPI only what MPI takes: kernels are those of a run without it. */
+static syn_status measure_over_mpi(launch *l, syn_hardware *hw, syn_error *err) {
+    bool is_first = false;
+    const syn_status before = prepare_over_mpi(l, hw, err);
+    const syn_status s = measure_mpi(hw, args.json, before, &is_first, err);
+    l->program->mute = s == SYN_E_COMM; /* another rank has the sentence */
+    if (l->program->mute) launch_pause();
+    if (s == SYN_OK) return is_first ? write_file(hw, err) : SYN_OK;
+    const syn_error why = *err;
+    return l->rank > 0 ? SYN_FAIL(err, s, "rank %d: %.400s", l->rank, why.text) : s;
 }
 
 static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {
@@ -294,24 +310,20 @@ static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {
     return measure_device(hw, SYN_DEVICE_CUDA, args.json, err);
 }
 
-static syn_status measure(syn_error *err) {
+static syn_status measure(launch *l, syn_error *err) {
     static syn_hardware hw; /* too large for some stacks */
-    int32_t processes = 1;
-    const bool mpi = syn_mpi_launched(NULL, &processes) && processes > 1, cuda = args.device == 1;
-    if (mpi && cuda)
-        return SYN_FAIL(
-            err, SYN_E_INVALID,
-            "--measure --device cuda is one process, which has all GPUs of the machine; "
-            "start it without a launcher");
-    if (mpi) return measure_over_mpi(&hw, err);
+    const bool cuda = args.device == 1;
+    if (l->mpi) return measure_over_mpi(l, &hw, err);
     SYN_TRY(check_outputs(err));
     SYN_TRY(cuda ? measure_gpus(&hw, err) : measure_machine(&hw, args.json, err));
     return write_file(&hw, err);
 }
 
-static int check_options(int argc, char **argv) {
+static int read_options(int argc, char **argv) {
     int32_t processes = 1;
     const bool mpi = syn_mpi_launched(NULL, &processes) && processes > 1;
+    int code = cli_parse(&calibrate_cli, argc, argv);
+    if (code != CLI_RUN) return code;
     const cli_rule rules[] = {
         {args.measure,
          {"rows", "rows_stack", "fix", "check", "rounds", "predictions"},
@@ -324,17 +336,22 @@ static int check_options(int argc, char **argv) {
          {"fix", "rounds", "output"},
          "does nothing with --check, which fits nothing; leave one out"},
     };
-    return cli_check_rules(&calibrate_cli, argc, argv, rules, sizeof rules / sizeof *rules);
+    code = cli_check_rules(&calibrate_cli, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code != CLI_RUN || args.measure) return code;
+    if (args.rows.n == 0)
+        return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
+    if (!mpi) return CLI_RUN;
+    return cli_fail(&calibrate_cli, CLI_USAGE,
+                    "over MPI there is only --measure; start --rows without a launcher");
 }
 
 int calibrate_program(int argc, char **argv) {
-    int code = cli_parse(&calibrate_cli, argc, argv);
-    if (code == CLI_RUN) code = check_options(argc, argv);
+    launch l = {.program = NULL};
+    launch_begin(&l, &calibrate_cli);
+    const int code = launch_options(&l, read_options, argc, argv);
     if (code != CLI_RUN) return code;
     syn_error err = {0};
-    if (args.measure) return cli_done(&calibrate_cli, measure(&err), &err);
-    if (args.rows.n == 0)
-        return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
+    if (args.measure) return cli_done(&calibrate_cli, measure(&l, &err), &err);
     measured m = {0};
     findings f = {.rows = &m};
     const syn_status s = run(&f, &m, &err);

@@ -8,7 +8,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/calibrate/measured.h"
-#include "tools/folders.h"
+#include "tools/launch/gather.h"
 
 /* What a rank of a job has. */
 typedef struct worker {
@@ -212,7 +212,9 @@ typedef struct started {
     int64_t elements; /* to add */
     bool timed;
     job_times times;
-    int32_t ranks; /* that there were */
+    int32_t ranks;     /* that there were */
+    int32_t refused;   /* over MPI: the lowest rank that could not begin; -1: all could */
+    bool refused_here; /* that is this one */
 } started;
 
 static syn_status run_task(worker *w, const started *s, syn_error *err) {
@@ -232,7 +234,6 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     syn_mesh mesh;
     worker w = {.what = s->what, .mesh = &mesh, .timed = s->timed};
     if (comm->rank == 0) w.ops = s->ops;
-    if (comm->rank == 0) SYN_TRY(folder_check_output(s->what->output, err));
     const syn_plan shape = {.tp = training ? 1 : comm->size, .dp = training ? comm->size : 1};
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));
@@ -245,6 +246,17 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     syn_model_free(w.model);
     syn_ctx_free(w.ctx);
     return status;
+}
+
+/* A rank that could not prepare must not leave the others waiting. */
+static syn_status begin_rank(syn_comm *comm, void *arg, syn_error *err) {
+    started *s = arg;
+    gather_start start = {-1, -1};
+    if (!comm->ops->in_process) SYN_TRY(gather_agreement(&start, comm, s->what->before, 0, err));
+    s->refused = start.failed;
+    if (start.failed < 0) return rank_main(comm, arg, err);
+    s->refused_here = start.failed == comm->rank;
+    return SYN_OK;
 }
 
 static syn_status run_ranks(started *s, syn_error *err) {
@@ -265,7 +277,9 @@ syn_status job_add(const job *what, int64_t elements, timed_ops *ops, syn_error 
 
 syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks, syn_error *err) {
     started s = {.what = what, .ops = ops, .task = TASK_ALL_REDUCE};
-    SYN_TRY(syn_ranks_run(what->ranks, rank_main, &s, err));
+    SYN_TRY(syn_ranks_run(what->ranks, begin_rank, &s, err));
+    if (s.refused >= 0 && s.refused_here) return what->before;
+    if (s.refused >= 0) return SYN_FAIL(err, SYN_E_COMM, "rank %d could not begin", s.refused);
     *ranks = s.ranks;
     return SYN_OK;
 }

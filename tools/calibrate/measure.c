@@ -258,7 +258,7 @@ syn_status measure_machine(syn_hardware *hw, bool quiet, syn_error *err) {
     return s;
 }
 
-syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *is_first,
+syn_status measure_mpi(syn_hardware *hw, bool quiet, syn_status before, bool *is_first,
                        syn_error *err) {
     timed_ops ops = {0};
     int32_t ranks = 0;
@@ -267,7 +267,7 @@ syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *i
     j.first_bits = 8; /* 1 KiB */
     j.last_bits = 24;
     j.more_bits = 4;
-    j.output = output;
+    j.before = before;
     const syn_status s = job_all_reduce(&j, &ops, &ranks, err);
     *is_first = s == SYN_OK && ranks > 0;
     if (*is_first) {

@@ -34,8 +34,9 @@ syn_status measure_device(syn_hardware *hw, syn_device device, bool quiet,
 
 /* Where a launcher started several processes: puts what their all-reduces over MPI take into
    hw->intra. Every process calls it; *is_first: this one has the result, and has printed it.
-   output: a file that it will write, checked before; NULL: none. */
-syn_status measure_mpi(syn_hardware *hw, bool quiet, const char *output, bool *is_first,
+   before: how this process's preparations went; *err has their sentence. If they failed on any
+   rank, the lowest such rank gets its own `before` back, and all others SYN_E_COMM. */
+syn_status measure_mpi(syn_hardware *hw, bool quiet, syn_status before, bool *is_first,
                        syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -130,6 +130,11 @@ static void tell_difference(const launch *l, syn_comm *comm, int32_t rank) {
                  rank);
 }
 
+void launch_pause(void) {
+    const struct timespec pause = {0, 100000000};
+    nanosleep(&pause, NULL);
+}
+
 /* A rank that could not begin (a file that only its machine lacks), or that was started with other
    options, must not leave the others waiting: the lowest such rank is named. */
 static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_error *err) {
@@ -142,11 +147,7 @@ static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_erro
     if (start.failed == 0 && comm->rank == 0) cli_fail(l->program, CLI_FAILED, "%s", err->text);
     if (start.failed > 0 && comm->rank == start.failed)
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", start.failed, err->text);
-    if (!l->program->mute) {
-        /* Time for the launcher to pass the message on before it sees the rank end. */
-        const struct timespec pause = {0, 100000000};
-        nanosleep(&pause, NULL);
-    }
+    if (!l->program->mute) launch_pause();
     l->program->mute = true;
     return false;
 }

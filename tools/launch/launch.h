@@ -58,6 +58,9 @@ void launch_begin(launch *l, cli_program *program);
    alone refuses its own is the one to say so, and no rank waits for one that was started with
    --help. */
 int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv);
+/* Over MPI, before a rank ends with a failure: time for the launcher to pass on the message of
+   another rank, since it stops all ranks as soon as one has failed. */
+void launch_pause(void);
 /* What --device means: CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"
 int launch_device(launch *l, const char *name);

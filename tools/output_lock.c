@@ -37,8 +37,8 @@ static void this_host(char host[256]) {
 static bool write_owner(int fd, const char *who) {
     char host[256], text[400];
     this_host(host);
-    const int n = snprintf(text, sizeof text, "%.39s %ld %lld %s\n", who, (long)getpid(),
-                           (long long)time(NULL), host);
+    const int n = snprintf(text, sizeof text, "%ld %lld %s %.39s\n", (long)getpid(),
+                           (long long)time(NULL), host, who);
     return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
 }
 
@@ -50,7 +50,7 @@ static owner read_owner(int fd) {
         char text[400];
         const ssize_t n = pread(fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = '\0';
-        if (sscanf(text, "%39s %ld %lld %255s", o.who, &o.pid, &o.since, o.host) == 4) return o;
+        if (sscanf(text, "%ld %lld %255s %39[^\n]", &o.pid, &o.since, o.host, o.who) == 4) return o;
         nanosleep(&pause, NULL);
     }
     return (owner){.pid = 0};
@@ -118,27 +118,67 @@ static syn_status fail_open(const char *path, syn_error *err) {
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
 }
 
+static bool create(const char *path, const char *who, syn_status *status, syn_error *err) {
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST) return false;
+    *status = SYN_OK;
+    if (fd < 0) *status = fail_open(path, err);
+    else if (!write_owner(fd, who))
+        *status = SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s'", path);
+    if (fd >= 0) (void)close(fd);
+    if (fd >= 0 && *status != SYN_OK) (void)unlink(path);
+    return true;
+}
+
+/* All zeros if there is no such file. */
+static owner owner_of(const char *path) {
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return (owner){.pid = 0};
+    const owner o = read_owner(fd);
+    (void)close(fd);
+    return o;
+}
+
+/* Removes the file of an owner that is gone. Of several runs that find it one does: between looking
+   and removing, another could have removed it and made its own. The guard is held for an instant;
+   a run that is killed then leaves it, and the user must remove it. */
+static syn_status remove_gone(const char *path, const char *guard, const char *prefix,
+                              const char *who, const char *advice, syn_error *err) {
+    const struct timespec pause = {0, 10000000};
+    for (int tries = 0; tries < 100; tries++) {
+        syn_status s = SYN_OK;
+        if (create(guard, who, &s, err)) {
+            SYN_TRY(s);
+            const owner o = owner_of(path);
+            if (is_gone(&o)) (void)unlink(path);
+            (void)unlink(guard);
+            return SYN_OK;
+        }
+        nanosleep(&pause, NULL);
+    }
+    const owner o = owner_of(guard);
+    return fail_held(prefix, &o, advice, guard, err);
+}
+
 /* Where there is no flock: whoever creates the file that names the owner has the lock. */
 static syn_status take_named(output_lock *lock, const char *prefix, const char *who,
                              const char *advice, syn_error *err) {
+    char *guard = lock_path(prefix, ".guard");
+    syn_status s = SYN_OK;
+    struct stat there;
     lock->owner = lock_path(prefix, ".owner");
-    if (!lock->owner) return SYN_FAIL_NOMEM(err, strlen(prefix) + 16, "a file name");
-    for (int tries = 0;; tries++) {
-        int fd = open(lock->owner, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
-            const bool written = write_owner(fd, who);
-            (void)close(fd);
-            if (written) return SYN_OK;
-            (void)unlink(lock->owner);
-            return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s'", lock->owner);
-        }
-        if (errno != EEXIST || tries == 10) return fail_open(lock->owner, err);
-        if ((fd = open(lock->owner, O_RDONLY | O_CLOEXEC)) < 0) continue; /* gone meanwhile */
-        const owner o = read_owner(fd);
-        (void)close(fd);
-        if (!is_gone(&o)) return fail_held(prefix, &o, advice, lock->owner, err);
-        (void)unlink(lock->owner);
+    if (!lock->owner || !guard) {
+        syn_free(guard);
+        return SYN_FAIL_NOMEM(err, strlen(prefix) + 16, "a file name");
     }
+    while (s == SYN_OK && !create(lock->owner, who, &s, err)) {
+        const owner o = owner_of(lock->owner);
+        if (is_gone(&o)) s = remove_gone(lock->owner, guard, prefix, who, advice, err);
+        else if (lstat(lock->owner, &there) == 0)
+            s = fail_held(prefix, &o, advice, lock->owner, err);
+    }
+    syn_free(guard);
+    return s;
 }
 
 /* One try; *again: the owner removed the file while it was being locked. */

@@ -1,5 +1,6 @@
 /* Locks of outputs: between processes, as runs are. */
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void works_without_flock(void) {
     output_lock_pretend(true);
     held_and_free();
     snprintf(folder, sizeof folder, "%s/", put_folder("out"));
-    put_text("out/.lock.owner", "pretrain 1 1764269485 no-such-host\n");
+    put_text("out/.lock.owner", "1 1764269485 no-such-host pretrain\n");
     CHECK_INT(try_it(folder, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "another run (pretrain, process 1 on no-such-host, since ");
     CHECK_HAS(err.text, "/out': wait until");
@@ -91,6 +92,47 @@ static void works_without_flock(void) {
     put_text("out/.lock.owner", "");
     CHECK_INT(try_it(folder, &err), SYN_E_INVALID);
     output_lock_pretend(false);
+}
+
+/* Takes the lock and holds it for a moment; exit code 2: another process held it then. */
+static void take_alone(const char *prefix, int begin) {
+    output_lock lock = {.path = NULL};
+    syn_error err = {0};
+    char byte;
+    if (read(begin, &byte, 1) != 0) _exit(3);
+    if (output_lock_take(&lock, prefix, "test", "", &err) != SYN_OK) _exit(1);
+    const int fd = open(in_folder("out/alone"), O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0) _exit(2);
+    usleep(3000);
+    (void)unlink(in_folder("out/alone"));
+    output_lock_release(&lock);
+    _exit(0);
+}
+
+/* Eight runs find the lock of one that is gone: no two have it at a time. */
+static void gone_is_taken_once(void) {
+    enum { RUNS = 8, ROUNDS = 30 };
+    char prefix[300], host[200] = "", left[300];
+    snprintf(prefix, sizeof prefix, "%s/", put_folder("out"));
+    CHECK(gethostname(host, sizeof host - 1) == 0);
+    snprintf(left, sizeof left, "%d 1764269485 %s syntorch export\n", INT_MAX, host);
+    output_lock_pretend(true);
+    for (int round = 0; round < ROUNDS; round++) {
+        int begin[2], status, ended[4] = {0};
+        put_text("out/.lock.owner", left);
+        NEED(pipe(begin) == 0, "no pipe");
+        for (int i = 0; i < RUNS; i++) {
+            if (fork() != 0) continue;
+            (void)close(begin[1]);
+            take_alone(prefix, begin[0]);
+        }
+        (void)close(begin[0]);
+        (void)close(begin[1]);
+        while (wait(&status) > 0) ended[WIFEXITED(status) ? WEXITSTATUS(status) & 3 : 3]++;
+        CHECK(ended[0] > 0 && ended[2] == 0 && ended[3] == 0);
+    }
+    output_lock_pretend(false);
+    CHECK(!path_exists(in_folder("out/.lock.guard")));
 }
 
 /* Taking it twice is taking it once; a second lock in this process is another run's. */
@@ -113,6 +155,7 @@ static void taken_twice(void) {
 static const test_case cases[] = {
     {"works", works},
     {"works_without_flock", works_without_flock},
+    {"gone_is_taken_once", gone_is_taken_once},
     {"taken_twice", taken_twice},
 };
 

@@ -72,7 +72,7 @@ def refused(runs):
     os.makedirs(runs.path("locked"))
     with open(runs.path("locked/.lock"), "w", encoding="utf-8") as lock:  # as another run holds it
         fcntl.flock(lock, fcntl.LOCK_EX)
-        print("pretrain 1234 1764269485 elsewhere", file=lock, flush=True)
+        print("1234 1764269485 elsewhere pretrain", file=lock, flush=True)
         done = runs.start(*COMMON, "--num-gpus", "2", "--save-dir", "locked",
                           launcher=launcher("2"))
     check(done.returncode != 0 and [line.startswith(

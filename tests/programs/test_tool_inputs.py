@@ -183,7 +183,7 @@ def test_one_run_at_a_time_writes_a_set():
             os.makedirs(f / "d", exist_ok=True)
             with open(f / f"d/{lock}", "w", encoding="utf-8") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
-                print("pretrain 77 1764269485 elsewhere", file=held, flush=True)
+                print("77 1764269485 elsewhere pretrain", file=held, flush=True)
                 r = subprocess.run([*command, output], cwd=f.path, env=ENV, capture_output=True,
                                    timeout=HANGS)
                 said = r.stderr.decode()

@@ -298,7 +298,9 @@ static syn_status measure_over_mpi(launch *l, syn_hardware *hw, syn_error *err) 
     if (l->program->mute) launch_pause();
     if (s == SYN_OK) return is_first ? write_file(hw, err) : SYN_OK;
     const syn_error why = *err;
-    return l->rank > 0 ? SYN_FAIL(err, s, "rank %d: %.400s", l->rank, why.text) : s;
+    if (l->rank == 0) return s;
+    *err = (syn_error){.code = SYN_OK};
+    return SYN_FAIL(err, s, "rank %d: %.400s", l->rank, why.text);
 }
 
 static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {

@@ -8,8 +8,9 @@
 #include "syntorch/base/memory.h"
 
 /* Lanes of the host of one rank differ below this bit alone. */
-#define DEVICE_BIT 39
-#define WAKE_NS    1e6 /* as --thread_gap of the conversion */
+#define DEVICE_BIT     39
+#define WAKE_NS        1e6 /* as --thread_gap of the conversion */
+#define STREAM_WAIT_NS 2e4 /* more than passes between two kernels, or a launch and its kernel */
 
 uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
     return ((uint64_t)rank << 1 | is_device) << DEVICE_BIT | (device & 0x7f) << 32 |
@@ -147,15 +148,27 @@ static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may
     return last;
 }
 
-/* The segment of another thread of the op's rank that ended last before the op began; NULL: none
-   ended after `after_ns`. */
+/* The first lane that is not below `lane`; lanes ascend. */
+static size_t first_lane(const segments *s, uint64_t lane) {
+    size_t low = 0, high = s->n_lanes;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (s->at[s->lanes[mid]].lane < lane) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+/* The segment of another thread or stream of the op's rank that ended last before the op began;
+   NULL: none ended after `after_ns`. */
 static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, double after_ns) {
     const segments *s = &w->segments;
+    const uint64_t kind = op->lane >> DEVICE_BIT; /* the rank's threads, or its streams */
     const segment *last = NULL;
-    for (size_t i = 0; i < s->n_lanes; i++) {
+    for (size_t i = first_lane(s, kind << DEVICE_BIT); i < s->n_lanes; i++) {
         const segment *first = &s->at[s->lanes[i]];
-        if (first->lane == op->lane || first->lane >> DEVICE_BIT != op->lane >> DEVICE_BIT)
-            continue;
+        if (first->lane >> DEVICE_BIT != kind) break;
+        if (first->lane == op->lane) continue;
         const segment *one = segment_before(w, first->lane, op->begin_ns);
         if (one && one->end_ns > op->begin_ns) one = one > first ? one - 1 : NULL;
         if (one && one->end_ns > after_ns && (!last || one->end_ns > last->end_ns)) last = one;
@@ -163,10 +176,11 @@ static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, 
     return last;
 }
 
-/* A thread that did nothing for long was woken by another. No recording says which one; it takes
-   the one that finished something last. False: the thread was not idle, or no other one ran. */
+/* A thread that did nothing for long was woken by another, and a stream that could have gone on
+   waited for another's event. Recordings may not say which one; it takes the one that finished
+   something last. False: the thread or stream was not idle, or no other one ran. */
 static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
-    if (op->is_device || op->begin_ns - idle_since_ns <= WAKE_NS) return false;
+    if (op->begin_ns - idle_since_ns <= (op->is_device ? STREAM_WAIT_NS : WAKE_NS)) return false;
     const segment *last = last_elsewhere(w, op, idle_since_ns);
     if (!last) return false;
     w->lane = last->lane;

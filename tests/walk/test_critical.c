@@ -73,6 +73,16 @@ static void test_busy_stream(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 0, 38, 48});
 }
 
+/* Nothing says why a stream was idle until 95 us: another one had just finished. A gap of 20 us or
+   less says nothing. */
+static void test_idle_stream(void) {
+    syn__critical_op ops[] = {op(stream(7), 0, 10), op(stream(8), 0, 90), op(stream(7), 95, 120),
+                              op(stream(8), 100, 125), op(stream(7), 140, 150)};
+    const uint32_t deps[][2] = {{2, 0}, {3, 1}, {4, 2}};
+    for (size_t i = 0; i < 5; i++) ops[i].is_device = true;
+    check_path(ops, 5, deps, 3, (const double[]){0, 90, 25, 0, 10});
+}
+
 /* The host waits within op 2 for the kernel; what comes behind depends on it. */
 static void test_synchronise(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(stream(7), 12, 80), op(host(0, 1), 20, 85),
@@ -127,6 +137,7 @@ static const test_case cases[] = {
     {"ranges", test_range},
     {"launches", test_launches},
     {"a busy stream", test_busy_stream},
+    {"an idle stream", test_idle_stream},
     {"synchronisation", test_synchronise},
     {"gloo's threads", test_gloo},
     {"threads that wake each other", test_wake},

@@ -310,8 +310,7 @@ def damaged_checkpoints(runs):
                 same = changed == whole or at >= len(whole) - 4  # the space behind the checksum
                 resumed(f"{name}: {bytes(changed)}", [0, 1] if same else [1])
         os.remove(path)
-        if not name.endswith(".json"):  # without the other there is no checkpoint
-            resumed(f"no {name}", [1])
+        resumed(f"no {name}", [1], f"/{name}")
         with open(path, "wb") as f:
             f.write(whole)
     resumed("as before", [0])
@@ -324,8 +323,7 @@ def damaged_checkpoints(runs):
             f.write(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
         resumed(f"a bit of {name}", [1], f"/{name}' is damaged: its checksum is xxh64:")
         os.remove(path)
-        if name != "training_state.json":
-            resumed(f"no {name}", [1], f"/{name}'")
+        resumed(f"no {name}", [1], f"/{name}")
         with open(path, "wb") as f:
             f.write(whole)
     state = os.path.join(checkpoint, "training_state.json")

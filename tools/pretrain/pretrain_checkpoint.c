@@ -33,11 +33,16 @@ static int64_t step_of(const char *name) {
     return *end == '\0' && errno == 0 ? step : -1;
 }
 
-/* Whether it is a checkpoint of this program, and whole. */
-static bool has_state(const char *folder, const char *name) {
+/* Whether it is a checkpoint of this program: other programs have folders of that name. One that
+   lacks a file is damaged, and is not passed over for an earlier one. */
+static bool is_checkpoint(const char *folder, const char *name) {
+    static const char *const files[] = {"training_state.json", "training-0.safetensors"};
     char path[FOLDER_PATH_BYTES];
-    const int n = snprintf(path, sizeof path, "%s/%s/training_state.json", folder, name);
-    return n > 0 && n < FOLDER_PATH_BYTES && access(path, F_OK) == 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const int n = snprintf(path, sizeof path, "%s/%s/%s", folder, name, files[i]);
+        if (n > 0 && n < FOLDER_PATH_BYTES && access(path, F_OK) == 0) return true;
+    }
+    return false;
 }
 
 /* The latest (or the earliest) step of the checkpoints before step `end`, and how many these are;
@@ -49,7 +54,7 @@ static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int
     if (!dir) return 0;
     for (const struct dirent *e; (e = readdir(dir));) {
         const int64_t step = step_of(e->d_name);
-        if (step < 0 || step >= end || !has_state(folder, e->d_name)) continue;
+        if (step < 0 || step >= end || !is_checkpoint(folder, e->d_name)) continue;
         ++*count;
         if (found == 0 || (latest ? step > found : step < found)) found = step;
     }

@@ -4,6 +4,7 @@
 #include "tests/support/comm_calls.h"
 #include "tests/support/comm_program.h"
 #include "tests/support/comm_reference.h"
+#include "tests/support/files.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
@@ -257,8 +258,8 @@ static int run_rank(const char *mode) {
 
 /* Runs a mode on n ranks; what it ended with, 77 where MPI allows one thread only. */
 static int run_mode(const char *mode, int n) {
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/syn-mark-%ld", (long)getpid());
+    char path[600];
+    snprintf(path, sizeof path, "%s", in_folder("mark"));
     setenv("SYN_TEST_MARK", path, 1);
     const int code = run_mpi(mode, n);
     unlink(path);

@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, SOURCE, check, finish  # noqa: E402
+from checks import BUILD, SOURCE, check, enter_folder, finish  # noqa: E402
 
 MACHINE = os.path.join(SOURCE, "examples", "configs", "hw_a100.json")
-os.chdir(tempfile.mkdtemp())
+enter_folder()
 os.symlink(os.path.join(SOURCE, "examples"), "examples")
 
 

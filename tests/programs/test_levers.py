@@ -5,13 +5,12 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, finish  # noqa: E402
+from checks import BUILD, check, enter_folder, finish  # noqa: E402
 
-os.chdir(tempfile.mkdtemp())
+enter_folder()
 
 
 def start(name, *args):

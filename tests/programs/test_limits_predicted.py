@@ -5,15 +5,14 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, finish  # noqa: E402
+from checks import BUILD, check, enter_folder, finish  # noqa: E402
 
 LIMITS = ("compute", "memory", "launches", "communication")
 PEAK, LINK, MEMORY, LAUNCH = 20.0, 50.0, 800.0, 4.0
-os.chdir(tempfile.mkdtemp())
+enter_folder()
 
 
 def program(name, *args):

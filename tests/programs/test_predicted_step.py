@@ -7,13 +7,12 @@ import re
 import resource
 import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, finish  # noqa: E402
+from checks import BUILD, check, enter_folder, finish  # noqa: E402
 
-os.chdir(tempfile.mkdtemp())
+enter_folder()
 
 
 def start(*args, code=0, memory_bytes=resource.RLIM_INFINITY):

@@ -5,15 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
+from checks import BUILD, SOURCE, check, enter_folder, finish, run  # noqa: E402
 from execution_trace import read_et  # noqa: E402
 
 NAMES = ("mlp_two_ways", "two_halves", "own_op", "own_model", "train_mlp")
-folder = tempfile.mkdtemp()
+folder = enter_folder()
 
 
 def example(name, *args, ends=0):

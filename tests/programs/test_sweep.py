@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, SOURCE, check, finish  # noqa: E402
+from checks import BUILD, SOURCE, check, enter_folder, finish  # noqa: E402
 
-os.chdir(tempfile.mkdtemp())
+enter_folder()
 TEXTS = ("tp", "dtype", "hw", "machine", "stack", "model", "attention", "extrapolated", "refused",
          "activation_recompute")
 

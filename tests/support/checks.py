@@ -1,8 +1,11 @@
 """Shared by tests of the commands: where things are, runs, and failures that are collected."""
+import atexit
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 
@@ -29,6 +32,14 @@ def finish():
 def skip(why):
     print("skipped:", why)
     sys.exit(77)
+
+
+def enter_folder():
+    """A fresh current folder, which is removed when the test ends."""
+    folder = tempfile.mkdtemp(prefix="syntorch-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.chdir(folder)
+    return folder
 
 
 def run(*args, **kwargs):

@@ -605,6 +605,10 @@ def harmless(runs):
                       "--enable-tracing", "--device", "meta", "--resume", "--save-steps", "5")
     check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
           "meta trains nothing: --save-steps, --resume\n", f"{done.stderr}")
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
+                      "--seed", "7", "--skip-eval", "--device", "meta")
+    check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
+          "meta trains nothing: --seed, --max-steps, --skip-eval\n", f"{done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:

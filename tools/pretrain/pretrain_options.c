@@ -160,12 +160,16 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
 
 /* Without data nothing is learned: the options of another run are taken, but not in silence. */
 static void note_meta(const pretrain *run, int argc, char **argv) {
-    static const char *const names[] = {"eval-data",     "eval-steps",       "save-dir",
-                                        "save-steps",    "save-total-limit", "resume",
-                                        "learning-rate", "warmup-steps",     "logging-steps"};
-    char list[160] = "";
+    static const char *const names[] = {"eval-data", "eval-steps", "save-dir", "save-steps",
+                                        "save-total-limit", "resume", "learning-rate",
+                                        "warmup-steps", "logging-steps", "mask-policy",
+                                        /* of a step that is only predicted */
+                                        "seed", "num-epochs", "max-steps", "skip-eval"};
+    enum { OF_TRACES = 10 }; /* the others choose the step that is traced, or are in the trace */
+    const size_t n = run->args->enable_tracing ? OF_TRACES : sizeof names / sizeof *names;
+    char list[240] = "";
     size_t used = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < n; i++)
         if (cli_was_given(run->launch.program, argc, argv, names[i]))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", used ? ", " : "",
                                      names[i]);

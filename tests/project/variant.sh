@@ -134,11 +134,11 @@ address)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined $shared
     if [ "$all" = all ]; then
         check -L program -E "$doubles"
-        check -R '^test_[a-z_]*(inputs|names|failures|damaged|misuse|odd)[a-z_]*\.py'
+        check -R '^test_[a-z_]*(inputs|tool_|names|failures|damaged|misuse|odd)[a-z_]*\.py'
     else
         long='_full|_mpi|alloc|forgotten|memory_predicted|products|picture_pages|wordpiece'
         check -L program -E "$long|$doubles"
-        check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
+        check -R 'test_(tool_.*|odd_names|inference_failures)\.py'
     fi
     ;;
 cuda)

@@ -166,8 +166,7 @@ static const char *contradiction(bool meta) {
         return "--embeddings needs numbers, and --device meta computes none";
     if (args.save_weights && meta)
         return "--save_weights needs numbers, and --device meta has none";
-    if (args.eos && meta)
-        return "--eos ends texts, and --device meta generates none; leave it out";
+    if (args.eos && meta) return "--eos ends texts, and --device meta generates none; leave it out";
     if (args.model && args.model_config)
         return "--model and --model_config both say which model; give one";
     if ((args.prompt != NULL) + (args.prompts != NULL) + (args.prompt_ids != NULL) > 1)

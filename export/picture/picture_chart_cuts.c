@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "syntorch/memory.h"
+#include "syntorch/base/memory.h"
 
 #define TEXT_PT 8.0
 #define TEXT_H  10.0

@@ -2,7 +2,7 @@
  */
 #include "export/pytorch/sim/pt_sim_tensors.h"
 #include "export/pytorch/read/pt_tensors.h"
-#include "syntorch/intern.h"
+#include "syntorch/base/intern.h"
 
 typedef struct finder {
     syn__pt_sim_tensors *out;

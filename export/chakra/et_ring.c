@@ -204,6 +204,9 @@ syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn
 
 int32_t syn__et_node_ranks(const syn_graph *graph) {
     const syn_attribute *name = syn_graph_meta(graph, "hardware");
+    const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* of no preset */
+    if (own != NULL && own->type == SYN_VALUE_I64 && own->i64 > 0 && own->i64 <= INT32_MAX)
+        return (int32_t)own->i64;
     if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;
     for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
         syn_hardware hw;

@@ -22,7 +22,7 @@ syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, sy
 /* Puts such an order back into the ascending one; any other stays. */
 syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
 /* How many ranks share a node of the machine that the graph's times are predicted for; 0 if it
-   names none, or no preset. */
+   names none. */
 int32_t syn__et_node_ranks(const syn_graph *graph);
 /* Hops of the ring that go from node to node without changing the place. */
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks);

@@ -11,9 +11,10 @@
 #define ITEM_PT  8.5
 #define ITEM_H   17.0
 
-/* Of PyTorch's recordings: nothing that says what ran. */
+/* Of PyTorch's recordings, and of machines: nothing that says what ran. */
 static bool is_clerical(const char *name) {
-    static const char *const names[] = {"pid", "schema", "start_ts", "finish_ts"};
+    static const char *const names[] = {"pid",       "schema",     "start_ts",
+                                        "finish_ts", "node_ranks", "hardware_constants"};
     const size_t n = strcspn(name, "@");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == n && strncmp(name, names[i], n) == 0) return true;

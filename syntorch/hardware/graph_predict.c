@@ -87,23 +87,55 @@ static void predicted_free(syn_graph *graph) {
 
 static const syn_graph_source predicted_source = {predicted_node, predicted_tensor, predicted_free};
 
+static syn_status is_preset(const syn_hardware *hw, bool *is, syn_error *err) {
+    syn_hardware preset;
+    syn_error none = {0};
+    *is = false;
+    for (const char *const *name = syn_hardware_presets(); *name != NULL; name++)
+        if (strcmp(*name, hw->name) == 0 &&
+            syn_hardware_load(&preset, *name, hw->stack.name, &none) == SYN_OK)
+            return syn__hardware_same(hw, &preset, is, err);
+    return SYN_OK;
+}
+
+syn_status syn_graph_set_hardware(syn_graph *graph, const syn_hardware *hw, syn_error *err) {
+    char constants[64];
+    bool preset;
+    SYN_TRY(syn__hardware_constants(hw, constants, err));
+    SYN_TRY(is_preset(hw, &preset, err));
+    const syn_attribute list[] = {
+        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = hw->name},
+        {.name = "stack", .type = SYN_VALUE_TEXT, .text = hw->stack.name},
+        {.name = "hardware_constants", .type = SYN_VALUE_TEXT, .text = constants},
+        {.name = "node_ranks", .i64 = hw->node_ranks},
+    };
+    for (size_t i = 0; i < (preset ? 2 : sizeof list / sizeof list[0]); i++)
+        SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
+    return SYN_OK;
+}
+
+static bool is_replaced(const char *fact) {
+    static const char *const names[] = {"oversubscribed", "multiprocessors", "hardware_constants",
+                                        "node_ranks"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(fact, names[i]) == 0) return true;
+    return false;
+}
+
 /* The facts of the run as they are there, but where and how it ran. */
 static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardware *hw,
                             syn_error *err) {
     const syn_attribute own[] = {
         {.name = "device", .type = SYN_VALUE_TEXT, .text = "meta"},
-        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = hw->name},
-        {.name = "stack", .type = SYN_VALUE_TEXT, .text = hw->stack.name},
     };
     const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};
     if (gpu.i64 > 0) SYN_TRY(syn_graph_set_meta(g, &gpu, err)); /* first, as syn_trace_graph */
     for (uint32_t i = 0; i < from->n_metadata; i++)
-        if (strcmp(from->metadata[i].name, "oversubscribed") != 0 &&
-            strcmp(from->metadata[i].name, gpu.name) != 0)
+        if (!is_replaced(from->metadata[i].name))
             SYN_TRY(syn_graph_set_meta(g, &from->metadata[i], err));
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         SYN_TRY(syn_graph_set_meta(g, &own[i], err));
-    return SYN_OK;
+    return syn_graph_set_hardware(g, hw, err);
 }
 
 /* Whether a rank that computes says of which shapes. */

@@ -243,6 +243,11 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
 void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group);
 
+/* Facts of a graph: of which machine and stack its times are. If these are a file's and not what
+   the presets of their names say, also `hardware_constants`, a hash, and `node_ranks`. */
+syn_status syn_graph_set_hardware(syn_graph *graph, const syn_hardware *hw,
+                                  syn_error *err) SYN_MUST_USE;
+
 /* The graph as it would run on *hw, which is copied: nodes have predicted times, and no others. On
    success `graph` belongs to *out. SYN_E_UNSUPPORTED if nodes say neither what they compute and
    move nor of which shapes: .et files, recordings of other programs. */

@@ -367,8 +367,8 @@ syn_status syn__hardware_constants(const syn_hardware *hw, char out[64], syn_err
     return syn_sink_close(sink, true, err);
 }
 
-/* As a reader finds them, whose numbers may differ in their last bits. */
-static syn_status seal(syn_hardware *hw, syn_error *err) {
+/* The constants as a reader finds them, whose numbers may differ in their last bits. */
+static syn_status read_constants(const syn_hardware *hw, char out[64], syn_error *err) {
     syn_hardware read = *hw;
     syn_sink *sink;
     size_t bytes = 0;
@@ -380,14 +380,26 @@ static syn_status seal(syn_hardware *hw, syn_error *err) {
         text != NULL ? syn_hardware_parse(&read, hw->name, text, bytes, err) : SYN_E_NOMEM;
     const syn_status closed = syn_sink_close(sink, true, err);
     if (closed != SYN_OK) s = closed;
-    return s == SYN_OK ? syn__hardware_constants(&read, hw->errors.constants, err) : s;
+    return s == SYN_OK ? syn__hardware_constants(&read, out, err) : s;
+}
+
+syn_status syn__hardware_same(const syn_hardware *hw, const syn_hardware *preset, bool *same,
+                              syn_error *err) {
+    char own[64], others[64];
+    SYN_TRY(syn__hardware_constants(hw, own, err));
+    SYN_TRY(syn__hardware_constants(preset, others, err));
+    *same = strcmp(own, others) == 0;
+    if (*same) return SYN_OK;
+    SYN_TRY(read_constants(preset, others, err));
+    *same = strcmp(own, others) == 0;
+    return SYN_OK;
 }
 
 /* Where a seal finds no memory, there are no errors. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
     syn_hardware sealed = *hw;
     syn_error err = {0};
-    if (hw->errors.n > 0 && seal(&sealed, &err) != SYN_OK)
+    if (hw->errors.n > 0 && read_constants(hw, sealed.errors.constants, &err) != SYN_OK)
         memset(&sealed.errors, 0, sizeof sealed.errors);
     write(&sealed, sink);
 }

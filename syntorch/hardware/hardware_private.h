@@ -29,6 +29,9 @@ int32_t syn__hardware_rows(const void *member);
 /* Which constants hw has, as text. */
 syn_status syn__hardware_constants(const syn_hardware *hw, char out[64],
                                    syn_error *err) SYN_MUST_USE;
+/* Whether they are those of a preset, or of a file that says exactly what it does. */
+syn_status syn__hardware_same(const syn_hardware *hw, const syn_hardware *preset, bool *same,
+                              syn_error *err) SYN_MUST_USE;
 /* Drops errors of other constants than hw has. */
 syn_status syn__hardware_check_errors(syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 /* Rows of what was measured for a preset of that name and its stack; none if nothing was. */

@@ -165,6 +165,7 @@ def main(folder):
         check(system["roofline-enabled"] == 1 and system["peak-perf"] == peak, str(system))
     differences(folder)
     messages(folder)
+    own_machines(folder)
     recorded(folder)
     refuse(folder)
 
@@ -279,6 +280,37 @@ def messages(folder):
     ns = net["latency"][0] + 1e8 / (net["bandwidth"][0] * 2**30 / 1e9)
     check(line and abs(float(line[2]) / (2 * ns / 1e6) - 1) < 0.01 and
           float(line[1]) > 2 * 1e8 / 25e6 * 1e-3, said)
+
+
+def own_machines(folder):
+    """Times of a file's machine are not taken for those of the preset whose name it has kept."""
+    example = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "hw_a100.json")
+
+    def change(name, part, key, value):
+        with open(example, encoding="utf-8") as f:
+            machine = json.load(f)
+        machine[part][key] = value
+        with open(os.path.join(folder, f"{name}.json"), "w", encoding="utf-8") as f:
+            json.dump(machine, f)
+        record(folder, name, "--num_output_tokens", 1, "--tp", 4, "--hw", f"{name}.json",
+               program="inference")
+        refused(folder, "'a100-80g+" + machine["stack"]["name"] + "' of a file, not of a preset",
+                f"{name}/trace", "--out", "no")
+        return files(folder, name, 4, "--hw", f"{name}.json")
+
+    net, *_ = change("slow", "hardware", "intra", {"gb_per_s": 25})
+    check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 25) < 1e-6, f"{net}")
+    change("mine", "stack", "name", "mine")
+    net, _, groups, _ = change("pairs", "hardware", "node_ranks", 2)
+    check(net["npus_count"] == [2, 2] and groups["1"] == [0, 1, 3, 2], f"{net} {groups}")
+    check(json.loads(read(folder, "pairs/trace.comm_group.json")) == groups, f"{groups}")
+    again = "pairs/tensor_trace_graph.json"
+    good(folder, "syntorch", "export", "--input", again, "--hw", "h100", "--format", "et",
+         "--output", "pairs/again")
+    good(folder, "syntorch", "astra-sim", "pairs/again", "--out", "pairs/sim")
+    record(folder, "same", "--num_output_tokens", 1, "--tp", 4, "--hw", example,
+           program="inference")
+    files(folder, "same", 4)
 
 
 def recorded(folder):

@@ -91,11 +91,11 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
     *assumed = !args.hw && !name;
     if (args.hw) name = args.hw;
-    else if (name && !is_preset(name))
+    else if (name && (!is_preset(name) || fact(first, "hardware_constants")))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the times of this set are of '%.200s', which is no preset: --hw names its "
-                        "file",
-                        name);
+                        "the times of this set are of '%.80s+%.40s' of a file, not of a preset: "
+                        "--hw names the file",
+                        name, stack ? stack : "?");
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }
 
@@ -121,11 +121,12 @@ static syn_status check_times(const syn_hardware *hw, const syn_graph *first, sy
                         "them");
     if (!name || (strcmp(name, hw->name) == 0 && (!stack || strcmp(stack, hw->stack.name) == 0)))
         return SYN_OK;
+    const char *asked = args.hw ? args.hw : hw->name;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "computation in this set lasts as on %.80s+%.40s, not as on %.80s+%.40s: trace "
                     "the run with --hw %.80s, write the set anew (`syntorch export --input "
                     "GRAPH.json --hw %.80s --format et`), or use --roofline f32|f16|bf16",
-                    name, stack ? stack : "?", hw->name, hw->stack.name, args.hw, args.hw);
+                    name, stack ? stack : "?", hw->name, hw->stack.name, asked, asked);
 }
 
 /* ---- The files ---- */

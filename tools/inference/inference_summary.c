@@ -42,17 +42,13 @@ syn_status inference_facts(void *user, syn_graph *graph, syn_error *err) {
         {.name = "oversubscribed",
          .type = SYN_VALUE_TEXT,
          .text = launch_shared_cores(&run->launch, cores, sizeof cores)},
-        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
-        {.name = "stack",
-         .type = SYN_VALUE_TEXT,
-         .text = run->launch.hw ? run->hw.stack.name : NULL},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }
-    return SYN_OK;
+    return run->launch.hw ? syn_graph_set_hardware(graph, &run->hw, err) : SYN_OK;
 }
 
 static uint64_t all_nodes(const inference *run) {

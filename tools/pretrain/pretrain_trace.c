@@ -58,17 +58,13 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
         {.name = "tokens", .i64 = args->max_seq_length},
         {.name = "step", .i64 = step},
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
-        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
-        {.name = "stack",
-         .type = SYN_VALUE_TEXT,
-         .text = run->launch.hw ? run->hw.stack.name : NULL},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "accumulation") == 0 && list[i].i64 == 1) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }
-    return SYN_OK;
+    return run->launch.hw ? syn_graph_set_hardware(graph, &run->hw, err) : SYN_OK;
 }
 
 /* ---- Files ---- */

@@ -119,6 +119,23 @@ def worst_all_reduce(_):
     check(b": all-reduce, 8 ranks, 1.00 MiB)" in done.stdout, done.stdout)
 
 
+def collectives_by_kind(folder):
+    """Mean errors of a kind, a number of ranks, and a class of sizes, from each row's two times."""
+    rows, times = os.path.join(MEASURED, "collectives_h100.csv"), os.path.join(folder, "kinds.csv")
+    done = run("--check", "--hw", "h100+pytorch-eager", "--rows", rows, "--predictions", times)
+    with open(times, encoding="utf-8") as f:
+        table = list(csv.DictReader(f))
+    lines = [line.split() for line in done.stdout.decode().splitlines() if line.endswith(" %")]
+    check(len(lines) == 12, done.stdout)
+    for kind, ranks, *means in lines:
+        for limits, mean in zip(((0, 2**20), (2**20, 2**26), (2**26, 2**40)), means[::2]):
+            off = [abs(float(r["predicted_ms"]) / float(r["measured_ms"]) - 1) for r in table
+                   if (r["model"], r["tp"]) == (kind, ranks)
+                   and limits[0] <= int(r["bytes"]) < limits[1]]
+            check(off and abs(100 * sum(off) / len(off) - float(mean)) < 0.06,
+                  f"{kind}, {ranks}, {limits}: {mean}")
+
+
 def attention_in_separate_ops(_):
     """Stacks were fitted to attention as one op; what it costs them is the same op by op."""
     for stack in ("serving", "megatron"):
@@ -325,6 +342,7 @@ with tempfile.TemporaryDirectory() as where:
     expected_errors(where)
     attention_in_separate_ops(where)
     worst_all_reduce(where)
+    collectives_by_kind(where)
     errors_of_own_rows(where)
     few_rows(where)
     steps_as_printed(where)

@@ -47,10 +47,60 @@ static bool has_several_stacks(const measured *m) {
     return false;
 }
 
+/* ---- Errors of collectives by kind, ranks and size ---- */
+
+enum { SMALL, MIDDLE, LARGE, SIZES };
+
+static int size_of(const measured_row *row) {
+    return row->bytes < 1u << 20 ? SMALL : row->bytes < 1u << 26 ? MIDDLE : LARGE;
+}
+
+static bool is_alike(const measured_row *a, const measured_row *b) {
+    return a->comm == b->comm && a->tp == b->tp;
+}
+
+static void print_alike(const findings *f, size_t first) {
+    double sum[SIZES] = {0};
+    int n[SIZES] = {0};
+    const measured_row *row = f->all[first];
+    for (size_t i = first; i < f->rows->n; i++) {
+        const int size = size_of(f->all[i]);
+        if (!is_alike(f->all[i], row)) continue;
+        sum[size] += fabs(measured_predict_ns(f->all[i], &f->start) / f->all[i]->ns - 1);
+        n[size]++;
+    }
+    printf("  %-16s %6lld", row->model, (long long)row->tp);
+    for (int size = 0; size < SIZES; size++) {
+        if (n[size] > 0) printf(" %11.1f %%", 100 * sum[size] / n[size]);
+        else printf(" %13s", "-");
+    }
+    printf("\n");
+}
+
+/* The library is fitted to collectives alone. */
+static bool collectives_alone(const measured *m) {
+    for (size_t i = 0; i < m->n; i++)
+        if (m->rows[i].kind != MEASURED_COLLECTIVE) return false;
+    return true;
+}
+
+/* Mean errors, in the order of the first rows. */
+static void print_kinds(const findings *f) {
+    if (!collectives_alone(f->rows)) return;
+    printf("  %-16s %6s %13s %13s %13s\n", "collective", "ranks", "below 1 MiB", "below 64 MiB",
+           "above");
+    for (size_t i = 0; i < f->rows->n; i++) {
+        bool seen = false;
+        for (size_t j = 0; j < i && !seen; j++) seen = is_alike(f->all[i], f->all[j]);
+        if (!seen) print_alike(f, i);
+    }
+}
+
 static void print_findings(const findings *f) {
     if (f->rows->n_skipped > 0)
         printf("%zu rows with pipelines are left out\n", f->rows->n_skipped);
     print_errors(f->title, &f->before, f->rows);
+    print_kinds(f);
     extrapolation_print(&f->beyond, stdout);
     if (has_several_stacks(f->rows))
         printf("rows of several stacks: --rows_stack takes one of them\n");
@@ -123,13 +173,6 @@ static syn_status print_json(const findings *f, syn_error *err) {
     }
     syn_sink_text(out, "}\n");
     return syn_sink_close(out, true, err);
-}
-
-/* The library is fitted to collectives alone. */
-static bool collectives_alone(const measured *m) {
-    for (size_t i = 0; i < m->n; i++)
-        if (m->rows[i].kind != MEASURED_COLLECTIVE) return false;
-    return true;
 }
 
 static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error *err) {

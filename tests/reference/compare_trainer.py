@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Losses of transformers' Trainer, with gradient accumulation and texts of different lengths, beside
-those of the pretraining program.
+"""Compares losses of transformers' Trainer with those of the pretraining program, with gradient
+accumulation and texts of different lengths.
 
     SYN_BUILD=build python3 compare_trainer.py
 

@@ -72,7 +72,7 @@ static syn_status read_array(reader *r, const char *what, syn_status (*entry)(re
 
 static syn_status read_question(reader *r) {
     syn_squad *s = r->squad;
-    bool has_question = false, has_answers = false;
+    bool has_question = false;
     if (r->json.type != SYN_JSON_OBJECT_BEGIN) return wrong(r, "a question must be an object");
     SYN_TRY(syn_grow(&s->entries, &s->cap, s->n + 1, sizeof *s->entries, r->err));
     memset(&s->entries[s->n++], 0, sizeof *s->entries);
@@ -80,17 +80,12 @@ static syn_status read_question(reader *r) {
         if (is(r, "question")) {
             SYN_TRY(note_once(r, &has_question));
             SYN_TRY(take_text(r, "\"question\"", &s->entries[s->n - 1].question));
-        } else if (is(r, "answers")) {
-            SYN_TRY(note_once(r, &has_answers));
-            SYN_TRY(syn_json_expect(&r->json, SYN_JSON_ARRAY_BEGIN, "\"answers\""));
-            SYN_TRY(skip(r));
         } else {
             SYN_TRY(skip(r));
         }
     }
     if (r->json.type != SYN_JSON_OBJECT_END) return wrong(r, "a question must be an object");
-    if (!has_question) return wrong(r, "the question has no \"question\"");
-    return has_answers ? SYN_OK : wrong(r, "the question has no \"answers\"");
+    return has_question ? SYN_OK : wrong(r, "the question has no \"question\"");
 }
 
 static syn_status read_paragraph(reader *r) {

@@ -9,9 +9,9 @@ SYN_API_BEGIN
 
 typedef struct syn_squad syn_squad;
 
-/* The questions of all files, in their order; a file has at most 2 GiB. Every question must
-   have a list of answers, which is not looked at. SYN_E_IO; SYN_E_FORMAT with file, line and
-   column; a file without any question is refused, and one that says a thing twice. */
+/* The questions of all files, in their order; a file has at most 2 GiB. Only questions and
+   paragraphs are looked at, not answers. SYN_E_IO; SYN_E_FORMAT with file, line and column; a file
+   without any question is refused, and one that says a thing twice. */
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths,
                           syn_error *err) SYN_MUST_USE;
 /* The same of one file's text; `name` is what errors call it. */

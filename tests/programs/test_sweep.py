@@ -1,6 +1,7 @@
 """--sweep: each row is what a run of its own predicts, the front is the brute force's, and what is
 not possible is there with the reason."""
 import csv
+import fcntl
 import json
 import os
 import re
@@ -193,6 +194,7 @@ for name, args, sentence in (
         ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
         ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "on --device meta, not on cpu"),
         ("inference", ["--sweep", "tp=1", "--debug"], "--debug does nothing with --sweep"),
+        ("inference", ["--sweep", "tp=1", "--seed", "2"], "--seed does nothing with --sweep"),
         ("pretrain", ["--sweep", "tp=1", "--resume"], "--resume does nothing with --sweep"),
         ("pretrain", ["--sweep", "learning_rate=1,2"], "--sweep cannot vary 'learning_rate'")):
     said = start(name, *args, code=2)
@@ -216,4 +218,15 @@ for tp, numbered in (("1,2", []), ("1,2", []), ("1,3", ["sweep.1"]), ("1", ["swe
     check(sorted(os.listdir("kept")) == names, f"tp={tp}: {os.listdir('kept')}")
 check([len(open(f"kept/{stem}.csv").readlines()) for stem in ("sweep.1", "sweep.2", "sweep")]
       == [3, 3, 2], "rows of the sweeps that are kept")
+# Another run that sweeps into the folder is refused.
+with open("kept/.sweep.lock", "w", encoding="utf-8") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    print("77 1764269485 elsewhere pretrain", file=lock, flush=True)
+    for name, option in (("inference", "--out_dir"), ("pretrain", "--trace-output-dir")):
+        said = start(name, "--sweep", "tp=1", option, "kept", code=1)
+        check(said.startswith(f"{name}: another run (pretrain, process 77 on elsewhere, since ") and
+              said.endswith(f"writes to 'kept/sweep.*': wait until it ends, or name another {option}"
+                            "\n"), said)
+start("inference", "--sweep", "tp=1", "--num_output_tokens", "2", "--out_dir", "kept")
+check(not os.path.exists("kept/.sweep.lock"), "the lock stays")
 finish()

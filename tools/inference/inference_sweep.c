@@ -33,8 +33,10 @@ int inference_check_sweep(const inference *run, int argc, char **argv) {
                                        "attention", "model",        "hw",
                                        NULL};
     static const char *const useless[] = {
-        "compare",    "visualize_trace", "save_logits",       "debug",        "embeddings",
-        "perplexity", "watchdog",        "check_collectives", "save_weights", NULL};
+        "compare",      "visualize_trace", "save_logits", "debug",
+        "embeddings",   "perplexity",      "watchdog",    "check_collectives",
+        "save_weights", "temperature",     "top_k",       "top_p",
+        "min_p",        "greedy",          "seed",        NULL};
     inference_args *args = inference_arguments();
     const sweep_how how = {.program = run->launch.program,
                            .words = &args->sweep,
@@ -44,6 +46,7 @@ int inference_check_sweep(const inference *run, int argc, char **argv) {
                            .device = args->device,
                            .stack = "serving"};
     if (args->sweep.n == 0) return CLI_RUN;
+    if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);
     if (code != CLI_RUN) return code;
     args->device = "meta";
@@ -124,7 +127,7 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     const inference_args given = *run->args;
     sweeping w = {run, given, once};
     w.given.quiet = run->args->quiet = true;
-    syn_status s = sweep_check_folder(given.out_dir, err);
+    syn_status s = sweep_open_folder(&swept, given.out_dir, "--out_dir", err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *inference_arguments() = given;
     if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);

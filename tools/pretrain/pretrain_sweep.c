@@ -36,6 +36,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                            .device = args->device,
                            .stack = "megatron"};
     if (args->sweep.n == 0) return CLI_RUN;
+    if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);
     args->device = "meta";
     args->enable_tracing = args->skip_eval = true;
@@ -98,7 +99,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     const pretrain_args given = *run->args;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     w.given.quiet = run->args->quiet = true;
-    syn_status s = sweep_check_folder(given.trace_output_dir, err);
+    syn_status s = sweep_open_folder(&swept, given.trace_output_dir, "--trace-output-dir", err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *run->args = given;
     if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, given.json, given.quiet, err);

@@ -8,6 +8,7 @@
 #include "tools/progress.h"
 
 void sweep_free(sweep *s) {
+    output_lock_release(&s->lock);
     for (int i = 0; i < s->n_axes; i++) syn_free(s->axes[i].values);
     for (size_t i = 0; i < s->n; i++) syn_free(s->rows[i].refused);
     syn_free(s->machines);

@@ -7,6 +7,7 @@
 #include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 #include "tools/extrapolation.h"
+#include "tools/output_lock.h"
 #include "tools/residuals.h"
 
 enum { SWEEP_AXES = 12 };
@@ -52,6 +53,7 @@ typedef struct sweep {
     int deciding;    /* the one whose dtype a run has that names none, while one is tried */
     sweep_row *rows; /* machines vary fastest */
     size_t n, cap;
+    output_lock lock; /* of the files, until sweep_free */
 } sweep;
 
 typedef struct sweep_how {
@@ -64,6 +66,7 @@ typedef struct sweep_how {
     const char *stack;                        /* of machines that name none */
 } sweep_how;
 
+#define SWEEP_ALONE "--sweep predicts all ranks in one process; start it without a launcher"
 /* After cli_parse. CLI_RUN, or an exit code after a message about what makes no sense. */
 int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv);
 void sweep_free(sweep *s);
@@ -94,8 +97,10 @@ int sweep_values(const sweep *s, const char *option);
 /* The title, of the first combination that was possible, and what all have in common; `option` says
    which model. */
 void sweep_name(sweep *s, const char *option, const char *model, const char *all);
-/* Makes the folder and tries whether files can be written there. */
-syn_status sweep_check_folder(const char *folder, syn_error *err) SYN_MUST_USE;
+/* Makes the folder, tries whether files can be written there, and locks their names, so that no
+   other sweep writes them; `option` names the folder. */
+syn_status sweep_open_folder(sweep *s, const char *folder, const char *option,
+                             syn_error *err) SYN_MUST_USE;
 /* Writes sweep.csv and sweep.svg to the folder; prints the table, or the rows as a
    JSON array. Then fails if no combination is possible. */
 syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,

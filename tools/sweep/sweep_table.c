@@ -320,13 +320,16 @@ static void put_json(const sweep *s, syn_sink *out) {
     syn_sink_text(out, s->n ? "]\n" : "[]\n");
 }
 
-syn_status sweep_check_folder(const char *folder, syn_error *err) {
-    char path[4300];
+syn_status sweep_open_folder(sweep *s, const char *folder, const char *option, syn_error *err) {
+    char path[4300], advice[80];
     syn_sink *out;
     SYN_TRY(syn_make_folder(folder, err));
     snprintf(path, sizeof path, "%s/sweep.csv", folder);
     SYN_TRY(syn_sink_open_file(&out, path, err));
-    return syn_sink_close(out, false, err);
+    SYN_TRY(syn_sink_close(out, false, err));
+    snprintf(path, sizeof path, "%s/sweep", folder);
+    snprintf(advice, sizeof advice, "name another %s", option);
+    return output_lock_take(&s->lock, path, s->program->name, advice, err);
 }
 
 /* Whether a file holds exactly this table. */

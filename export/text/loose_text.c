@@ -294,7 +294,7 @@ const char *syn__loose_word_end(const char *p, const char *end, bool at_member) 
     while (p < end && *p != ']') {
         const char *behind = past_opened(p, end, at_member);
         if (behind == NULL && syn__loose_ends_word(*p)) break;
-        if (*p == ',' && !(at_member && syn__loose_in_word(p[1]))) break;
+        if (*p == ',' && !(at_member && p + 1 < end && syn__loose_in_word(p[1]))) break;
         if (*p == '[' && (behind == NULL || p == begin || p != last)) break;
         if (*p == ' ' || *p == '\t') p++;
         else last = p = behind != NULL ? behind : p + 1;

@@ -34,9 +34,10 @@ typedef struct syn_statistics {
     uint64_t n_ctrl_deps, n_data_deps;        /* as written, repeats and dangling ones included */
     uint64_t classes[SYN_STATISTICS_CLASSES]; /* ids in the attributes launch_deps, ... */
     uint64_t n_roots, widest_ready;           /* all ranks: sums */
-    /* The critical path of this rank alone; all ranks: the longest. In recordings, whose ops
-       overlap, ops count for the time in which the run could not have gone on without them, so the
-       path is no longer than the run; else it is the chain of dependencies that lasts longest. */
+    /* The critical path of this rank alone; all ranks: the longest, or the path from rank to rank
+       (path_across of the set). In recordings, whose ops overlap, ops count for the time in which
+       the run could not have gone on without them, so the path is no longer than the run; else it
+       is the chain of dependencies that lasts longest. */
     uint64_t critical_micros, critical_nodes;
     uint64_t sum_micros, n_timed;        /* durations; nodes with one */
     uint64_t waiting_ns;                 /* beside the durations */
@@ -57,6 +58,7 @@ typedef struct syn_statistics_set {
     syn_statistics total;
     syn_statistics *ranks;
     size_t n_ranks;
+    bool path_across; /* the critical path of `total` goes from rank to rank */
 } syn_statistics_set;
 
 /* The files, or the set of one prefix, as syn_validate takes them; gzip may unpack to so many bytes

@@ -185,6 +185,9 @@ def check_path(folder, early, want):
     path, total = analyse.critical_path(g)
     on = {(g.nodes[n]["rank"], g.nodes[n]["op"]): g.nodes[n]["critical_ns"] / 1e3 for n in path}
     check(on == want and total == 1e3 * sum(want.values()), f"{early} us early: {on}, not {want}")
+    stat = json.loads(run("stat", "--input", "sent", "--json", cwd=folder).stdout)["total"]
+    check(stat["critical_us"] == sum(want.values()) and stat["critical_nodes"] == len(want),
+          f"stat: {stat['critical_us']} us, {stat['critical_nodes']} ops")
 
 
 def check_messages(folder):

@@ -93,7 +93,9 @@ static void print_ranks(const syn_statistics_set *set) {
                s->critical_micros, s->critical_nodes, s->sum_micros, s->n_communication);
     }
     if (set->n_ranks > SHOWN) printf("(%zu ranks more: --json)\n", set->n_ranks - SHOWN);
-    if (set->n_ranks > 1) printf("(all: sums over the ranks; critical: of the longest)\n");
+    if (set->n_ranks > 1)
+        printf("(all: sums over the ranks; critical: %s)\n",
+               set->path_across ? "from rank to rank" : "of the longest");
 }
 
 /* What the numbers of the tables below are of: "sum over 2 ranks", or nothing for one file. */

@@ -407,6 +407,13 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
     return add_rows(&c->groups, r->groups, r->n_groups, err);
 }
 
+static bool is_recording(const syn_statistics *s) {
+    for (size_t i = 0; i < s->n_facts; i++)
+        if (strcmp(s->facts[i].name, "source") == 0)
+            return strcmp(s->facts[i].value, "\"pytorch\"") == 0;
+    return false;
+}
+
 static syn_status read_files(syn_statistics_set *out, const syn__et_files *files, uint64_t most,
                              syn_error *err) {
     collector c = {.out = &out->total};
@@ -418,6 +425,8 @@ static syn_status read_files(syn_statistics_set *out, const syn__et_files *files
         status = read_rank(&out->ranks[out->n_ranks++], &files->list[i], most, err);
         if (status == SYN_OK) status = add_rank(&c, &out->ranks[i], err);
     }
+    if (status == SYN_OK && files->is_set && files->n > 1 && is_recording(&out->ranks[0]))
+        status = syn__et_path_across(out, files->list[0].path, err);
     return close_collector(&c, status, err);
 }
 

@@ -284,8 +284,7 @@ typedef struct member {
     uint32_t op;
 } member;
 
-/* A rank's send or receive. Of one channel (from, to, tag), the k-th receive takes the k-th send.
- */
+/* A rank's send or receive. A channel's k-th receive takes its k-th send. */
 typedef struct message {
     int32_t from, to, tag;
     uint32_t op;

@@ -48,8 +48,7 @@ static void join(syn__pt_event *begin, const syn__pt_event *end) {
     }
 }
 
-/* Where the event stands that `end` ends: the one begun last, or the last of its name. NULL: none.
- */
+/* The event that `end` ends: the one begun last, or the last of its name. NULL: there is none. */
 static uint32_t *find_begin(const pairing *p, uint32_t *top, const syn__pt_event *end) {
     const syn__pt_event *events = p->device->events;
     uint32_t *at = top;

@@ -1,23 +1,35 @@
-/* Which tensors a node reads and writes, and which of the reads are sure to come after the write.
- */
+/* Which tensors a node reads and writes, and which reads are sure to come after the write. */
 #include "export/pytorch/sim/pt_sim_tensors.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/base/intern.h"
 
+enum { READ, MADE, LISTS };
+
+/* Streams beyond these have one number, and of their nodes no order is known. */
+enum { OTHER_LANES = 63, MOST_LANES };
+
+typedef struct storage {
+    uint32_t tensor;        /* the newest, SYN__PT_NONE: none yet */
+    uint32_t listed[LISTS]; /* node + 1 whose list has it last, and where */
+    size_t at[LISTS];
+} storage;
+
 typedef struct finder {
     syn__pt_sim_tensors *out;
     const syn__pt_sim *sim;
-    syn_intern storages;
-    uint32_t *current; /* tensor of each storage, SYN__PT_NONE: none yet */
-    size_t current_cap;
+    syn_intern ids;
+    storage *storages;
+    size_t n_storages, storages_cap;
     /* Of each node how many nodes of each lane come before it or are it, by its dependencies. Lanes
        are numbered as they come, since most are threads of the host, which have no nodes. */
     uint32_t *clocks, *counts, *lanes;
     size_t n_lanes;
-    /* Of the node at hand. */
-    uint32_t *read, *made; /* storages of its inputs and of its outputs */
-    int64_t *read_bytes, *made_bytes;
-    size_t n_read, n_made, read_cap, made_cap, read_bytes_cap, made_bytes_cap;
+    /* Of the node at hand: the storages of its inputs and of its outputs, each once. */
+    struct listed {
+        uint32_t storage;
+        int64_t bytes;
+    } * lists[LISTS];
+    size_t n[LISTS], cap[LISTS];
 } finder;
 
 /* ---- Order ---- */
@@ -31,7 +43,9 @@ static void number_lanes(finder *f) {
     for (size_t i = 0; i < sim->rank->n_lanes; i++) f->lanes[i] = SYN__PT_NONE;
     for (size_t i = 0; i < sim->n_nodes; i++) {
         uint32_t *lane = &f->lanes[sim->rank->ops[sim->nodes[i].op].lane];
-        if (*lane == SYN__PT_NONE) *lane = (uint32_t)f->n_lanes++;
+        if (*lane != SYN__PT_NONE) continue;
+        *lane = f->n_lanes < OTHER_LANES ? (uint32_t)f->n_lanes : OTHER_LANES;
+        if (f->n_lanes < MOST_LANES) f->n_lanes++;
     }
 }
 
@@ -51,61 +65,61 @@ static void set_clock(finder *f, uint32_t node) {
 /* Whether `node` waits for `other`, one of those before it. */
 static bool waits_for(const finder *f, uint32_t node, uint32_t other) {
     const uint32_t lane = lane_of(f, other);
+    if (lane == OTHER_LANES) return false;
     return f->clocks[node * f->n_lanes + lane] >= f->clocks[other * f->n_lanes + lane];
 }
 
 /* ---- Tensors ---- */
 
-static syn_status add_tensor(finder *f, uint32_t storage, int64_t bytes, uint32_t writer,
-                             syn_error *err) {
+static syn_status add_tensor(finder *f, const struct listed *of, uint32_t writer, syn_error *err) {
     syn__pt_sim_tensors *t = f->out;
-    syn__pt_sim_tensor one = {.bytes = bytes, .writer = writer};
-    memcpy(&one.storage, syn_intern_get(&f->storages, storage), sizeof one.storage);
-    if (f->current[storage] != SYN__PT_NONE)
-        one.version = t->tensors[f->current[storage]].version + 1;
+    storage *at = &f->storages[of->storage];
+    syn__pt_sim_tensor one = {.bytes = of->bytes, .writer = writer};
+    memcpy(&one.storage, syn_intern_get(&f->ids, of->storage), sizeof one.storage);
+    if (at->tensor != SYN__PT_NONE) one.version = t->tensors[at->tensor].version + 1;
     SYN_TRY(syn_grow(&t->tensors, &t->cap, t->n + 1, sizeof *t->tensors, err));
-    f->current[storage] = (uint32_t)t->n;
+    at->tensor = (uint32_t)t->n;
     t->tensors[t->n++] = one;
     return SYN_OK;
 }
 
-static syn_status add_use(finder *f, uint32_t storage, int64_t bytes, syn_error *err) {
+static syn_status add_use(finder *f, const struct listed *of, syn_error *err) {
     syn__pt_sim_tensors *t = f->out;
-    syn__pt_sim_tensor *of = &t->tensors[f->current[storage]];
-    if (bytes > of->bytes) of->bytes = bytes;
+    const uint32_t tensor = f->storages[of->storage].tensor;
+    if (of->bytes > t->tensors[tensor].bytes) t->tensors[tensor].bytes = of->bytes;
     SYN_TRY(syn_grow(&t->uses, &t->uses_cap, t->n_uses + 1, sizeof *t->uses, err));
-    t->uses[t->n_uses++] = f->current[storage];
+    t->uses[t->n_uses++] = tensor;
     return SYN_OK;
 }
 
-static bool has(const uint32_t *list, size_t n, uint32_t value) {
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == value) return true;
-    return false;
+static syn_status find_storage(finder *f, int64_t id, uint32_t *out, syn_error *err) {
+    SYN_TRY(syn_intern_put(&f->ids, &id, sizeof id, out, err));
+    if (*out < f->n_storages) return SYN_OK;
+    SYN_TRY(syn_grow(&f->storages, &f->storages_cap, f->n_storages + 1, sizeof *f->storages, err));
+    f->storages[f->n_storages++] = (storage){.tensor = SYN__PT_NONE};
+    return SYN_OK;
 }
 
 /* The storages of the tensors within a value, each once with the end of the last one. A device's
    work says nothing about the host's memory. */
-static syn_status list_storages(finder *f, syn__str value, bool device, uint32_t **out, size_t *cap,
-                                int64_t **bytes, size_t *bytes_cap, size_t *n, syn_error *err) {
+static syn_status list_storages(finder *f, uint32_t node, int list, syn__str value, bool device,
+                                syn_error *err) {
     syn__pt_scan s = syn__pt_scan_of(value);
     syn__pt_tensor t;
-    *n = 0;
+    f->n[list] = 0;
     while (value.bytes > 0 && syn__pt_next_tensor(&s, &t)) {
-        uint32_t storage;
+        uint32_t id;
         if (t.end_bytes <= 0 || (device && t.on_cpu)) continue;
-        SYN_TRY(syn_intern_put(&f->storages, &t.storage, sizeof t.storage, &storage, err));
-        const size_t known = f->current_cap;
-        SYN_TRY(syn_grow(&f->current, &f->current_cap, storage + 1u, sizeof *f->current, err));
-        for (size_t i = known; i < f->current_cap; i++) f->current[i] = SYN__PT_NONE;
-        size_t at = 0;
-        while (at < *n && (*out)[at] != storage) at++;
-        SYN_TRY(syn_grow(out, cap, at + 1, sizeof **out, err));
-        SYN_TRY(syn_grow(bytes, bytes_cap, at + 1, sizeof **bytes, err));
-        if (at == *n) (*bytes)[at] = 0;
-        (*out)[at] = storage;
-        if (t.end_bytes > (*bytes)[at]) (*bytes)[at] = t.end_bytes;
-        if (at == *n) ++*n;
+        SYN_TRY(find_storage(f, t.storage, &id, err));
+        SYN_TRY(syn_grow(&f->lists[list], &f->cap[list], f->n[list] + 1, sizeof **f->lists, err));
+        storage *of = &f->storages[id];
+        if (of->listed[list] != node + 1) {
+            of->listed[list] = node + 1;
+            of->at[list] = f->n[list];
+            f->lists[list][f->n[list]++] = (struct listed){id, 0};
+        }
+        struct listed *at = &f->lists[list][of->at[list]];
+        if (t.end_bytes > at->bytes) at->bytes = t.end_bytes;
     }
     return SYN_OK;
 }
@@ -113,14 +127,14 @@ static syn_status list_storages(finder *f, syn__str value, bool device, uint32_t
 /* What an op reads must be there: unless an op before it made it, it is from the beginning. What it
    changes in place, it reads; only what nobody had before is then made by it. */
 static syn_status add_reads(finder *f, uint32_t node, struct syn__pt_sim_use *use, syn_error *err) {
-    for (size_t i = 0; i < f->n_read; i++) {
-        const uint32_t storage = f->read[i];
-        const bool is_new = f->current[storage] == SYN__PT_NONE;
-        if (is_new && has(f->made, f->n_made, storage)) continue;
-        if (is_new) SYN_TRY(add_tensor(f, storage, f->read_bytes[i], SYN__PT_NONE, err));
-        const uint32_t writer = f->out->tensors[f->current[storage]].writer;
+    for (size_t i = 0; i < f->n[READ]; i++) {
+        const struct listed *one = &f->lists[READ][i];
+        const storage *at = &f->storages[one->storage];
+        if (at->tensor == SYN__PT_NONE && at->listed[MADE] == node + 1) continue;
+        if (at->tensor == SYN__PT_NONE) SYN_TRY(add_tensor(f, one, SYN__PT_NONE, err));
+        const uint32_t writer = f->out->tensors[at->tensor].writer;
         if (writer != SYN__PT_NONE && !waits_for(f, node, writer)) continue;
-        SYN_TRY(add_use(f, storage, f->read_bytes[i], err));
+        SYN_TRY(add_use(f, one, err));
         use->reads++;
     }
     return SYN_OK;
@@ -128,11 +142,12 @@ static syn_status add_reads(finder *f, uint32_t node, struct syn__pt_sim_use *us
 
 static syn_status add_writes(finder *f, uint32_t node, struct syn__pt_sim_use *use,
                              syn_error *err) {
-    for (size_t i = 0; i < f->n_made; i++) {
-        const uint32_t storage = f->made[i];
-        if (f->current[storage] != SYN__PT_NONE && has(f->read, f->n_read, storage)) continue;
-        SYN_TRY(add_tensor(f, storage, f->made_bytes[i], node, err));
-        SYN_TRY(add_use(f, storage, f->made_bytes[i], err));
+    for (size_t i = 0; i < f->n[MADE]; i++) {
+        const struct listed *one = &f->lists[MADE][i];
+        const storage *at = &f->storages[one->storage];
+        if (at->tensor != SYN__PT_NONE && at->listed[READ] == node + 1) continue;
+        SYN_TRY(add_tensor(f, one, node, err));
+        SYN_TRY(add_use(f, one, err));
         use->writes++;
     }
     return SYN_OK;
@@ -148,10 +163,8 @@ static syn_status add_node(finder *f, uint32_t node, syn_error *err) {
     if (!at->dominates && at->role == SYN__PT_SIM_COMPUTE) return SYN_OK;
     const syn__pt_io io = syn__pt_io_of(&rank->host.nodes[op->host]);
     const bool device = rank->lanes[op->lane].device;
-    SYN_TRY(list_storages(f, io.values[0], device, &f->read, &f->read_cap, &f->read_bytes,
-                          &f->read_bytes_cap, &f->n_read, err));
-    SYN_TRY(list_storages(f, io.values[1], device, &f->made, &f->made_cap, &f->made_bytes,
-                          &f->made_bytes_cap, &f->n_made, err));
+    SYN_TRY(list_storages(f, node, READ, io.values[0], device, err));
+    SYN_TRY(list_storages(f, node, MADE, io.values[1], device, err));
     SYN_TRY(add_reads(f, node, use, err));
     return add_writes(f, node, use, err);
 }
@@ -181,15 +194,12 @@ syn_status syn__pt_sim_tensors_find(syn__pt_sim_tensors *t, const syn__pt_sim *s
     *t = (syn__pt_sim_tensors){.tensors = NULL};
     finder f = {.out = t, .sim = sim};
     const syn_status s = find_all(&f, err);
-    syn_intern_free(&f.storages);
-    syn_free(f.current);
+    syn_intern_free(&f.ids);
+    syn_free(f.storages);
     syn_free(f.clocks);
     syn_free(f.counts);
     syn_free(f.lanes);
-    syn_free(f.read);
-    syn_free(f.made);
-    syn_free(f.read_bytes);
-    syn_free(f.made_bytes);
+    for (int list = 0; list < LISTS; list++) syn_free(f.lists[list]);
     return s;
 }
 

@@ -63,11 +63,13 @@ def test_no_head_is_made_up():
             if not case["missing"]:
                 continue
             n += 1
-            head = "cls.predictions" if "Bert" in case["class"] else "lm_head"
+            bert = "Bert" in case["class"]
+            head = "cls.predictions" if bert else "lm_head"
+            tied = "such as classification" + (";" if bert else ", or config.json should say")
             for more in ([], ["--logits", "all", "--save_logits", "l.npy"],
                          ["--save_weights", "s"]):
                 refuse(f, ["--weights", folder, *options(case), *more], 1,
-                       "hold no head that predicts tokens ('" + head, "--embeddings FILE.npy")
+                       "hold no head that predicts tokens ('" + head, tied, "--embeddings FILE.npy")
             result = f.run("--weights", folder, "--prompt_ids", "ids.txt", "--embeddings", "e.npy",
                            "--pooling", "mean")
             expect_ok(result)

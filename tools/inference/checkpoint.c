@@ -73,11 +73,13 @@ static syn_status check_head(inference *run, syn_error *err) {
         !inference_only_scores(args) || inference_all_logits(args) || args->save_weights;
     if (!missing) return SYN_OK;
     if (needed)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "the weights '%.200s' hold no head that predicts tokens ('%s' is missing): "
-                        "they are of a class that does something else, such as classification; "
-                        "--embeddings FILE.npy needs none",
-                        args->weights, missing);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "the weights '%.200s' hold no head that predicts tokens ('%s' is missing): "
+            "they are of a class that does something else, such as classification%s; "
+            "--embeddings FILE.npy needs none",
+            args->weights, missing,
+            run->config.tied ? "" : ", or config.json should say \"tie_word_embeddings\": true");
     run->config.tied = true; /* the table, which is not asked for predictions */
     run->params = syn_model_config_params(&run->config, run->heads);
     return SYN_OK;

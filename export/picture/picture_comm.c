@@ -134,8 +134,8 @@ syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
         {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, 4}, {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 3, 4},
         {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 4},    {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 2},
         {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 4},  {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 2},
-        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4}, {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 2},
-        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 1}};
+        {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 1},  {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4},
+        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 2}, {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 1}};
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
     const size_t n = sizeof tries / sizeof *tries;
     bool fits = false;

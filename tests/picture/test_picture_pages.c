@@ -47,13 +47,13 @@ static void test_comm_of_generation(void) {
     }
 }
 
-static bool train(small_training *t, const syn_model_config *config, int tp, int dp) {
+static bool train(small_training *t, const syn_model_config *config, int tp, int dp, int micro) {
     syn_error err = {0};
     *t = (small_training){.config = config,
                           .shape = {.tp = tp, .dp = dp},
                           .device = SYN_DEVICE_META,
                           .steps = 1,
-                          .micro = 1,
+                          .micro = micro,
                           .keep = true};
     return run_without_transport(tp * dp, small_training_rank, t, &err) == SYN_OK;
 }
@@ -69,17 +69,19 @@ static syn_graph *all_ranks(const small_training *t) {
 /* Of every kind and group that a step has, a page shows a bar. */
 static void test_comm_of_training(void) {
     static const struct {
-        int tp, dp;
+        int tp, dp, micro;
         const char *bars[4];
-    } meshes[] = {{1, 2, {"dp0 {0,1}"}},
-                  {2, 1, {"tp0 {0,1}"}},
-                  {2, 2, {"tp0 {0,1}", "dp0 {0,2}", "dp1 {1,3}"}}};
-    for (int i = 0; i < 3; i++)
+    } meshes[] = {{1, 2, 1, {"dp0 {0,1}"}},
+                  {2, 1, 1, {"tp0 {0,1}"}},
+                  {2, 2, 1, {"tp0 {0,1}", "dp0 {0,2}", "dp1 {1,3}"}},
+                  {2, 1, 2, {"tp0 {0,1}"}},
+                  {2, 2, 2, {"tp0 {0,1}", "dp0 {0,2}"}}};
+    for (int i = 0; i < 5; i++)
         for (int p = 0; p < 2; p++) {
             const syn_export_options o = {.comm_graph = true, .page = pages[p]};
             small_training t;
             drawn x;
-            CHECK(train(&t, &small_gpt, meshes[i].tp, meshes[i].dp));
+            CHECK(train(&t, &small_gpt, meshes[i].tp, meshes[i].dp, meshes[i].micro));
             check_geometry(all_ranks(&t), o);
             draw_page(&x, all_ranks(&t), &o);
             for (int k = 0; k < 4 && meshes[i].bars[k] != NULL; k++)
@@ -98,7 +100,7 @@ static void test_trace_levels(void) {
     static const char *const names[] = {"tensors", "ops", "modules", "layers"};
     small_training t;
     int obeyed = 0;
-    CHECK(train(&t, &small_bert, 2, 2));
+    CHECK(train(&t, &small_bert, 2, 2, 1));
     for (int i = 0; i < 4; i++)
         for (int p = 0; p < 2; p++) {
             const syn_export_options o = {.page = pages[p], .detail = levels[i]};

@@ -182,8 +182,12 @@ def few_rows(folder):
     path = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: r["stack"] == "ft" and i < 4)
     got = calibrate("--hw", "a100-80g+serving", "--rows", path)
     check(got["left_out"]["a tenth of the rows"] > 2 * got["fitted"]["mean"], str(got))
-    done = run("--hw", "a100-80g+serving", "--rows", path)
+    files = [os.path.join(folder, "few.csv"), os.path.join(folder, "few.json")]
+    done = run("--hw", "a100-80g+serving", "--rows", path, "--predictions", files[0], "--output",
+               files[1])
     check(b"4 rows say little about" in done.stdout, done.stdout)
+    check(done.stdout.decode().splitlines()[-2:] == [f"written: {name}" for name in files],
+          done.stdout)
 
 
 def steps_as_printed(folder):

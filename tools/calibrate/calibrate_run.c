@@ -238,6 +238,12 @@ static syn_status fit(findings *f, syn_error *err) {
     return SYN_OK;
 }
 
+static void tell_written(const char *path) {
+    char shown[CLI_SHOWN_BYTES];
+    if (!args.json && strcmp(path, "-") != 0)
+        printf("written: %s\n", cli_shown(path, shown, sizeof shown));
+}
+
 static syn_status write_predictions(const findings *f, syn_error *err) {
     syn_sink *out;
     if (args.predictions == NULL) return SYN_OK;
@@ -255,7 +261,9 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
         if (f->parts[FIT_TENTH] > 1) syn_sink_printf(out, "%.9g", f->predicted[FIT_TENTH][i] / 1e6);
         syn_sink_char(out, '\n');
     }
-    return syn_sink_close(out, true, err);
+    SYN_TRY(syn_sink_close(out, true, err));
+    tell_written(args.predictions);
+    return SYN_OK;
 }
 
 static syn_status write_file(const syn_hardware *hw, syn_error *err) {
@@ -263,7 +271,9 @@ static syn_status write_file(const syn_hardware *hw, syn_error *err) {
     if (args.output == NULL) return SYN_OK;
     SYN_TRY(syn_sink_open_file(&sink, args.output, err));
     syn_hardware_write(hw, sink);
-    return syn_sink_close(sink, true, err);
+    SYN_TRY(syn_sink_close(sink, true, err));
+    tell_written(args.output);
+    return SYN_OK;
 }
 
 static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err) {
@@ -310,9 +320,9 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     f->before = fit_measure(f->all, m->n, &f->start);
     find_extrapolations(f);
     if (!args.check) SYN_TRY(fit(f, err));
-    SYN_TRY(write_predictions(f, err));
     if (args.json) SYN_TRY(print_json(f, err));
     else print_findings(f);
+    SYN_TRY(write_predictions(f, err));
     return args.check ? SYN_OK : write_file(&f->fitted, err);
 }
 

@@ -18,7 +18,7 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
         if (missing[i].asked > missing[i].without)
-            return SYN_FAIL(err, SYN_E_INVALID, "%s is not implemented", missing[i].what);
+            return SYN_FAIL(err, SYN_E_INVALID, "%s is not supported", missing[i].what);
     return SYN_OK;
 }
 

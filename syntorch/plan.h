@@ -40,7 +40,7 @@ typedef struct syn_plan {
 
 /* Replaces each 0 by what it stands for. Fails with SYN_E_INVALID, in one sentence, if the degrees
    do not multiply to the number of ranks, kv does not divide tp, the order does not name each axis
-   once, or the plan needs a form of parallelism that is not implemented. */
+   once, or the plan needs a form of parallelism that is not supported. */
 syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
 /* The ranks from one to the next along each axis of a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);

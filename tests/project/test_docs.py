@@ -477,7 +477,7 @@ def test_recorder():
 def test_memory():
     """README.md says in how much memory GPT-3 175B is recorded; more than half above it is too
     much."""
-    said = re.search(r"tenth of a second and (\d+) MB", read("README.md"))
+    said = re.search(r"takes 0.1 s and\s+(\d+) MB", read("README.md"))
     command = next(c.text for c in CONTENTS["README.md"][0] if "gpt3-175b" in c.text)
     if not check(said, "README.md does not say in how much memory a trace is recorded"):
         return

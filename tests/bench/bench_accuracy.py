@@ -58,9 +58,9 @@ SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
         ("NCCL, 8 V100", "v100-32g+pytorch-eager", "all_reduce_v100.csv", None, None, 0.04, 1),
         ("NCCL, 12 V100 of a DGX-2", os.path.join(SOURCE, "tests/measured/dgx2.json"),
          "all_reduce_v100_dgx2.csv", None, None, 0.07, 1),
-        ("NCCL, four collectives, 2-8 A100", "a100-80g+pytorch-eager", "collectives_a100.csv", None,
+        ("NCCL, four kinds, 2-8 A100", "a100-80g+pytorch-eager", "collectives_a100.csv", None,
          None, 0.24, 1),
-        ("NCCL, four collectives, 2-8 H100", "h100+pytorch-eager", "collectives_h100.csv", None,
+        ("NCCL, four kinds, 2-8 H100", "h100+pytorch-eager", "collectives_h100.csv", None,
          None, 0.11, 1))
 HEAD = """/* How far a100-80g's stacks are off on the rows of tests/measured, made by `./dev bench
    accuracy`.

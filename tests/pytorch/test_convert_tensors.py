@@ -1,4 +1,4 @@
-"""The tensors of a recording in sets for a simulator: which node writes each, which read it, and how
+"""The tensors of a recording in sets for a simulator: which node writes each, which read it, how
 large it is. All of it is worked out by hand for a small recording."""
 import itertools
 

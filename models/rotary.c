@@ -122,9 +122,10 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
-/* Frequencies one by one, and positions of more than one dimension. */
-static const syn__setting_refused refused[] = {
-    {"long_factor", 0}, {"mrope_section", 0}, {"short_factor", 0}, {NULL, 0}};
+/* Frequencies one by one, positions of more than one dimension, and layers that differ. */
+static const syn__setting_refused refused[] = {{"full_attention", 0},    {"long_factor", 0},
+                                               {"mrope_section", 0},     {"short_factor", 0},
+                                               {"sliding_attention", 0}, {NULL, 0}};
 const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], true, refused};
 
 static void write_number(syn_sink *out, const char *key, double value) {

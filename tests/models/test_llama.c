@@ -228,6 +228,8 @@ static void refuses_what_it_does_not_know(void) {
          "\"llama3\" need \"original_max_position_embeddings\""},
         {"llama", "\"rope_parameters\": {\"rope_type\": \"yarn\", \"long_factor\": 8}",
          "unknown key \"long_factor\" in \"rope_parameters\""},
+        {"qwen3", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5e5}}",
+         "unknown key \"full_attention\" in \"rope_parameters\""},
         {"llama", "\"head_dim\": 1", "heads of 1 elements are too small for rotary positions"},
         {"qwen2", "\"use_sliding_window\": 3", "\"use_sliding_window\" must be true or false"},
         {"qwen2", "\"layer_types\": [\"full_attention\"]",

@@ -293,6 +293,7 @@ static const syn_model_config presets[] = {
 };
 
 static const syn_model_config defaults = {.family = &syn_bert_family,
+                                          .n_positions = 512,
                                           .n_types = 2,
                                           .norm_epsilon = 1e-12,
                                           .initializer_range = 0.02,
@@ -319,7 +320,8 @@ static const syn__setting rows[] = {
     SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),
     SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),
     SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),
-    SYN__ROW_I64("max_position_embeddings", NEEDED, SYN__AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,
+                 SYN__MAX_POSITIONS),
     SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
     SYN__ROW_I64("type_vocab_size", MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
     SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),

@@ -89,14 +89,14 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    named; what a family cannot do is refused; other keys are ignored. Defaults are those of
    transformers' configuration classes. A file without a model_type is a GPT's. Its keys, "|"
    between names of one thing:
-   GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads,
-   n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
-   n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
+   GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads, vocab_size;
+   with defaults n_positions|max_position_embeddings (or n_ctx; 1024), n_inner|intermediate_size
+   (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
    activation_function (a hidden_act is ignored, as transformers does), tie_word_embeddings,
    embd_pdrop, attn_pdrop, resid_pdrop (0.1 each), eos_token_id, pad_token_id; ids outside the
    vocabulary never end a text.
-   BERT's vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size,
-   max_position_embeddings; with defaults type_vocab_size, hidden_act, layer_norm_eps,
+   BERT's vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size; with
+   defaults max_position_embeddings (512), type_vocab_size, hidden_act, layer_norm_eps,
    initializer_range, hidden_dropout_prob (embedding and residual; 0.1),
    attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings; an activation_function is
    ignored.

@@ -105,6 +105,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 
 #define GPT2_VOCAB     50257
 #define GPT2_EOS       50256
+#define GPT2_POSITIONS 1024
 #define MEGATRON_VOCAB 51200
 
 /* GPT-2: Radford et al. 2019, table 2, and the released hparams. GPT-3: Brown et al. 2020, table
@@ -183,10 +184,7 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
     syn_model_config *c = &file->config;
     const char *n_head = syn__settings_key(s, table, SYN__AT(n_head));
-    if (c->n_positions == 0) c->n_positions = file->n_ctx;
-    if (c->n_positions == 0)
-        return syn__settings_fail(
-            s, "the file lacks \"n_positions\" or \"max_position_embeddings\" or \"n_ctx\"");
+    if (c->n_positions == 0) c->n_positions = file->n_ctx > 0 ? file->n_ctx : GPT2_POSITIONS;
     if (c->n_kv_head != 0 && c->n_kv_head != c->n_head)
         return syn__settings_fail_at(
             s, table, "num_key_value_heads",

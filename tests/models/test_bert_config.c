@@ -61,6 +61,17 @@ static void activation_function_is_ignored(void) {
     CHECK_INT(c.activation, SYN_GELU_TANH);
 }
 
+static void absent_keys_have_the_defaults_of_transformers(void) {
+    syn_model_config c;
+    syn_error err;
+    CHECK_OK(config_parse(&c, small_with("\"max_position_embeddings\":16,", ""), &err), err);
+    CHECK_INT(c.n_positions, 512);
+    CHECK_INT(c.n_types, 2);
+    CHECK_INT(c.pad_id, 0);
+    CHECK_INT(c.activation, SYN_GELU_ERF);
+    CHECK(c.norm_epsilon == 1e-12 && c.initializer_range == 0.02 && c.tied);
+}
+
 static void every_key(void) {
     syn_model_config c;
     syn_error err;
@@ -155,7 +166,6 @@ static void refuses_bad_files(void) {
         {"\"num_hidden_layers\":2,", "", "", "lacks \"num_hidden_layers\""},
         {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
         {"\"intermediate_size\":96,", "", "", "lacks \"intermediate_size\""},
-        {"\"max_position_embeddings\":16,", "", "", "lacks \"max_position_embeddings\""},
         {"\"hidden_size\":64", "\"hidden_size\":64,\"hidden_size\":64", "",
          "\"hidden_size\" is given twice"},
         {"\"num_attention_heads\":4", "\"num_attention_heads\":5",
@@ -279,6 +289,8 @@ static const test_case cases[] = {
     {"hub_file_is_the_preset", hub_file_is_the_preset},
     {"every_key", every_key},
     {"activation_function_is_ignored", activation_function_is_ignored},
+    {"absent_keys_have_the_defaults_of_transformers",
+     absent_keys_have_the_defaults_of_transformers},
     {"untied heads", untied_heads},
     {"defaults", defaults},
     {"saved_files_are_read_again", saved_files_are_read_again},

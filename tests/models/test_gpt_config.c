@@ -141,6 +141,8 @@ static void harmless_values(void) {
         CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
         CHECK(syn_text_ends(&c.end, rows[i].last) && !syn_text_ends(&c.end, 42));
     }
+    CHECK_OK(config_parse(&c, small_with("\"n_positions\":16,", ""), &err), err);
+    CHECK_INT(c.n_positions, 1024); /* as GPT2Config's */
     CHECK_OK(config_parse(&c, small_with("n_positions", "n_ctx"), &err), err);
     CHECK_INT(c.n_positions, 16);
 }
@@ -301,8 +303,6 @@ static void refuses_bad_files(void) {
          "\"n_layer\" contradicts \"num_hidden_layers\""},
         {"\"n_positions\":16", "\"n_positions\":16,\"max_position_embeddings\":17", "",
          "\"max_position_embeddings\" contradicts \"n_positions\""},
-        {"\"n_positions\":16,", "", "",
-         "lacks \"n_positions\" or \"max_position_embeddings\" or \"n_ctx\""},
         {"\"n_head\":4", "\"n_head\":5",
          "m.json:1:35: ", "\"n_head\" 5 does not divide \"n_embd\" 64"},
         {"\"n_head\":4", "\"num_attention_heads\":128",

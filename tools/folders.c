@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +21,11 @@ syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char 
 bool folder_is(const char *path) {
     struct stat st;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool folder_is_prefix(const char *prefix) {
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
 bool folder_same(const char *a, const char *b) {
@@ -82,11 +88,20 @@ static const char *nearest(char *path) {
     return ".";
 }
 
+/* The longest ending of a set's files, but for more than a thousand ranks. */
+static const char ending[] = ".999_kineto.json";
+
 syn_status folder_check_prefix(const char *prefix, syn_error *err) {
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
     char above[FOLDER_PATH_BYTES], path[FOLDER_PATH_BYTES];
     syn_error why = {.code = SYN_OK};
     if ((size_t)snprintf(above, sizeof above, "%s", prefix) >= sizeof above)
         return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", prefix);
+    if (strlen(name) + sizeof ending > NAME_MAX)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the name '%.100s...' is too long: with endings such as %s it would have "
+                        "more than %d bytes",
+                        name, ending, NAME_MAX);
     const char *folder = nearest(above);
     SYN_TRY(folder_path(path, err, folder, ".lock"));
     if (folder_check_output(path, &why) == SYN_OK) return SYN_OK;

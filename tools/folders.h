@@ -12,6 +12,9 @@ syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char 
                        const char *name) SYN_MUST_USE;
 /* A folder, and no link to one, whose files are elsewhere. */
 bool folder_is(const char *path);
+/* Whether files can be named by adding to the prefix: it does not end in a folder's name ("out/",
+   "out/..") and is not empty. */
+bool folder_is_prefix(const char *prefix);
 /* Whether both are names of one folder. */
 bool folder_same(const char *a, const char *b);
 /* Removes the folder and all below it, through no link; no error if it is not there. Else the file

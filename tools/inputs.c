@@ -6,6 +6,7 @@
 
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
+#include "tools/folders.h"
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;
@@ -44,11 +45,13 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
 
 syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
                         syn_error *err) {
-    const size_t bytes = strlen(prefix);
-    if (bytes == 0 || prefix[bytes - 1] == '/')
+    if (!folder_is_prefix(prefix)) {
+        const size_t bytes = strlen(prefix);
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the prefix '%.300s' names no file: add a name, as in '%.300strace'",
-                        prefix, prefix);
+                        "the prefix '%.300s' names no file: add a name, as in '%.300s%strace'",
+                        prefix, prefix, bytes > 0 && prefix[bytes - 1] != '/' ? "/" : "");
+    }
+    SYN_TRY(folder_check_prefix(prefix, err));
     SYN_TRY(syn_make_prefix_folder(prefix, err));
     return output_lock_take(lock, prefix, program->name, "name another --output", err);
 }

@@ -20,7 +20,7 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
                                syn_error *err) SYN_MUST_USE;
 
 /* For commands that write a set: makes the folder of PREFIX.<rank>.et and locks these names until
-   output_lock_release. Refuses a prefix that ends in "/", whose files would be hidden. */
+   output_lock_release. Refuses a prefix that ends in a folder, whose files would be hidden. */
 syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
                         syn_error *err) SYN_MUST_USE;
 

@@ -48,6 +48,7 @@ WITHOUT_EFFECT = [
     [["inference", "--out-dir", "x"], "--out_dir does nothing without --visualize_trace"],
     [["pretrain", "--enable-tracing", "--trace-name", ""], "--trace-name '' names no file"],
     [["pretrain", "--enable-tracing", "--trace-name", "a/"], "--trace-name 'a/' names no file"],
+    [["pretrain", "--enable-tracing", "--trace-name", "a/.."], "--trace-name 'a/..' names no file"],
     *([[*EXPORT, "x.json", *more], f"{more[0]} is for pictures"] for more in
       (["--page", "a4"], ["--view", "graph"], ["--comm"], ["--no_fold"], ["--detail", "ops"])),
     [[*EXPORT, "x.svg", "--view", "timeline", "--detail", "ops"], "--detail is for pictures of a"],
@@ -89,7 +90,7 @@ def test_options_without_effect():
         r = run(f, "convert", "pytorch", "--host", "job_host.json", "--device", "job_device.json",
                 "--output", "x.et", "--json", "--quiet")
         assert r.returncode == 0 and json.loads(r.stdout), f"--json --quiet: {text_of(r)}"
-        for name in ("", "out/"):  # files of a set would be hidden
+        for name in ("", "out/", ".", "out/.."):  # files of a set would be hidden
             f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
             refused(f, ["convert", "text", "--input", "w.txt", "--num_npus", 2, "--output", name],
                     f"the prefix '{name}' names no file")
@@ -115,6 +116,12 @@ def test_outputs_are_checked_before_the_work():
                         f": the folder {folder} takes no new files")
             refused(f, [*command, "new/x"], "none")  # the folder will be made, the input is absent
             assert not os.path.exists(f / "new"), command
+            if command[0] == "export":
+                refused(f, [*command, "a" * 241], "is too long")
+        r = subprocess.run([os.path.join(BUILD, "pretrain"), "--max-steps", "9999999",
+                            "--enable-tracing", "--trace-name", "a" * 241], cwd=f.path, env=ENV,
+                           capture_output=True, timeout=HANGS)
+        assert r.returncode == 1 and b"is too long" in r.stderr and not r.stdout, text_of(r)
 
 
 def test_one_run_at_a_time_writes_a_set():

@@ -2,6 +2,7 @@
    nothing. */
 #include <string.h>
 
+#include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 
 static pretrain_args args = {.device = "cpu",
@@ -211,7 +212,7 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
                         "--model-name, --model-config and --weights all say which model; give one");
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
-    if (!*a->trace_name || strcmp(a->trace_name + strlen(a->trace_name) - 1, "/") == 0)
+    if (!folder_is_prefix(a->trace_name))
         return cli_fail(program, CLI_USAGE,
                         "--trace-name '%s' names no file; give one, such as trace", a->trace_name);
     if (meta) note_meta(run, argc, argv);

@@ -4,6 +4,7 @@
 
 #include "export/export.h"
 #include "syntorch/base/memory.h"
+#include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 
@@ -177,7 +178,9 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
     if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
     if (run->predicts || run->swept) return SYN_OK;
     SYN_TRY(syn_make_folder(args->trace_output_dir, err));
-    snprintf(path, sizeof path, "%s.0.et", prefix_of(args, 0, prefix));
+    prefix_of(args, 999999, prefix); /* with as many digits as steps usually have */
+    SYN_TRY(folder_check_prefix(prefix, err));
+    snprintf(path, sizeof path, "%s.0.et", prefix);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     SYN_TRY(syn_sink_close(sink, false, err));
     snprintf(prefix, sizeof prefix, "%s/%s", args->trace_output_dir, args->trace_name);

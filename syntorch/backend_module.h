@@ -1,6 +1,7 @@
-/* A backend in a module of its own, a shared object that is loaded when it is first asked for: so
-   one program serves machines with and without the device, and the library links nothing of it.
-   The module shares no symbol with the program: it is given what it calls. */
+/* A backend in a module: a shared object that is loaded on first use. The same program therefore
+   runs on machines with and without the device, and the library does not link the device's
+   libraries. The module links no symbol of the program; it gets the functions that it may call in a
+   struct. */
 #ifndef SYNTORCH_BACKEND_MODULE_H
 #define SYNTORCH_BACKEND_MODULE_H
 
@@ -8,19 +9,21 @@
 
 SYN_API_BEGIN
 
-/* What a module may call. */
+/* The functions that a module may call. */
 typedef struct syn_module_host {
-    const char *version;                        /* of the program; a module of another is refused */
+    const char
+        *version; /* the program's version; a module of another version must refuse to load */
     int32_t (*rank)(const struct syn_ctx *ctx); /* syn_ctx_rank */
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
                      const char *const *names);                               /* syn_ctx_add_work */
     void (*add_between)(struct syn_ctx *ctx, const syn_piece_between *piece); /* ..._add_between */
-    /* Op and scope of the node of that number: "linear in h.3.attn". */
+    /* Writes op and scope of the node with this number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
-    /* Frees the buffers that wait to be used again, which nothing that was asked for may need any
-       more; false: there were none. Where that was no help: the failure of memory for `what`. */
+    /* Called after an allocation failed and the device was synced. give_back frees the buffers in
+       the context's pool and returns false if there were none. no_room fails with the out-of-memory
+       sentence for `bytes` bytes for `what`. */
     bool (*give_back)(struct syn_ctx *ctx);
     syn_status (*no_room)(const struct syn_ctx *ctx, size_t bytes, const char *what,
                           syn_error *err);
@@ -33,8 +36,9 @@ typedef struct syn_module_host {
                        int32_t tag, syn_error *err);
 } syn_module_host;
 
-/* What a module exports as "syn_backend_module": its backend, or NULL with a sentence in *err where
-   there is no driver or no device that it can use. Called once a process. */
+/* The type of the function that a module exports as "syn_backend_module". It returns the backend,
+   or NULL with a sentence in *err if there is no driver or no usable device. Called once per
+   process. */
 typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
 #define SYN_BACKEND_MODULE_NAME "syn_backend_module"
 

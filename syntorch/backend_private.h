@@ -1,4 +1,4 @@
-/* Between backend.c and what loads modules. */
+/* Internal interface between backend.c and backend_module.c, which loads modules. */
 #ifndef SYNTORCH_BACKEND_PRIVATE_H
 #define SYNTORCH_BACKEND_PRIVATE_H
 
@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* CUDA's, syntorch_cuda.so: the file that the environment variable SYNTORCH_CUDA_MODULE names, else
-   beside the program, or where both are installed. Loaded once; a failure is said again. */
+/* The CUDA backend, from syntorch_cuda.so. Uses the file named by the environment variable
+   SYNTORCH_CUDA_MODULE if it is set; otherwise searches next to the program and in the
+   installation. Loads it once; after a failure, every call reports the same error. */
 syn_status syn__backend_module(const syn_backend **out, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

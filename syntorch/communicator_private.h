@@ -1,4 +1,4 @@
-/* Between contexts and the communicators, which live in comm/. */
+/* Internal functions that contexts use on communicators (comm/). */
 #ifndef SYNTORCH_COMMUNICATOR_PRIVATE_H
 #define SYNTORCH_COMMUNICATOR_PRIVATE_H
 
@@ -8,10 +8,10 @@
 extern "C" {
 #endif
 
-/* Each context holds its communicator. May be called from any thread; NULL is allowed. */
+/* Each context holds its communicator. May be called from any thread; comm may be NULL. */
 void syn__comm_hold(syn_comm *comm);
 void syn__comm_release(syn_comm *comm);
-/* Fails if it is closed: what its ranks share may be gone. */
+/* Fails if the communicator is closed: state that its ranks shared may be gone. */
 syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Inside of a context: for context.c, tensor*.c, parameter.c and dispatch.c only. */
+/* The inside of a context, shared by the files of syntorch/ that implement it. */
 #ifndef SYNTORCH_CONTEXT_PRIVATE_H
 #define SYNTORCH_CONTEXT_PRIVATE_H
 
@@ -11,132 +11,135 @@
 
 typedef struct syn__pending syn__pending; /* pending.c */
 
-/* An op on the way to what requires a gradient, and which of its inputs do (bit i: input i); or a
-   region, whose last op it is. */
+/* A tape entry. Either an op with an input that requires a gradient, or a region of
+   syn_recompute. */
 typedef struct syn__taped {
-    uint32_t node; /* number */
-    uint32_t need;
+    uint32_t node; /* number of the op; of a region: of the op that made its result */
+    uint32_t need; /* bit i: input i requires a gradient */
     bool region;
 } syn__taped;
 
-/* What syn_recompute ran. */
+/* A call of syn_recompute whose ops are built again in the backward pass. */
 typedef struct syn__region {
     syn_region *run;
     void *arg;
     syn_tensor in[SYN_MAX_REGION_INPUTS], out;
     int n_in, n_scopes;
-    uint32_t scope; /* within which it ran; n_scopes 0: none */
+    uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
-/* What syn_require_grad named, by its storage. Tensors as numbers; 0: none. */
+/* A tensor that was passed to syn_require_grad. It is found by its storage, so its later versions
+   are the same leaf. Tensors are given as numbers; 0: none. */
 typedef struct syn__leaf {
-    uint32_t owner; /* of the storage */
-    uint32_t grad;  /* pinned */
-    uint32_t uses;  /* inputs of taped ops */
-    size_t param;   /* its number; SIZE_MAX: it is an input */
+    uint32_t owner; /* owner of the storage */
+    uint32_t grad;  /* its gradient, pinned */
+    uint32_t uses;  /* number of uses as an input of ops on the tape */
+    size_t param;   /* index of the parameter; SIZE_MAX: an input */
 } syn__leaf;
 
-/* gradient.c */
+/* State of gradient.c and tape.c. */
 typedef struct syn__gradients {
     bool off;
-    bool counting;        /* within a region: uses are counted, nothing is remembered */
-    bool again;           /* within a region that runs again: uses were counted before */
-    syn__region *regions; /* of the tape, in order */
+    bool counting; /* in a region's first run: uses are counted, but ops are not put on the tape */
+    bool again;    /* in a region's second run: its uses are counted already */
+    syn__region *regions; /* the regions on the tape, in order */
     size_t n_regions, regions_cap;
-    syn__taped *tape; /* ascending */
+    syn__taped *tape; /* ascending by node */
     size_t n_taped, tape_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
-    uint32_t *of_row; /* of a backward pass: gradients of rows */
+    uint32_t *of_row; /* during syn_backward: the gradients of tensor rows, as numbers */
     size_t of_row_cap;
     void (*ready)(void *user, size_t param);
     void *user;
 } syn__gradients;
 
-/* finite.c */
+/* State of finite.c. */
 typedef struct syn__watch {
     bool on;
-    uint32_t tensor; /* number of the first bad one; 0: none so far */
+    uint32_t tensor; /* number of the first tensor with a NaN or infinity; 0: none found */
     bool is_nan;
     int64_t element;
 } syn__watch;
 
-/* A reading that was begun (syn_tensor_ask_numbers). */
+/* An asynchronous read in flight (syn_tensor_ask_numbers). */
 typedef struct syn__asked {
-    int n;                            /* 0: none */
-    float numbers[SYN_ASKED_NUMBERS]; /* of a device that does not read beside its work */
+    int n;                            /* values; 0: this slot is free */
+    float numbers[SYN_ASKED_NUMBERS]; /* the values, on devices that read synchronously */
 } syn__asked;
 
 struct syn_ctx {
-    uint32_t tag; /* of its tensors; never 0 */
+    uint32_t tag; /* the tag of its tensors; never 0 */
     const syn_backend *backend;
-    void *device;         /* of the backend; NULL on meta */
-    syn_comm *comm;       /* NULL: alone */
+    void *device;         /* the backend's state; NULL on meta */
+    syn_comm *comm;       /* NULL: a world of one rank */
     syn_workers *workers; /* NULL: one thread */
-    syn_arena arena;      /* of kernels */
+    syn_arena arena;      /* scratch memory of kernels */
     syn_trace *trace;
     syn_storages storages;
-    syn_param_info *params; /* but for the names, which the trace has */
+    syn_param_info *params; /* without names, which are in the trace */
     size_t n_params, params_cap;
     syn_param_source source; /* read NULL: random values */
     syn_error error;
-    uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the full scope at each depth */
+    uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the open scopes' full names, by depth */
     int n_scopes;
     syn_phase phase;
     uint64_t start_ns;
-    uint64_t forgot_ns;    /* when rows were last dropped; 0: never */
-    bool unhashed;         /* rows are forgotten without hashing */
-    bool overlap;          /* exchanges are started, and waited for later */
-    syn__pending *pending; /* those under way, in the order in which they were started */
+    uint64_t forgot_ns;    /* when syn_forget last dropped rows; 0: never */
+    bool unhashed;         /* syn_forget does not hash (syn_ctx_set_hashing) */
+    bool overlap;          /* collectives and receives are waited for later (syn_ctx_set_overlap) */
+    syn__pending *pending; /* operations in flight, in the order they were started */
     size_t n_pending, pending_cap;
     syn__gradients gradients;
     syn__watch watch;
     syn__asked asked[SYN_ASKED_MOST];
 };
 
-/* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
+/* The row of a tensor; 0 if it is invalid, forgotten or of another context. */
 static inline uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
     const syn_trace *trace = ctx->trace;
     return t.tag == ctx->tag ? syn__row_of(&trace->tensor_numbers, trace->n_tensors, t.id) : 0;
 }
-/* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
+/* The same, but 0 is a failure of the context: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
-/* The failure that a newer version was written over the tensor of that row. */
+/* Fails because the tensor of this row was overwritten by tensor number `version`. */
 syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version,
                            syn_error *err) SYN_MUST_USE;
-/* Fails if so; the tensor lies in `storage` (NULL: released). Tensors are made in order, and views
-   of stale ones never: so what is older than the newest version in its storage is stale. */
+/* Fails if the tensor of this row is stale. `storage`: its storage; NULL: released. Tensors are
+   numbered in order of creation and no view of a stale tensor can be made, so every tensor older
+   than its storage's current version is stale. */
 static inline syn_status syn__check_current(const syn_ctx *ctx, uint32_t row,
                                             const syn_storage *storage, syn_error *err) {
     if (!storage || syn__number_of(&ctx->trace->tensor_numbers, row) >= storage->version)
         return SYN_OK;
     return syn__fail_stale(ctx, row, storage->version, err);
 }
-/* The tensor of a row; of row 0 the poisoned one. */
+/* The tensor of a row; for row 0 the invalid tensor. */
 static inline syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
     const syn_tensor t = {syn__number_of(&ctx->trace->tensor_numbers, row), row ? ctx->tag : 0};
     return t;
 }
-/* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error
-   in the context. */
+/* Appends a tensor row and returns it. base 0: the tensor owns its storage. Returns 0 after
+   recording a failure in the context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
-/* Fills the storage that tensor `id` owns from `data`, or with zeros (NULL). */
+/* Fills the storage that tensor row `id` owns from `data`, or with zeros if data is NULL. */
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
-/* Gives tensor `id`, the newest, a storage of its own. */
+/* Allocates a storage for tensor row `id`, which must be the newest. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
-/* Number of the storage behind a tensor; 0: released, or no tensor. */
+/* The number of the storage of a tensor row; 0: released, or row 0. */
 static inline uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
     const syn_trace *t = ctx->trace;
     const uint32_t owner = syn__number_of(&t->tensor_numbers, t->tensors[id].base);
     return syn__storage_of(&ctx->storages, owner);
 }
-/* The tensor's storage, until the next is made; NULL: released. */
+/* The storage of a tensor row; NULL: released. The pointer is valid until the next storage is
+   allocated. */
 static inline syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
     const uint32_t number = syn__storage_number(ctx, id);
     return number ? &ctx->storages.at[number] : NULL;
 }
-/* Where element 0 of a tensor in it lies; NULL without data or when released. */
+/* Address of a tensor's element 0; NULL if it was released or the device has no data. */
 static inline void *syn__data(const syn_storage *storage, const syn_operand *operand) {
     if (!storage || !storage->data) return NULL;
     return (char *)storage->data +
@@ -144,54 +147,58 @@ static inline void *syn__data(const syn_storage *storage, const syn_operand *ope
 }
 void syn__contiguous_strides(syn_operand *operand);
 
-/* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */
+/* Records the failure *inner of a rule or kernel in the context, with op and scope in front:
+   "linear in h.3.attn: ...". */
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
 
-/* "linear in h.3.attn": op and scope of the node of that number. */
+/* Writes op and scope of the node with this number: "linear in h.3.attn". */
 void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
 
 /* ---- tape.c ---- */
 
-/* Which inputs of an op that is called require a gradient (bit i: input i), and room to remember
-   it. Fails where they do and the op has no rule. */
+/* Sets *need to the inputs of an op call that require a gradient (bit i: input i) and reserves a
+   tape entry. Fails if there are any and the op has no gradient rule. */
 syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows,
                             uint32_t *need) SYN_MUST_USE;
-/* Remembers the newest node, and pins what its rule will need. */
+/* Puts the newest node on the tape and keeps the tensors that its gradient rule needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
-/* Gives up what was kept for a region. */
+/* Releases the tensors that a region keeps. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
-/* Unpins what was kept for an entry. */
+/* Releases the tensors that a tape entry keeps. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry);
-/* Nothing is remembered any more. */
+/* Empties the tape. */
 void syn__tape_clear(syn_ctx *ctx);
-/* The leaf whose value a tensor row is; NULL: it is none. */
+/* The leaf that a tensor row is a version of; NULL if it is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
 void syn__gradients_free(syn__gradients *gradients);
 
 /* ---- finite.c ---- */
 
-/* What of NaN and infinities is among the inputs of an op, before it runs; remembers one that was
-   given from outside and should hold none. */
+/* Which of NaN, infinity and -infinity the inputs of an op contain, before it runs. Remembers the
+   first input that was given by the user and should not contain them. */
 unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
-/* Remembers what the op made out of such inputs and should not have. */
+/* Remembers the first output that contains a NaN or infinity although the inputs contained none.
+   `inputs`: the result of syn__watch_inputs. */
 void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
 
 /* ---- pending.c ---- */
 
-/* Whether the exchange of such an op goes on while others run. What has no output is waited for at
-   once: a barrier is, and nobody would know when a send is to be. */
+/* Whether an op's communication runs concurrently with the following ops. Ops without outputs are
+   waited for at once: a barrier must be, and nothing would ever wait for a send. */
 bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def);
-/* Runs the exchange that the kernel described to its end. */
+/* Runs the operation that the kernel described and waits for it. */
 syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
                          uint64_t *wait_ns) SYN_MUST_USE;
-/* Starts it (on meta: counts as if) for a node whose row is made. Takes the scratch memory. */
+/* Starts the operation for a node that has a row; on meta only pretends to. Takes ownership of the
+   scratch memory. */
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
-/* Waits for what is under way and writes the tensor's storage; before that is overwritten, also for
-   what reads it. A failure is the context's. */
+/* Waits for operations in flight that write the tensor's storage; if the tensor will be
+   overwritten, also for those that read it. A failure is the context's. */
 syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
-/* For all that is under way, until the context fails: the others may then never come. */
+/* Waits for all operations in flight, until the context fails: other ranks may then never take
+   part. */
 void syn__await_all(syn_ctx *ctx);
-/* Ends all that is under way; of a failed context by ending it for all ranks. */
+/* Finishes all operations in flight. If the context has failed, aborts them on all ranks. */
 void syn__pending_free(syn_ctx *ctx);
 
 #endif

@@ -1,5 +1,4 @@
-/* The door: the one function that op builders end in. Nothing else records a node or runs a
-   kernel. */
+/* Dispatch: all op builders end in syn__dispatch. Nothing else records a node or runs a kernel. */
 #ifndef SYNTORCH_DISPATCH_H
 #define SYNTORCH_DISPATCH_H
 
@@ -9,10 +8,10 @@
 extern "C" {
 #endif
 
-/* Spec, strides and offset of a tensor, without data. */
+/* Dtype, shape, strides and offset of a tensor, without data. */
 void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out);
-/* Checks, infers, records and, unless on meta, runs and times the kernel. Outputs go to
-   out[0..n_out-1], all poisoned on failure. */
+/* Checks the inputs, infers shapes, records the node and, except on meta, runs and times the
+   kernel. Writes the outputs to out[0..n_out-1]; on failure they are all invalid. */
 void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int n_in,
                    const syn_attr *attr, int n_attr, const syn_group *group, syn_tensor *out);
 

@@ -1,6 +1,6 @@
-/* The places of a world's ranks, and the groups that follow from them. A world is a box of tp x dp
-   x pp ranks; along each axis stand the ranks that a group joins. Ids and names of groups come from
-   here alone. */
+/* The position of each rank in a world, and the process groups that follow from it. A world is a
+   box of tp x dp x pp ranks. Along each axis, the ranks that differ only in that coordinate form a
+   group. Ids and names of groups are assigned only here. */
 #ifndef SYNTORCH_MESH_H
 #define SYNTORCH_MESH_H
 
@@ -9,18 +9,20 @@
 
 SYN_API_BEGIN
 
-/* As one rank sees it. */
+/* The mesh as one rank sees it. */
 typedef struct syn_mesh {
-    int32_t size[SYN_AXES], index[SYN_AXES]; /* along each axis: ranks, and which of them this is */
-    int32_t stride[SYN_AXES];                /* from a rank to its next along the axis */
-    const syn_group *group[SYN_AXES];        /* along each axis, in order; NULL: this rank alone */
-    const syn_group *kv;                     /* likewise */
+    int32_t size[SYN_AXES],
+        index[SYN_AXES];      /* along each axis: number of ranks, and this rank's coordinate */
+    int32_t stride[SYN_AXES]; /* distance to the next rank along the axis */
+    const syn_group
+        *group[SYN_AXES]; /* this rank's group along each axis, in order; NULL: only this rank */
+    const syn_group *kv;  /* this rank's kv group (syn_plan.kv); NULL: only this rank */
 } syn_mesh;
 
-/* Opens this rank's groups: "tp3" is the one with the fourth-lowest first rank. Ids count from 1:
-   all tp groups, all dp, all pp, those of one rank left out, then all "kv". Every rank calls it
-   with the same plan, which need not be complete; it fails unless the plan has as many ranks as
-   the world. The communicator owns the groups. */
+/* Opens this rank's groups. "tp3" is the tp group with the fourth-lowest first rank. Ids count from
+   1: all tp groups, then dp, then pp, then kv; axes of size 1 have no groups. Every rank must call
+   it with the same plan, which need not be complete. Fails unless the plan has as many ranks as the
+   world. The communicator owns the groups. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

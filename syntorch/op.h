@@ -1,4 +1,4 @@
-/* The op table's types. One row of ops/ops.def answers every question about an op. */
+/* The types of the op table. One row of ops/ops.def describes everything about an op. */
 #ifndef SYNTORCH_OP_H
 #define SYNTORCH_OP_H
 
@@ -16,23 +16,23 @@ typedef enum syn_op {
     SYN_OP_COUNT
 } syn_op;
 
-/* An attribute's value; the op's attribute list says which member counts. Seeds are integers that
-   the trace hash leaves out. */
+/* An attribute's value. The op's attribute list (syn_opdef.attrs) gives its type. Seeds are
+   integers that the trace hash ignores. */
 typedef union syn_attr {
     int64_t i;
     double f;
 } syn_attr;
 
-/* An input or output as an op's functions see it. */
+/* An input or output, as an op's functions get it. */
 typedef struct syn_operand {
     syn_spec spec;
-    int64_t strides[SYN_MAX_RANK]; /* elements */
-    int64_t offset;                /* elements from the storage's start; already applied to data */
+    int64_t strides[SYN_MAX_RANK]; /* in elements */
+    int64_t offset;                /* in elements from the storage's start; already added to data */
     void *data;                    /* NULL on meta and while shapes are inferred */
 } syn_operand;
 
-/* Operands that the gradient of input `input` (0 to 3) is computed from, and which stay until
-   then. */
+/* The operands that the gradient of input `input` (0 to 3) is computed from; they are saved for
+   backward. X: inputs (bits 0 to 7). Y: outputs (bits 8 to 15). */
 #define SYN_KEEP(input, what) ((uint64_t)(SYN_KEEP_##what) << (16 * (input)))
 #define SYN_KEEP_X0           1
 #define SYN_KEEP_X1           2
@@ -47,22 +47,22 @@ typedef struct syn_grad_call syn_grad_call; /* gradient.h */
 typedef struct syn_call syn_call;
 typedef syn_status (*syn_kernel)(syn_call *call);
 
-/* What an op's functions see. */
+/* One call of an op, as its functions get it. */
 struct syn_call {
     const syn_opdef *def;
     int n_in, n_out;
     syn_operand in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
     const syn_attr *attr;
     int n_attr;
-    const syn_group *group; /* communication only */
+    const syn_group *group; /* NULL except for communication ops */
     syn_comm *comm;
-    syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
-    syn_arena *arena;     /* memory for the kernel, while it runs */
-    void *device;         /* of the backend (backend.h): a stream, say */
+    syn_workers *workers; /* the rank's threads; NULL: the calling thread only */
+    syn_arena *arena;     /* scratch memory, valid until the kernel returns */
+    void *device;         /* the backend's state (backend.h), such as a stream */
     syn_error *err;
-    /* A communication kernel moves nothing itself. It says here what its caller is to exchange with
-       other ranks, in a list of `segments`, and what to do when that is done (NULL: nothing).
-       `scratch` (of syn_malloc, or NULL) is freed after that. */
+    /* A communication kernel moves no data itself. It describes the operation here, in `exchange`
+       and `segments`, for its caller to run. `finish` is called when the operation is done (NULL:
+       nothing to do). `scratch` (from syn_malloc, or NULL) is freed after that. */
     syn_exchange exchange;
     syn_segment segments[SYN_MAX_LIST];
     void (*finish)(syn_call *call);
@@ -70,29 +70,31 @@ struct syn_call {
 };
 
 typedef struct syn_cost {
-    uint64_t flops; /* multiply and add count one each */
+    uint64_t flops; /* a multiply and an add count as one flop each */
     uint64_t bytes_read, bytes_written;
 } syn_cost;
 
 struct syn_opdef {
-    syn_op op; /* index in the op table */
+    syn_op op; /* equals its index in the op table */
     const char *name;
     syn_category category;
-    int min_in, max_in, n_out; /* n_out -1: of SYN_OPF_INPLACE_LIST */
+    int min_in, max_in, n_out; /* n_out -1: SYN_OPF_INPLACE_LIST */
     uint32_t flags;
     syn_comm_kind comm;
-    /* "axis:i scale:f seed:s": names and types of the attributes, in order; see ops.def. */
+    /* Names and types of the attributes, in order: "axis:i scale:f seed:s". See ops.def. */
     const char *attrs;
-    /* Checks inputs and attributes, sets the outputs' specs (of views also strides and offset). */
+    /* Checks inputs and attributes and sets the specs of the outputs; for views also strides and
+       offset. */
     syn_status (*infer)(syn_call *call);
     void (*cost)(const syn_call *call, syn_cost *cost);
-    syn_kernel cpu; /* NULL: views */
-    /* Builds the gradients of the inputs; NULL: there is no rule, see SYN_OPF_CONSTANT. */
+    syn_kernel cpu; /* NULL for views */
+    /* Builds the gradients of the inputs. NULL: the op has no gradient rule, see
+       SYN_OPF_CONSTANT. */
     void (*grad)(syn_grad_call *call);
-    uint64_t keeps; /* SYN_KEEP */
+    uint64_t keeps; /* see SYN_KEEP */
 };
 
-/* The n of SYN_OPF_INPLACE(n); 0 of other ops. attr: of the call. */
+/* The n of SYN_OPF_INPLACE(n); 0 for other ops. attr: the call's attributes. */
 static inline int syn_opdef_versions(const syn_opdef *def, const syn_attr *attr) {
     const uint32_t n = def->flags >> 8;
     return n == 255 ? (int)attr[0].i : (int)n;

@@ -1,9 +1,9 @@
-/* The storages of a context: what lies behind its tensors, pinned or to be released, and a pool by
-   size class, so that a steady step asks the device for nothing. What waits in the pool goes back
-   to the device when memory is out, so that what a program needs at once is all that it needs. All
-   bookkeeping is here, none in the buffers; where tensors have no data it is the same without
-   buffers, so that bytes in use are predicted. For context.c, tensor*.c, parameter.c and dispatch.c
-   only. */
+/* The storages of a context: the buffers of its tensors, and a pool of free buffers by size class,
+   so that a steady step allocates nothing on the device. If an allocation fails, the pool is
+   returned to the device and the allocation is tried again, so the pool never costs a program
+   memory that it needs.
+   All bookkeeping is here and none in the buffers. On meta it is the same without buffers, which
+   predicts the bytes in use. Private to the context's files. */
 #ifndef SYNTORCH_STORAGE_PRIVATE_H
 #define SYNTORCH_STORAGE_PRIVATE_H
 
@@ -13,64 +13,69 @@
 extern "C" {
 #endif
 
-/* Size classes: 16 per power of two from 256 bytes, so at most a sixteenth of a buffer is slack. */
+/* Size classes: 16 per power of two from 256 bytes, so at most 1/16 of a buffer is unused. */
 enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT) * SYN__STEPS };
 
-/* A buffer, in use by a tensor or waiting for the next of its size. Numbers count from 1. */
+/* A buffer, used by a tensor or free in the pool. Numbers count from 1. */
 typedef struct syn_storage {
-    void *data;               /* NULL where tensors have no data */
-    uint32_t tensor;          /* that owns it; 0: waiting for reuse */
-    uint32_t version;         /* newest tensor that was written over it; at first its owner */
-    uint32_t older, newer;    /* by tensor, among those not released; waiting, or without a buffer:
-                                 older is the next one */
-    uint32_t next;            /* of the same bucket */
-    uint32_t pins, under_way; /* the users', and exchanges that need it */
-    uint32_t kept;            /* by what syn_backward will need, and by gradients */
-    uint32_t leaf;  /* what requires a gradient lies here: its index + 1 in the context's leaves */
-    uint32_t grads; /* gradients of a backward pass that lie here */
+    void *data;       /* NULL on meta */
+    uint32_t tensor;  /* owner; 0: free in the pool */
+    uint32_t version; /* the latest tensor that was written in it; at first the owner */
+    /* Neighbours by age among storages that are not released. `older` is also the link of the
+       pool's lists and of `vacant`. */
+    uint32_t older, newer;
+    uint32_t next;            /* next in the same hash bucket */
+    uint32_t pins, under_way; /* by syn_pin; by operations in flight that use it */
+    uint32_t kept;            /* uses by gradients and by tape entries (saved for backward) */
+    uint32_t leaf;  /* of a tensor that requires a gradient: index + 1 in the context's leaves */
+    uint32_t grads; /* gradients that are in this storage */
     uint16_t size_class;
-    bool released; /* though pinned or under way: goes with the last of both */
+    bool released; /* released while still in use; freed with the last use */
 } syn_storage;
 
 typedef struct syn_storages {
     const syn_backend *backend;
-    void *device; /* the backend's */
+    void *device; /* the backend's state */
     syn_storage *at;
     size_t count, cap;
-    uint32_t *buckets; /* by tensor: where its storage is found */
+    uint32_t *buckets; /* hash table by owner: first storage of each bucket */
     size_t n_buckets;  /* a power of two */
+    /* The newest storage that is not released; the others follow through `older`. */
     uint32_t newest;
+    /* The pool: first free buffer of each size class. */
     uint32_t waiting[SYN__CLASSES];
-    uint32_t vacant;               /* those whose buffer went back */
-    size_t used_bytes, peak_bytes; /* in use now; most ever in use */
-    size_t held_bytes;             /* in use or waiting */
-    uint64_t visits;               /* storages that syn_release looked at: what it costs */
+    uint32_t vacant;               /* list of entries whose buffer was returned to the device */
+    size_t used_bytes, peak_bytes; /* in use now; peak */
+    size_t held_bytes;             /* in use or in the pool */
+    uint64_t visits;               /* storages that syn_release visited: its cost, for tests */
 } syn_storages;
 
-/* Contents undefined. tensor: newer than any that has a storage. */
+/* Allocates a storage with undefined contents. tensor: its owner, newer than any with a storage. */
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
-/* Number of the storage that the tensor owns; 0: none, or no longer. */
+/* The number of the storage that a tensor owns; 0: none, or freed. */
 static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     uint32_t at = s->n_buckets ? s->buckets[tensor & (s->n_buckets - 1)] : 0;
     while (at && s->at[at].tensor != tensor) at = s->at[at].next;
     return at;
 }
-/* The buffer goes back to the pool: now, or when the last of pins, keeps and exchanges is gone. */
+/* Returns the buffer to the pool: now, or when nothing pins, keeps or uses it any more. */
 void syn__storage_release(syn_storages *s, uint32_t number);
 void syn__storage_unpin(syn_storages *s, uint32_t number);
+/* Keeps the storage for a tape entry or a gradient. */
 static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
     s->at[number].kept++;
 }
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
-void syn__storage_arrived(syn_storages *s, uint32_t number); /* an exchange is done with it */
-/* Gives the buffers that wait back to the device, of which nothing that was asked for needs one;
-   false: there were none. */
+void syn__storage_arrived(syn_storages *s,
+                          uint32_t number); /* an operation in flight has finished with it */
+/* Returns all free buffers to the device; the caller must have synced it. False if there were
+   none. */
 bool syn__storages_give_back(syn_storages *s);
-/* Fails: out of memory, with what a device of its own has left. */
+/* Fails with an out-of-memory sentence; devices with memory of their own add how much is free. */
 syn_status syn__storages_no_room(const syn_storages *s, size_t bytes, const char *what,
                                  syn_error *err) SYN_MUST_USE;
-/* All buffers, whatever holds them. */
+/* Frees all buffers, even those in use. */
 void syn__storages_free(syn_storages *s);
 
 #ifdef __cplusplus

@@ -1,3 +1,4 @@
+/* The backends that are part of the library: cpu and meta. CUDA's is loaded by backend_module.c. */
 #include "syntorch/backend.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/context.h"
 
-/* The kernel that runs. */
+/* The cpu backend's state: the times at which the running kernel began. */
 struct cpu {
     syn_ctx *ctx;
     uint64_t start_ns, start_cpu_ns;

@@ -1,4 +1,5 @@
-#define _GNU_SOURCE /* dladdr */
+/* Finds and loads the module of a backend (backend_module.h). */
+#define _GNU_SOURCE /* for dladdr */
 #include "syntorch/backend_module.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,7 @@
 enum { MAX_PATH = 4096 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const syn_backend *backend; /* NULL: see failure */
+static const syn_backend *backend; /* NULL: loading failed, see failure */
 static syn_error failure;
 
 void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes) {
@@ -46,7 +47,8 @@ static const syn_module_host host = {
     syn_ctx_add_between, syn__describe_node,  give_back,        no_room,
     syn_ctx_comm,        syn_comm_next_group, syn_comm_send,    syn_comm_recv};
 
-/* The folder of a file, ending in its slash, and what is below it; false: too long. */
+/* Writes the folder of `file`, with its slash, and `below` to path. False if that is too long or
+   `file` has no folder. */
 static bool beside(char *path, const char *file, const char *below) {
     const char *slash = file ? strrchr(file, '/') : NULL;
     const int folder = slash ? (int)(slash - file) + 1 : 0;
@@ -54,7 +56,8 @@ static bool beside(char *path, const char *file, const char *below) {
     return slash && n < MAX_PATH;
 }
 
-/* Beside the program (of a build), in its installation, in that of a shared library. */
+/* Searches next to the program (in a build), in the program's installation, and in the installation
+   of a shared library. */
 static bool find_module(char *path) {
     static const char *const from_program[] = {MODULE, SYN_PROGRAM_TO_MODULES "/" MODULE};
     char program[MAX_PATH];
@@ -74,7 +77,8 @@ static void load_from(const char *path) {
         return;
     }
     syn_backend_module_fn *open = NULL;
-    *(void **)&open = dlsym(module, SYN_BACKEND_MODULE_NAME); /* as POSIX has it */
+    *(void **)&open =
+        dlsym(module, SYN_BACKEND_MODULE_NAME); /* the conversion that POSIX prescribes */
     if (open) backend = open(&host, &failure);
     else SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "%s is no module of syntorch", path);
     if (!backend) SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the module %s gives no device", path);

@@ -1,4 +1,4 @@
-/* What is the same for every communicator. */
+/* The functions of communicator.h, which call the communicator's own. */
 #include "syntorch/communicator_private.h"
 
 syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) {

@@ -1,3 +1,5 @@
+/* Creating and freeing contexts, their device, error, scopes and steps. Ops and tensors are in
+   dispatch.c, tensor*.c and parameter.c. */
 #include "syntorch/context.h"
 
 #include <stdio.h>
@@ -8,8 +10,9 @@
 #include "syntorch/communicator_private.h"
 #include "syntorch/context_private.h"
 
-/* Another than those of other contexts, which have another address or began at another time; but
-   for one chance in 2^32, being a hash. */
+/* Identifies the context, so that tensors of another context are rejected. Contexts have different
+   addresses or start times, and the tag hashes both: two contexts collide with probability
+   2^-32. */
 static uint32_t new_tag(const syn_ctx *ctx) {
     const uint64_t facts[2] = {(uint64_t)(uintptr_t)ctx, syn__clock_ns()};
     const uint32_t tag = (uint32_t)syn_hash(facts, sizeof facts, 0);
@@ -112,20 +115,20 @@ void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces
         s = syn_work_put_name(to, names[i] ? names[i] : "", &pieces[i].name, &ctx->error);
     }
     if (s == SYN_OK) s = syn_work_add(to, &node, pieces, &ctx->error);
-    (void)s; /* out of memory, which is the context's failure */
+    (void)s; /* out of memory: a failure of the context */
 }
 
 void syn_ctx_add_between(syn_ctx *ctx, const syn_piece_between *piece) {
     const syn_trace *t = ctx->trace;
     syn_piece_between own = *piece;
     if (own.after && !syn_trace_node_row(t, own.after)) {
-        if (own.piece.call_ns < ctx->forgot_ns) return; /* went with that node */
+        if (own.piece.call_ns < ctx->forgot_ns) return; /* dropped together with that node */
         own.after = t->n_nodes > 1 ? syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes - 1) : 0;
     }
     own.piece.call_ns -= ctx->start_ns;
     own.piece.start_ns -= ctx->start_ns;
     const syn_status s = syn_work_add_between(&ctx->trace->work, &own, &ctx->error);
-    (void)s; /* out of memory, which is the context's failure */
+    (void)s; /* out of memory: a failure of the context */
 }
 
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx) {
@@ -224,7 +227,7 @@ void syn_push_scope_index(syn_ctx *ctx, const char *name, int index) {
 }
 
 void syn_pop_scope(syn_ctx *ctx) {
-    /* After a failure pushes stop counting, so pops must not either. */
+    /* After a failure, syn_push_scope does nothing, so syn_pop_scope must do nothing either. */
     if (ctx->error.code == SYN_OK && ctx->n_scopes > 0) ctx->n_scopes--;
 }
 

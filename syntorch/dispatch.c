@@ -1,5 +1,5 @@
-/* The door (dispatch.h): check inputs, infer shapes, append the rows and, unless on meta, run and
-   time the kernel. */
+/* Dispatch of ops (dispatch.h): checks the inputs, infers shapes, appends the rows and, except on
+   meta, runs and times the kernel. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -15,7 +15,7 @@ void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_e
     ctx->error.line = inner->line;
 }
 
-/* Text of the scope that ops belong to now. */
+/* Text id of the current scope. */
 static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
@@ -36,8 +36,9 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
     return SYN_OK;
 }
 
-/* Waits for what is under way and has to do with what the op reads or overwrites. A view does
-   neither. What was dropped meanwhile is then gone, so storages are looked at afterwards. */
+/* Waits for operations in flight that write the op's inputs, or use tensors that it overwrites.
+   Views need not wait, because they do neither. Waiting may free storages, so call this before
+   looking up storages. */
 static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
     if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
     for (int i = 0; i < call->n_in; i++)
@@ -64,7 +65,7 @@ static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32
     return SYN_OK;
 }
 
-/* What is written over must be no other input's. */
+/* Fails if an input that is overwritten shares its storage with another input. */
 static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
                                     const uint32_t *rows) {
     const syn_trace_tensor *tensors = ctx->trace->tensors;
@@ -97,7 +98,7 @@ static syn_status infer(syn_call *call) {
     return SYN_OK;
 }
 
-/* All of a node's row but its outputs; room for it in all tables. */
+/* Fills in a node row, except for its outputs, and reserves space in all tables. */
 static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *row) {
     syn_trace *t = ctx->trace;
     syn_error *err = &ctx->error;
@@ -113,7 +114,7 @@ static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *r
                             .first_in = (uint32_t)t->n_inputs,
                             .first_out = (uint32_t)t->n_tensors};
     if (call->group) SYN_TRY(syn_trace_add_group(t, call->group, &row->group, err));
-    if (call->def->flags & SYN_OPF_COMM) /* one stream a group, one for messages */
+    if (call->def->flags & SYN_OPF_COMM) /* one stream per group, one for messages */
         row->stream = (uint8_t)(row->group == 0 ? 255 : row->group < 254 ? row->group : 254);
     const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
     if (attr_bytes) SYN_TRY(syn_intern_put(&t->blobs, call->attr, attr_bytes, &row->attrs, err));
@@ -130,8 +131,8 @@ static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *r
 
 enum { LEAF_FLAGS = SYN_TENSOR_LEAF | SYN_TENSOR_GRAD };
 
-/* Output i, as the newest tensor: a view of its input, a new version of it, or in a storage
-   of its own. */
+/* Appends output i as the newest tensor: a view of its input, a new version of it, or a tensor with
+   a storage of its own. */
 static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
     const bool version = i < syn_opdef_versions(call->def, call->attr);
     const bool view = i == 0 && (call->def->flags & SYN_OPF_VIEW);
@@ -151,8 +152,8 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
     return from.base ? SYN_OK : syn__alloc_data(ctx, row);
 }
 
-/* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
-   entries, and its sentence in the context. */
+/* Appends the node and its outputs. After a failure, which is recorded in the context, the trace is
+   unchanged except for unused interned entries. */
 static syn_status record(syn_ctx *ctx, const uint32_t *in, const syn_call *call) {
     syn_trace *t = ctx->trace;
     uint32_t need;
@@ -175,7 +176,8 @@ static syn_status record(syn_ctx *ctx, const uint32_t *in, const syn_call *call)
     return SYN_OK;
 }
 
-/* What is to run; NULL: nothing, for want of data or because the op is a view. */
+/* Sets *kernel to the op's kernel; NULL if there is nothing to run, on meta and for views. Fails if
+   the backend has no kernel for the op. */
 static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kernel *kernel) {
     *kernel = NULL;
     if (!ctx->backend->has_data || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
@@ -184,7 +186,7 @@ static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kern
     return SYN_FAIL(call->err, SYN_E_UNSUPPORTED, "has no kernel on '%s'", ctx->backend->name);
 }
 
-/* The kernel, and the exchange that it describes. */
+/* Runs the kernel and, for communication ops, the operation that it described. */
 static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
     const uint32_t number = syn_trace_node_number(ctx->trace, node);
     uint64_t wait_ns = 0;
@@ -247,7 +249,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     const bool watched = s == SYN_OK && ctx->watch.on && kernel;
     const unsigned bad = watched ? syn__watch_inputs(ctx, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
-        inner = ctx->error; /* to be said again with op and scope */
+        inner = ctx->error; /* reported again below, with op and scope */
         ctx->error.code = SYN_OK;
     }
     if (s == SYN_OK) s = run(ctx, kernel, &call, node);
@@ -256,6 +258,6 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }
-    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* for what failed without a sentence */
+    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* in case the failure came without a sentence */
     syn__locate(ctx, call.def, scope_of(ctx), &inner);
 }

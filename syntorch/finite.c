@@ -1,5 +1,5 @@
-/* Which tensor is the first that holds a number that is not finite: for those who found that a
-   result of many ops is none. */
+/* The NaN/infinity check (syn_ctx_watch_values): finds the first tensor with a value that is not
+   finite. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,7 +12,8 @@ static unsigned kind(float x) {
     return isfinite(x) ? 0 : isnan(x) ? HAS_NAN : x > 0 ? HAS_INFINITY : HAS_MINUS_INFINITY;
 }
 
-/* What a row holds, *element: the first of any kind in `asked`. 0 of integers. */
+/* Which kinds of non-finite values a tensor row has; 0 for integers. Sets *element to the index of
+   the first value of a kind in `asked`. */
 static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *element) {
     const syn_spec *spec = syn_trace_spec(ctx->trace, row);
     const int64_t n = syn_spec_elems(spec);
@@ -55,7 +56,8 @@ unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
     return all;
 }
 
-/* What comes from other ranks is theirs to explain; causal masks are made, not given. */
+/* Collectives and receives are not checked: their non-finite values come from other ranks, which
+   report them. -infinity is normal in the result of a causal mask. */
 void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     const syn_trace_node *n = &ctx->trace->nodes[node];
     const syn_opdef *def = syn_trace_op(ctx->trace, n);

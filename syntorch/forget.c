@@ -1,10 +1,10 @@
-/* syn_forget: rows that nobody wants to keep go with their data. */
+/* syn_forget: drops rows together with their data. */
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 
-/* Of each row from `first` on, whether it stays: what owns a storage that is still there, its
-   newest version, and `keep`. */
+/* Sets stays[row - first] for each tensor row from `first`. Rows stay if they own a storage that is
+   still allocated, are the current version in it, or are in `keep`. */
 static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_tensor *keep,
                    int n_keep) {
     const syn_trace *t = ctx->trace;
@@ -19,7 +19,8 @@ static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_te
     }
 }
 
-/* Parameters whose rows went are none any more; the others move up, and their leaves know it. */
+/* Removes parameters whose rows were dropped. The others move up, and their leaves get the new
+   index. */
 static void forget_params(syn_ctx *ctx) {
     size_t left = 0;
     for (size_t i = 0; i < ctx->n_params; i++) {
@@ -34,10 +35,10 @@ static void forget_params(syn_ctx *ctx) {
 
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_trace *t = ctx->trace;
-    syn__await_all(ctx); /* so that rows get their times, and storages go */
+    syn__await_all(ctx); /* so that rows get their times and storages are freed */
     syn__tape_clear(ctx);
     syn_release(ctx, mark, keep, n_keep);
-    if (ctx->error.code != SYN_OK) return; /* what failed can be looked at */
+    if (ctx->error.code != SYN_OK) return; /* keep everything, for debugging */
     syn__dropping what = {.first_node = syn__first_row(&t->node_numbers, t->n_nodes, mark.node),
                           .first_tensor =
                               syn__first_row(&t->tensor_numbers, t->n_tensors, mark.tensor),

@@ -1,5 +1,6 @@
-/* syn_backward: from the loss back over what the tape remembers. Rules build the gradients; here it
-   is decided which are built, and they are added, kept and given back. */
+/* syn_backward: walks the tape from the loss to the first op. The ops' rules build the gradients;
+   this file decides which gradients are needed, and adds, keeps and frees them. tape.c records the
+   tape. */
 #include "syntorch/gradient.h"
 
 #include <string.h>
@@ -8,15 +9,16 @@
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
 
-/* Gradients are found by the row of their tensor (of what is no leaf), or by its leaf. Each holds a
-   pin on its storage; those that share one are counted, as none may then be written over. */
-#define SEED UINT32_MAX /* in place of a gradient: 1, of the loss itself */
+/* A gradient is found by the row of its tensor or, for leaves, in the leaf. Each gradient keeps its
+   storage. Gradients that share a storage are counted (storage.grads), because a shared gradient
+   must not be overwritten. */
+#define SEED UINT32_MAX /* stands for the gradient of the loss itself, which is 1 */
 
 typedef struct walk {
     syn_ctx *ctx;
-    uint32_t first_row; /* of_row[0] is this row's */
+    uint32_t first_row; /* of_row[0] belongs to this row */
     uint32_t n_rows;
-    bool waiting; /* `later` is to be called again */
+    bool waiting; /* `later` must be called again */
     syn_grad_call later;
     syn__taped later_entry;
 } walk;
@@ -34,12 +36,13 @@ static void hold(syn_ctx *ctx, uint32_t tensor) {
 static void let_go(syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const uint32_t number = syn__storage_number(ctx, row);
-    if (!number) return; /* of a context that failed */
+    if (!number) return; /* the context has failed */
     ctx->storages.at[number].grads--;
     syn__storage_unkeep(&ctx->storages, number);
 }
 
-/* The newest version of a gradient, which nobody but its holder has written. */
+/* The current version of a gradient. Only the holder writes to a gradient, so newer versions in its
+   storage are this gradient. */
 static uint32_t newest(const syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const syn_storage *s = syn__storage(ctx, row);
@@ -63,7 +66,7 @@ void syn_drop_grads(syn_ctx *ctx) {
 
 /* ---- adding ---- */
 
-/* Where the gradient of an input row is kept. */
+/* Where the gradient of a tensor row is stored; NULL if nowhere. */
 static uint32_t *place_of(walk *w, uint32_t row) {
     syn__leaf *leaf = syn__leaf_of(w->ctx, row);
     if (leaf) return &leaf->grad;
@@ -81,13 +84,13 @@ static bool same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row) {
     return x->rank == y->rank && memcmp(x->dims, y->dims, sizeof x->dims) == 0;
 }
 
-/* Of the gradient of a row. */
+/* The dtype of a row's gradient. */
 static syn_dtype dtype_of(const syn_ctx *ctx, uint32_t row) {
     if (syn__leaf_of(ctx, row)) return SYN_F32;
     return (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype;
 }
 
-/* A graph to walk has nodes, so the trace knows the op table. */
+/* A row of the op table. The trace knows the table, because a graph to walk has nodes. */
 static const syn_opdef *row_of_op(const syn_ctx *ctx, syn_op op) {
     return &ctx->trace->ops[op];
 }
@@ -100,7 +103,9 @@ static syn_tensor cast(syn_ctx *ctx, syn_tensor g, syn_dtype dtype) {
     return out;
 }
 
-/* A leaf's gradient is dense, nobody else's and no view, whose row may be forgotten before it. */
+/* Returns g itself if it can be a leaf's gradient, otherwise a copy. A leaf's gradient must be
+   dense, must not share its storage with another gradient, and must not be a view, because the row
+   of a view's base may be forgotten before it. */
 static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     const syn_trace_tensor *t = &ctx->trace->tensors[syn__row(ctx, g)];
     syn_tensor out = {0};
@@ -111,7 +116,7 @@ static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     return out;
 }
 
-/* An input row that has no place. */
+/* Fails for a tensor row whose gradient has no place. */
 static void refuse(syn_ctx *ctx, uint32_t row) {
     const uint32_t number = syn_trace_tensor_number(ctx->trace, row);
     if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF)
@@ -124,6 +129,7 @@ static void refuse(syn_ctx *ctx, uint32_t row) {
                      number);
 }
 
+/* Adds g to the gradient of a tensor row. */
 static void add(walk *w, uint32_t row, syn_tensor g) {
     syn_ctx *ctx = w->ctx;
     uint32_t *place = place_of(w, row);
@@ -141,7 +147,7 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
     }
     const syn_dtype dtype = dtype_of(ctx, row);
     const bool in_place = *place && alone(ctx, *place);
-    if (!in_place || dtype != SYN_F32) g = cast(ctx, g, dtype); /* a sum of f32 takes any */
+    if (!in_place || dtype != SYN_F32) g = cast(ctx, g, dtype); /* an f32 sum accepts any dtype */
     if (!g.id) return;
     if (*place) {
         const syn_tensor pair[2] = {{newest(ctx, *place), ctx->tag}, g};
@@ -176,7 +182,7 @@ syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
     return dtype_of(call->ctx, syn__row(call->ctx, call->in[i]));
 }
 
-/* What the rule sees of a node; false: no gradient comes its way. */
+/* Fills in the call of the rule for a node. False if none of the node's outputs has a gradient. */
 static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -207,13 +213,13 @@ static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_c
     return any;
 }
 
-/* Whether the rule added to the gradient in place. */
+/* Whether the rule added to the gradient in place: g is a new version of sum. */
 static bool is_version(const syn_ctx *ctx, syn_tensor g, syn_tensor sum) {
     const syn_trace_tensor *tensors = ctx->trace->tensors;
     return sum.id && tensors[syn__row(ctx, g)].base == tensors[syn__row(ctx, sum)].base;
 }
 
-/* Calls the rule for what c->need still says, and adds what it built. */
+/* Calls the rule for the inputs that c->need still lists, and adds the gradients that it built. */
 static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -239,7 +245,8 @@ static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     syn_release(ctx, mark, NULL, 0);
 }
 
-/* Nothing more comes for the op: its gradients go, and what it used may be ready. */
+/* Called when the op needs nothing more: frees the gradients of its outputs and what it saved, and
+   reports leaves whose gradient is now final. */
 static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__taped *entry) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -269,7 +276,8 @@ static void run_later(walk *w) {
     finish(w, node, &w->later, &w->later_entry);
 }
 
-/* Whether the op below on the tape made input 0, and its gradient is an exchange. */
+/* Whether input 0 was made by the next op on the tape, and the gradient of that op is a
+   collective. */
 static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
@@ -279,7 +287,8 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
            syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
 }
 
-/* Rows that were made since, too, may have gradients. */
+/* Gives tensors that were created since the walk began an entry in of_row. False after a
+   failure. */
 static bool extend(walk *w) {
     syn__gradients *g = &w->ctx->gradients;
     const uint32_t n = (uint32_t)w->ctx->trace->n_tensors - w->first_row;
@@ -290,7 +299,8 @@ static bool extend(walk *w) {
     return true;
 }
 
-/* Runs a region again, remembering its ops; what its result was due goes to the new one. */
+/* Builds the ops of a region again, this time onto the tape. The gradient of the old result becomes
+   the gradient of the new one. */
 static void run_again(walk *w) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;
@@ -315,6 +325,8 @@ static void run_again(walk *w) {
     syn__region_unpin(ctx, &r);
 }
 
+/* Handles the last entry of the tape. A rule may postpone part of its work (c.later) until the next
+   op's collective is in flight; that part runs here, one entry later. */
 static void step(walk *w) {
     syn_ctx *ctx = w->ctx;
     const syn__taped entry = ctx->gradients.tape[--ctx->gradients.n_taped];
@@ -341,7 +353,7 @@ static void step(walk *w) {
     w->waiting = true;
 }
 
-/* Begins the walk over all that is on the tape; false after a failure. */
+/* Begins the walk over the tape; false after a failure. */
 static bool begin(walk *w, syn_tensor loss) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;

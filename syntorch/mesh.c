@@ -1,3 +1,4 @@
+/* Opens the process groups of a parallel plan. */
 #include "syntorch/mesh.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
 
-/* Sizes, strides and this rank's place. */
+/* Sets sizes, strides and this rank's coordinates. */
 static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
     *mesh = (syn_mesh){
         .size = {[SYN_AXIS_TP] = plan->tp, [SYN_AXIS_DP] = plan->dp, [SYN_AXIS_PP] = plan->pp}};
@@ -14,15 +15,15 @@ static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
     for (int a = 0; a < SYN_AXES; a++) mesh->index[a] = rank / mesh->stride[a] % mesh->size[a];
 }
 
-/* Which of the groups along an axis this rank's is, by first ranks: the places along the other
-   axes, as a number. */
+/* The number of a rank's group along an axis. Groups are numbered by their first rank, that is, by
+   their coordinates along the other axes. */
 static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
     const int32_t stride = mesh->stride[axis];
     return rank / (stride * mesh->size[axis]) * stride + rank % stride;
 }
 
-/* The n ranks from `first` on, `stride` apart, as number `number` of the groups of that name, the
-   first of which has the id `id`. */
+/* Opens the group of n ranks from `first`, `stride` apart. Its name is name<number> and its id id +
+   number. */
 static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id, const char *name,
                              int32_t number, int32_t first, int32_t stride, int32_t n,
                              syn_error *err) {

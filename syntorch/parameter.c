@@ -1,12 +1,13 @@
-/* Parameters of random models: every element is a function of (seed, name, index in the full
-   tensor), so that any sharding holds slices of the same weights. */
+/* Parameters. Every element of a random parameter is a function of (seed, name, index in the full
+   tensor), so that every sharding has slices of the same weights. */
 #include <string.h>
 
 #include "syntorch/base/half.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 
-/* SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014) as a counter-based generator. */
+/* The output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), used as a counter-based
+   generator. */
 static uint64_t counter_hash(uint64_t key, uint64_t index) {
     uint64_t x = key + index * 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -14,8 +15,8 @@ static uint64_t counter_hash(uint64_t key, uint64_t index) {
     return x ^ (x >> 31);
 }
 
-/* The sum of four uniform 16-bit numbers, normalised: close to normal (Irwin-Hall, n = 4), cut
-   at 3.46 deviations, and ten times faster than a logarithm. */
+/* Approximately normal: the sum of four uniform 16-bit numbers, normalised (Irwin-Hall, n = 4). It
+   is cut at 3.46 standard deviations and ten times faster than a logarithm. */
 static float normal(uint64_t key, uint64_t index, float scale) {
     const uint64_t x = counter_hash(key, index);
     const int32_t sum =
@@ -23,14 +24,14 @@ static float normal(uint64_t key, uint64_t index, float scale) {
     return (float)(sum - 131070) * scale;
 }
 
-/* The full tensor as [outer][axis][inner]; the shard keeps `part` of each block of the axis. */
+/* The full tensor as [outer][axis][inner]. The shard has `part` rows of each block of the axis. */
 struct slicing {
     int64_t outer, inner;
-    int64_t block, part; /* axis = parts * block; local axis = parts * part */
+    int64_t block, part; /* axis = parts * block; axis of the shard = parts * part */
     int parts, index;
 };
 
-/* Values first ... first + n - 1 of the full tensor. */
+/* Computes elements first ... first + n - 1 of the full tensor; elements from `limit` are zero. */
 static void values(float *data, int64_t first, int64_t n, syn_init init, float scale, int64_t limit,
                    uint64_t key) {
     for (int64_t i = 0; i < n; i++) {
@@ -41,6 +42,7 @@ static void values(float *data, int64_t first, int64_t n, syn_init init, float s
     }
 }
 
+/* Computes the elements of the shard that `s` describes. */
 static void fill(void *data, syn_dtype dtype, const struct slicing *s, syn_init init, float scale,
                  int64_t limit, uint64_t key) {
     enum { BLOCK = 1024 };
@@ -104,10 +106,11 @@ size_t syn_ctx_param_count(const syn_ctx *ctx) {
 
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     syn_param_info info = ctx->params[i];
-    const uint32_t row = syn__row(ctx, info.tensor), text = ctx->trace->tensors[row].name; /* + 1 */
+    const uint32_t row = syn__row(ctx, info.tensor),
+                   text = ctx->trace->tensors[row].name; /* id + 1 */
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
-    /* what was written through a view of it is not it */
+    /* A version that was written through a view of the parameter is not the parameter. */
     const uint32_t newest = storage ? syn_trace_tensor_row(ctx->trace, storage->version) : 0;
     if (ctx->trace->tensors[newest].flags & SYN_TENSOR_PARAM)
         info.tensor = syn__tensor(ctx, newest);
@@ -122,7 +125,7 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
     return (syn_tensor){0};
 }
 
-/* How the values of a random parameter are made. */
+/* How to compute the values of a random parameter. */
 struct random {
     syn_init init;
     double std;
@@ -133,15 +136,15 @@ static void fill_random(const syn_param_info *p, const struct random *how, void 
     const struct slicing s = slicing_of(&p->full, p->shard);
     const int64_t rows = p->full.dims[0], row_elems = rows ? syn_spec_elems(&p->full) / rows : 0;
     const float scale =
-        (float)(how->std / 37837.227); /* 65536 / sqrt(3): deviation of the sum of four */
+        (float)(how->std / 37837.227); /* standard deviation of the sum of four: 65536 / sqrt(3) */
     int64_t limit = INT64_MAX;
     if (p->valid_rows >= 0 && !syn_mul_i64(p->valid_rows, row_elems, &limit)) limit = INT64_MAX;
     fill(host, (syn_dtype)p->full.dtype, &s, how->init, scale, limit,
          syn_hash(p->name, strlen(p->name), how->seed));
 }
 
-/* Values of a new parameter: written to its buffer where the host may, else copied there. Without
-   data a source only checks. */
+/* Sets the values of a new parameter: in its buffer if the host can write it, otherwise in host
+   memory that is copied to the device. On meta a source only checks. */
 static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row,
                              const syn_operand *local, const struct random *how, syn_error *err) {
     const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
@@ -162,7 +165,7 @@ static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row
 
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
-    /* full may be a row's, and rows move */
+    /* Copies *full, which may point into the trace, whose tables move as they grow. */
     syn_param_info info = {name, *full, shard, valid_rows, {0, 0}};
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};
     syn_error err = {0};
@@ -180,7 +183,8 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
                                              &ctx->error) != SYN_OK)
         return (syn_tensor){0};
     info.tensor = syn__tensor(ctx, row);
-    info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name - 1); /* texts move, too */
+    info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name -
+                                               1); /* the trace's own copy of the name */
     ctx->params[ctx->n_params++] = info;
     const struct random how = {init, std, seed};
     const syn_status s = set_values(ctx, &info, row, &operand, &how, &err);

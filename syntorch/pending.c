@@ -1,12 +1,12 @@
-/* Exchanges with other ranks as syn__dispatch runs them: to their end, or started, with what they
-   read and write kept, and waited for when somebody needs it. */
+/* Communication of syn__dispatch: runs an operation to its end, or starts it, keeps its storages
+   and waits for it when an op needs them. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 
 struct syn__pending {
-    uint32_t node;        /* reads its inputs, writes its outputs */
-    syn_request *request; /* the communicator's, or */
-    void *of_device;      /* the backend's; both NULL on meta */
+    uint32_t node;        /* row; the operation reads its inputs and writes its outputs */
+    syn_request *request; /* from the communicator */
+    void *of_device;      /* from the backend; on meta both requests are NULL */
     void (*finish)(syn_call *call);
     void *scratch;
 };
@@ -32,7 +32,7 @@ static void occupy(syn_storages *s, uint32_t storage) {
     s->at[storage].under_way++;
 }
 
-/* Calls f for the storage behind each input and output. */
+/* Calls f for the storage of each input and output. */
 static void each_storage(syn_ctx *ctx, const syn_trace_node *row,
                          void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
@@ -56,7 +56,7 @@ syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
     return SYN_OK;
 }
 
-/* The call as the kernel saw it, for what is left to do. */
+/* Rebuilds the call that the kernel got and runs its `finish` function. */
 static void finish(const syn_ctx *ctx, const syn__pending *p) {
     syn_call call;
     syn_trace_call(ctx->trace, p->node, &call);
@@ -74,7 +74,8 @@ static void store_times(syn_ctx *ctx, uint32_t node, const syn_exchange_times *t
     ctx->trace->times[node].wait_ns = (float)times->wait_ns;
 }
 
-/* Waits for number i of those under way. A failure is the context's, with the op's place. */
+/* Waits for operation i of those in flight and removes it. A failure is the context's, with op and
+   scope. */
 static void complete(syn_ctx *ctx, size_t i) {
     const syn__pending p = ctx->pending[i];
     const syn_trace_node *row = &ctx->trace->nodes[p.node];
@@ -93,7 +94,8 @@ static void complete(syn_ctx *ctx, size_t i) {
     each_storage(ctx, row, syn__storage_arrived);
 }
 
-/* Whether the storage is one of those behind n tensors from the first, or in a list of them. */
+/* Whether one of n tensors is in the storage: list[first...], or if list is NULL the rows from
+   first. */
 static bool touches(const syn_ctx *ctx, const uint32_t *list, uint32_t first, uint32_t n,
                     uint32_t storage) {
     for (uint32_t i = 0; i < n; i++)
@@ -119,8 +121,8 @@ void syn__await_all(syn_ctx *ctx) {
 }
 
 void syn__pending_free(syn_ctx *ctx) {
-    /* After a failure the others may never come: they get its sentence, and what waits
-       for them ends. */
+    /* After a failure, other ranks may never take part in the operations. The abort reports the
+       failure to them and ends the operations that this rank still waits for. */
     if (ctx->n_pending > 0 && ctx->error.code != SYN_OK && ctx->backend->has_data &&
         !ctx->comm->closed)
         ctx->comm->ops->abort(ctx->comm, ctx->error.text);

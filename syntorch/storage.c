@@ -1,3 +1,4 @@
+/* The storages of a context and the pool of free buffers; storage_private.h describes both. */
 #include "syntorch/storage_private.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
 static uint16_t class_of(size_t bytes) {
-    assert(bytes <= INT64_MAX); /* as every valid spec's */
+    assert(bytes <= INT64_MAX); /* true for every valid spec */
     int shift = SYN__MIN_SHIFT;
     while (shift < 62 && ((size_t)1 << (shift + 1)) < bytes) shift++;
     const size_t base = (size_t)1 << shift, step = base / SYN__STEPS;
@@ -20,7 +21,7 @@ static size_t class_bytes(int size_class) {
     return base + base / SYN__STEPS * (size_t)(size_class % SYN__STEPS);
 }
 
-/* ---- Which tensor has which ---- */
+/* ---- Hash table: owner to storage ---- */
 
 static uint32_t *bucket_of(const syn_storages *s, uint32_t tensor) {
     return &s->buckets[tensor & (s->n_buckets - 1)];
@@ -38,7 +39,7 @@ static void leave(syn_storages *s, uint32_t number) {
     *at = s->at[number].next;
 }
 
-/* ---- By age ---- */
+/* ---- List by age ---- */
 
 static void append(syn_storages *s, uint32_t number) {
     s->at[number].older = s->newest;
@@ -56,9 +57,9 @@ static void unlink_storage(syn_storages *s, uint32_t number) {
 
 /* ---- The pool ---- */
 
-/* Room for one more storage, and about as many buckets as storages. */
+/* Makes space for one more storage, with at least as many buckets as storages. */
 static syn_status make_room(syn_storages *s, syn_error *err) {
-    if (s->count == 0) s->count = 1; /* number 0 is none */
+    if (s->count == 0) s->count = 1; /* number 0 means none */
     SYN_TRY(syn_grow(&s->at, &s->cap, s->count + 1, sizeof *s->at, err));
     if (s->count < s->n_buckets) return SYN_OK;
     const size_t n = s->n_buckets ? 2 * s->n_buckets : 64;
@@ -72,7 +73,7 @@ static syn_status make_room(syn_storages *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* A buffer that nobody had; 0 when memory is out. */
+/* Allocates a buffer on the device and returns its storage number; 0 if memory is out. */
 static uint32_t new_buffer(syn_storages *s, int size_class) {
     const size_t bytes = class_bytes(size_class);
     void *data = NULL;
@@ -98,7 +99,7 @@ static bool any_waits(const syn_storages *s) {
     return false;
 }
 
-/* Those of one size are of no use to another. */
+/* Returns buffers of all size classes, because a buffer cannot serve another class. */
 bool syn__storages_give_back(syn_storages *s) {
     const bool any = any_waits(s);
     for (int c = 0; c < SYN__CLASSES; c++)

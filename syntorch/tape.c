@@ -1,11 +1,11 @@
-/* What is remembered for syn_backward: ops, which of their inputs require a gradient, and the data
-   that their rules will need. */
+/* The tape: the ops that syn_backward will walk over, which of their inputs require a gradient, and
+   the tensors saved for their gradient rules. gradient.c walks it. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
 
-/* An entry that nobody has: of a leaf whose data are gone, before the table grows. Its number + 1;
-   0 when memory is out. */
+/* Finds a free entry for a leaf. When the table is full, reuses the entry of a leaf whose data was
+   released before growing the table. Returns its index + 1; 0 if memory is out. */
 static uint32_t leaf_entry(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
     for (size_t i = 0; i < g->n_leaves && g->n_leaves == g->leaves_cap; i++)
@@ -87,7 +87,7 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
     return syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error);
 }
 
-/* Operands that gradients of the inputs in `need` are computed from; see SYN_KEEP. */
+/* The operands that gradients of the inputs in `need` are computed from; see SYN_KEEP. */
 static uint32_t kept(const syn_opdef *def, uint32_t need) {
     uint32_t operands = 0;
     for (int i = 0; i < 4; i++)
@@ -95,7 +95,8 @@ static uint32_t kept(const syn_opdef *def, uint32_t need) {
     return operands;
 }
 
-/* Calls f with the number of each storage that the entry keeps, one after the other. */
+/* Calls f with the number of each storage that the entry keeps, one by one. row: the entry's
+   node. */
 static void each_kept(syn_ctx *ctx, const syn__taped *entry, uint32_t row,
                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
@@ -128,7 +129,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
     g->tape[g->n_taped++] = entry;
 }
 
-/* ---- regions ---- */
+/* ---- regions of syn_recompute ---- */
 
 static void each_input(syn_ctx *ctx, const syn__region *region,
                        void (*f)(syn_storages *s, uint32_t storage)) {

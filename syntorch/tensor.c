@@ -1,4 +1,4 @@
-/* Rows of tensors: those that builders and users make, and what a row says. */
+/* Tensor rows: creating them, and their properties. Their data is in tensor_data.c. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
+/* The data of tensors: allocating, reading, writing and freeing it. */
 #include <string.h>
 
 #include "syntorch/base/half.h"
@@ -19,7 +19,7 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
 }
 
-/* How many elements lie side by side: those of the dimensions from *outer on. */
+/* The number of elements that are contiguous in memory: the inner dimensions, from *outer. */
 static int64_t side_by_side(const syn_operand *o, int *outer) {
     int64_t run = 1;
     *outer = o->spec.rank;
@@ -28,7 +28,8 @@ static int64_t side_by_side(const syn_operand *o, int *outer) {
     return run;
 }
 
-/* Copies all elements, those side by side in one, as `backend` does; NULL: within the host. */
+/* Copies all elements to buf, one contiguous run at a time, with the backend's copy_out. backend
+   NULL: with memcpy. */
 static syn_status copy_runs(syn_ctx *ctx, const syn_backend *backend, const syn_operand *o,
                             const char *data, char *buf, size_t bytes) {
     const size_t elem = syn_dtype_bytes((syn_dtype)o->spec.dtype);
@@ -46,22 +47,23 @@ static syn_status copy_runs(syn_ctx *ctx, const syn_backend *backend, const syn_
     return SYN_OK;
 }
 
-/* Bytes from the first to the last element. */
+/* Bytes from the first element to the last. */
 static size_t span_bytes(const syn_operand *o) {
     int64_t last = 0;
     for (int d = 0; d < o->spec.rank; d++) last += (o->spec.dims[d] - 1) * o->strides[d];
     return (size_t)(last + 1) * syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* Waits for what was asked for, always: copies before one that failed must not write to the
-   caller's buffer later. */
+/* Waits for the device even if a copy failed: earlier copies must not write to the caller's buffer
+   later. */
 static syn_status finish_reading(syn_ctx *ctx, syn_status copied) {
     const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
     return copied == SYN_OK ? synced : copied;
 }
 
-/* From a device elements that do not lie side by side come with what lies between them, unless that
-   is far more: a copy costs as much as many bytes. */
+/* Reads a tensor. From a device, a non-contiguous tensor is copied as one span, including the gaps
+   between its elements, because a copy has a high fixed cost. The span may be at most 16 times as
+   large as the tensor; otherwise the runs are copied one by one. */
 static syn_status read_all(syn_ctx *ctx, const syn_operand *o, const char *data, char *buf,
                            size_t bytes) {
     enum { WORTH = 16 };
@@ -79,7 +81,7 @@ static syn_status read_all(syn_ctx *ctx, const syn_operand *o, const char *data,
     return s;
 }
 
-/* What is to be read, and where it lies. */
+/* Finds the data of a tensor that is to be read, after waiting for operations that write it. */
 static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const char **data) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "read");
@@ -105,7 +107,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     return read_all(ctx, &o, data, buf, bytes);
 }
 
-/* Fails unless the tensor has these elements, without gaps. */
+/* Fails unless the tensor is contiguous and has the elements first .. first + n - 1. */
 static syn_status check_some(syn_ctx *ctx, syn_tensor t, const syn_spec *spec, int64_t first,
                              int64_t n) {
     const int64_t all = syn_spec_elems(spec);
@@ -201,20 +203,20 @@ syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_
     return s;
 }
 
-/* Whether a row is what its storage was made for, or a new version of that: no view. */
+/* Whether a row is not a view: the owner of its storage, or a new version of it. */
 static bool is_whole(const syn_ctx *ctx, uint32_t row, const syn_storage *storage) {
     const syn_trace_tensor *t = &ctx->trace->tensors[row];
     return t->base == row ||
            (storage && !t->layout && storage->version == syn_trace_tensor_number(ctx->trace, row));
 }
 
-/* The name of a tensor's row; "" if it has none. */
+/* The name of a tensor row; "" if it has none. */
 static const char *name_of(const syn_ctx *ctx, uint32_t row) {
-    const uint32_t text = ctx->trace->tensors[row].name; /* + 1 */
+    const uint32_t text = ctx->trace->tensors[row].name; /* id + 1 */
     return text ? syn_trace_text(ctx->trace, text - 1) : "";
 }
 
-/* The row of what is to be written; 0: it cannot be. */
+/* The row of a tensor that is to be written; 0 after a failure. */
 static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
     const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     if (ctx->error.code != SYN_OK) return 0;
@@ -260,7 +262,7 @@ syn_status syn_tensor_write_some(syn_ctx *ctx, syn_tensor t, int64_t first, int6
     SYN_TRY(have_data(ctx, row));
     const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
     char *to = syn__data(syn__storage(ctx, row), &o);
-    if (!data || !to) return SYN_OK; /* on meta nothing lies there */
+    if (!data || !to) return SYN_OK; /* meta has no data */
     return ctx->backend->copy_in(ctx->device, to + (size_t)first * elem, data,
                                  (size_t)n_elems * elem, &ctx->error);
 }
@@ -271,7 +273,7 @@ syn_mark syn_ctx_mark(const syn_ctx *ctx) {
                       syn_trace_node_number(t, (uint32_t)t->n_nodes), ctx->tag};
 }
 
-/* Whether a tensor of `keep` lies in the storage that tensor number `owner` owns. */
+/* Whether a tensor of `keep` is in the storage of tensor number `owner`. */
 static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, int n_keep) {
     const uint32_t base = syn_trace_tensor_row(ctx->trace, owner);
     for (int k = 0; k < n_keep; k++)
@@ -279,8 +281,8 @@ static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, 
     return false;
 }
 
-/* Costs what has a buffer behind the mark, not the rows behind it: a forward pass releases after
-   each layer from one mark, and would otherwise look at all layers again. */
+/* Visits the storages that are newer than the mark, not the rows. A forward pass releases back to
+   the same mark after each layer and would otherwise visit the rows of all earlier layers again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_storages *s = &ctx->storages;
     if (mark.tag != ctx->tag) {

@@ -1,3 +1,5 @@
+/* The tables of a trace: creating them, and reading rows. Dropping rows, hashing, numbering,
+   sharding and verification have files of their own (trace_*.c). */
 #include "syntorch/trace.h"
 
 #include <string.h>
@@ -12,8 +14,8 @@ syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size, syn_
     uint32_t id;
     syn_status s = syn_grow(&t->nodes, &t->nodes_cap, 1, sizeof *t->nodes, err);
     if (s == SYN_OK) s = syn_grow(&t->tensors, &t->tensors_cap, 1, sizeof *t->tensors, err);
-    if (s == SYN_OK) s = syn_intern_put(&t->texts, "", 0, &id, err); /* text 0: "" */
-    if (s == SYN_OK) s = syn_intern_put(&t->blobs, "", 0, &id, err); /* blob 0: none */
+    if (s == SYN_OK) s = syn_intern_put(&t->texts, "", 0, &id, err); /* text 0 is "" */
+    if (s == SYN_OK) s = syn_intern_put(&t->blobs, "", 0, &id, err); /* blob 0 is empty */
     const syn_spec scalar = {SYN_F32, 0, {0}};
     if (s == SYN_OK) s = syn_intern_put(&t->specs, &scalar, sizeof scalar, &id, err);
     if (s != SYN_OK) {
@@ -79,7 +81,7 @@ syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_
 
 uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node) {
     size_t low = 0, n = trace->n_steps;
-    while (n > 0) { /* steps that begin at or before the node */
+    while (n > 0) { /* counts the steps that begin at or before the node */
         const size_t half = n / 2;
         if (trace->steps[low + half].node <= node) {
             low += half + 1;
@@ -91,7 +93,7 @@ uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node) {
     return low ? trace->steps[low - 1].step : 0;
 }
 
-/* A row of another trace is taken for the poisoned tensor. */
+/* A tensor row; a number out of range, of another trace, counts as the invalid tensor. */
 static const syn_trace_tensor *row_of(const syn_trace *trace, uint32_t tensor) {
     return &trace->tensors[tensor < trace->n_tensors ? tensor : 0];
 }
@@ -116,7 +118,8 @@ void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out
     }
     out->offset = 0;
     int64_t stride = 1;
-    memset(out->strides, 0, sizeof out->strides); /* views of it are interned whole */
+    memset(out->strides, 0, sizeof out->strides); /* unused entries are 0, because layouts of views
+                                                     are interned as bytes */
     for (int d = out->spec.rank - 1; d >= 0; d--) {
         out->strides[d] = stride;
         stride *= out->spec.dims[d];

@@ -1,5 +1,5 @@
-/* Dropping rows: the tables close up, what stays of the dropped stretch moves to its front, and
-   interned entries that nothing names any more go. */
+/* Dropping rows for syn_forget: tensor rows that stay move to the front of the dropped range, and
+   interned entries that are no longer used are removed. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -7,7 +7,7 @@
 
 /* ---- Numbers ---- */
 
-/* Room for `more` runs. */
+/* Reserves space for `more` runs. */
 static syn_status reserve_runs(syn_trace_numbers *numbers, size_t more, syn_error *err) {
     return syn_grow(&numbers->runs, &numbers->runs_cap, numbers->n_runs + more,
                     sizeof *numbers->runs, err);
@@ -17,7 +17,7 @@ static void cut_runs(syn_trace_numbers *numbers, uint32_t row) {
     while (numbers->n_runs && numbers->runs[numbers->n_runs - 1].row >= row) numbers->n_runs--;
 }
 
-/* From `row`, the last, on. */
+/* Gives the rows from `row`, which must be past the last run, the numbers from `number`. */
 static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
     if (syn__number_of(numbers, row) != number)
         numbers->runs[numbers->n_runs++] = (syn_trace_run){row, number};
@@ -25,7 +25,7 @@ static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
 
 /* ---- Interned entries ---- */
 
-/* Of each table, by id: whether it is named, then its new id. */
+/* For each table, by id: first whether the entry is used, then its new id. */
 struct names {
     uint32_t *texts, *specs, *layouts, *blobs;
 };
@@ -41,8 +41,8 @@ static syn_status names_new(const syn_trace *t, struct names *names, syn_error *
     return SYN_OK;
 }
 
-/* Runs over all that names an entry, twice: first to mark them, then (`renamed`) to write
-   the new ids. */
+/* Visits every use of an interned entry, twice: first to mark the entries, then (`renamed`) to
+   write their new ids. */
 static void name(uint32_t *ids, uint32_t *id, bool renamed) {
     if (renamed) *id = ids[*id];
     else ids[*id] = 1;
@@ -57,7 +57,7 @@ static void visit_names(syn_trace *t, const syn__dropping *what, struct names *n
     }
     for (size_t i = 0; i < t->n_tensors; i++) {
         syn_trace_tensor *row = &t->tensors[i];
-        uint32_t text = row->name - 1, layout = row->layout - 1; /* if they have one */
+        uint32_t text = row->name - 1, layout = row->layout - 1; /* meaningless if they have none */
         name(names->specs, &row->spec, renamed);
         if (row->name) name(names->texts, &text, renamed);
         if (row->layout) name(names->layouts, &layout, renamed);
@@ -68,7 +68,8 @@ static void visit_names(syn_trace *t, const syn__dropping *what, struct names *n
 }
 
 static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) {
-    names->texts[0] = names->blobs[0] = names->specs[0] = 1; /* "", none, a scalar */
+    names->texts[0] = names->blobs[0] = names->specs[0] =
+        1; /* "", the empty blob and the scalar always stay */
     visit_names(t, what, names, false);
     syn_intern_sweep(&t->texts, names->texts);
     syn_intern_sweep(&t->specs, names->specs);
@@ -79,7 +80,8 @@ static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) 
 
 /* ---- Rows ---- */
 
-/* What stays of what a dropped node made has a name of its own from now on. */
+/* Gives tensors that stay, and whose name is derived from their producer, a name of their own.
+ *n_stay: how many tensors stay. */
 static syn_status keep_names(syn_trace *t, const syn__dropping *what, size_t *n_stay,
                              syn_error *err) {
     *n_stay = 0;
@@ -108,7 +110,8 @@ static void drop_nodes(syn_trace *t, uint32_t first) {
         t->steps[t->n_steps++] = (syn_trace_step){first, t->step};
 }
 
-/* moved: of each row from the first on, room for where it moves. */
+/* moved: zeros, one per dropped row; used to store each row's new position. stay: space for one
+   entry per row that stays. */
 static void drop_tensors(syn_trace *t, const syn__dropping *what, uint32_t *moved,
                          syn_trace_run *stay) {
     const uint32_t first = what->first_tensor,
@@ -122,7 +125,7 @@ static void drop_tensors(syn_trace *t, const syn__dropping *what, uint32_t *move
         if (tensor.base >= first) tensor.base = moved[tensor.base - first];
         tensor.producer = 0;
         if (!(tensor.flags & (SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE)))
-            tensor.flags |= SYN_TENSOR_INPUT; /* of the nodes that are left */
+            tensor.flags |= SYN_TENSOR_INPUT; /* an input of the remaining nodes */
         t->tensors[to++] = tensor;
     }
     t->n_tensors = to;

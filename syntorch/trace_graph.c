@@ -1,6 +1,6 @@
-/* A trace seen as a syn_graph: rows are turned into nodes on access, nothing is copied but what a
-   cursor holds. Built once per view: the dependencies that inputs do not show (overwritten storage)
-   and the numbers of communications. */
+/* A trace as a syn_graph: rows are converted to nodes on access, and nothing is copied except into
+   cursors. Built once per view: the dependencies that inputs do not show (overwritten storage), the
+   index of each communication within its group, and the shards of tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,10 @@
 struct view {
     const syn_trace *trace;
     struct pair {
-        uint32_t node, value; /* node ids count from 1 */
-    } * inplace, *comms; /* (node, earlier node it must wait for); (node, index within its group);
-                            ascending */
+        uint32_t node, value; /* node rows, which count from 1 */
+        /* Ascending by node. inplace: (node, earlier node that it must wait for). comms: (node, its
+           index among the communications of its group). */
+    } * inplace, *comms;
     size_t n_inplace, inplace_cap, n_comms, comms_cap;
     syn__trace_parts parts;
 };
@@ -30,7 +31,7 @@ struct shared {
     char attr_types[SYN_OP_COUNT][SYN_MAX_ATTRS];
 };
 
-/* First entry of `pairs` for a node at or after `node`. */
+/* The first entry of `pairs` whose node is at least `node`. */
 static size_t lower_bound(const struct pair *pairs, size_t n, uint32_t node) {
     size_t low = 0;
     while (n > 0) {
@@ -54,8 +55,8 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
 
 /* ---- What is built once ---- */
 
-/* What find_inplace knows: per overwritten storage a list of its users since the last version, as a
-   chain through `links`. */
+/* State of find_inplace: for each storage that is ever overwritten, a list of its users since its
+   last version. Lists are chained through `links`. */
 struct users {
     struct pair *links; /* (reader, previous link + 1) */
     size_t n_links, links_cap;
@@ -63,7 +64,7 @@ struct users {
     unsigned char *overwritten;
 };
 
-/* The op, which writes over the storage, waits for all its users so far. */
+/* Makes the op, which overwrites the storage, wait for all users of the storage so far. */
 static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node, uint32_t base,
                                  syn_error *err) {
     for (uint32_t at = u->heads[base]; at; at = u->links[at - 1].value)
@@ -87,8 +88,8 @@ static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_
     return SYN_OK;
 }
 
-/* A new version of a storage must wait for the readers of the old one, and for its writer where
-   that is not among the inputs' producers. One pass. */
+/* Finds the dependencies of ops that overwrite a storage: they must wait for the readers of the old
+   version, and for its writer unless that produced one of their inputs. One pass. */
 static syn_status find_inplace(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     struct users u = {.heads = syn_calloc(t->n_tensors, sizeof *u.heads),
@@ -119,7 +120,8 @@ static syn_status number_comms(struct view *v, syn_error *err) {
     return s;
 }
 
-/* Splits "axis:i scale:f" into names and types. ops: the op table; NULL if no trace has a node. */
+/* Splits "axis:i scale:f" into names and types, for all ops. ops: the op table; NULL if no trace
+   has a node. */
 static syn_status split_attrs(struct shared *sh, const syn_opdef *ops, syn_error *err) {
     size_t bytes = 1;
     if (!ops) return SYN_OK;
@@ -147,8 +149,8 @@ static int compare_deps(const void *a, const void *b) {
     return x->dep_class < y->dep_class ? -1 : x->dep_class > y->dep_class;
 }
 
-/* Producers of the inputs, and the readers that an overwriting op waits for;
-   ascending, each once. */
+/* Lists the producers of the inputs and, for an op that overwrites a storage, its earlier users:
+   ascending, each node once. */
 static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[id];
@@ -165,7 +167,7 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
         cur->deps[k++] = (syn_dep){v->inplace[first].value - 1, SYN_DEP_INPLACE};
     if (k > 1) qsort(cur->deps, k, sizeof *cur->deps, compare_deps);
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < k; i++) /* of two classes to one node the first, data, says it all */
+    for (uint32_t i = 0; i < k; i++) /* keep the first of two classes for a node: data */
         if (kept == 0 || cur->deps[kept - 1].node != cur->deps[i].node)
             cur->deps[kept++] = cur->deps[i];
     cur->node.deps = cur->deps;
@@ -173,10 +175,10 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
     return SYN_OK;
 }
 
-/* Appending to a buffer of a cursor, cut where it ends. printf would take most of the time in which
-   a large trace is read: each tensor is named anew whenever it is asked for. */
+/* Appends to a buffer of a cursor and cuts the text where the buffer ends. Names are built on every
+   access, and printf would take most of the time of reading a large trace. */
 struct writing {
-    char *at, *end; /* end: of the room before the NUL */
+    char *at, *end; /* end: position of the final NUL */
 };
 
 static void append_text(struct writing *w, const char *text) {
@@ -254,7 +256,7 @@ static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id
     node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
     node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);
     node->tag = (int32_t)comm_attr(sh, call, op, "tag", -1);
-    /* A rank has a stream for what it sends to each other rank, and one for what it receives. */
+    /* A rank has one stream per peer for sends, and one for receives. */
     if (call->def->comm == SYN_COMM_SEND) node->stream = 256 + 2 * node->peer;
     if (call->def->comm == SYN_COMM_RECV) node->stream = 257 + 2 * node->peer;
     const int64_t root = comm_attr(sh, call, op, "root", -1);
@@ -280,7 +282,7 @@ static void fill_work(const syn_call *call, syn_node *node) {
                    call->n_out > 0 ? &call->out[0].spec : NULL);
 }
 
-/* Whether a lookup belongs to an earlier one, or looks into what was computed. */
+/* Whether a lookup follows another lookup of the same batch, or looks into activations. */
 static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
     const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
@@ -395,7 +397,7 @@ static void view_free(syn_graph *graph) {
 
 static const syn_graph_source view_source = {view_node, view_tensor, view_free};
 
-/* The groups of all traces, each id once. Their names and ranks stay the traces'. */
+/* Collects the groups of all traces, each id once. Names and ranks stay the traces'. */
 static syn_status collect_groups(syn_graph *g, const syn_trace *const *traces, uint32_t n_traces,
                                  syn_error *err) {
     size_t most = 1;

@@ -1,9 +1,10 @@
-/* The hash of a trace, which goes on over rows that are dropped: with numbers instead of rows. */
+/* The hash of a trace. It uses numbers instead of rows, so that dropping rows does not change
+   it. */
 #include <string.h>
 
 #include "syntorch/trace_private.h"
 
-/* Attributes without the seeds. A list takes all that is left. */
+/* Hashes the attributes except seeds. A list attribute is the last one and takes the rest. */
 static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
     const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
     size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;
@@ -15,7 +16,7 @@ static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint
     return h;
 }
 
-/* Interned contents count by their own hash. */
+/* Interned entries are hashed by content, not by id. */
 static uint64_t hash_tensor(const syn_trace *trace, uint32_t row, uint64_t h) {
     const syn_trace_tensor *t = &trace->tensors[row];
     const uint32_t fixed[4] = {syn_trace_tensor_number(trace, t->base),

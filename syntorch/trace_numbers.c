@@ -1,11 +1,12 @@
-/* Numbers of rows: they stay when other rows are dropped. */
+/* Conversion between rows and numbers. A row's number does not change when other rows are
+   dropped. */
 #include "syntorch/trace_private.h"
 
-/* The last run that begins at or before the row (or, of `by_number`, the number), which is not
-   before the first. */
+/* The last run that begins at or before row `at` (with by_number: number `at`). There must be
+   one. */
 static const syn_trace_run *run_of(const syn_trace_numbers *numbers, uint32_t at, bool by_number) {
     size_t low = 0, n = numbers->n_runs;
-    while (n - low > 1) { /* it is one of low .. n - 1 */
+    while (n - low > 1) { /* the result is one of low .. n - 1 */
         const size_t middle = low + (n - low) / 2;
         const syn_trace_run *run = &numbers->runs[middle];
         if ((by_number ? run->number : run->row) <= at) low = middle;
@@ -25,7 +26,7 @@ uint32_t syn__row_in_runs(const syn_trace_numbers *numbers, uint32_t number) {
     return row < run[1].row ? row : 0;
 }
 
-/* A number that was dropped has the row behind it. */
+/* For a number that was dropped, this is the next row that exists. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number) {
     const syn_trace_run *runs = numbers->runs, *run = NULL;
     const size_t n = numbers->n_runs;

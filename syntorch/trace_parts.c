@@ -1,5 +1,6 @@
-/* Which part of a whole each tensor of a trace is: parameters say it, and for the rest it follows
-   op by op. What no rule speaks of counts as a whole, which is what a rank has without cuts. */
+/* Finds which shard of a logical tensor each tensor row is, so that pictures and exports can show
+   it. Parameters know their shards; the shards of other tensors follow op by op. A tensor that no
+   rule covers counts as a whole, as without sharding. */
 #include "syntorch/base/memory.h"
 #include "syntorch/trace_private.h"
 
@@ -27,7 +28,7 @@ syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *out, s
 
 /* ---- Rules ---- */
 
-/* What is known of a tensor: a shard (count 0: none), or a term of a sum. */
+/* What is known of a tensor: its shard (count 0: none), or that it is a partial sum. */
 typedef struct part {
     syn_shard shard;
     bool term;
@@ -40,14 +41,14 @@ static part cut(part p, int axis) {
     return p;
 }
 
-/* The same elements along the cut dimension, dimensions counted from the last. */
+/* The same shard in a tensor y that is aligned with x at the last dimension (broadcasting). */
 static part aligned(part p, const syn_spec *x, const syn_spec *y) {
     const int axis = p.shard.axis + y->rank - x->rank;
     if (!p.shard.count || axis < 0 || x->dims[p.shard.axis] != y->dims[axis]) return whole;
     return cut(p, axis);
 }
 
-/* Element by element: as the first input that is cut. `linear`: a sum of terms stays one. */
+/* Elementwise ops: sharded like the first sharded input. `linear`: a partial sum stays one. */
 static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool linear) {
     part p = whole;
     for (int i = 0; i < c->n_in && !p.shard.count; i++) p = aligned(in[i], &c->in[i].spec, y);
@@ -55,7 +56,8 @@ static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool
     return p;
 }
 
-/* The dimension that begins with the same elements: (T, H D) and (T, H, D) are cut alike. */
+/* Reshape: finds the dimension of y that begins with the same elements as the sharded dimension of
+   x. (T, H D) and (T, H, D) are sharded alike. */
 static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
     const int axis = p.shard.axis;
     int64_t outer = 1, before = 1;
@@ -76,7 +78,8 @@ static part permuted(part p, const syn_call *c) {
     return p;
 }
 
-/* Along the cut only what is one of its blocks is a part of something: q of a fused q, k, v. */
+/* Slicing the sharded dimension gives a shard only if the slice is one of its blocks, such as q of
+   a fused q, k, v. */
 static part sliced(part p, const syn_call *c) {
     const int64_t start = c->attr[1].i, length = c->attr[2].i;
     if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
@@ -85,7 +88,7 @@ static part sliced(part p, const syn_call *c) {
     return p;
 }
 
-/* The gradient of that: a block among zeros. */
+/* The gradient of such a slice: one block, the others zero. */
 static part unsliced(part p, const syn_call *c) {
     const int64_t length = p.shard.count ? c->in[0].spec.dims[p.shard.axis] : 0;
     if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
@@ -94,7 +97,8 @@ static part unsliced(part p, const syn_call *c) {
     return p;
 }
 
-/* x w: cut by columns as w is, or, if w is cut by rows, a term of the sum. */
+/* x w. If w is column-parallel, the output is sharded the same way; if w is row-parallel, it is a
+   partial sum. */
 static part multiplied(const syn_call *c, const part *in) {
     const int out_axis = c->attr[0].i ? 0 : 1, last = c->out[0].spec.rank - 1;
     const part x = in[0], w = in[1];
@@ -103,7 +107,7 @@ static part multiplied(const syn_call *c, const part *in) {
     return x;
 }
 
-/* Inputs `first` and the next. */
+/* Batched product of inputs `first` and first + 1. */
 static part product(const syn_call *c, const part *in, int first) {
     const int rank = c->out[0].spec.rank;
     const part a = in[first], b = in[first + 1];
@@ -114,7 +118,7 @@ static part product(const syn_call *c, const part *in, int first) {
     return (part){.term = a.shard.count || b.shard.count};
 }
 
-/* Attention takes (B, H, T, D) and gives (B, T, H, D). */
+/* Attention takes (B, H, T, D) and returns (B, T, H, D). */
 static part heads_back(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
@@ -123,7 +127,8 @@ static part scattered(const syn_call *c, const syn_group *g) {
     return (part){.shard = {(int)c->attr[1].i, 1, g->index, g->size}};
 }
 
-/* Output i of a call of which an input is a part. */
+/* The shard of output i. At least one input is a shard or partial sum, or the op is
+   reduce_scatter. */
 static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
     switch (op) {
@@ -146,7 +151,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_KV_APPEND:
         return aligned(in[1], &c->in[1].spec, y);
     case SYN_OP_ATTENTION:
-    case SYN_OP_ATTENTION_TRAIN: /* beside its result a number (B, H, T) for each query */
+    case SYN_OP_ATTENTION_TRAIN: /* output 1 is one number per query: (B, H, T) */
         return i == 0 ? heads_back(in[0]) : in[0];
     case SYN_OP_ATTENTION_GRAD:
         return heads_back(in[i]);
@@ -190,7 +195,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_parts *pa
     for (uint32_t i = 0; i < n->n_out; i++) {
         const part p = rule(n->op, call, in, (int)i);
         uint16_t *out = &parts->of[n->first_out + i];
-        if (*out) continue; /* a parameter says so itself */
+        if (*out) continue; /* parameters have their own shard */
         if (p.term) *out = SYN__TERM;
         else if (p.shard.count && p.shard.axis < call->out[i].spec.rank)
             SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));

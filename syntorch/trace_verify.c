@@ -1,8 +1,8 @@
-/* syn_trace_verify: what everyone who reads rows relies on. */
+/* syn_trace_verify: checks what all readers of rows rely on. */
 #include "syntorch/base/memory.h"
 #include "syntorch/trace.h"
 
-/* Everything a row names is there. */
+/* Checks that every entry that a row refers to exists. */
 static syn_status verify_references(const syn_trace *trace, syn_error *err) {
     for (uint32_t i = 1; i < trace->n_nodes; i++) {
         const syn_trace_node *n = &trace->nodes[i];
@@ -32,7 +32,8 @@ static syn_status verify_references(const syn_trace *trace, syn_error *err) {
     return SYN_OK;
 }
 
-/* Versions are read and written in turn. newest: by storage, the newest version so far. */
+/* Checks that a node reads only current versions, and records the versions that it writes. newest:
+   by storage, the current version so far. */
 static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_t *newest,
                                   syn_error *err) {
     const syn_trace_node *n = &trace->nodes[node];

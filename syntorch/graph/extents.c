@@ -1,16 +1,17 @@
+/* Dtype and extents of a node's work (extents.h). */
 #include "syntorch/graph/extents.h"
 
 #include <string.h>
 
-/* Queries, keys and values are [B,H,T,D]; the heads of queries count. */
+/* Queries, keys and values are [B,H,T,D]. The number of heads is that of the queries. */
 static syn_extents attention_extents(const syn_spec *queries, const syn_spec *keys) {
     const int64_t *q = queries->dims, *k = keys->dims;
     if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0, 0, 0, 0};
     return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
 }
 
-/* Leading dimensions are rows of a `linear` and products of their own of a `matmul`; what is summed
-   over follows from the flops: 2 a term, and 1 more where a sum is added to. */
+/* Leading dimensions count as rows for `linear` and as a batch for `matmul`. The inner size follows
+   from the flops: 2 per term, plus 1 per element if the product is added to something. */
 static syn_extents product_extents(const syn_node *node, const syn_spec *out) {
     const int64_t elems = syn_spec_elems(out);
     if (out->rank < 2 || elems <= 0) return (syn_extents){0, 0, 0, 0};
@@ -36,7 +37,7 @@ bool syn__is_lookup(const char *op) {
     return strcmp(op, "embedding") == 0;
 }
 
-/* Between two lookups of a batch there are sums of ranks and of embeddings at most. */
+/* Between two lookups of a batch there are only collectives, sums of embeddings and views. */
 syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
                                syn_phase phase, uint32_t step) {
     if (phase != node->phase || step != node->step) return SYN__LOOKUP_FIRST;

@@ -1,23 +1,24 @@
-/* What decides how long a node's work takes, from the tensors it reads and writes. */
+/* Dtype and extents of a node's work, computed from its tensors. Predictions depend on them. Shared
+   by views of traces and predicted graphs. */
 #ifndef SYNTORCH_EXTENTS_H
 #define SYNTORCH_EXTENTS_H
 
 #include "syntorch/graph/graph.h"
 
-/* Sets node->dtype and node->extents; its op, category, flags and flops are known. in, out: what it
-   has of its first two inputs and its first output, NULL where it has less; `data`: the input after
-   those that it writes over, or NULL. */
+/* Sets node->dtype and node->extents. The node's op, category, flags and flops must be set. in:
+   specs of its first two inputs; out: of its first output; data: of the first input that it does
+   not overwrite. NULL: the node has no such tensor. */
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
                     const syn_spec *out);
 
-/* Lookups of one batch follow each other: words, then token types and positions. Going backwards
-   from one of them: what a node before it says. */
+/* Finds out whether a lookup has an earlier lookup of the same batch (words, then token types and
+   positions). Start at the lookup, go backwards node by node, and ask what each node implies. */
 typedef enum syn__lookup {
-    SYN__LOOKUP_GO_ON, /* nothing: ask the node before */
-    SYN__LOOKUP_FIRST, /* the batch begins behind it */
-    SYN__LOOKUP_BESIDE /* it is a lookup of the same batch */
+    SYN__LOOKUP_GO_ON, /* nothing: ask the node before it */
+    SYN__LOOKUP_FIRST, /* the lookup is the first of its batch */
+    SYN__LOOKUP_BESIDE /* this node is a lookup of the same batch */
 } syn__lookup;
-#define SYN__LOOKUP_NODES 16 /* so far back at most */
+#define SYN__LOOKUP_NODES 16 /* stop after this many nodes */
 
 bool syn__is_lookup(const char *op);
 syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,

@@ -1,3 +1,5 @@
+/* Access to graphs and their metadata. The graphs themselves are in trace_graph.c, graph_store.c
+   and graph_union.c. */
 #include "syntorch/graph/graph.h"
 
 #include <assert.h>
@@ -53,7 +55,7 @@ const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t ran
     return graph->source->tensor(graph, rank, tensor, cursor);
 }
 
-/* Groups are nearly always numbered 1..n, or at least ascending; neither is promised. */
+/* Group ids are nearly always 1..n, or at least ascending, but neither is guaranteed. */
 const syn_graph_group *syn_graph_group_by_id(const syn_graph *graph, uint32_t id) {
     const syn_graph_group *groups = graph->groups;
     if (id >= 1 && id <= graph->n_groups && groups[id - 1].id == id) return &groups[id - 1];
@@ -77,7 +79,7 @@ const syn_attribute *syn_graph_meta(const syn_graph *graph, const char *name) {
     return NULL;
 }
 
-/* Copies as much as fits, in whole characters. */
+/* Copies as many whole characters as fit. */
 static void copy_text(const char *text, char *buf, size_t buf_bytes) {
     size_t bytes = strlen(text);
     if (bytes >= buf_bytes) {
@@ -124,10 +126,10 @@ const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const
     return syn_work_of(graph->ranks[rank].work, node->id);
 }
 
-/* ---- Facts about the run ---- */
+/* ---- Metadata ---- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {
-    enum { MOST_FACTS = 4096 }; /* found by walking the list */
+    enum { MOST_FACTS = 4096 }; /* entries are found by linear search */
     const bool is_text = entry->type == SYN_VALUE_TEXT;
     if (graph->n_metadata >= MOST_FACTS)
         return SYN_FAIL(err, SYN_E_FORMAT, "a graph holds at most %d facts about the run",

@@ -1,8 +1,8 @@
-/* The syn_graph that owns its rows. Rows are fixed-size records; whatever has a length of its own
-   (inputs and outputs, dependencies) is a slice of one array of the rank, and ends where the next
-   row's begins. Texts, specs and lists of attributes are interned: equal ones are stored once.
-   Adding a row may move the arrays, so pointers that a cursor gave out hold only as long as nothing
-   is added. */
+/* The syn_graph that owns its rows. Rows have a fixed size. Lists (inputs and outputs,
+   dependencies) are slices of one array per rank; a slice ends where the next row's slice begins.
+   Texts, specs and attribute lists are interned.
+   Adding a row may move the arrays, so pointers from a cursor are valid only until a row is
+   added. */
 #include <string.h>
 
 #include "syntorch/base/intern.h"
@@ -13,12 +13,12 @@
 
 typedef struct node_row {
     uint64_t id, flops, bytes_read, bytes_written;
-    uint32_t op, label, scope; /* texts */
-    uint32_t attributes;       /* blob */
-    uint32_t first_ref;        /* into refs: the inputs, then the outputs */
+    uint32_t op, label, scope; /* ids in texts */
+    uint32_t attributes;       /* id in blobs */
+    uint32_t first_ref;        /* index into refs: the inputs, then the outputs */
     uint32_t n_inputs;
     uint32_t first_dep;
-    uint32_t comm, time; /* rows of their own, NO_ROW if it has none */
+    uint32_t comm, time; /* rows of the other tables; NO_ROW: none */
     uint32_t flags, step;
     int32_t stream;
     uint8_t kind, category, phase;
@@ -39,10 +39,10 @@ typedef struct tensor_row {
     uint32_t name, spec, flags, producer, base, shard;
 } tensor_row;
 
-/* One attribute in a blob, without padding so that equal lists are equal bytes. */
+/* One attribute in a blob. It has no padding, so that equal lists are equal bytes. */
 typedef struct packed_attribute {
     uint32_t name, type;
-    uint64_t bits; /* of the value; of a text: its number */
+    uint64_t bits; /* of the value; for texts the id */
 } packed_attribute;
 
 typedef struct rank_rows {
@@ -74,8 +74,8 @@ static syn_status put_text(store *s, const char *text, uint32_t *id, syn_error *
 
 /* ---- Reading ---- */
 
-/* Attributes of a blob, in the cursor's own array or, if they are more, in its growing buffer: that
-   one is for dependencies, which this graph hands out where they lie. */
+/* Unpacks the attributes of a node into the cursor's array or, if that is too small, into the
+   cursor's growing buffer for dependencies, which this graph does not need otherwise. */
 static const syn_attribute *read_attributes(const store *s, const node_row *row, syn_cursor *cursor,
                                             uint32_t *n) {
     const size_t bytes = syn_intern_entry_bytes(&s->blobs, row->attributes);
@@ -240,7 +240,7 @@ syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks
 
 /* ---- Adding ---- */
 
-/* What a row's narrow fields could not hold, and no consumer could use. */
+/* Rejects values that the row's narrow fields cannot hold and no consumer could use. */
 static syn_status check_node(const syn_graph *graph, uint32_t rank, const syn_node *node,
                              syn_error *err) {
     const char *bad = NULL;
@@ -290,7 +290,7 @@ static bool has_time(const syn_node *node) {
            node->predicted_ns != SYN_NO_TIME;
 }
 
-/* Makes room in all arrays of the rank first, so that a failure leaves every row complete. */
+/* Reserves space in all arrays of the rank, so that a failure leaves no incomplete row. */
 static syn_status make_room(const syn_graph *graph, uint32_t rank, const syn_node *node,
                             syn_error *err) {
     rank_rows *rows = &((store *)graph->self)->ranks[rank];

@@ -1,10 +1,10 @@
-/* Several graphs as one: the ranks of each, side by side. */
+/* Joins several graphs into one that has the ranks of all. */
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/graph.h"
 
 struct part {
     const syn_graph *graph;
-    uint32_t rank; /* index within it */
+    uint32_t rank; /* rank index in `graph` */
 };
 
 struct joined {
@@ -88,7 +88,7 @@ syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n
     g->self = j;
     const syn_status s = join(g, j, err);
     if (s != SYN_OK) {
-        j->n_graphs = 0; /* the caller keeps them */
+        j->n_graphs = 0; /* after a failure the caller keeps the graphs */
         joined_free(g);
         return s;
     }

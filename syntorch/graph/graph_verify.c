@@ -1,14 +1,15 @@
-/* syn_graph_verify: one pass over the tensors and one or two over the nodes of each rank. */
+/* syn_graph_verify. Takes one pass over the tensors of each rank, and one over its nodes (two if
+   their ids do not ascend). */
 #include <inttypes.h>
 #include <math.h>
 
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/graph.h"
 
-/* What a rank's nodes said of a group so far; `rank` tells whether that was this rank. */
+/* What the nodes of one rank have shown about a group so far. */
 typedef struct group_state {
-    uint32_t id, index; /* of graph->groups; the states are sorted by id */
-    uint32_t rank;      /* 1 + the rank that the rest is about */
+    uint32_t id, index; /* index: in graph->groups. The states are sorted by id. */
+    uint32_t rank;      /* 1 + the rank that the following members are about */
     uint64_t next_comm_index;
     bool member;
 } group_state;
@@ -19,13 +20,13 @@ typedef struct check {
     syn_cursor cursor;
     syn_error *err;
     group_state *groups;
-    uint32_t *producers; /* of each tensor of the rank */
+    uint32_t *producers; /* by tensor */
     uint32_t *bases;
-    uint32_t *versions; /* of each storage: 1 + the tensor last written over it; 0: none yet */
-    uint8_t *produced;  /* of each tensor: its producer lists it */
+    uint32_t *versions; /* by storage: 1 + the tensor that was last written over it; 0: none */
+    uint8_t *produced;  /* by tensor: whether its producer lists it as an output */
 } check;
 
-/* ---- Small sorts: iterative and without memory of their own, unlike qsort ---- */
+/* ---- Sorting in place, iteratively, without allocating, unlike qsort ---- */
 
 static void sift_down(uint64_t *keys, size_t root, size_t n) {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
@@ -47,7 +48,7 @@ static void heap_sort(uint64_t *keys, size_t n) {
     }
 }
 
-/* True if two keys are equal, which *twice then tells. Sorts them. */
+/* Sorts the keys. Returns true if two are equal, with one such key in *twice. */
 static bool has_twice(uint64_t *keys, size_t n, uint64_t *twice) {
     heap_sort(keys, n);
     for (size_t i = 1; i < n; i++) {
@@ -64,7 +65,7 @@ static uint64_t *new_keys(size_t n, syn_error *err) {
     return keys;
 }
 
-/* ---- Graph-wide parts ---- */
+/* ---- Parts of the whole graph ---- */
 
 static bool attribute_is_whole(const syn_attribute *a) {
     return a->name != NULL && *a->name != '\0' && (unsigned)a->type <= SYN_VALUE_TEXT &&
@@ -123,7 +124,7 @@ static syn_status check_group(const check *c, const syn_graph_group *group) {
     return status;
 }
 
-/* Checks the groups and sorts them by id, for lookups. */
+/* Checks the groups and sorts their states by id, for lookups. */
 static syn_status check_groups(check *c) {
     const uint32_t n = c->graph->n_groups;
     uint64_t *keys = new_keys(n, c->err);
@@ -144,7 +145,7 @@ static syn_status check_groups(check *c) {
     return status;
 }
 
-/* The state of a group, renewed if it is of another rank; NULL if there is no such group. */
+/* The state of a group, reset if it belongs to an earlier rank; NULL if there is no such group. */
 static group_state *find_group(check *c, uint32_t id) {
     uint32_t low = 0, high = c->graph->n_groups;
     while (low < high) {
@@ -193,7 +194,7 @@ static syn_status check_tensor(check *c, uint32_t i) {
 
 /* ---- Nodes ---- */
 
-/* One failure of a node: "rank 0, node 12 (linear): <what> <number>". */
+/* Fails for a node: "rank 0, node 12 (linear): <what> <number>". */
 static syn_status fail_node(const check *c, uint32_t i, const syn_node *n, const char *what,
                             int64_t number) {
     return SYN_FAIL(c->err, SYN_E_INVALID, "rank %d, node %u (%.80s): %s %" PRId64,
@@ -218,7 +219,7 @@ static syn_status check_fields(const check *c, uint32_t i, const syn_node *n) {
 }
 
 static syn_status check_deps(const check *c, uint32_t i, const syn_node *n) {
-    uint32_t classes = 0; /* seen of the node of the dependency before */
+    uint32_t classes = 0; /* classes seen so far of dependencies on the same node */
     for (uint32_t k = 0; k < n->n_deps; k++) {
         const syn_dep *d = &n->deps[k];
         if (d->node >= i)
@@ -248,7 +249,7 @@ static bool has_data_dep(const syn_node *n, uint32_t producer) {
     return false;
 }
 
-/* Whether tensor t was there before the newest version in its storage was written. */
+/* Whether tensor t was made before the current version of its storage was written. */
 static bool is_stale(const check *c, uint32_t t) {
     const uint32_t newest = c->versions[c->bases[t]];
     if (newest == 0) return false;
@@ -256,8 +257,8 @@ static bool is_stale(const check *c, uint32_t t) {
     return c->producers[t] < c->producers[newest - 1];
 }
 
-/* A node whose output lies in the storage of an input has written over it, unless it is a view:
-   what was made before is then not there any more. */
+/* A node whose output is in the storage of one of its inputs has overwritten that storage, unless
+   it is a view. Tensors that were made in it before are then stale. */
 static syn_status check_versions(check *c, uint32_t i, const syn_node *n) {
     for (uint32_t k = 0; k < n->n_inputs; k++) {
         const uint32_t t = n->inputs[k];
@@ -327,7 +328,7 @@ static syn_status check_comm(check *c, uint32_t i, const syn_node *n) {
     if (state == NULL) return fail_node(c, i, n, "its group does not exist:", n->group);
     if (!state->member) return fail_node(c, i, n, "its rank is not in its group", n->group);
     if (n->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
-    /* Ranks are matched by this number. */
+    /* Ranks are matched by comm_index. */
     if (n->comm_index < state->next_comm_index)
         return fail_node(
             c, i, n, "its number among the group's communications does not ascend:", n->comm_index);
@@ -353,7 +354,7 @@ static const syn_node *node_at(check *c, uint32_t i) {
     return n;
 }
 
-/* Ids in ascending order are unique; others are collected and sorted. */
+/* Checks that node ids are unique. Called only if they do not ascend. */
 static syn_status check_ids(check *c) {
     const syn_graph_rank *rank = &c->graph->ranks[c->rank];
     uint64_t twice, *keys = new_keys(rank->n_nodes, c->err);

@@ -1,3 +1,4 @@
+/* Tables of op names from ops/ops.def (op_names.h). */
 #include "syntorch/graph/op_names.h"
 
 #include <string.h>

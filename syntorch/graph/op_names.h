@@ -1,5 +1,5 @@
-/* What ops/ops.def says about an op by its name, without the op's functions: programs that only
-   read traces need no kernels. */
+/* Flags and categories of ops by name, from ops/ops.def, without the ops' functions: programs that
+   only read traces need not link kernels. */
 #ifndef SYNTORCH_OP_NAMES_H
 #define SYNTORCH_OP_NAMES_H
 
@@ -7,28 +7,31 @@
 
 SYN_API_BEGIN
 
-/* Flags of an op. VIEW: output 0 shares input 0's storage, infer sets its strides and offset, and
-   there is no kernel. STRIDED: reads inputs of any strides; those of others are dense in their last
-   dimension. CONSTANT: no gradient goes through it, as it is a choice; other ops without a rule may
-   not be in a gradient's way. ENTER: a view whose gradient is an exchange. */
+/* Flags of an op.
+   VIEW: output 0 shares the storage of input 0; infer sets its strides and offset; there is no
+   kernel.
+   STRIDED: accepts inputs with any strides. Other ops require a dense last dimension.
+   CONSTANT: no gradient flows through it, by design. Other ops without a gradient rule are an error
+   where a gradient is needed.
+   ENTER: a view whose gradient is a collective. */
 #define SYN_OPF_VIEW     1u
 #define SYN_OPF_STRIDED  2u
-#define SYN_OPF_COMM     4u /* kernel describes an exchange with other ranks */
-#define SYN_OPF_FUSED    8u /* one kernel for what other rows do in several */
+#define SYN_OPF_COMM     4u /* the kernel describes a collective or message */
+#define SYN_OPF_FUSED    8u /* one kernel for what otherwise takes several ops */
 #define SYN_OPF_CONSTANT 16u
 #define SYN_OPF_ENTER    32u
 
-/* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, written over them: a cache; of an
-   optimizer, a parameter and its moments. No other input may lie in their storages. What may be
-   used after it: see context.h. */
+/* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, which are overwritten: a KV cache, or an
+   optimizer's parameter and moments. No other input may share their storages. See syn_state in
+   context.h for which versions may be used afterwards. */
 #define SYN_OPF_INPLACE(n) ((uint32_t)(n) << 8)
-/* The same, with attribute 0 as n, and no other outputs: lists of tensors. */
+/* The same for lists of tensors: attribute 0 is n, and there are no other outputs. */
 #define SYN_OPF_INPLACE_LIST SYN_OPF_INPLACE(255)
 
-/* The flags of the op's row; 0 if the table has no op of that name. */
+/* The flags of an op; 0 if the op table does not have it. */
 uint32_t syn_op_flags(const char *name);
-/* The category of an op by its name, in a file say: its row's, else by a keyword within it
-   (ops.def: SYN_FOREIGN), else OTHER. */
+/* The category of an op by name, which may come from a file: from the op table, otherwise by a
+   keyword in the name (SYN_FOREIGN in ops.def), otherwise OTHER. */
 syn_category syn_op_category(const char *name);
 
 SYN_API_END

@@ -1,3 +1,4 @@
+/* Device work: storing, finding, dropping, and converting to bytes. */
 #include "syntorch/graph/work.h"
 
 #include <string.h>
@@ -22,10 +23,11 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece) {
                : "";
 }
 
-/* The first entry whose number is not below `node`. */
+/* The index of the first entry whose node number is at least `node`. */
 static size_t lower_bound(const syn_work *work, uint64_t node) {
     size_t low = 0, n = work->n_nodes;
-    if (n > 0 && work->nodes[n - 1].node < node) return n; /* new ones are the newest, mostly */
+    if (n > 0 && work->nodes[n - 1].node < node)
+        return n; /* shortcut: most new entries are the newest */
     while (n > 0) {
         const size_t half = n / 2;
         if (work->nodes[low + half].node < node) {
@@ -75,8 +77,8 @@ static void drop_between(syn_work *work, uint32_t node) {
     work->n_between = n;
 }
 
-/* Nodes may have come in another order than their numbers': pieces end where those of the nodes
-   that stay do. */
+/* Entries may have been added in another order than that of their numbers, so the pieces are cut
+   after the last one that a remaining node uses. */
 void syn_work_drop(syn_work *work, uint32_t node) {
     const size_t stay = lower_bound(work, node);
     drop_between(work, node);
@@ -95,7 +97,7 @@ size_t syn_work_memory_bytes(const syn_work *work) {
            work->between_cap * sizeof *work->between + syn_intern_memory_bytes(&work->names);
 }
 
-/* ---- As bytes: counts, nodes, pieces, what is between, names each with its NUL ---- */
+/* ---- As bytes: counts, nodes, pieces, pieces between nodes, names with their NULs ---- */
 
 typedef struct packed_head {
     uint64_t magic, nodes, pieces, between, names, name_bytes;
@@ -128,7 +130,7 @@ syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_er
     return SYN_OK;
 }
 
-/* Takes n elements of so many bytes off what is left. */
+/* Subtracts n elements of `bytes` bytes from *left; false if there are fewer. */
 static bool take(uint64_t *left, uint64_t n, size_t bytes) {
     if (n > *left / bytes) return false;
     *left -= n * bytes;
@@ -156,7 +158,7 @@ static syn_status read_names(syn_work *work, const packed_head *head, const char
     return SYN_OK;
 }
 
-/* The next n elements; *from moves behind them. */
+/* Reads the next `count` elements into a new array and moves *from behind them. */
 static syn_status read_array(void *array, size_t *n, size_t *cap, uint64_t count, size_t bytes,
                              const char **from, syn_error *err) {
     void *to;

@@ -1,5 +1,5 @@
-/* A graph with the times of another machine: nodes are those of the graph behind it, but what was
-   measured or predicted there. */
+/* A graph with predicted times. Nodes and tensors are those of the underlying graph, except for the
+   times that were measured or predicted there. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -12,7 +12,7 @@ struct predicted {
     syn_hardware hw;
 };
 
-/* The spec of one of a node's tensors into *spec; NULL if it has fewer. */
+/* Copies the spec of the node's tensor i to *spec; NULL if it has fewer tensors. */
 static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint32_t *tensors,
                                uint32_t n, uint32_t i, syn_spec *spec, syn_cursor *cursor) {
     if (i >= n) return NULL;
@@ -22,7 +22,7 @@ static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint
     return spec;
 }
 
-/* As the context knew it when it recorded the node. */
+/* Sets dtype and extents from the same tensors as trace_graph.c. */
 static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn_cursor *tensors) {
     const uint32_t versions = syn_op_flags(node->op) >> 8;
     const uint32_t written = versions == 255 ? node->n_outputs : versions;
@@ -36,7 +36,7 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
                    spec_of(graph, rank, node->outputs, node->n_outputs, 0, &specs[3], tensors));
 }
 
-/* Whether a lookup belongs to an earlier one, or looks into what was computed. */
+/* Whether a lookup follows another lookup of the same batch, or looks into activations. */
 static bool is_beside(const syn_graph *graph, uint32_t rank, uint32_t index, const syn_node *node,
                       syn_cursor *cursor) {
     const syn_graph_tensor *table =
@@ -129,7 +129,7 @@ static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardw
         {.name = "device", .type = SYN_VALUE_TEXT, .text = "meta"},
     };
     const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};
-    if (gpu.i64 > 0) SYN_TRY(syn_graph_set_meta(g, &gpu, err)); /* first, as syn_trace_graph */
+    if (gpu.i64 > 0) SYN_TRY(syn_graph_set_meta(g, &gpu, err)); /* first, as in syn_trace_graph */
     for (uint32_t i = 0; i < from->n_metadata; i++)
         if (!is_replaced(from->metadata[i].name))
             SYN_TRY(syn_graph_set_meta(g, &from->metadata[i], err));
@@ -138,7 +138,7 @@ static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardw
     return syn_graph_set_hardware(g, hw, err);
 }
 
-/* Whether a rank that computes says of which shapes. */
+/* False if a rank has nodes but no tensors. */
 static bool has_shapes(const syn_graph *graph) {
     for (uint32_t r = 0; r < graph->n_ranks; r++)
         if (graph->ranks[r].n_nodes > 0 && graph->ranks[r].n_tensors == 0) return false;
@@ -151,7 +151,7 @@ static syn_status fill(syn_graph *g, syn_graph *from, const syn_hardware *hw, sy
     if (!g->ranks) return SYN_FAIL_NOMEM(err, from->n_ranks * sizeof *g->ranks, "a graph");
     for (uint32_t r = 0; r < from->n_ranks; r++) {
         g->ranks[r] = from->ranks[r];
-        g->ranks[r].work = NULL; /* what a device did */
+        g->ranks[r].work = NULL; /* device work of the measured run */
     }
     g->n_ranks = from->n_ranks;
     g->world_size = from->world_size;

@@ -1,3 +1,4 @@
+/* Loading machines and stacks by name. */
 #include "syntorch/hardware/hardware.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes) 
     return out;
 }
 
-/* "a, b, c" */
+/* Joins names: "a, b, c". */
 static const char *listed(const char *const *names, char *out, size_t bytes) {
     size_t used = 0;
     out[0] = '\0';
@@ -60,18 +61,19 @@ static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) 
     return status;
 }
 
-/* Stacks are those of GPUs: on machines without multiprocessors they mean nothing. */
+/* Combines a machine with a named stack. Stacks describe GPUs and mean nothing without
+   multiprocessors. */
 static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error *err) {
     if (hw->multiprocessors <= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the stack %s is one of GPUs: %s has no \"multiprocessors\"", stack->name,
                         hw->name);
     hw->stack = *stack;
-    memset(&hw->errors, 0, sizeof hw->errors); /* of a file's own stack */
+    memset(&hw->errors, 0, sizeof hw->errors); /* they belong to the file's own stack */
     return SYN_OK;
 }
 
-/* The part of `name` before the last "+", if a stack follows. */
+/* Splits MACHINE+STACK at the last "+". NULL if no known stack follows it. */
 static const syn_stack *split_name(const char *name, char machine[1024]) {
     const char *plus = strrchr(name, '+');
     const syn_stack *stack = plus != NULL ? find_stack(plus + 1) : NULL;

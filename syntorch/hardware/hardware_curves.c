@@ -1,4 +1,4 @@
-/* Rates of measured kernels in hardware files. */
+/* Curves of measured kernels: reading and writing them in hardware files. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@ const char *syn__hardware_known_op(const syn__settings *s) {
     return NULL;
 }
 
-/* ---- Read ---- */
+/* ---- Reading ---- */
 
-/* [size, rate], the size above that of the point before. */
+/* Reads [size, rate]. The size must be larger than that of the previous point. */
 static syn_status read_point(syn__settings *s, syn_hw_curve *curve) {
     const double before = curve->n > 0 ? curve->points[curve->n - 1].at : 0;
     struct syn_hw_point *point = &curve->points[curve->n];
@@ -75,7 +75,7 @@ syn_status syn__hardware_read_rates(syn__settings *s, void *member) {
     return type == SYN_JSON_OBJECT_END ? SYN_OK : s->error.code;
 }
 
-/* ---- Written ---- */
+/* ---- Writing ---- */
 
 void syn__hardware_write_curve(syn_sink *out, const void *member) {
     const syn_hw_curve *curve = member;

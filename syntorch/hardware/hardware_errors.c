@@ -1,4 +1,4 @@
-/* How far predictions are off: of presets, and in hardware files. */
+/* Prediction errors: of presets, and in hardware files. */
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static const struct known_apart {
 #undef Y
 };
 
-/* Everything that is known was measured on this machine. */
+/* All measured runs were on this machine. */
 #define MEASURED_ON "a100-80g"
 
 void syn__hardware_known_errors(syn_hardware *hw) {
@@ -49,7 +49,7 @@ void syn__hardware_known_errors(syn_hardware *hw) {
 
 enum { ROW_NUMBERS = 9 };
 
-/* [training, layers, hidden, tp, dp, batch, tokens, new tokens, error]. */
+/* Reads [training, layers, hidden, tp, dp, batch, tokens, new tokens, error]. */
 static syn_status read_row(syn__settings *s, syn_hw_errors *e) {
     double number[ROW_NUMBERS];
     if (e->n == SYN_HW_ROWS)

@@ -1,4 +1,4 @@
-/* The format of hardware files. */
+/* The format of hardware files: tables of keys, reading and writing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static const syn__setting_table protocol_table = ROWS(protocol_rows);
 #define PROTOCOL_AT(id) \
     (offsetof(syn_collectives, protocols) + sizeof(syn_protocol) * SYN_PROTOCOL_##id)
 
-/* Every library has the protocol that moves large buffers, so that one is always found. */
+/* "simple" is required, because it works for all buffers, so that a protocol is always found. */
 static const syn__setting collective_rows[] = {
     NAME("name", offsetof(syn_collectives, name)),
     GROUP("ll", 0, PROTOCOL_AT(LL), protocol_table),
@@ -215,7 +215,8 @@ static syn_status read_overhead(syn__settings *s, void *member) {
     return read_ops(s, member, 1e9, 1e3);
 }
 
-/* Links have an alpha, below 0 if none was given, where no library says what a step takes. */
+/* Links need alpha_us unless a collective library gives the latencies. A missing alpha is
+   negative. */
 static void check_alphas(syn__settings *s, syn_hardware *hw) {
     syn_link *const all[] = {&hw->intra, &hw->inter};
     for (int i = 0; i < 2; i++) {
@@ -238,13 +239,13 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, &file_table, &read) == SYN_OK) check_alphas(&s, &read);
     SYN_TRY(syn__settings_end(&s, err));
-    if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* one node: never farther apart */
+    if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* one node only */
     SYN_TRY(syn__hardware_check_errors(&read, err));
     *hw = read;
     return SYN_OK;
 }
 
-/* ---- Written ---- */
+/* ---- Writing ---- */
 
 static void write_ops(const syn_hw_ops *ops, double scale, syn_sink *out) {
     for (int32_t i = 0; i < ops->n; i++) {
@@ -271,7 +272,7 @@ static int32_t custom_entries(const syn__setting *row, const char *member) {
                                                     : ((const syn_hw_ops *)at)->n;
 }
 
-/* Whether a row that need not be there has nothing to say. */
+/* Whether an optional row has no value to write. */
 static bool is_left_out(const syn__setting *row, const char *member) {
     double number;
     int32_t integer;
@@ -315,8 +316,8 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
     }
 }
 
-/* Optional parts that hold nothing are left out: a protocol without efficiency, a library without a
-   name, a phase without factors. */
+/* Whether an optional group has no values and is therefore not written: a protocol without
+   efficiency, a library without name, a phase without factors. */
 static bool is_empty(const syn__setting_table *table, const char *source) {
     for (size_t i = 0; i < table->n_rows; i++) {
         const syn__setting *row = &table->rows[i];
@@ -351,7 +352,7 @@ static void write(const syn_hardware *hw, syn_sink *sink) {
     syn_sink_char(sink, '\n');
 }
 
-/* FNV-1a of the file without errors. */
+/* FNV-1a hash of the file without errors. */
 syn_status syn__hardware_constants(const syn_hardware *hw, char out[64], syn_error *err) {
     syn_hardware bare = *hw;
     syn_sink *sink;
@@ -395,7 +396,7 @@ syn_status syn__hardware_same(const syn_hardware *hw, const syn_hardware *preset
     return SYN_OK;
 }
 
-/* Where a seal finds no memory, there are no errors. */
+/* If memory runs out while hashing, the errors are not written. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
     syn_hardware sealed = *hw;
     syn_error err = {0};

@@ -1,4 +1,4 @@
-/* On what constants were fitted, and what of a node lies outside of that. */
+/* The ranges that constants were fitted to, and which extents of a node are outside of them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,13 +19,15 @@ static double nodes_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_
     return nodes;
 }
 
-/* The buffer as NCCL's tests count it: all that ranks gather, or that each of them gives. */
+/* The buffer size as NCCL's tests count it: for all-gather and gather the gathered buffer,
+   otherwise the input of one rank. */
 static double buffer_bytes(const syn_node *node, uint32_t n_ranks) {
     const bool shard = node->comm == SYN_COMM_ALL_GATHER || node->comm == SYN_COMM_GATHER;
     return (double)node->comm_bytes * (shard ? n_ranks : 1);
 }
 
-/* What kind of work it is, with its extents, 0 where it has none; NULL: none that is fitted. */
+/* Returns the kind of work of a node and sets its extents, 0 for those that it does not have. NULL:
+   its kind of work is not fitted. */
 static const char *extents_of(const syn_hardware *hw, const syn_node *node,
                               const syn_graph_group *group, double at[SYN_HW_EXTENTS]) {
     const syn_extents *e = &node->extents;
@@ -77,8 +79,8 @@ void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const
     for (int i = 0; i < SYN_HW_EXTENTS; i++) widen(&fit->range[i], at[i], at[i]);
 }
 
-/* Constants of the library and of the stack make a time together: what either was fitted to is
-   known. False: nothing was said of work like this. */
+/* The time of a collective depends on constants of the library and of the stack, so the ranges of
+   both are joined. False if nothing is known about this kind of work. */
 static bool known(const syn_hardware *hw, const char *what, bool communicates,
                   syn_hw_range range[SYN_HW_EXTENTS]) {
     const bool library = communicates && hw->collectives.name[0] != '\0';
@@ -113,7 +115,7 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
     for (int i = 0; i < SYN_HW_EXTENTS; i++) any = any || range[i].most > 0;
     for (int i = 0; i < SYN_HW_EXTENTS; i++) {
         if (any && !is_outside(at[i], &range[i])) continue;
-        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* more ranks are on more nodes */
+        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* implied by ranks */
         if (!any && i > 0) break;
         syn_hw_beyond *b = &out[n++];
         *b = (syn_hw_beyond){
@@ -125,7 +127,7 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
 
 /* ---- Files ---- */
 
-/* {"ranks": [2, 128], ...} */
+/* Reads {"ranks": [2, 128], ...}. */
 static syn_status read_ranges(syn__settings *s, struct syn_hw_fit *fit) {
     syn_json_type type = syn_json_next(&s->json);
     char shown[64];
@@ -152,7 +154,8 @@ static syn_status read_ranges(syn__settings *s, struct syn_hw_fit *fit) {
     return type == SYN_JSON_OBJECT_END ? SYN_OK : s->error.code;
 }
 
-/* A kind of communication, "products" or "attention"; NULL: neither. */
+/* The kind of work named by the last key: a kind of communication, "products" or "attention". NULL:
+   none. */
 static const char *known_work(const syn__settings *s) {
     if (syn__settings_text_is(s, PRODUCTS)) return PRODUCTS;
     if (syn__settings_text_is(s, ATTENTION)) return ATTENTION;

@@ -1,4 +1,4 @@
-/* Times of a CPU's ops from what its kernels were measured to do. */
+/* Times of CPU ops from measured kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at) {
     return p[i - 1].rate * pow(p[i].rate / p[i - 1].rate, part);
 }
 
-/* NULL: of this op nothing was measured. */
+/* NULL if the op was not measured. */
 static const syn_hw_curve *op_curve(const syn_hw_rates *rates, const char *op) {
     for (int32_t i = 0; i < rates->n; i++)
         if (strcmp(rates->at[i].op, op) == 0) return &rates->at[i].curve;
@@ -36,8 +36,9 @@ static double at_rate(double work, double rate) {
     return rate > 0 ? work / rate : 0;
 }
 
-/* Rows that share what a product reads once. A sum of few terms is as slow as few rows: its result
-   is written as often. */
+/* The size that decides the rate of a product: its rows, which share one read of the weights, or
+   its inner size if that is smaller, because the result is then written as often. A cube if the
+   extents are unknown. */
 static double product_rows(const syn_node *node) {
     const syn_extents *e = &node->extents;
     return e->rows > 0 && e->inner > 0 ? fmin((double)e->rows, (double)e->inner)
@@ -49,7 +50,7 @@ static const struct syn_hw_width *width_of(const syn_hw_kernels *k, const syn_no
     return &k->widths[narrow];
 }
 
-/* Without the launch. */
+/* The time of a node without the launch. */
 static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node,
                       syn_limit *limit) {
     const struct syn_hw_width *width = width_of(k, node);

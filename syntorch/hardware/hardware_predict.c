@@ -1,14 +1,14 @@
-/* Times of ops from a syn_hardware. */
+/* The prediction model: times of ops from a syn_hardware. docs/hardware.md derives the formulas. */
 #include <math.h>
 #include <string.h>
 
 #include "syntorch/hardware/hardware_private.h"
 
-#define TILE       128.0 /* rows and columns of a product that a multiprocessor takes at a time */
-#define TILE_LEAST 16.0  /* rows, at least, of 16 bits: the tensor cores' */
+#define TILE       128.0 /* rows and columns of a product that a multiprocessor computes at a time */
+#define TILE_LEAST 16.0  /* minimum rows in 16 bits, from the tensor cores */
 
-/* Of what an all-reduce copies the part of a collective of one pass: fitted to all-gathers,
-   reduce-scatters and all-to-alls on 2 to 8 A100 and H100. */
+/* The fraction of an all-reduce's copies that a collective of one pass makes. Fitted to
+   all-gathers, reduce-scatters and all-to-alls on 2 to 8 A100 and H100. */
 #define ONE_PASS_COPY 0.6
 
 static double max2(double a, double b) {
@@ -25,7 +25,7 @@ static double or_else(double value, double other) {
 
 /* ---- Compute ---- */
 
-/* Dtypes without a peak are computed in f32, as programs do that convert. */
+/* Dtypes without a peak of their own are computed in f32, as programs do that convert. */
 static double peak(const syn_hardware *hw, syn_dtype dtype) {
     const bool given = (size_t)dtype < (size_t)SYN_DTYPE_COUNT && hw->peak_flops_per_ns[dtype] > 0;
     return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
@@ -37,15 +37,15 @@ static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) 
     return otherwise;
 }
 
-/* Rows of a tile: products of few rows have lower ones, in f32 down to one. */
+/* Rows of a tile. Products of few rows have smaller tiles, in f32 down to one row. */
 static double tile_rows(double rows, syn_dtype dtype) {
     double tile = dtype == SYN_F32 ? 1 : TILE_LEAST;
     while (tile < rows && tile < TILE) tile *= 2;
     return tile;
 }
 
-/* Tiles run in waves on all multiprocessors; the tail stands for the last wave, which few of them
-   share, and for filling the first. */
+/* Tiles run in waves on all multiprocessors. The tail accounts for the last wave, which uses only
+   some of them, and for filling the first. */
 static double product_ns(const syn_hardware *hw, const syn_node *node, double rate) {
     const syn_extents *e = &node->extents;
     const double flops = (double)node->flops;
@@ -63,8 +63,8 @@ static double moved_ns(const syn_hardware *hw, double bytes) {
     return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
 }
 
-/* A query a sequence reads the cache once; more of them also move their scores, as often as the
-   stack does, and backward as much more often as it has more flops. */
+/* With one query per sequence, attention reads the cache once. With more queries it also moves the
+   scores, score_passes times; in backward more often, in proportion to its flops. */
 static double attention_ns(const syn_hardware *hw, const syn_node *node, double rate) {
     const syn_extents *e = &node->extents;
     const double flops = (double)node->flops;
@@ -76,13 +76,14 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
     return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
 }
 
-/* Attention in ops of its own, of a stack whose one op is not one kernel either: it moves scores
-   more often than two products do. */
+/* Whether the node is an op of unfused attention, on a stack whose attention is not one kernel
+   either because it moves the scores more often than two products do. */
 static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
     return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
 
-/* What the whole moves besides two products, each the scores once, and a mask, as much as this. */
+/* The time of the softmax: what attention moves in addition to its two products, which move the
+   scores once each, and to its mask, which moves as much as the softmax. */
 static double softmax_ns(const syn_hardware *hw, const syn_node *node, double traffic) {
     const double left = moved_ns(hw, (hw->stack.score_passes - 2) * (double)node->bytes_read);
     return max2(traffic, left - traffic);
@@ -93,8 +94,9 @@ static double attention_kernels(const syn_stack *stack, const char *op, const sy
     return op_value(&stack->kernels, op, 1) + (odd ? stack->score_kernels : 0);
 }
 
-/* Attention of a query a sequence is one kernel, of which its four ops have a quarter each. Of more
-   queries the softmax has those that its products and mask have not. */
+/* The number of kernels of a node. Attention with one query per sequence is one kernel, and each of
+   its four ops counts a quarter. With more queries, the softmax gets the kernels that products and
+   mask do not account for. */
 static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fused) {
     const syn_hw_ops *known = &hw->stack.kernels;
     const syn_extents *e = &node->extents;
@@ -138,8 +140,9 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
     *work = max2(computed, traffic) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
-    if (launches > device) *work = 0;                         /* the device waits for the host */
-    const bool beside = (node->flags & SYN_NODE_BESIDE) != 0; /* the batch was paid for already */
+    if (launches > device) *work = 0; /* the device waits for the host */
+    const bool beside = (node->flags & SYN_NODE_BESIDE) !=
+                        0; /* the overhead was counted for the batch's first lookup */
     return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
 }
 
@@ -147,14 +150,15 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
 
 /* Where the ranks of a group are. */
 struct places {
-    double ranks, nodes, node_ranks; /* node_ranks: on the fullest node */
+    double ranks, nodes, node_ranks; /* node_ranks: ranks on the fullest node */
 };
 
 static int32_t node_of(const syn_hardware *hw, int32_t rank) {
     return rank / hw->node_ranks;
 }
 
-/* How many of the ranks from `first` on are on the node of that one; 0: an earlier one is. */
+/* How many of the ranks from index `first` are on the same node as that one; 0 if an earlier rank
+   is on that node. */
 static uint32_t count_node(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks,
                            uint32_t first) {
     const int32_t node = node_of(hw, ranks[first]);
@@ -165,7 +169,7 @@ static uint32_t count_node(const syn_hardware *hw, const int32_t *ranks, uint32_
     return here;
 }
 
-/* Libraries order their rings by the machine, so the order of the ranks means nothing here. Most
+/* Libraries order their rings by topology, so the order of the ranks does not matter here. Most
    groups list one node after the other, which takes one pass. */
 static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks) {
     struct places p = {n_ranks, 0, 0};
@@ -182,12 +186,12 @@ static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uin
     return p;
 }
 
-/* How a library sends small buffers: up a tree and down again, from rank to rank along a ring, or
-   from each rank to all others. */
+/* How a library sends small buffers: up and down a tree, from rank to rank along a ring, or from
+   each rank directly to all others. */
 enum route { ROUTE_TREE, ROUTE_RING, ROUTE_DIRECT };
 
-/* One pass over all ranks is ranks - 1 steps; an all-reduce makes two. `wire`: bytes that a rank
-   sends; `whole`: bytes of the whole buffer. */
+/* A collective. A pass over all ranks takes ranks - 1 steps; an all-reduce makes two. `wire`: bytes
+   that a rank sends; `whole`: bytes of the whole buffer. */
 struct transfer {
     double passes, wire, whole;
     enum route route;
@@ -199,7 +203,7 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     case SYN_COMM_ALL_REDUCE:
     case SYN_COMM_BARRIER:
         return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes, ROUTE_TREE};
-    case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times that */
+    case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times as large */
         return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_RING};
     case SYN_COMM_GATHER:
         return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_DIRECT};
@@ -214,14 +218,15 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     }
 }
 
-/* The time of a ring of alpha-beta links. */
+/* The time on a ring of alpha-beta links. */
 static double ring_ns(const syn_link *link, const struct transfer *t, double k) {
     const double steps = t->passes > 0 ? t->passes * (k - 1) : 1;
     return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
 }
 
-/* What a buffer of no bytes takes. Across nodes trees grow with the logarithm of the nodes and
-   rings with their number; a rank that sends to all others posts a message for each. */
+/* The time of an empty buffer. Across nodes, trees take time in proportion to the logarithm of the
+   number of nodes, and rings to their number. A rank that sends to all others posts a message for
+   each. */
 static double latency_ns(const syn_protocol *p, const struct transfer *t, const struct places *at) {
     const double tree = (at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns;
     if (at->nodes <= 1 || t->route == ROUTE_TREE || p->post_ns <= 0)
@@ -233,9 +238,9 @@ static double latency_ns(const syn_protocol *p, const struct transfer *t, const 
            (at->ranks - at->node_ranks) * p->post_ns;
 }
 
-/* Nodes share nothing but the network: what is slower, they or it, is what takes time. Two stages,
-   such as sending sums up a tree and results down, work side by side once the first part has come
-   through, which is all of a small buffer. */
+/* The slower of node and network limits the time, because the stages overlap. Two stages, such as
+   sending sums up a tree and results down, overlap only once the first part has passed, which for a
+   small buffer is all of it. */
 static double stages_ns(const syn_protocol *p, const struct transfer *t, const struct places *at,
                         double within, double across) {
     const bool far = at->nodes > 1;
@@ -244,14 +249,14 @@ static double stages_ns(const syn_protocol *p, const struct transfer *t, const s
     return latency_ns(p, t, at) + ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
 }
 
-/* Of so many ranks of a node together. */
+/* The network bandwidth of `ranks` ranks of a node together. */
 static double network_rate(const syn_hardware *hw, const syn_protocol *p, double ranks) {
     return hw->inter.bytes_per_ns * ranks / hw->node_ranks *
            or_else(p->network_efficiency, p->link_efficiency);
 }
 
-/* A ring enters and leaves each node once with all that a rank sends, by the links of all its ranks
-   there. Direct messages leave by the link of their own rank, those to other nodes only. */
+/* A ring enters and leaves each node once, with everything that a rank sends, over the links of all
+   its ranks there. Direct messages to other nodes leave over the link of their own rank. */
 static double across_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at, double most) {
     if (t->route != ROUTE_DIRECT || at->ranks <= at->node_ranks)
@@ -270,8 +275,8 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
     return stages_ns(p, t, at, within, across_ns(hw, p, t, at, most));
 }
 
-/* The switches of each node sum up what its ranks have, trees of nodes exchange these sums: of two
-   nodes each sends them once, of more some pass on those of others. */
+/* The switches of each node reduce the buffers of its ranks, and trees of nodes exchange the sums.
+   With two nodes, each sends its sum once; with more, some nodes also forward those of others. */
 static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at) {
     const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
@@ -279,7 +284,7 @@ static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const str
     return stages_ns(p, t, at, within, across);
 }
 
-/* The library takes the fastest of its protocols. */
+/* The library uses its fastest protocol. */
 static double library_ns(const syn_hardware *hw, const struct transfer *t,
                          const struct places *at) {
     double best = INFINITY;
@@ -301,8 +306,8 @@ static double network_latency_ns(const syn_hardware *hw, const struct transfer *
     return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
 }
 
-/* A rank waits for those that start the collective later, for as many as a node has: further nodes
-   start theirs at the same time, and are a network away. */
+/* The minimum time of a collective. A rank waits for ranks that start it later. Only the ranks of
+   one node count: other nodes start theirs at the same time, and add the network's latency. */
 static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
                        const struct places *at) {
     const syn_stack *stack = &hw->stack;
@@ -376,5 +381,6 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
-    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+    node->predicted_ns =
+        round(ns * 1000) / 1000; /* whole picoseconds, which are short in text formats */
 }

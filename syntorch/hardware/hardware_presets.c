@@ -1,3 +1,5 @@
+/* The constants of the built-in machines and stacks. docs/hardware.md gives the source of every
+   number. */
 #include "syntorch/hardware/hardware_presets.h"
 
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
@@ -5,13 +7,14 @@ const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
 const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
                                                                      "serving", NULL};
 
-/* The structs' units from the data sheets' units. */
+/* Convert units of data sheets to those of the structs. */
 #define TFLOPS(x)   ((x)*1e3)
 #define GIB(x)      ((x)*1073741824.0)
 #define GB_PER_S(x) (x)
 #define US(x)       ((x)*1e3)
 
-/* On what constants were fitted: as `syntorch calibrate --output` finds it in tests/measured. */
+/* The ranges that constants were fitted to, as `syntorch calibrate --output` finds them in
+   tests/measured. */
 #define COLLECTIVES(kind, least_ranks, most_ranks, most_nodes, least_bytes, most_bytes) \
     {                                                                                   \
         kind, {                                                                         \
@@ -45,7 +48,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Collective library ---- */
 
-/* What a post and a hop of a ring take is from NCCL's own model (src/graph/tuning.cc). */
+/* post_ns and ring_hop_ns are from NCCL's own model (src/graph/tuning.cc). */
 #define LL_RING     .post_ns = US(1), .ring_hop_ns = US(2.7)
 #define LL128_RING  .post_ns = US(1), .ring_hop_ns = US(4)
 #define SIMPLE_RING .post_ns = US(3), .ring_hop_ns = US(14)
@@ -132,7 +135,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Stacks ---- */
 
-/* Training and inference together. */
+/* of training and inference together */
 #define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
 
 const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
@@ -146,7 +149,8 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
         .fitted = {{MEGATRON_WORK}, 2},
     },
-    /* Bias, dropout and residual are one kernel, three ops; its softmax takes fours of heads. */
+    /* Bias, dropout and residual are three ops but one kernel. The softmax processes four heads at
+       a time. */
     {
         .name = "megatron",
         .launch_ns = US(60.3),

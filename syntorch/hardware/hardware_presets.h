@@ -1,5 +1,5 @@
-/* The built-in machines and stacks, as data. Internal. Where every number comes from:
-   docs/hardware.md. */
+/* Internal. The built-in machines and stacks, as data. docs/hardware.md gives the source of every
+   number. */
 #ifndef SYNTORCH_HARDWARE_PRESETS_H
 #define SYNTORCH_HARDWARE_PRESETS_H
 
@@ -11,9 +11,10 @@ extern "C" {
 
 #define SYN__HARDWARE_PRESETS 6
 #define SYN__STACK_PRESETS    3
-extern const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL-ended */
+extern const char
+    *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends the list */
 extern const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1];
-/* Those without a stack of their own take one of these. */
+/* Machines without a stack of their own are combined with one of syn__stack_presets. */
 extern const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS];
 extern const syn_stack syn__stack_presets[SYN__STACK_PRESETS];
 

@@ -1,4 +1,4 @@
-/* Parts of the prediction that have a file of their own. Internal. */
+/* Internal functions that the files of hardware/ share. */
 #ifndef SYNTORCH_HARDWARE_PRIVATE_H
 #define SYNTORCH_HARDWARE_PRIVATE_H
 
@@ -9,24 +9,26 @@
 extern "C" {
 #endif
 
-/* The op whose name the last key is, or NULL. */
+/* The op named by the last key; NULL if there is none. */
 const char *syn__hardware_known_op(const syn__settings *s);
-/* For CUSTOM rows: a syn_hw_curve, "[[size, rate], ...]"; a syn_hw_rates, an object of these. */
+/* Readers and writers of CUSTOM rows: a syn_hw_curve, "[[size, rate], ...]", and a syn_hw_rates, an
+   object of curves by op. */
 syn_status syn__hardware_read_curve(syn__settings *s, void *member);
 syn_status syn__hardware_read_rates(syn__settings *s, void *member);
 void syn__hardware_write_curve(syn_sink *out, const void *member);
 void syn__hardware_write_rates(syn_sink *out, const void *member);
 
-/* For CUSTOM rows: a syn_hw_fitted, an object of ranges; how many it has. */
+/* The same for a syn_hw_fitted, an object of ranges; _fits returns the number of entries. */
 syn_status syn__hardware_read_fitted(syn__settings *s, void *member);
 void syn__hardware_write_fitted(syn_sink *out, const void *member);
 int32_t syn__hardware_fits(const void *member);
 
-/* The group "errors" of hardware files; its rows, of a syn_hw_errors, and how many they are. */
+/* The group "errors" of hardware files. _read_rows reads the rows of a syn_hw_errors, _rows returns
+   their number. */
 extern const syn__setting_table syn__hardware_errors_table;
 syn_status syn__hardware_read_rows(syn__settings *s, void *member);
 int32_t syn__hardware_rows(const void *member);
-/* Which constants hw has, as text. */
+/* The hash of hw's constants, as text. */
 syn_status syn__hardware_constants(const syn_hardware *hw, char out[64],
                                    syn_error *err) SYN_MUST_USE;
 /* Whether they are those of a preset, or of a file that says exactly what it does. */
@@ -34,20 +36,20 @@ syn_status syn__hardware_same(const syn_hardware *hw, const syn_hardware *preset
                               syn_error *err) SYN_MUST_USE;
 /* Drops errors of other constants than hw has. */
 syn_status syn__hardware_check_errors(syn_hardware *hw, syn_error *err) SYN_MUST_USE;
-/* Rows of what was measured for a preset of that name and its stack; none if nothing was. */
+/* Sets the errors measured for a preset with this name and stack, if there are any. */
 void syn__hardware_known_errors(syn_hardware *hw);
 
-/* The curve's rate at a size; 0: it has no points. */
+/* The curve's rate at a size; 0 if it has no points. */
 double syn__hardware_rate(const syn_hw_curve *curve, double at);
-/* The time of a compute node where kernels were measured (hw->alone.ranks > 0); *work: which part
-   of it is not the launch's, and *limit: whose that is. */
+/* The time of a compute node from measured kernels (hw->alone.ranks > 0). *work: the part without
+   the launch; *limit: what limits that part. */
 double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
                                syn_limit *limit);
 
-/* Whether the node's size lies beyond the ends of the curve that its time comes from. */
+/* Whether the node's size is outside the curve that its time comes from. */
 bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out);
 
-/* Sets node->predicted_ns of a node of the graph's rank with that index. */
+/* Sets predicted_ns of a node. rank: index of its rank in the graph. */
 void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
                         syn_node *node);
 

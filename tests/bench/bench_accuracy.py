@@ -62,11 +62,12 @@ SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
          None, 0.24, 1),
         ("NCCL, four kinds, 2-8 H100", "h100+pytorch-eager", "collectives_h100.csv", None,
          None, 0.11, 1))
-HEAD = """/* How far a100-80g's stacks are off on the rows of tests/measured, made by `./dev bench
+HEAD = """/* Prediction errors of a100-80g's stacks on the runs in tests/measured. Written by `./dev bench
    accuracy`.
    X: stack, training, layers, hidden, tp, dp, batch, tokens, new tokens, predicted / measured - 1
-   where constants are fitted to other rows. Y: stack, training, root mean square error when all
-   rows of a model, a tp degree, a batch size, a length are left out. */
+   with constants fitted to other rows.
+   Y: stack, training, root mean square error when all rows of a model, a tp degree, a batch size or
+   a length are left out. */
 """
 SPLITS = ("a tenth of the rows", "a model", "a tp degree", "a batch size", "a length")
 

@@ -1,3 +1,4 @@
+/* Clocks. */
 #ifndef SYNTORCH_CLOCK_H
 #define SYNTORCH_CLOCK_H
 
@@ -7,9 +8,9 @@
 extern "C" {
 #endif
 
-/* Nanoseconds of the monotonic clock, which all times count from. */
+/* The monotonic clock in ns; all times in traces come from it. */
 uint64_t syn__clock_ns(void);
-/* Nanoseconds that the calling thread has computed. */
+/* CPU time of the calling thread in ns. */
 uint64_t syn__thread_clock_ns(void);
 
 #ifdef __cplusplus

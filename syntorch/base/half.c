@@ -1,5 +1,5 @@
-/* Rounding is to nearest, ties to even. Inner loops have a constant trip count so that compilers
-   vectorise them at any optimisation level. */
+/* 16-bit floats. Rounding is to nearest, ties to even. Inner loops have a constant trip count, so
+   that compilers vectorise them at any optimisation level. */
 #include "syntorch/base/half.h"
 
 #include <string.h>
@@ -18,8 +18,9 @@ static uint32_t bits_of(float f) {
     return bits;
 }
 
-/* binary16 has 5 exponent bits (bias 15) and 10 fraction bits, binary32 8 (bias 127) and 23.
-   Infinities and NaN have all exponent bits set; subnormals are made by an exact subtraction. */
+/* binary16 has 5 exponent bits (bias 15) and 10 fraction bits; binary32 has 8 (bias 127) and 23.
+   Infinities and NaN have all exponent bits set. Subnormals are converted by an exact
+   subtraction. */
 static float widen_f16(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000U) << 16;
     const uint32_t shifted = (uint32_t)(h & 0x7fffU) << 13;
@@ -31,8 +32,8 @@ static float widen_f16(uint16_t h) {
     return float_of(sign | magnitude);
 }
 
-/* Below 2^-14 the unit is 2^-24, which is that of floats at 0.5: adding 0.5 rounds. From
-   65520 on: infinity. */
+/* Values below 2^-14 are multiples of 2^-24, like floats at 0.5, so adding 0.5 rounds them. Values
+   from 65520 become infinity. */
 static uint16_t narrow_f16(float f) {
     const uint32_t bits = bits_of(f);
     const uint32_t sign = bits >> 16 & 0x8000U;

@@ -1,3 +1,4 @@
+/* Interned byte strings and the hash function. */
 #include "syntorch/base/intern.h"
 
 #include <string.h>
@@ -52,7 +53,7 @@ void syn_intern_free(syn_intern *table) {
     memset(table, 0, sizeof *table);
 }
 
-/* Enters all entries into slots that are empty. */
+/* Inserts all entries into slots, which must be empty. */
 static void fill_slots(syn_intern *table) {
     for (size_t i = 0; i < table->n_entries; i++) {
         size_t at = table->entries[i].hash & (table->n_slots - 1);
@@ -88,11 +89,12 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
     if (bytes > UINT32_MAX - 16 || table->n_entries >= UINT32_MAX - 1)
         return SYN_FAIL(err, SYN_E_NOMEM, "a table of names is full");
     const size_t padded = (bytes + 8) & ~(size_t)7;
-    const uintptr_t inside = (uintptr_t)data - (uintptr_t)table->bytes; /* a part of an entry */
+    const uintptr_t inside =
+        (uintptr_t)data - (uintptr_t)table->bytes; /* offset, if data points into an entry */
     SYN_TRY(syn_grow(&table->bytes, &table->bytes_cap, table->n_bytes + padded, 1, err));
     SYN_TRY(syn_grow(&table->entries, &table->entries_cap, table->n_entries + 1,
                      sizeof *table->entries, err));
-    if (inside < table->n_bytes) data = table->bytes + inside; /* which has moved */
+    if (inside < table->n_bytes) data = table->bytes + inside; /* the entry has moved */
     memcpy(table->bytes + table->n_bytes, data, bytes);
     memset(table->bytes + table->n_bytes + bytes, 0, padded - bytes);
     table->entries[table->n_entries] =

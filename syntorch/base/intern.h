@@ -1,5 +1,5 @@
-/* Interned byte strings: equal contents share one id. Ids count from 0 in order of first use; an
-   entry's address is stable only until the next insertion. */
+/* Interned byte strings: equal contents have the same id. Ids count from 0 in order of first use.
+   An entry's address is valid only until the next insertion. */
 #ifndef SYNTORCH_INTERN_H
 #define SYNTORCH_INTERN_H
 
@@ -15,26 +15,28 @@ typedef struct syn_intern {
         uint32_t bytes, hash;
     } * entries;
     size_t n_entries, entries_cap;
-    uint32_t *slots; /* open addressing: id + 1, 0 empty; a power of two */
+    uint32_t
+        *slots; /* hash table with open addressing: id + 1, 0: empty; the size is a power of two */
     size_t n_slots;
 } syn_intern;
 
-/* The id of `data`, which may be a part of an entry; adds a copy if it is new. */
+/* Sets *id to the id of `data`; adds a copy if it is new. `data` may point into an entry. */
 syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uint32_t *id,
                           syn_error *err) SYN_MUST_USE;
-/* The contents of an id. */
+/* The contents of an entry, and its length. */
 const void *syn_intern_get(const syn_intern *table, uint32_t id);
 size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id);
-/* Of the contents, the same on every machine. */
+/* Hash of the contents, the same on every machine. */
 uint32_t syn_intern_hash(const syn_intern *table, uint32_t id);
-/* Drops the entries for which keep[id] is 0; keep[id] of the others becomes their new id. Order and
-   memory held stay. */
+/* Removes the entries for which keep[id] is 0 and sets keep[id] of the others to their new id.
+   Their order does not change. Does not free memory. */
 void syn_intern_sweep(syn_intern *table, uint32_t *keep);
-/* Memory held. */
+/* Bytes allocated. */
 size_t syn_intern_memory_bytes(const syn_intern *table);
 void syn_intern_free(syn_intern *table);
 
-/* 64-bit hash, the same on every machine. `seed` chains several pieces. */
+/* 64-bit hash, the same on every machine. To hash data in pieces, pass the previous result as
+   `seed`. */
 uint64_t syn_hash(const void *data, size_t bytes, uint64_t seed);
 
 SYN_API_END

@@ -1,3 +1,4 @@
+/* The JSON parser (json.h). */
 #include "syntorch/base/json.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include "syntorch/base/number.h"
 #include "syntorch/base/utf8.h"
 
-/* What may come next; a failed reader holds the negative status instead. */
+/* The state: what may come next. After a failure it is the negative status. */
 enum {
     WANT_VALUE,
     WANT_VALUE_OR_END, /* after [ */
@@ -17,14 +18,14 @@ enum {
     WANT_KEY_OR_END, /* after { */
     WANT_COLON,
     WANT_COMMA_OR_END,
-    WANT_NOTHING /* the document is over */
+    WANT_NOTHING /* end of the document */
 };
 
 enum { IN_ARRAY, IN_OBJECT };
 
 /* ---- Errors ---- */
 
-/* Line and column of `at`, both from 1; columns count characters. */
+/* Line and column of `at`, both from 1. Columns count characters. */
 static void position(const syn_json *json, const char *at, size_t *line, size_t *column) {
     *line = *column = 1;
     for (const char *p = json->begin; p < at; p++) {
@@ -50,7 +51,7 @@ static syn_json_type fail_at(syn_json *json, const char *at, const char *what) {
     return SYN_JSON_ERROR;
 }
 
-/* "expected a value, not 'x'": shows what stands at `at`. */
+/* Fails with "expected a value, not 'x'", where x is the character at `at`. */
 static syn_json_type fail_unexpected(syn_json *json, const char *at, const char *wanted) {
     char what[128];
     const unsigned char c = at < json->end ? (unsigned char)*at : 0;
@@ -61,8 +62,8 @@ static syn_json_type fail_unexpected(syn_json *json, const char *at, const char 
     return fail_at(json, at, what);
 }
 
-/* Where the last token starts; cur is just behind it. A quote within a string follows a
-   backslash, the one that opens it does not. */
+/* The start of the last token, which ends at cur. Finds a string's opening quote by going
+   backwards: quotes inside the string follow a backslash, the opening one does not. */
 static const char *token_start(const syn_json *json) {
     const char *p = json->cur;
     switch (json->type) {
@@ -107,7 +108,7 @@ static bool scratch_room(syn_json *json, size_t bytes) {
     return status == SYN_OK;
 }
 
-/* Copies bytes behind the `used` ones in scratch, leaving room for a NUL. */
+/* Appends bytes to the `used` bytes in scratch, with space for a NUL. */
 static bool append(syn_json *json, size_t *used, const char *data, size_t bytes) {
     if (!scratch_room(json, *used + bytes + 1)) return false;
     memcpy(json->scratch + *used, data, bytes);
@@ -115,7 +116,7 @@ static bool append(syn_json *json, size_t *used, const char *data, size_t bytes)
     return true;
 }
 
-/* End of the longest run of characters that stand for themselves. */
+/* The end of the longest run of characters that need no escape. */
 static const char *plain_end(const char *p, const char *end) {
     while (p < end) {
         const unsigned char c = (unsigned char)*p;
@@ -127,7 +128,7 @@ static const char *plain_end(const char *p, const char *end) {
     return p;
 }
 
-/* Four hex digits; -1 if they are not. */
+/* Reads four hex digits; -1 if there are none. */
 static int32_t hex4(const char *p, const char *end) {
     int32_t value = 0;
     if (end - p < 4) return -1;
@@ -143,7 +144,8 @@ static int32_t hex4(const char *p, const char *end) {
     return value;
 }
 
-/* \uXXXX at p (the backslash), with its second half if it is a surrogate. Moves *cur behind it. */
+/* Reads \uXXXX, and the second half if it is a surrogate. *cur is at the backslash and moves behind
+   it. */
 static bool unicode_escape(syn_json *json, const char **cur, size_t *used) {
     const char *p = *cur, *end = json->end;
     int32_t code = hex4(p + 2, end);
@@ -176,7 +178,7 @@ static bool escape(syn_json *json, const char **cur, size_t *used) {
     return append(json, used, &to[at - from], 1);
 }
 
-/* Reads the string whose opening quote is at cur. */
+/* Reads the string that starts at cur. */
 static bool read_string(syn_json *json) {
     const char *p = json->cur + 1;
     size_t used = 0;
@@ -211,7 +213,7 @@ static bool in_number(char c) {
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-/* The value of "-?[0-9]+" if it is within int64. */
+/* Reads "-?[0-9]+"; false if it is not in int64. */
 static bool read_integer(const char *p, const char *end, int64_t *out) {
     const bool negative = *p == '-';
     const uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
@@ -262,7 +264,7 @@ static syn_json_type read_word(syn_json *json) {
     return fail_unexpected(json, json->cur, "a value");
 }
 
-/* ---- The reader ---- */
+/* ---- Parser ---- */
 
 void syn_json_init(syn_json *json, const char *name, const char *data, size_t bytes,
                    syn_error *err) {
@@ -317,8 +319,8 @@ static syn_json_type read_key(syn_json *json) {
     return SYN_JSON_KEY;
 }
 
-/* The comma or colon before the token proper; false on error, or with *type set if that
-   is the token. */
+/* Reads the comma or colon before the next token. False on error, or if the token was the end of an
+   object or array; *type is then set. */
 static bool read_separator(syn_json *json, syn_json_type *type) {
     const bool object = json->depth > 0 && json->stack[json->depth - 1] == IN_OBJECT;
     const char c = json->cur < json->end ? *json->cur : '\0';
@@ -336,7 +338,7 @@ static bool read_separator(syn_json *json, syn_json_type *type) {
         return false;
     } else if (state == WANT_COMMA_OR_END) {
         return fail_unexpected(json, json->cur, object ? "',' or '}'" : "',' or ']'"), false;
-    } else { /* a first value or key */
+    } else { /* the first value or key */
         return true;
     }
     json->cur++;

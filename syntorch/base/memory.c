@@ -1,3 +1,4 @@
+/* Allocation, arenas, growable arrays and checked arithmetic (memory.h). */
 #include "syntorch/base/memory.h"
 
 #include <assert.h>
@@ -8,15 +9,15 @@
 
 #define ALIGN_BYTES   64 /* a cache line, and the widest vector register */
 #define MIN_CAP_ELEMS 64
-#define HUGE_BYTES    ((size_t)2 << 20) /* a huge page of x86-64 and arm64 */
+#define HUGE_BYTES    ((size_t)2 << 20) /* size of a huge page on x86-64 and arm64 */
 
-/* The only state of the library outside a context: a test instrument for the
-   process's one malloc. */
+/* The library's only global state, for tests. It is global because malloc is. */
 static _Atomic uint64_t calls;
-static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* value of `calls` from which on all fail */
+static _Atomic uint64_t limit =
+    SYN_MEMORY_NEVER; /* allocations fail once `calls` has reached this */
 
-/* Counts one allocation; true if it must fail. Relaxed: only the totals matter. What is longer than
-   pointers can differ is refused here, because not every malloc does (sanitizers abort). */
+/* Counts one allocation; true if it must fail. Relaxed order suffices, because only totals matter.
+   Sizes above PTRDIFF_MAX fail here, because some mallocs (sanitizers) abort on them. */
 static bool must_fail(size_t bytes) {
     const uint64_t before = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     return before >= atomic_load_explicit(&limit, memory_order_relaxed) || bytes > PTRDIFF_MAX;
@@ -71,7 +72,8 @@ void *syn_aligned_malloc(size_t bytes) {
     void *ptr = NULL;
     if (posix_memalign(&ptr, align, whole) != 0) return NULL;
 #ifdef MADV_HUGEPAGE
-    /* The whole huge pages only: the rest may share a page with other data. Merely advice. */
+    /* Only whole huge pages, because the rest may share a page with other data. It is only
+       advice. */
     if (align == HUGE_BYTES) (void)madvise(ptr, whole - whole % HUGE_BYTES, MADV_HUGEPAGE);
 #endif
     return ptr;
@@ -109,7 +111,8 @@ bool syn_add_size(size_t a, size_t b, size_t *out) {
 }
 
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    const bool small = ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* as nearly all: no division */
+    const bool small =
+        ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* avoids a division in the usual case */
     if (!small && (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))) return false;
     *out = a * b;
     return true;
@@ -122,13 +125,13 @@ syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes
     if (!syn_add_size(*cap, *cap / 4, &next) || next < want) next = want;
     if (next < MIN_CAP_ELEMS) next = MIN_CAP_ELEMS;
     if (!syn_mul_size(next, elem_bytes, &bytes)) {
-        /* The slack may be what overflows. */
+        /* Only the extra capacity may have overflowed. */
         next = want;
         if (!syn_mul_size(next, elem_bytes, &bytes))
             return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu elements of %zu bytes", want,
                             elem_bytes);
     }
-    void *array; /* *array_ptr is a T *, which only memcpy may read as a void * */
+    void *array; /* *array_ptr is a T *, which may not be read as a void * except by memcpy */
     memcpy(&array, array_ptr, sizeof array);
     array = syn_realloc(array, bytes);
     if (array == NULL) return SYN_FAIL_NOMEM(err, bytes, "a growing array");

@@ -1,5 +1,5 @@
-/* The one allocator of the library, growable arrays, and overflow-safe size arithmetic.
-   Everything the library allocates goes through here, so that tests can make any step fail. */
+/* The allocator of the library, growable arrays, and size arithmetic that detects overflow. All
+   allocations go through it, so that tests can make any of them fail. */
 #ifndef SYNTORCH_MEMORY_H
 #define SYNTORCH_MEMORY_H
 
@@ -7,24 +7,24 @@
 
 SYN_API_BEGIN
 
-/* As malloc/calloc/realloc/free; NULL when memory is out (never aborts). Sizes of 0 give a unique
-   pointer that may be freed. */
+/* Like malloc, calloc, realloc and free. Return NULL if memory is out; never abort. A size of 0
+   gives a unique pointer, which may be freed. */
 void *syn_malloc(size_t bytes);
 void *syn_calloc(size_t count, size_t elem_bytes);
 void *syn_realloc(void *ptr, size_t bytes);
 void syn_free(void *ptr);
 
-/* Copies of a NUL-terminated string / of `bytes` bytes plus a NUL; NULL when memory is out. */
+/* Copy a NUL-terminated string, or `bytes` bytes plus a NUL. NULL if memory is out. */
 char *syn_strdup(const char *text);
 char *syn_strndup(const char *text, size_t bytes);
 
-/* Cache-line aligned buffers for tensor data. */
+/* Buffers for tensor data, aligned to a cache line. */
 void *syn_aligned_malloc(size_t bytes);
 void syn_aligned_free(void *ptr);
 
-/* A buffer that stays from use to use; empty when zero. get gives `bytes` bytes on a cache line,
-   whose contents are undefined, in place of what it gave before; NULL when memory is out. It grows
-   to twice what it was or more, so that few of many growing uses allocate. */
+/* A reusable scratch buffer; initialize with zeros. syn_arena_get returns `bytes` bytes, aligned to
+   a cache line, with undefined contents, and invalidates what it returned before; NULL if memory is
+   out. The buffer at least doubles when it grows, so repeated use seldom allocates. */
 typedef struct syn_arena {
     void *data;
     size_t bytes;
@@ -32,20 +32,20 @@ typedef struct syn_arena {
 void *syn_arena_get(syn_arena *arena, size_t bytes);
 void syn_arena_free(syn_arena *arena);
 
-/* Test instrument: the allocation after the next `n` ones fails, and all later ones too, in every
-   thread of the process, until called with SYN_MEMORY_NEVER. Process-wide because malloc is. */
+/* For tests: the next n allocations succeed, and all later ones fail, in every thread, until this
+   is called with SYN_MEMORY_NEVER. It applies to the whole process because malloc does. */
 #define SYN_MEMORY_NEVER UINT64_MAX
 void syn_memory_fail_after(uint64_t n);
-/* Allocations asked for since the process started. */
+/* Number of allocations requested since the process started. */
 uint64_t syn_memory_calls(void);
 
-/* *out = a * b (a + b); false on overflow, *out then untouched. */
+/* *out = a * b (a + b). On overflow they return false and leave *out unchanged. */
 bool syn_mul_size(size_t a, size_t b, size_t *out);
 bool syn_add_size(size_t a, size_t b, size_t *out);
-bool syn_mul_i64(int64_t a, int64_t b, int64_t *out); /* false also for negative operands */
+bool syn_mul_i64(int64_t a, int64_t b, int64_t *out); /* also false if an operand is negative */
 
-/* Makes room for `want` elements in *array (capacity *cap, in elements), growing by a quarter so
-   that slack stays small. The elements are kept; on failure nothing changes. */
+/* Makes the array *array_ptr (capacity *cap elements of elem_bytes bytes) at least `want` elements
+   long. It grows by a quarter or more. Elements are preserved; on failure nothing changes. */
 syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes,
                     syn_error *err) SYN_MUST_USE;
 

@@ -1,3 +1,4 @@
+/* Floating-point numbers as text: writing and reading. */
 #include "syntorch/base/number.h"
 
 #include <float.h>
@@ -9,9 +10,9 @@
 
 /* ---- Writing ---- */
 
-/* Times in us with three decimals are most of what traces hold: value = k / 1000, found without
-   printf. Below 10^15 every decimal of that many digits has a double of its own, so it is the
-   shortest text. */
+/* Fast path for value = k / 1000 without printf: most numbers in traces are times in us with three
+   decimals. Decimals of up to 15 digits are distinct doubles, so this is the shortest text. Returns
+   0 if the value is not of this form. */
 static size_t thousandths_text(double value, char *out) {
     const double size = fabs(value);
     const double scaled = size * 1000.0 + 0.5;
@@ -22,7 +23,7 @@ static size_t thousandths_text(double value, char *out) {
     char *const end = buf + sizeof buf;
     char *first = end;
     for (int i = 0; i < 3; i++, k /= 10) {
-        if (first == end && k % 10 == 0) continue; /* trailing zero */
+        if (first == end && k % 10 == 0) continue; /* skip trailing zeros */
         *--first = (char)('0' + k % 10);
     }
     if (first != end) *--first = '.';
@@ -35,7 +36,7 @@ static size_t thousandths_text(double value, char *out) {
     return bytes;
 }
 
-/* printf writes the locale's decimal point, which may be any bytes: makes them one '.'. */
+/* Replaces the locale's decimal point, which may be several bytes, by '.'. */
 static size_t plain_number(char *text) {
     size_t used = 0;
     for (const char *p = text; *p != '\0'; p++) {
@@ -47,7 +48,8 @@ static size_t plain_number(char *text) {
     return used;
 }
 
-/* The decimal above, of as many digits; false where the last one would carry. */
+/* Changes text to the next larger decimal with the same number of digits; false if the last digit
+   would carry. */
 static bool step_up(char *text) {
     char *last = text + strcspn(text, "e") - 1;
     if (*last < '0' || *last >= '9') return false;
@@ -58,7 +60,7 @@ static bool step_up(char *text) {
 size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
     const char *word = isnan(value)   ? "nan"
                        : isinf(value) ? (value < 0 ? "-inf" : "inf")
-                       /* a JSON reader would take "-0" for the integer 0 */
+                       /* "-0" would be read as the integer 0 */
                        : value == 0.0 ? (signbit(value) ? "-0.0" : "0")
                                       : NULL;
     if (word != NULL) {
@@ -67,12 +69,12 @@ size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
     }
     const size_t bytes = thousandths_text(value, out);
     if (bytes != 0) return bytes;
-    /* A double holds any 15 digits, unless it is subnormal; then fewer may name it. */
+    /* A double can hold any decimal of 15 digits. Subnormals may need fewer. */
     for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(out, SYN_NUMBER_TEXT, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) break; /* same locale both ways */
-        /* Doubles above a power of two lie twice as far apart as below it, so that the decimal
-           above may name it where the nearest does not. */
+        if (strtod(out, NULL) == value) break; /* both in the same locale */
+        /* Above a power of two, doubles are twice as far apart as below it. There the next larger
+           decimal may identify the double where the nearest decimal does not. */
         if (digits == 16 && step_up(out) && strtod(out, NULL) == value) break;
     }
     return plain_number(out);
@@ -81,8 +83,8 @@ size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
 /* ---- Reading ---- */
 
 typedef struct parts {
-    const char *digits, *end; /* of the integer part and the fraction, with a '.' between */
-    int64_t exponent;         /* of ten, once the '.' is dropped */
+    const char *digits, *end; /* integer part and fraction, including the '.' */
+    int64_t exponent;         /* power of ten, with the '.' removed */
     bool negative;
 } parts;
 
@@ -120,7 +122,8 @@ static bool split(const char *p, const char *end, parts *out) {
     return p == end;
 }
 
-/* Exact when digits and power of ten are doubles and one operation rounds (Clinger, PLDI 1990). */
+/* Exact if digits and power of ten are exact doubles, because only one operation rounds (Clinger,
+   PLDI 1990). */
 static bool convert_fast(const parts *n, double *out) {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -137,11 +140,12 @@ static bool convert_fast(const parts *n, double *out) {
     return true;
 }
 
-/* Whether a decimal lies above or below the middle of two doubles shows within its first 767
-   digits; of the digits beyond MAX_DIGITS it matters only whether one is not 0. */
+/* The first 767 digits decide whether a decimal is above or below the midpoint of two doubles. Of
+   the digits after MAX_DIGITS it only matters whether any is not 0. */
 #define MAX_DIGITS 780
 
-/* strtod on "<digits>e<exponent>": without a decimal point it depends on no locale. */
+/* Calls strtod with "<digits>e<exponent>", which does not depend on the locale because it has no
+   decimal point. */
 static double convert_slow(const parts *n) {
     char copy[MAX_DIGITS + 32];
     size_t used = 0;

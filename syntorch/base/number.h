@@ -1,4 +1,4 @@
-/* Floating-point numbers as text, whatever the locale's decimal point is. */
+/* Conversion between floating-point numbers and text, independent of the locale. */
 #ifndef SYNTORCH_NUMBER_H
 #define SYNTORCH_NUMBER_H
 
@@ -9,14 +9,14 @@
 extern "C" {
 #endif
 
-#define SYN_NUMBER_TEXT 64 /* bytes that always suffice */
+#define SYN_NUMBER_TEXT 64 /* a buffer of this many bytes always suffices */
 
-/* Shortest decimal that reads back as the same double ("0.1", "1e-05", "3", "-0.0"; "nan", "inf",
-   "-inf"), NUL-terminated; returns its length. */
+/* Writes the shortest decimal that reads back as the same double ("0.1", "1e-05", "3", "-0.0";
+   "nan", "inf", "-inf"), NUL-terminated. Returns its length. */
 size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]);
 
-/* Reads a number of JSON's grammar, `bytes` long, to the nearest double. False if it is no such
-   number. Beyond the range of double it gives an infinity. */
+/* Reads a number in JSON's grammar, `bytes` bytes long, to the nearest double. False if it is not
+   one. Numbers that are too large give an infinity. */
 bool syn_number_parse(const char *text, size_t bytes, double *out);
 
 #ifdef __cplusplus

@@ -1,3 +1,4 @@
+/* Configuration files by tables (settings.h). */
 #include "syntorch/base/settings.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include "syntorch/base/number.h"
 #include "syntorch/base/utf8.h"
 
-/* ---- Sentences ---- */
+/* ---- Error sentences ---- */
 
 void syn__settings_copy(const char *text, size_t bytes, char *out, size_t out_bytes) {
     size_t used = 0;
@@ -48,7 +49,7 @@ syn_status syn__settings_fail(syn__settings *s, const char *fmt, ...) {
     return status;
 }
 
-/* The row of a key, or n_rows. */
+/* The index of the key's row; n_rows if there is none. */
 static size_t find_row(const syn__setting_table *table, const char *key, size_t key_bytes) {
     size_t i = 0;
     while (i < table->n_rows && (strlen(table->rows[i].key) != key_bytes ||
@@ -69,7 +70,7 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
                                  const char *fmt, ...) {
     const size_t row = find_row(table, key, strlen(key));
     if (row < table->n_rows && s->top.at[row] != NULL) {
-        /* The reader reports a token of unknown extent where it stands. */
+        /* makes the parser report this position */
         s->json.cur = s->top.at[row];
         s->json.type = SYN_JSON_END;
     }
@@ -80,7 +81,7 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
     return status;
 }
 
-/* What the last token is, for "..., not <this>". */
+/* The last token, for error sentences: "..., not <this>". */
 static const char *found(const syn__settings *s, char buf[64]) {
     switch (s->json.type) {
     case SYN_JSON_NUMBER:
@@ -112,7 +113,7 @@ void syn__settings_leave(syn__settings *s, size_t path_bytes) {
     s->path[path_bytes] = '\0';
 }
 
-/* ---- Values. Each takes the token that was just read. ---- */
+/* ---- Values; each function takes the token that was just read ---- */
 
 static syn_status take_number(syn__settings *s, double min, double max, double *out) {
     char buf[64], low[SYN_NUMBER_TEXT], high[SYN_NUMBER_TEXT];
@@ -160,7 +161,7 @@ static syn_status take_name(syn__settings *s, char out[SYN__SETTING_NAME_BYTES])
     return SYN_OK;
 }
 
-/* "a, b or c", as far as it fits. */
+/* Writes "a, b or c", as much as fits. */
 static void list_choices(const syn__setting_choice *choices, char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (const syn__setting_choice *c = choices; c->text && used < buf_bytes; c++) {
@@ -192,7 +193,7 @@ typedef union scalar {
     char name[SYN__SETTING_NAME_BYTES];
 } scalar;
 
-/* Bytes of a scalar row's member; 0: another row's. */
+/* Size of a scalar row's member; 0 for other rows. */
 static size_t scalar_bytes(syn__setting_type type) {
     switch (type) {
     case SYN__SETTING_F64:
@@ -211,7 +212,7 @@ static size_t scalar_bytes(syn__setting_type type) {
     }
 }
 
-/* The value of a scalar row, as the bytes of its member. */
+/* Converts the value of a scalar row to the bytes of its member. */
 static syn_status take_scalar(syn__settings *s, const syn__setting *row, scalar *out) {
     char buf[64];
     int64_t integer = 0;
@@ -242,13 +243,14 @@ static syn_status take_scalar(syn__settings *s, const syn__setting *row, scalar 
 
 /* ---- Objects ---- */
 
-/* Whether two scalar rows name one member. Groups may share an offset and still be two things. */
+/* Whether two scalar rows set the same member. Groups may share an offset without being the
+   same. */
 static bool same_member(const syn__setting *a, const syn__setting *b) {
     return a->offset == b->offset && a->type == b->type && a->type != SYN__SETTING_GROUP &&
            a->type != SYN__SETTING_CUSTOM;
 }
 
-/* Another row that has set the same member, or `row`. */
+/* Another row that has set the same member; `row` if there is none. */
 static size_t other_name(const syn__setting_table *table, const syn__setting_marks *marks,
                          size_t row) {
     for (size_t i = 0; i < table->n_rows; i++) {
@@ -295,7 +297,7 @@ static syn_status read_value(syn__settings *s, const syn__setting_table *table, 
     return SYN_OK;
 }
 
-/* The keys of a table, as many as fit: whole names, then "..." where some are missing. */
+/* Lists as many keys of a table as fit, then "..." if some are missing. */
 static void list_keys(const syn__setting_table *table, char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (size_t i = 0; i < table->n_rows; i++) {
@@ -342,7 +344,7 @@ static const syn__setting_refused *find_refused(const syn__settings *s,
     return NULL;
 }
 
-/* An entry whose key no row names. */
+/* Reads an entry whose key has no row. */
 static syn_status read_unknown(syn__settings *s, const syn__setting_table *table) {
     const syn__setting_refused *refused = find_refused(s, table);
     const char *at = s->json.cur;
@@ -351,11 +353,11 @@ static syn_status read_unknown(syn__settings *s, const syn__setting_table *table
     if (table->ignore_unknown && !refused) return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
     if (refused) {
         bool empty = false;
-        const int depth = s->json.depth; /* within a list it is larger */
+        const int depth = s->json.depth; /* is larger inside a list */
         SYN_TRY(syn__settings_empty(s, &empty));
         const bool number = s->json.type == SYN_JSON_NUMBER && s->json.depth == depth;
         if (empty || (number && s->json.number == refused->neutral)) return SYN_OK;
-        s->json.cur = at; /* for the error's position */
+        s->json.cur = at; /* position of the error */
         s->json.type = SYN_JSON_END;
     }
     return unknown_key(s, table, key);
@@ -370,7 +372,7 @@ static syn_status read_entry(syn__settings *s, const syn__setting_table *table, 
     if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
     marks->seen |= bit;
     SYN_TRY(read_value(s, table, row, target, marks));
-    syn__settings_leave(s, outer); /* after a failure the path stays: the sentence may need it */
+    syn__settings_leave(s, outer); /* not reached after a failure: the sentence may need the path */
     return SYN_OK;
 }
 
@@ -396,7 +398,7 @@ static syn_status check_required(syn__settings *s, const syn__setting_table *tab
     return SYN_OK;
 }
 
-/* Called behind the object's first token; recurses as deep as the tables do, not the file. */
+/* Reads an object after its first token. Recurses as deep as the tables, not as the file. */
 static syn_status read_object(syn__settings *s, const syn__setting_table *table, char *target,
                               syn__setting_marks *marks) {
     char buf[64];
@@ -432,7 +434,7 @@ syn_status syn__settings_end(syn__settings *s, syn_error *err) {
     return SYN_FAIL(err, s->error.code, "%s", s->error.text);
 }
 
-/* ---- Written and hashed ---- */
+/* ---- Writing and hashing ---- */
 
 static void write_scalar(const syn__setting *row, const scalar *value, syn_sink *out) {
     const syn__setting_choice *c = row->choices;

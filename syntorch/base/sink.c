@@ -1,5 +1,5 @@
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* O_TMPFILE, realpath */
+#define _GNU_SOURCE /* for O_TMPFILE, realpath */
 #endif
 #include "syntorch/base/sink.h"
 
@@ -24,13 +24,13 @@
 
 #define BUFFER_BYTES    ((size_t)128 << 10)
 #define NAME_BYTES      200 /* of a file's name that its temporary name keeps; NAME_MAX is 255 */
-#define SHOWN_BYTES     300 /* of a path that an error sentence shows: its end */
+#define SHOWN_BYTES     300 /* of a path's end that an error sentence shows */
 #define SUFFIX_BYTES    64
 #define TEMPORARY_TRIES 1000
 
 typedef enum sink_kind {
     SINK_MEMORY,
-    SINK_FILE,  /* without a name, or under a temporary one, until closed */
+    SINK_FILE,  /* without a name, or under a temporary name, until it is closed */
     SINK_STREAM /* standard output, a device or a pipe: written directly */
 } sink_kind;
 
@@ -40,12 +40,12 @@ struct syn_sink {
     char *buf;
     size_t used_bytes, cap_bytes;
     uint64_t flushed_bytes;
-    char *path;         /* as the user named it, for error sentences */
-    char *target;       /* where it goes: the path with symbolic links followed */
-    char *temporary;    /* beside the target: target + ".tmp.<process>.<number>" */
+    char *path;         /* as the user gave it, for error sentences */
+    char *target;       /* the path with symbolic links resolved */
+    char *temporary;    /* next to the target: target + ".tmp.<process>.<number>" */
     size_t stem_bytes;  /* of temporary, before ".tmp." */
-    bool named;         /* a file of that temporary name is ours */
-    syn__checksum *sum; /* of what is written; NULL: not wanted */
+    bool named;         /* a file with the temporary name exists and is this sink's */
+    syn__checksum *sum; /* checksum of the written bytes; NULL: none */
     syn_error error;
 };
 
@@ -57,7 +57,7 @@ static const char *shown(const char *path) {
     return path;
 }
 
-/* The folder that holds `path`, into buf (cut if too small). */
+/* The folder that contains `path`; written to buf, cut if it is too small. */
 static const char *folder_of(const char *path, char *buf, size_t buf_bytes) {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) return ".";
@@ -78,11 +78,12 @@ static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err
 
 /* ---- Opening ---- */
 
-/* Says why a file could not be created, in terms of its folder where that is the reason. */
+/* Reports why a file could not be created, and names its folder if that is the reason. */
 static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
     char buf[PATH_MAX];
     const char *folder = folder_of(sink->path, buf, sizeof buf);
-    struct stat info; /* some file systems, as /proc, say the same of a folder that is there */
+    struct stat
+        info; /* some file systems, such as /proc, report ENOENT although the folder exists */
     const bool absent = code == ENOENT && stat(folder, &info) != 0;
     const char *reason = absent            ? "does not exist"
                          : code == ENOENT  ? "does not allow new files"
@@ -104,7 +105,7 @@ void syn__sink_pretend(bool no_unnamed, bool no_link) {
     without_link = no_link;
 }
 
-/* Room for the temporary name, taken at once so that closing needs no memory. */
+/* Allocates the temporary name at the start, so that closing needs no memory. */
 static syn_status start_name(syn_sink *sink, syn_error *err) {
     const char *slash = strrchr(sink->target, '/');
     const size_t folder_bytes = slash != NULL ? (size_t)(slash - sink->target) + 1 : 0;
@@ -117,8 +118,8 @@ static syn_status start_name(syn_sink *sink, syn_error *err) {
     return SYN_OK;
 }
 
-/* Moves a file off descriptors 0 to 2, which it gets in a process that was started without them:
-   what is printed to standard output would be written into it. */
+/* Moves a file off descriptors 0 to 2. A process that was started without them gets them for its
+   files, and text printed to standard output would go into the file. */
 static int above_standard(int fd) {
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -132,7 +133,8 @@ static int make_file(const syn_sink *sink) {
     return above_standard(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
-/* The descriptor's place in /proc: any process may link through it, AT_EMPTY_PATH needs rights. */
+/* The descriptor's path in /proc. Any process may link through it, while AT_EMPTY_PATH needs
+   privileges. */
 static const char *descriptor_path(int fd, char buf[SUFFIX_BYTES]) {
     snprintf(buf, SUFFIX_BYTES, "/proc/self/fd/%d", fd);
     return buf;
@@ -148,8 +150,8 @@ static int make_link(const syn_sink *sink) {
                   AT_SYMLINK_FOLLOW);
 }
 
-/* Calls make with new temporary names until one is free, so that no two writers ever share one;
-   its result, negative with errno set on failure. */
+/* Calls make with new temporary names until one is free, so that no two writers share one. Returns
+   the result of make, negative with errno set on failure. */
 static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
     static _Atomic unsigned number;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
@@ -163,14 +165,14 @@ static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
     return -1;
 }
 
-/* A file without a name in the target's folder, which vanishes with the process however that
-   ends; -1 where the file system or a missing /proc does not allow it. */
+/* Opens a file without a name in the target's folder; it disappears with the process, however that
+   ends. -1 if the file system does not support it, or if /proc is missing. */
 static int open_unnamed(const syn_sink *sink) {
     int fd = -1;
 #ifdef O_TMPFILE
     char buf[PATH_MAX], place[SUFFIX_BYTES];
     if (without_unnamed) return -1;
-    /* To be read only where it must be copied because it cannot get a name. */
+    /* readable, because it must be copied if it cannot get a name */
     fd = above_standard(
         open(folder_of(sink->target, buf, sizeof buf), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
     if (fd >= 0 && access(descriptor_path(fd, place), F_OK) != 0) {
@@ -184,12 +186,12 @@ static int open_unnamed(const syn_sink *sink) {
 static syn_status create_temporary(syn_sink *sink, syn_error *err) {
     SYN_TRY(start_name(sink, err));
     sink->fd = open_unnamed(sink);
-    /* Whatever stood against the first may not hold for the second, which says why. */
+    /* a named file may still work; if not, its error is the one to report */
     if (sink->fd < 0) sink->fd = make_named(sink, make_file);
     return sink->fd >= 0 ? SYN_OK : fail_create(sink, errno, err);
 }
 
-/* Follows symbolic links, so that the file they lead to is replaced and not the link. */
+/* Follows symbolic links, so that the file they point to is replaced, not the link. */
 static syn_status resolve_target(syn_sink *sink, syn_error *err) {
     char resolved[PATH_MAX];
     struct stat link;
@@ -212,7 +214,7 @@ static syn_status open_path(syn_sink *sink, syn_error *err) {
     if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot write a file whose name is empty");
     struct stat old;
     const bool exists = stat(path, &old) == 0;
-    /* A file without a name would show this only when closed. */
+    /* A file without a name would fail only when it is closed. */
     if (!exists && errno == ENAMETOOLONG) return fail_errno(err, "write", path, errno);
     if (exists && S_ISDIR(old.st_mode))
         return SYN_FAIL(err, SYN_E_IO, "cannot write %s: it is a folder", shown(path));
@@ -221,7 +223,7 @@ static syn_status open_path(syn_sink *sink, syn_error *err) {
     if (exists && access(path, W_OK) != 0) return fail_errno(err, "write", path, errno);
     SYN_TRY(resolve_target(sink, err));
     SYN_TRY(create_temporary(sink, err));
-    /* Best effort: a filesystem without modes still holds the file. */
+    /* Best effort: file systems without modes still store the file. */
     if (exists && fchmod(sink->fd, old.st_mode & 0777u) != 0) errno = 0;
     return SYN_OK;
 }
@@ -280,7 +282,7 @@ void syn__sink_sum(syn_sink *sink, syn__checksum *sum) {
     sink->sum = sum;
 }
 
-/* Writes it all, however the system cuts it up. */
+/* Writes all bytes, in several system calls if necessary. */
 static void write_fd(syn_sink *sink, const char *data, size_t bytes) {
     while (bytes > 0 && sink->error.code == SYN_OK) {
         const ssize_t n = write(sink->fd, data, bytes < SSIZE_MAX ? bytes : SSIZE_MAX);
@@ -309,7 +311,7 @@ static void write_memory(syn_sink *sink, const void *data, size_t bytes) {
         (void)SYN_FAIL_NOMEM(&sink->error, SIZE_MAX, "a memory buffer");
         return;
     }
-    /* One byte is kept for the NUL that syn_sink_data promises. */
+    /* One more byte for the NUL of syn_sink_data. */
     if (syn_grow(&sink->buf, &sink->cap_bytes, want, 1, &sink->error) != SYN_OK) return;
     memcpy(sink->buf + sink->used_bytes, data, bytes);
     sink->used_bytes += bytes;
@@ -341,7 +343,7 @@ void syn_sink_printf(syn_sink *sink, const char *fmt, ...) {
     va_start(args, fmt);
     const int n = vsnprintf(small, sizeof small, fmt, args);
     va_end(args);
-    if (n < 0) return; /* only for an invalid wide character; the library prints none */
+    if (n < 0) return; /* only for an invalid wide character, which the library does not print */
     if ((size_t)n < sizeof small) {
         syn_sink_write(sink, small, (size_t)n);
         return;
@@ -377,19 +379,19 @@ syn_status syn_sink_status(const syn_sink *sink) {
 
 static void close_fd(syn_sink *sink) {
     if (sink->fd < 0 || sink->fd == STDOUT_FILENO) return;
-    /* Network file systems report a full disk only now. After EINTR the descriptor is
-       gone on Linux. */
+    /* Network file systems report a full disk only on close. After EINTR the descriptor is closed
+       on Linux. */
     if (close(sink->fd) != 0 && errno != EINTR)
         (void)fail_errno(&sink->error, "write", sink->path, errno);
     sink->fd = -1;
 }
 
-/* Puts what the file without a name holds into a named one. */
+/* Copies a file without a name to one with a temporary name. */
 static void copy_to_named(syn_sink *sink) {
     struct stat info;
     const int from = sink->fd;
     const int to = make_named(sink, make_file);
-    sink->sum = NULL; /* it has these bytes */
+    sink->sum = NULL; /* the checksum already covers these bytes */
     if (to < 0) {
         (void)fail_create(sink, errno, &sink->error);
         return;

@@ -1,4 +1,4 @@
-/* Folders and whole files: the parts of sink.h that are no sink. */
+/* Folders and whole files: the parts of sink.h that are not about sinks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink_private.h"
 
-/* Folders: 3/4 of an error's room is enough for any name worth reading. */
+/* Paths in error sentences are cut to 3/4 of a sentence. */
 #define SHOWN        "%.380s"
-#define PIPE_WAIT_MS 5000 /* for somebody to write into a pipe */
+#define PIPE_WAIT_MS 5000 /* how long to wait until a writer opens the pipe */
 
 bool syn_file_exists(const char *path) {
     struct stat info;
@@ -24,7 +24,7 @@ static syn_status make_one_folder(const char *path, syn_error *err) {
     if (mkdir(path, 0777) == 0) return SYN_OK;
     const int code = errno;
     struct stat info;
-    /* Whatever mkdir says of a folder that is there ("exists", "read-only"), it will do. */
+    /* If the folder exists, errors of mkdir ("exists", "read-only") do not matter. */
     if (stat(path, &info) == 0) {
         if (S_ISDIR(info.st_mode)) return SYN_OK;
         return SYN_FAIL(err, SYN_E_IO, "cannot create the folder " SHOWN ": a file has that name",
@@ -61,12 +61,12 @@ syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) {
     return s;
 }
 
-/* A file while it is read. */
+/* A file that is being read. */
 typedef struct reading {
     int fd;
     const char *path;
-    size_t max_bytes;      /* the caller's limit */
-    uint64_t memory_bytes; /* what the machine's memory allows */
+    size_t max_bytes;      /* limit given by the caller */
+    uint64_t memory_bytes; /* limit given by the machine's memory */
     char *buf;
     size_t cap_bytes, used_bytes;
 } reading;
@@ -85,7 +85,7 @@ static syn_status fail_long(const reading *r, syn_error *err) {
 static syn_status fail_read(const char *path, int code, syn_error *err) {
     struct stat link;
     const bool dangling = code == ENOENT && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
-    /* ENXIO: opening a socket, or a device without a driver. */
+    /* ENXIO: a socket, or a device without a driver. */
     const char *reason = code == ENXIO ? "it is no file that can be read whole"
                          : dangling    ? "it is a link to a file that is not there"
                                        : strerror(code);
@@ -93,7 +93,7 @@ static syn_status fail_read(const char *path, int code, syn_error *err) {
                     reason);
 }
 
-/* Reads to the end of the file into the buffer, which grows; one byte stays free for the NUL. */
+/* Reads to the end of the file. The buffer grows as needed; one byte stays free for the NUL. */
 static syn_status read_all(reading *r, syn_error *err) {
     for (;;) {
         SYN_TRY(make_room(r, r->used_bytes + 2, err));
@@ -113,7 +113,7 @@ static syn_status read_all(reading *r, syn_error *err) {
     }
 }
 
-/* The device that is always empty is the one that scripts name for "no file". */
+/* Terminals, and /dev/null, which scripts pass for "no file". */
 static bool is_readable_device(int fd, const struct stat *info) {
     struct stat null;
     if (!S_ISCHR(info->st_mode)) return false;
@@ -121,15 +121,16 @@ static bool is_readable_device(int fd, const struct stat *info) {
                                null.st_rdev == info->st_rdev);
 }
 
-/* A pipe without a writer would be waited for without end. One that is slow to write
-   is not left. */
+/* Fails if nobody writes to the pipe, instead of waiting forever. A slow writer may take its
+   time. */
 static syn_status await_writer(reading *r, syn_error *err) {
     struct pollfd wait = {.fd = r->fd, .events = POLLIN};
     int n;
     do n = poll(&wait, 1, PIPE_WAIT_MS);
     while (n < 0 && errno == EINTR);
     if (n == 0) {
-        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: there is a writer */
+        const ssize_t got =
+            read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: the pipe has a writer */
         if (got == 0)
             return SYN_FAIL(err, SYN_E_IO,
                             "cannot read " SHOWN ": it is a pipe into which nobody writes",
@@ -139,7 +140,7 @@ static syn_status await_writer(reading *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* Checks what kind of file it is and makes a buffer of its size. */
+/* Checks the kind of file and allocates a buffer of its size. */
 static syn_status prepare(reading *r, syn_error *err) {
     struct stat info;
     if (fstat(r->fd, &info) != 0) return fail_read(r->path, errno, err);
@@ -157,12 +158,14 @@ static syn_status prepare(reading *r, syn_error *err) {
                         "cannot read " SHOWN ": its %" PRIu64
                         " bytes are more than this machine's memory, %" PRIu64 " bytes",
                         r->path, size, r->memory_bytes);
-    /* Without a known size the buffer grows, and growing holds the old and the new one. */
+    /* If the size is unknown, the buffer grows, which needs memory for the old and the new
+       buffer. */
     if (size == 0) r->memory_bytes /= 2;
-    /* Two bytes more: the NUL, and one so that the read that finds the end needs no growth. */
+    /* Two bytes more: the NUL, and one so that the read that finds the end does not grow the
+       buffer. */
     SYN_TRY(make_room(r, (size_t)size + 2, err));
     if (S_ISFIFO(info.st_mode)) SYN_TRY(await_writer(r, err));
-    /* It was opened without waiting, but is to be read with. */
+    /* The file was opened non-blocking; reads must block. */
     const int flags = fcntl(r->fd, F_GETFL);
     if (flags < 0 || fcntl(r->fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
         return fail_read(r->path, errno, err);

@@ -1,4 +1,4 @@
-/* Inside of sink.c and sink_files.c, and what tests and checksums need of them. */
+/* Internal functions of sink.c and sink_files.c, for tests and checksums. */
 #ifndef SYNTORCH_SINK_PRIVATE_H
 #define SYNTORCH_SINK_PRIVATE_H
 
@@ -9,15 +9,15 @@
 extern "C" {
 #endif
 
-/* Test instrument: sinks behave as where files without a name, or names for them, are not
-   supported. Process-wide. */
+/* For tests: sinks behave as if the file system did not support files without a name, or naming
+   them. Applies to the whole process. */
 void syn__sink_pretend(bool no_unnamed, bool no_link);
 
-/* From now on `sum`, which outlives the sink, takes what is written to the file, as it is written:
-   complete when the sink is closed. */
+/* Adds all bytes written to the file from now on to `sum`, which must outlive the sink. The
+   checksum is complete when the sink is closed. */
 void syn__sink_sum(syn_sink *sink, syn__checksum *sum);
 
-/* syn_read_file on a machine with that much memory. */
+/* syn_read_file as on a machine with memory_bytes bytes of memory. */
 syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_bytes, char **out,
                           size_t *out_bytes, syn_error *err) SYN_MUST_USE;
 

@@ -13,7 +13,7 @@ const char *syn_status_name(syn_status code) {
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown error";
 }
 
-/* Ends a sentence that was cut with "..." without leaving half a UTF-8 character before it. */
+/* Ends a sentence that was cut with "...", at a whole UTF-8 character. */
 static void mark_cut(char *text, size_t bytes) {
     size_t at = bytes - sizeof "...";
     while (at > 0 && ((unsigned char)text[at] & 0xC0u) == 0x80u) at--;

@@ -1,5 +1,5 @@
-/* Status codes and error sentences. Every fallible function returns a syn_status and describes the
-   first failure in a syn_error as one full sentence a user can act on. */
+/* Status codes and error sentences. Every function that can fail returns a syn_status, and
+   describes the first failure in a syn_error as one full sentence that a user can act on. */
 #ifndef SYNTORCH_STATUS_H
 #define SYNTORCH_STATUS_H
 
@@ -20,8 +20,8 @@
 #define SYN__EXPORT_END
 #endif
 
-/* Around what a public header declares: a shared library exports that and nothing else. These lines
-   make a header public, and have it installed (cmake/SynHeaders.cmake). */
+/* Enclose the declarations of a public header. A shared library exports only these. Headers with
+   these lines are public and are installed (cmake/SynHeaders.cmake). */
 #ifdef __cplusplus
 #define SYN_API_BEGIN SYN__EXPORT_BEGIN extern "C" {
 #define SYN_API_END \
@@ -32,7 +32,7 @@
 #define SYN_API_END   SYN__EXPORT_END
 #endif
 
-/* A struct written as a value, in C and in C++: SYN_LITERAL(syn_tensor){0, 0}. */
+/* A struct literal that works in C and C++: SYN_LITERAL(syn_tensor){0, 0}. */
 #ifdef __cplusplus
 #define SYN_LITERAL(type) type
 #else
@@ -41,7 +41,7 @@
 
 SYN_API_BEGIN
 
-/* One list gives the enum and the names. */
+/* This list defines the enum and the names. */
 #define SYN_STATUS_LIST(X)           \
     X(OK, "ok")                      \
     X(E_NOMEM, "out of memory")      \
@@ -58,12 +58,13 @@ typedef enum syn_status {
 #undef SYN_X
 } syn_status;
 
-#define SYN_ERROR_TEXT 512 /* bytes of a sentence */
+#define SYN_ERROR_TEXT 512 /* size of a sentence in bytes */
 
-/* The first failure: its code, the sentence, and where in the source it was first seen. */
+/* The first failure: its code, its sentence, and the source line that reported it. */
 typedef struct syn_error {
     syn_status code;
-    char text[SYN_ERROR_TEXT]; /* NUL-terminated, UTF-8 if its arguments were; cut with "..." */
+    char text[SYN_ERROR_TEXT]; /* NUL-terminated; UTF-8 if its arguments were; too long ones end
+                                  with "..." */
     const char *file;
     int line;
 } syn_error;
@@ -71,17 +72,17 @@ typedef struct syn_error {
 /* Short name of a code ("out of memory"); never NULL. */
 const char *syn_status_name(syn_status code);
 
-/* Stores code and sentence in *err unless err is NULL or already holds a failure (the first one
-   wins). Returns code, so that callers write `return SYN_FAIL(err, SYN_E_IO, "...")`. */
+/* Stores code and sentence in *err, unless err is NULL or already holds a failure. Returns code, so
+   that callers write `return SYN_FAIL(err, SYN_E_IO, "...")`. */
 syn_status syn__fail(syn_error *err, const char *file, int line, syn_status code, const char *fmt,
                      ...) SYN_PRINTF(5, 6);
 #define SYN_FAIL(err, code, ...) syn__fail((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
-/* Out of memory while wanting `bytes` for `what`. */
+/* Fails because `bytes` bytes for `what` could not be allocated. */
 #define SYN_FAIL_NOMEM(err, bytes, what) \
     SYN_FAIL((err), SYN_E_NOMEM, "out of memory: %zu bytes for %s", (size_t)(bytes), (what))
 
-/* Forwards a failure to the caller. */
+/* Returns from the calling function if expr fails. */
 #define SYN_TRY(expr)                        \
     do {                                     \
         const syn_status syn__s = (expr);    \

@@ -55,7 +55,8 @@ uint64_t syn_spec_bytes(const syn_spec *spec) {
 bool syn_spec_valid(const syn_spec *spec) {
     if (spec->dtype < 0 || spec->dtype >= (int32_t)SYN_DTYPE_COUNT) return false;
     if (spec->rank < 0 || spec->rank > SYN_MAX_RANK) return false;
-    /* A zero dimension does not excuse an overflow of the others: strides are products of those. */
+    /* Dimensions are multiplied even if one of them is 0, because strides are products of the
+       others. */
     int64_t bytes = (int64_t)syn_dtype_bytes((syn_dtype)spec->dtype);
     for (int32_t i = 0; i < SYN_MAX_RANK; i++) {
         const int64_t dim = spec->dims[i];
@@ -81,7 +82,7 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes) {
             n = snprintf(buf + used, buf_bytes - used, "%s%" PRId64, i > 0 ? "," : "",
                          spec->dims[i]);
         used += n > 0 ? (size_t)n : 0;
-        if (i == SYN_MAX_RANK) break; /* a rank that was never checked */
+        if (i == SYN_MAX_RANK) break; /* the rank is invalid */
     }
     return buf;
 }

@@ -1,4 +1,4 @@
-/* Element types, shapes and the other small vocabulary that every part shares. */
+/* Element types, shapes, shards, phases and kinds of communication, shared by all parts. */
 #ifndef SYNTORCH_TYPES_H
 #define SYNTORCH_TYPES_H
 
@@ -7,15 +7,16 @@
 SYN_API_BEGIN
 
 #define SYN_MAX_RANK    6   /* dimensions of a tensor */
-#define SYN_MAX_INPUTS  128 /* of an op */
+#define SYN_MAX_INPUTS  128 /* inputs of an op */
 #define SYN_MAX_OUTPUTS 64
-#define SYN_MAX_LIST    60                 /* tensors of a list that one op takes */
+#define SYN_MAX_LIST    60                 /* tensors in a list that one op takes */
 #define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
-#define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may speak of */
-/* Bytes of a scope and of a tensor's name, NUL included: longer scopes are refused, names cut. */
+#define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may have */
+/* Maximum size of a scope's or tensor's name in bytes, including the NUL. Longer scopes are an
+   error; longer tensor names are cut. */
 #define SYN_MAX_NAME 512
 
-/* id, name in files, bytes of an element */
+/* id, name in files, bytes per element */
 #define SYN_DTYPE_LIST(X)        \
     X(F32, "f32", sizeof(float)) \
     X(F16, "f16", 2)             \
@@ -34,38 +35,39 @@ const char *syn_dtype_name(syn_dtype dtype);
 size_t syn_dtype_bytes(syn_dtype dtype);
 bool syn_dtype_parse(const char *name, syn_dtype *out);
 
-/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0
-   is a scalar. */
+/* Element type and shape. dims[rank..] are 0, so that equal specs are equal bytes. Rank 0: a
+   scalar. */
 typedef struct syn_spec {
     int32_t dtype; /* syn_dtype */
     int32_t rank;
     int64_t dims[SYN_MAX_RANK];
 } syn_spec;
 
-/* Number of elements / bytes; specs in a trace are checked on entry, so these
-   cannot overflow there. */
+/* Number of elements, or bytes. They must not overflow (syn_spec_valid); specs in a trace are
+   checked when they are added. */
 int64_t syn_spec_elems(const syn_spec *spec);
 uint64_t syn_spec_bytes(const syn_spec *spec);
-/* False if a dimension is negative or elements or bytes overflow int64. */
+/* False if a dimension is negative, or if elements or bytes overflow int64. */
 bool syn_spec_valid(const syn_spec *spec);
 bool syn_spec_equal(const syn_spec *a, const syn_spec *b);
-/* "f32[2,8,64]" into buf (cut if too small); returns buf. */
+/* Writes "f32[2,8,64]" to buf, cut if it is too small; returns buf. */
 char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 #define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
 
-/* Which part of a whole a rank holds: dimension `axis` consists of `parts` equal blocks (3 for a
-   fused q, k, v; else 1), each cut into `count` shards, of which the tensor has number `index`.
-   count 1: all of it. */
+/* The shard of a tensor that a rank holds. Dimension `axis` consists of `parts` equal blocks (3 for
+   a fused q, k, v; otherwise 1). Each block is divided into `count` shards, and the rank holds
+   number `index` of each. count 1: the whole tensor. */
 typedef struct syn_shard {
     int axis, parts, index, count;
 } syn_shard;
 #define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
-/* "columns 0-63 of 128", or, with three blocks, "columns 0-63 of 128, 3 times" into buf (cut if too
-   small), of a shard with this shape; "" of a whole. Returns buf. */
+/* Describes a shard whose shape is `local`: "columns 0-63 of 128", or with three blocks "columns
+   0-63 of 128, 3 times"; "" for a whole tensor. Writes to buf, cut if it is too small; returns
+   buf. */
 char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes);
 #define SYN_SHARD_TEXT 128 /* a buffer this long always suffices */
 
-/* What part of a program a node belongs to. */
+/* The part of a program that a node belongs to. */
 #define SYN_PHASE_LIST(X)     \
     X(FORWARD, "forward")     \
     X(PREFILL, "prefill")     \
@@ -95,7 +97,8 @@ typedef enum syn_reduce {
 
 const char *syn_reduce_name(syn_reduce reduce);
 
-/* Communication kinds: id, name, number in Chakra's CollectiveCommType (-1: not a collective). */
+/* Kinds of communication: id, name, number in Chakra's CollectiveCommType (-1: not a
+   collective). */
 #define SYN_COMM_KIND_LIST(X)                          \
     X(NONE, "none", -1)                                \
     X(ALL_REDUCE, "all_reduce", 0)                     \
@@ -120,7 +123,7 @@ typedef enum syn_comm_kind {
 
 const char *syn_comm_kind_name(syn_comm_kind kind);
 int syn_comm_kind_chakra(syn_comm_kind kind);
-/* The collective with that number; SYN_COMM_NONE: there is none. */
+/* The collective with this Chakra number; SYN_COMM_NONE if there is none. */
 syn_comm_kind syn_comm_kind_by_chakra(int64_t number);
 
 SYN_API_END

@@ -1,7 +1,8 @@
 #include "syntorch/base/utf8.h"
 
-/* How many bytes of the character of *length at `text` are there; 0: none begins so. RFC 3629,
-   section 4: the second byte's range depends on the first byte, the others are 80..BF. */
+/* The number of bytes of the character at `text` that are present and valid; 0: no character begins
+   like this. *length: the length of the whole character. RFC 3629, section 4: the range of the
+   second byte depends on the first byte; the others are 80..BF. */
 static size_t there(const char *text, size_t bytes, size_t *length) {
     const unsigned char *p = (const unsigned char *)text;
     *length = 1;

@@ -7,16 +7,16 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/thread.h"
 
-/* How long an idle thread looks for work, and a caller for the end of it, before it sleeps. Between
-   two kernels of a decode step lie a few microseconds. */
+/* How long an idle thread, or a caller that waits for the end, spins before it sleeps. Two kernels
+   of a decode step are a few microseconds apart. */
 #define SPIN_NS 200000
 
 struct syn_workers {
     int threads;
-    pthread_t *ids;     /* threads - 1 */
-    int started;        /* of them */
-    atomic_uint round;  /* counts calls of syn_workers_run */
-    atomic_bool quit;   /* with a new round: end */
+    pthread_t *ids;     /* threads - 1 entries */
+    int started;        /* number of threads that were started */
+    atomic_uint round;  /* number of calls of syn_workers_run */
+    atomic_bool quit;   /* ends the threads in the next round */
     atomic_int running; /* threads that have not finished this round */
     _Atomic int64_t next;
     int64_t n;
@@ -24,7 +24,7 @@ struct syn_workers {
     void *arg;
     pthread_mutex_t lock;
     pthread_cond_t begin, end;
-    atomic_int asleep; /* threads that wait for begin */
+    atomic_int asleep; /* threads that sleep until `begin` */
     atomic_bool caller_asleep;
 };
 
@@ -47,7 +47,7 @@ static void take_tasks(syn_workers *w, int worker) {
     }
 }
 
-/* Until the round is not `seen` any more. */
+/* Waits until the round differs from `seen`. */
 static unsigned wait_for_round(syn_workers *w, unsigned seen) {
     unsigned round;
     const uint64_t until = syn__clock_ns() + SPIN_NS;

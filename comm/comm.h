@@ -1,14 +1,14 @@
-/* Constructors of the communicators. All of them are closed with syn_comm_close. What the
-   operations mean is said in syntorch/communicator.h; common to all implementations here:
+/* Constructors of the communicators, and functions that run a program on all ranks. Close every
+   communicator with syn_comm_close. syntorch/communicator.h describes the operations. Common to all
+   communicators here:
 
    - "Rank order" is the order of the group's rank list. `self` and `local` reduce in that order,
-   whoever arrives first: results are equal bit by bit on all ranks and in every run. MPI chooses
-   its own order.
+   whichever rank arrives first, so results are bitwise equal on all ranks and in every run. MPI
+   chooses its own order.
    - f16 and bf16 are reduced in f32 and rounded once, to nearest even. avg is sum / size: in f32
-   for floats; for integers the quotient is truncated towards zero as by C's division (i32 sums for
-   avg are taken in 64 bits). Integer sums and products wrap around. min and max give NaN if any
-   input is NaN.
-   - Tags are >= 0. */
+   for floats; for integers the quotient is truncated toward zero, as in C (for i32 the sum of avg
+   has 64 bits). Integer sums and products wrap around. min and max give NaN if any input is NaN.
+   - Tags must be >= 0. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -18,92 +18,95 @@
 
 SYN_API_BEGIN
 
-/* A world of one rank: collectives copy in to out. */
+/* A world of one rank. Collectives copy in to out. */
 syn_status syn_comm_self_new(syn_comm **out, syn_error *err) SYN_MUST_USE;
 
-/* Rank `rank` of a world of `size` ranks that nobody runs: groups can be opened, nothing can be
-   exchanged (moves_data is false; only abort and close are not NULL). */
+/* Rank `rank` of a world of `size` ranks that do not run. Groups can be opened, but no data can be
+   moved: moves_data is false, and start, wait and check are NULL. */
 syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size,
                              syn_error *err) SYN_MUST_USE;
 
-/* ---- local: ranks are threads of this process. ---- */
+/* ---- local: ranks are threads of this process ---- */
 
-/* What the ranks of one process share. Make it first, then one communicator per rank; each
-   communicator is used by one thread at a time. Nothing hangs: ranks that call different
-   collectives, wait for each other in a circle or wait for a rank that failed or ended all get
-   SYN_E_COMM with one sentence, and so does every later call in this world. */
+/* The state that the ranks of one process share. Create it first, then one communicator per rank.
+   Only one thread may use a communicator at a time.
+   Mistakes do not cause hangs. If ranks call different collectives, wait for each other in a cycle,
+   or wait for a rank that has failed or finished, all of them get SYN_E_COMM with the same
+   sentence, and so does every later call in this world. */
 typedef struct syn_local_world syn_local_world;
 
 syn_status syn_local_world_new(syn_local_world **out, int32_t size, syn_error *err) SYN_MUST_USE;
-/* The communicator of `rank`; each rank once. May be called from any thread. */
+/* Creates the communicator of `rank`, once per rank. May be called from any thread. */
 syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t rank,
                               syn_error *err) SYN_MUST_USE;
-/* Ends the world with a sentence from outside the ranks, such as a thread that could not start. */
+/* Aborts the world with a sentence, for failures outside the ranks, such as a thread that could not
+   be started. */
 void syn_local_world_abort(syn_local_world *world, const char *sentence);
-/* Gives up the caller's hold; communicators still open keep the world alive. Ranks without a
-   communicator count as ended from then on. NULL is allowed. */
+/* Releases the caller's hold. The world lives until all its communicators are closed. Ranks without
+   a communicator count as finished from now on. NULL is allowed. */
 void syn_local_world_free(syn_local_world *world);
 
-/* Runs rank_main once per rank, each on a thread of its own, and waits for all. A rank that returns
-   a failure ends the others. The returned sentence is that of the rank that failed first by itself,
-   beginning "rank 1 failed: ", or the sentence common to all (mismatch, deadlock). The
-   communicators are closed then; contexts that rank_main leaves behind are
-   the caller's (syn_comm_close). */
+/* Runs rank_main once per rank, each on a thread of its own, and waits for all. If a rank fails,
+   the others are aborted. The returned sentence is that of the first rank that failed by itself,
+   with "rank 1 failed: " in front, or the one that all ranks got (mismatch, deadlock). Afterwards
+   the communicators are closed. The caller must free contexts that rank_main leaves behind; their
+   data stays usable (syn_comm_close). */
 typedef syn_status syn_rank_main(syn_comm *comm, void *arg, syn_error *err);
 syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
 
-/* ---- mpi: ranks are processes started by mpirun or srun. ---- */
+/* ---- mpi: ranks are processes started by mpirun or srun ---- */
 
 typedef struct syn_mpi_options {
-    /* Before each collective, members tell each other what they call: a mismatch fails on every
-       member with a sentence instead of undefined behaviour. Costs a message per
+    /* Before each collective, members exchange the signatures of their calls, and a mismatch fails
+       on all of them with a sentence. Without this it is undefined behaviour. Costs one message per
        pair of members. */
     bool check_collectives;
-    bool measure_wait; /* a barrier before each collective tells waiting from transfer */
-    /* Collectives that were started go on while the rank computes, each group on a thread of its
-       own, and so do messages. MPI must let all threads call it at once, which makes every call
-       slower; members compare calls within each group only. Without it collectives are over when
-       start returns, and what was started must be right in that order. Equal on all ranks. */
+    bool measure_wait; /* adds a barrier before each collective, to separate wait time from transfer
+                        */
+    /* Collectives run while the rank computes, one thread per group, and so do messages. Requires
+       MPI_THREAD_MULTIPLE, which makes every MPI call slower. Calls are then compared only within a
+       group. Without overlap, collectives are finished when start returns, so ranks must start them
+       in an order that does not deadlock. Must be equal on all ranks. */
     bool overlap;
-    /* > 0: after so many seconds in one call, log is called (from another thread) with a sentence
+    /* > 0: after this many seconds in one call, `log` is called from another thread with a sentence
        that names rank, call and group; again each time the time has doubled. */
     double watchdog_s;
-    double abort_s; /* > 0: after so many seconds in one call the job is ended */
+    double abort_s; /* > 0: after this many seconds in one call, the job is aborted */
     void (*log)(void *log_arg, const char *sentence); /* NULL: silent */
     void *log_arg;
-    int32_t chunk_elems; /* largest count given to MPI at once; 0: 2^30. Tests lower it. */
+    int32_t chunk_elems; /* maximum count per MPI call; 0: 2^30. Tests lower it */
 } syn_mpi_options;
 
-/* Whether this library was built with MPI. */
+/* Whether the library was built with MPI. */
 bool syn_mpi_built(void);
-/* True if a launcher started this process as one of several ranks (Open MPI, MPICH and its
-   relatives, PMI, Slurm), from environment variables alone; rank and size, if not NULL, receive
-   what the launcher says. */
+/* Whether a launcher started this process as one of several ranks (Open MPI, MPICH and its
+   derivatives, PMI, Slurm). Looks at environment variables only. Sets *rank and *size, unless NULL,
+   to the launcher's values. */
 bool syn_mpi_launched(int32_t *rank, int32_t *size);
-/* Joins MPI_COMM_WORLD; initialises MPI if nobody has, and then close finalises it. Use it from one
-   thread. Fails if MPI sees another number of ranks than the launcher announced (a launcher of
-   another MPI), and with SYN_E_UNSUPPORTED in a build without MPI or where overlap is not to be
-   had. options may be NULL. abort gives its sentence to the log and ends the whole job. A message
-   nobody receives makes close wait. */
+/* Joins MPI_COMM_WORLD. Initialises MPI if it is not initialised yet; closing the communicator then
+   finalises it. Use the communicator from one thread. Fails if MPI sees another number of ranks
+   than the launcher announced (the launcher of another MPI), and with SYN_E_UNSUPPORTED in a build
+   without MPI or if MPI does not support overlap. options may be NULL. abort passes its sentence to
+   the log and aborts the whole job. Close waits until all sent messages were received. */
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 
 /* Runs rank_main on all ranks of a program. If a launcher started this process as one of several,
-   it is one rank, over MPI with overlap, and `size` does not count: a rank that fails prints why
-   and ends the job. Else as syn_local_run. */
+   the process is one rank, over MPI with overlap, and `size` is ignored; a rank that fails prints
+   the reason and aborts the job. Otherwise the same as syn_local_run. */
 syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
 
-/* What one rank does, with a context and its place among the others. */
+/* What one rank does, with its context and its position in the mesh. */
 typedef syn_status syn_rank_ops(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err);
-/* syn_ranks_run with these, on the ranks of the plan, or of the launcher if there is one. A context
-   that has failed fails the run; all are freed. */
+/* Runs `ops` on the ranks of the plan, or on the launcher's ranks if there is a launcher
+   (syn_ranks_run). Fails if a context has failed. Frees the contexts. */
 syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_ops *ops, void *arg,
                              syn_error *err) SYN_MUST_USE;
-/* The graph of what all ranks of the plan would do, without running them: calls `ops` for each
-   rank, one after the other, on meta. hw gives predicted times (NULL: none) and must outlive the
-   graph, which owns the rest. */
+/* Traces what all ranks of the plan would do, without running them: calls `ops` for each rank, one
+   after another, on meta. hw gives predicted times (NULL: none) and must outlive the graph, which
+   owns everything else. */
 syn_status syn_ranks_trace(syn_graph **out, const syn_plan *plan, const syn_hardware *hw,
                            syn_rank_ops *ops, void *arg, syn_error *err) SYN_MUST_USE;
 

@@ -1,4 +1,4 @@
-/* Any rank of any world, without transport: for traces of clusters nobody owns. */
+/* The fake communicator: one rank of a world that does not run. Used to trace clusters on meta. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"

@@ -1,4 +1,4 @@
-/* Groups, signatures and their sentences, shared by all communicators. */
+/* Groups, signatures of calls, and error sentences about them, for all communicators. */
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"
 
@@ -50,7 +50,7 @@ static syn_status node_new(syn__group_node **out, uint32_t id, const char *name,
     return SYN_OK;
 }
 
-/* An id opened before: the same group again, or an error. */
+/* Returns the group if an id is opened again with the same ranks; otherwise fails. */
 static syn_status reopen(syn_group *group, const char *name, const int32_t *ranks, int32_t n_ranks,
                          syn_group **out, syn_error *err) {
     if (group->size != n_ranks ||
@@ -130,7 +130,7 @@ static bool reduces(syn_comm_kind kind) {
     return kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_REDUCE_SCATTER;
 }
 
-/* But for how the elements are cut into segments. */
+/* Whether two calls agree, apart from the lengths of their segments. */
 static bool equal_uncut(const syn__turn *a, const syn__turn *b) {
     const syn_exchange *x = &a->exchange, *y = &b->exchange;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
@@ -144,7 +144,8 @@ bool syn__turn_equal(const syn__turn *a, const syn__turn *b) {
     return equal_uncut(a, b) && a->cut == b->cut;
 }
 
-/* "all_reduce(sum, f32, 128 elements)", "all_reduce(sum, f32, 128 elements in 3 tensors)" */
+/* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3
+   tensors)". */
 static void call_text(const syn__turn *turn, char *buf, size_t buf_bytes) {
     const syn_exchange *x = &turn->exchange;
     char reduce[16] = "", list[32] = "", last[32] = "";

@@ -1,68 +1,75 @@
-/* What the communicators share among themselves. */
+/* Internal declarations that the communicators share. */
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
 
 #include "syntorch/base/clock.h"
 #include "syntorch/communicator_private.h"
 
-/* What one rank calls, and when. */
+/* The signature of one call: what a rank calls, and its number. Members of a group compare
+   signatures. */
 typedef struct syn__turn {
     syn_exchange exchange;
-    size_t n_elems; /* of all segments */
-    uint64_t cut;   /* equal for those whose segments have the same lengths */
-    uint64_t seq;   /* 1 for the first collective of the group; 0 for messages */
+    size_t n_elems; /* of all segments together */
+    uint64_t cut;   /* hash of the segments' lengths */
+    uint64_t seq;   /* counts the group's collectives from 1; 0 for messages */
 } syn__turn;
 
 bool syn__is_message(syn_comm_kind kind);
-/* Collectives that are equal in all that members of a group must agree on. */
+/* Whether two collectives agree in everything that the members of a group must agree on. */
 bool syn__turn_equal(const syn__turn *a, const syn__turn *b);
-/* "all_reduce(sum, f32, 128 elements) in group tp0 (#7)", "... from rank 1"; returns buf. */
+/* Describes a call: "all_reduce(sum, f32, 128 elements) in group tp0 (#7)", "... from rank 1".
+   Writes to buf; returns buf. */
 #define SYN__PLACE_TEXT 224
 char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes);
-/* "rank 0 calls ... in group tp0 (#7) but rank 1 calls ..." */
+/* Describes a mismatch: "rank 0 calls ... in group tp0 (#7) but rank 1 calls ...". */
 void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, const syn__turn *b,
                         char *buf, size_t buf_bytes);
-/* Fails with that sentence unless both ends of a message say the same. */
+/* Fails with that sentence unless the two ends of a message agree in dtype and number of
+   elements. */
 syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
                              syn_error *err) SYN_MUST_USE;
-/* Fails if the peer of a message is outside the world or its tag negative. */
+/* Fails if the peer of a message is not in the world, or if its tag is negative. */
 syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message,
                            syn_error *err) SYN_MUST_USE;
 
-/* A sent message that nobody has asked for yet. */
+/* A message that was sent before its receive was posted. */
 typedef struct syn__letter {
     struct syn__letter *next;
     int32_t from;
-    syn__turn send; /* without its segment */
-    void *data;     /* in the same block */
+    syn__turn send; /* its segment is not valid */
+    void *data;     /* the elements, in the same allocation */
 } syn__letter;
 
-/* Of one rank: letters, and receives that wait for one; of one (source, tag) never both. */
+/* The mailbox of one rank: messages without a receive, and receives without a message. For a given
+   source and tag there are never both. */
 typedef struct syn__mailbox {
     syn__letter *letters, **last_letter;
     syn_request *waiting, **last_waiting;
 } syn__mailbox;
 
-/* Copies the elements that `send` names. */
+/* Allocates a letter and copies the elements of `send` to it. */
 syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err);
 void syn__mailbox_init(syn__mailbox *box);
+/* Appends a message without a receive. */
 void syn__mailbox_put(syn__mailbox *box, syn__letter *letter);
-/* Takes out the oldest letter that the receive asks for, or NULL. */
+/* Removes and returns the oldest message that matches the receive; NULL if there is none. */
 syn__letter *syn__mailbox_take(syn__mailbox *box, const syn_exchange *recv);
+/* Appends a receive without a message. */
 void syn__mailbox_wait(syn__mailbox *box, syn_request *recv);
-/* Takes out the oldest receive that waits for such a message, or NULL. */
+/* Removes and returns the oldest receive that matches source and tag; NULL if there is none. */
 syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag);
+/* Removes a receive, if it is still in the mailbox. */
 void syn__mailbox_forget(syn__mailbox *box, syn_request *recv);
 void syn__mailbox_free(syn__mailbox *box);
 
 /* outs[o][i] = reduction over k of ins[k][i], in the order of k, for i in [begin, begin + n_elems).
-   Any outs[o] may be the same pointer as an ins[k]; otherwise nothing overlaps. */
+   Any outs[o] may equal an ins[k]; otherwise the arrays do not overlap. */
 void syn__reduce(const void *const *ins, int32_t n_ins, void *const *outs, int32_t n_outs,
                  size_t begin, size_t n_elems, syn_dtype dtype, syn_reduce reduce);
 
-/* For transports that cannot reduce every dtype: the one to reduce in (f32 for halves, i64 for an
-   average of i32, else the same); elements [at, at + n_elems) of in to it; division by the number
-   of ranks; and back. */
+/* For transports that cannot reduce every dtype. syn__wide_dtype is the dtype to reduce in: f32 for
+   halves, i64 for averages of i32, otherwise dtype itself. load converts elements [at, at +
+   n_elems) of `in` to it, divide divides by the number of ranks (`by`), and store converts back. */
 syn_dtype syn__wide_dtype(syn_dtype dtype, syn_reduce reduce);
 void syn__wide_load(const void *in, size_t at, void *wide, size_t n_elems, syn_dtype dtype,
                     syn_reduce reduce);

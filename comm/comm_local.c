@@ -1,6 +1,6 @@
-/* In-process ranks: the world, its communicators and groups, and how they end. */
+/* In-process ranks: the world, its communicators and its groups, and how they end. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* for sched_getaffinity */
 #endif
 #include "comm/comm_local.h"
 #include "syntorch/base/memory.h"
@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* About 20 to 50 microseconds, some times the wake-up of a sleeping thread. */
+/* About 20 to 50 microseconds, a few times as long as waking a sleeping thread. */
 #define MAX_SPINS 1024
 
-/* Cores this process may use. */
+/* The number of cores that this process may use. */
 static long usable_cores(void) {
 #ifdef CPU_COUNT
     cpu_set_t set;
@@ -44,7 +44,7 @@ static void world_free(syn_local_world *world) {
     syn_free(world);
 }
 
-/* Lock held; releases it, and the world with its last holder. */
+/* Releases a hold and the lock, which must be held. The last holder frees the world. */
 static void release(syn_local_world *world) {
     const bool last = --world->holders == 0;
     pthread_mutex_unlock(&world->lock);
@@ -103,7 +103,8 @@ syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_err
     pthread_mutex_lock(&world->lock);
     if (sentence != NULL) syn__local_die(world, sentence);
     pthread_mutex_unlock(&world->lock);
-    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written once, before */
+    return SYN_FAIL(err, SYN_E_COMM, "%s",
+                    world->dead_text); /* written once, before `dead` was set */
 }
 
 void syn_local_world_abort(syn_local_world *world, const char *sentence) {
@@ -112,7 +113,7 @@ void syn_local_world_abort(syn_local_world *world, const char *sentence) {
     pthread_mutex_unlock(&world->lock);
 }
 
-/* NULL when memory is out. */
+/* NULL if memory is out. */
 static syn__local_group *group_new(const syn_group *group) {
     const size_t size = (size_t)group->size;
     syn__local_group *shared = syn_aligned_malloc(sizeof *shared);
@@ -188,7 +189,8 @@ static void local_close(syn_comm *comm) {
 static syn_status local_check(const syn_comm *comm, syn_error *err) {
     const syn_local_world *world = ((const syn__local *)comm)->world;
     if (!atomic_load(&world->dead)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written once, before */
+    return SYN_FAIL(err, SYN_E_COMM, "%s",
+                    world->dead_text); /* written once, before `dead` was set */
 }
 
 static const syn_comm_ops local_ops = {

@@ -1,75 +1,79 @@
-/* The shared state of in-process ranks; private to comm_local*.c.
+/* The shared state of in-process ranks. Private to comm_local*.c.
 
-   Collectives meet in their group: each member publishes its call and buffers in a slot, then
-   counts itself in `entered`; when all have, each does its share of the work on all buffers and
-   counts itself in `left`. `entered` also carries POISON: a poisoned count never grows again, so
-   all members agree on whether a meeting took place, and nobody leaves while others still read its
-   buffers. After the meeting no member can block before `left` is complete.
+   Collectives are rendezvous of their group. Each member publishes its call and its buffers in a
+   slot and increments `entered`. Once all members have entered, each does its share of the work on
+   all buffers and increments `left`. On failure the bit POISON is set in `entered`; the count then
+   never grows again, so all members agree on whether the collective took place, and none leaves
+   while others still read its buffers. After the rendezvous no member can block before `left` is
+   complete.
 
-   A rank's own thread that waits spins briefly, then records what it waits for (under the world's
-   lock) and sleeps. It waits for the ranks that have not started the same collective: what a rank
-   has started goes on without it. Whoever is about to sleep follows the chain of who waits for
-   whom; the chain can only close with the rank that adds its last link, so every deadlock is found
-   there and then, and a running rank is never mistaken for a blocked one. Threads that run
-   collectives for a rank sleep at once and add no links.
+   When a rank's own thread waits, it spins briefly, then records what it waits for (under the
+   world's lock) and sleeps. It waits for the members that have not started the same collective;
+   collectives that a rank has started proceed without its thread. Before a rank sleeps, it searches
+   the chain of ranks that wait for each other. A cycle can only be closed by the rank that adds its
+   last link, so every deadlock is found at that moment, and a running rank is never mistaken for a
+   blocked one. Threads that run collectives for a rank sleep at once and add no links.
 
-   A message goes straight into the buffer of a receive that waits for it, written by the sender's
-   thread; otherwise into a letter. */
+   A message is written directly to the buffer of a waiting receive, by the sender's thread; without
+   a waiting receive it is copied to a letter (comm_internal.h). */
 #ifndef COMM_COMM_LOCAL_H
 #define COMM_COMM_LOCAL_H
 
 #include "comm/comm.h"
 #include "comm/comm_request.h"
 
-#define SYN__LINE   64 /* bytes of a cache line */
+#define SYN__LINE   64 /* size of a cache line in bytes */
 #define SYN__POISON (UINT64_C(1) << 63)
-/* Small inputs are copied into the member's own space, one behind the other: nobody then has to
-   wait until the others are done with them. Pays up to the first size if all ranks run at once, up
-   to the second if meeting means switching threads. */
+/* Small inputs are copied to the member's own space, one after another, so that no member has to
+   wait until the others have read its buffers. This pays up to RUNNING_BYTES if all ranks run at
+   once, and up to the larger size if a rendezvous means switching threads. */
 #define SYN__INLINE_RUNNING_BYTES 512
 #define SYN__INLINE_BYTES         4096
 
-/* A member's part of a group. Slots alternate: whoever enters call k + 2 knows
-   that all entered k + 1 and so are done with the slots of k. */
+/* A member's part of a group. Slots alternate: a member that enters call k + 2 knows that all have
+   entered call k + 1 and are therefore done with the slots of call k. */
 typedef struct syn__local_member {
     _Alignas(SYN__LINE) syn__turn slots[2];       /* their group is the shared one */
-    _Alignas(SYN__LINE) _Atomic uint64_t started; /* calls */
-    uint64_t left;                                /* calls left, of those that need it */
+    _Alignas(SYN__LINE) _Atomic uint64_t started; /* number of calls that this member has started */
+    uint64_t left; /* number of calls left, counting only those that need leaving */
     _Alignas(SYN__LINE) unsigned char inlined[2][SYN__INLINE_BYTES];
 } syn__local_member;
 
 typedef struct syn__local_group {
     struct syn__local_group *next;
-    syn_group group; /* as its first member called it, without an index */
+    syn_group group; /* as its first member opened it, without an index */
     syn__local_member *members;
-    const void **ins; /* members * size pointers: scratch of each member */
+    const void *
+        *ins; /* size * size pointers: scratch of `size` pointers per member; outs likewise */
     void **outs;
     pthread_cond_t wake;
-    _Alignas(SYN__LINE) _Atomic uint64_t entered; /* of all members together, and POISON */
+    _Alignas(SYN__LINE) _Atomic uint64_t entered; /* sum over all members, and POISON */
     _Alignas(SYN__LINE) _Atomic uint64_t left;
     _Alignas(SYN__LINE) _Atomic uint32_t sleepers;
 } syn__local_group;
 
 typedef struct syn__local_rank {
     bool opened, ended;
-    const syn_request *awaited; /* its own thread sleeps until this is done; NULL: does not */
-    uint64_t visit;             /* of the last search that came by */
-    int32_t parent;             /* in that search */
+    const syn_request
+        *awaited;   /* its own thread sleeps until this is done; NULL: it does not sleep */
+    uint64_t visit; /* number of the last search that visited this rank */
+    int32_t parent; /* the rank from which that search came */
     syn__mailbox box;
     pthread_cond_t mail;
 } syn__local_rank;
 
 struct syn_local_world {
-    pthread_mutex_t lock; /* guards all but atomics, slots and inlined */
+    pthread_mutex_t lock; /* protects everything except atomics, slots and inlined */
     int32_t size;
     int32_t holders;    /* communicators, and the creator */
-    uint64_t origin_ns; /* when it was made */
+    uint64_t origin_ns; /* monotonic clock at creation */
+    /* number of searches */
     uint64_t visits;
-    uint32_t spins;      /* most pauses of one wait; 0 if there are more ranks than cores */
-    size_t inline_bytes; /* inputs up to here are copied */
+    uint32_t spins; /* maximum number of pauses per wait; 0 if there are more ranks than cores */
+    size_t inline_bytes; /* inputs up to this size are copied */
     syn__local_group *groups;
     syn__local_rank *ranks;
-    int32_t *stack; /* of the search: size entries */
+    int32_t *stack; /* of the search; `size` entries */
     _Atomic bool dead;
     char dead_text[SYN_ERROR_TEXT];
 };
@@ -79,24 +83,26 @@ typedef struct syn__local {
     syn_local_world *world;
 } syn__local;
 
-/* The world ends with `sentence` unless it has ended before; wakes everybody. Lock held. */
+/* Aborts the world with `sentence`, unless it was aborted before, and wakes all ranks. Lock
+   held. */
 void syn__local_die(syn_local_world *world, const char *sentence);
-/* Ends the world (if it still lives) and returns SYN_E_COMM with its sentence. Lock not held;
-   sentence NULL if it has ended already. */
+/* Aborts the world with `sentence`, unless it was aborted before, and returns SYN_E_COMM with its
+   sentence. sentence NULL: it was aborted before. Lock not held. */
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err);
 
-/* Enters the collective, whose input is copied if `inlined`, and waits until all members have
-   entered; adds to the request's waiting. SYN_OK: all have entered the same call. */
+/* Enters the collective, after copying the inputs if `inlined`, and waits until all members have
+   entered. Adds the wait time to the request. SYN_OK: all have entered the same call. */
 syn_status syn__local_enter(syn__local *self, syn_request *request, bool inlined, syn_error *err);
-/* Waits until all members are done with the buffers; not needed where in was copied and only its
-   owner uses out. */
+/* Waits until all members have finished with the buffers. Not needed if the inputs were copied and
+   each member writes only its own output. */
 void syn__local_leave(syn__local *self, syn_request *request);
-/* Whether the count reaches target (or is poisoned) within a moment; for a rank's own thread. */
+/* Spins for a moment; returns whether the count reached `target` or was poisoned. For a rank's own
+   thread. */
 bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target);
-/* The rank's own thread sleeps until `wake` is signalled, unless waiting is in vain: the world is
-   then dead. Lock held. */
+/* The rank's own thread sleeps until `wake` is signalled, unless it would wait forever; then it
+   aborts the world. Lock held. */
 void syn__local_sleep(syn__local *self, const syn_request *awaited, pthread_cond_t *wake);
-/* A rank has ended: fails those that wait for it. Lock held. */
+/* A rank has finished: aborts the world if another rank waits for it. Lock held. */
 void syn__local_rank_ended(syn_local_world *world, int32_t rank);
 
 /* Members of syn__transport. */

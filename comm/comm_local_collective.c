@@ -1,4 +1,4 @@
-/* Collectives of in-process ranks: data goes straight from all inputs to all outputs. */
+/* Collectives of in-process ranks. Data goes directly from all inputs to all outputs. */
 #include "comm/comm_local.h"
 
 #include <string.h>
@@ -12,13 +12,13 @@ static const syn_segment *segments_of(const syn_request *r, int32_t member) {
     return member_of(r, member)->slots[r->turn.seq & 1].exchange.segments;
 }
 
-/* What a member copied before it came: all its inputs, one behind the other. Its list of segments
-   may be gone then; it is cut as one's own. */
+/* The inputs that a member copied before it entered, one after another. Its list of segments may be
+   gone by now, but has the same lengths as the caller's. */
 static const unsigned char *inlined_of(const syn_request *r, int32_t member) {
     return member_of(r, member)->inlined[r->turn.seq & 1];
 }
 
-/* The inputs (outputs) of all members for one segment, in the caller's scratch. */
+/* The inputs (outputs) of all members for one segment, in this member's scratch. */
 static const void **inputs(const syn_request *r, int32_t segment) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
@@ -43,7 +43,7 @@ static const void **inlined_inputs(const syn_request *r, size_t at_bytes) {
     return ins;
 }
 
-/* Whether inputs of so many bytes are copied. */
+/* Whether inputs of this size are copied. */
 static bool is_small(const syn__local *self, size_t bytes) {
     return bytes <= self->world->inline_bytes;
 }
@@ -55,7 +55,7 @@ typedef struct place {
     size_t at;
 } place;
 
-/* Where a member's share of the elements begins: within a segment at a multiple of a cache line. */
+/* Where a member's share of the elements begins: in a segment, at a multiple of a cache line. */
 static place share_begin(const syn__turn *turn, int32_t member, size_t elem_bytes) {
     const size_t size = (size_t)turn->exchange.group->size, m = (size_t)member;
     place p = {0, turn->n_elems / size * m + turn->n_elems % size * m / size};
@@ -113,7 +113,7 @@ static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
     SYN_TRY(syn__local_enter(self, r, small, err));
     if (bytes == 0) return SYN_OK;
     const void *const *ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
-    /* Begins with its own part, so that members do not all read the same one. */
+    /* Begin with its own part, so that members do not all read the same part. */
     for (int32_t k = 0; k < group->size; k++) {
         const int32_t from = (group->index + k) % group->size;
         memcpy((char *)r->segments->out + (size_t)from * bytes, ins[from], bytes);
@@ -167,7 +167,7 @@ syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_
         return reduce_scatter(self, request, err);
     case SYN_COMM_BROADCAST:
         return broadcast(self, request, err);
-    default: /* a barrier */
+    default: /* barrier */
         return syn__local_enter(self, request, false, err);
     }
 }

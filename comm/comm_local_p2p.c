@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A mismatch of the two ends ends the world. */
+/* Aborts the world if the two ends of a message do not match. */
 static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__turn *send,
                                int32_t to, const syn__turn *recv, syn_error *err) {
     syn_error mismatch = {0};
@@ -17,7 +17,7 @@ static void copy(const syn_request *recv, const void *data) {
     if (bytes > 0) memcpy(recv->segments->out, data, bytes);
 }
 
-/* Into the buffer of a receive that waits: its rank goes on when it is done, or failed. */
+/* Writes a message to the buffer of a waiting receive and wakes its rank. */
 static syn_status fill(syn__local *self, const syn__turn *send, syn_request *recv, syn_error *err) {
     syn_local_world *world = self->world;
     const int32_t to = send->exchange.peer;
@@ -37,7 +37,8 @@ static syn_status send_to_ended(const syn__local *self, const syn_exchange *send
                     (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
 }
 
-/* Puts the letter into the peer's box unless a receive waits there, which is then *recv. */
+/* Matches a send: *recv is a waiting receive, or NULL. If there is none, appends *letter, unless
+   NULL, to the peer's mailbox and sets it to NULL. */
 static syn_status deliver(syn__local *self, const syn_exchange *send, syn__letter **letter,
                           syn_request **recv, syn_error *err) {
     syn_local_world *world = self->world;
@@ -58,7 +59,8 @@ static syn_status deliver(syn__local *self, const syn_exchange *send, syn__lette
     return ended ? send_to_ended(self, send, err) : SYN_OK;
 }
 
-/* The letter is written without the lock, so a receive may come meanwhile. */
+/* A letter is filled without the lock, so a receive may be posted meanwhile; deliver is called
+   again. */
 static syn_status send_message(syn__local *self, const syn__turn *send, syn_error *err) {
     syn__letter *letter = NULL;
     syn_request *recv = NULL;
@@ -96,7 +98,8 @@ syn_status syn__local_post(syn__comm *comm, syn_request *message, syn_error *err
     return send_message(self, &message->turn, err);
 }
 
-/* Lock held. False if the receive is to be given up. */
+/* Sleeps until a receive is done. False if it must be cancelled because the world was aborted. Lock
+   held. */
 static bool sleep_filled(syn__local *self, syn_request *message) {
     syn_local_world *world = self->world;
     syn__local_rank *me = &world->ranks[self->base.pub.rank];
@@ -105,7 +108,9 @@ static bool sleep_filled(syn__local *self, syn_request *message) {
         if (state == SYN__DONE) return true;
         if (state == SYN__OPEN && atomic_load(&world->dead)) return false;
         if (state == SYN__OPEN) syn__local_sleep(self, message, &me->mail);
-        else pthread_cond_wait(&me->mail, &world->lock); /* the sender writes: not for long */
+        else
+            pthread_cond_wait(&me->mail,
+                              &world->lock); /* the sender is writing, which does not take long */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Runs one function as all ranks of a world, a thread each. */
+/* Runs one function on all ranks of a world, each on a thread of its own. */
 #include "comm/comm_local.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/thread.h"
@@ -30,8 +30,9 @@ static void *run_rank(void *arg) {
     return NULL;
 }
 
-/* The failure to report: one of a rank's own rather than the echo that the others got of it. What
-   was started and never waited for can fail unseen. */
+/* Chooses the failure to report: preferably a rank's own failure, not the one that the other ranks
+   got because of it. Failures of operations that were started but never waited for appear only in
+   the world. */
 static syn_status report(const syn_local_world *world, const rank_thread *threads, syn_error *err) {
     const int32_t size = world->size;
     const rank_thread *shown = NULL;

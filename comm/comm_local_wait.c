@@ -1,4 +1,4 @@
-/* How in-process ranks wait for each other, and how they learn that waiting is in vain. */
+/* How in-process ranks wait for each other, and how they detect that they would wait forever. */
 #include "comm/comm_local.h"
 
 #include <sched.h>
@@ -15,15 +15,15 @@
 
 #define YIELD_SPINS 128
 
-/* ---- Who waits for whom (lock held) ---- */
+/* ---- Which rank waits for which (lock held) ---- */
 
-/* Whether `rank`, a member, has started the collective. */
+/* Whether a member has started the collective. */
 static bool has_started(const syn_request *collective, int32_t member) {
     const syn__local_group *shared = collective->turn.exchange.group->impl;
     return atomic_load(&shared->members[member].started) >= collective->turn.seq;
 }
 
-/* Whether blocked rank `waiter` cannot go on before `rank` acts. */
+/* Whether the blocked rank `waiter` needs `rank` to act before it can continue. */
 static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
     const syn_request *r = world->ranks[waiter].awaited;
     if (r == NULL) return false;
@@ -35,7 +35,7 @@ static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
     return false;
 }
 
-/* "rank 1 ended while rank 0 waits in all_reduce #5 of group tp0" */
+/* Aborts with "rank 1 ended while rank 0 waits in all_reduce #5 of group tp0". */
 static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
     const syn__turn *turn = &world->ranks[waiter].awaited->turn;
     const syn_exchange *x = &turn->exchange;
@@ -52,7 +52,8 @@ static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) 
     syn__local_die(world, sentence);
 }
 
-/* The chain first -> ... -> last -> first, found by following parents back from last. */
+/* Aborts because of the cycle first -> ... -> last -> first, which the search found. `parent` leads
+   from last back to first. */
 static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     char sentence[SYN_ERROR_TEXT], place[SYN__PLACE_TEXT];
     const syn__turn *a = &world->ranks[first].awaited->turn, *b = &world->ranks[last].awaited->turn;
@@ -75,7 +76,7 @@ static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     syn__local_die(world, sentence);
 }
 
-/* Looks at one link of the search. True if the world ended. */
+/* Follows one link of the search. True if the world was aborted. */
 static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t start, size_t *top) {
     if (to == start) {
         die_of_cycle(world, start, from);
@@ -93,8 +94,8 @@ static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t sta
     return false;
 }
 
-/* `start` has just blocked: ends the world if it waits, over any number of blocked ranks, for
-   itself or for a rank that ended. */
+/* Called when `start` has just blocked: aborts the world if it waits, through any number of blocked
+   ranks, for itself or for a rank that has finished. */
 static void search(syn_local_world *world, int32_t start) {
     size_t top = 0;
     world->visits++;
@@ -126,17 +127,17 @@ void syn__local_rank_ended(syn_local_world *world, int32_t rank) {
 
 /* ---- Waiting ---- */
 
-/* Without poison. */
+/* Whether the count without POISON has reached `target`. */
 static bool reached(const _Atomic uint64_t *count, uint64_t target) {
     return (atomic_load(count) & ~SYN__POISON) >= target;
 }
 
-/* Offers the core to others now and then: the awaited thread may be queued behind us, and two
-   threads that sleep in turns would be kept on one core for good. */
+/* Yields now and then: the awaited thread may be queued on the same core, and the scheduler would
+   keep two threads that sleep alternately on one core. */
 bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target) {
     const uint32_t spins = self->world->spins;
     for (uint32_t i = 1; i <= spins; i++) {
-        /* POISON is above any count */
+        /* true also for POISON, which is larger than any count */
         if (atomic_load_explicit(count, memory_order_acquire) >= target) return true;
         PAUSE();
         if (i % YIELD_SPINS == 0) sched_yield();
@@ -145,8 +146,8 @@ bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint
 }
 
 static void wake_sleepers(syn_local_world *world, syn__local_group *group) {
-    /* Both sides use sequentially consistent operations: either we see the sleeper or it
-       sees our count. */
+    /* Both sides use sequentially consistent operations, so either this thread sees the sleeper, or
+       the sleeper sees the new count. */
     if (atomic_load(&group->sleepers) == 0) return;
     pthread_mutex_lock(&world->lock);
     pthread_cond_broadcast(&group->wake);
@@ -176,7 +177,8 @@ static void sleep_entered(syn__local *self, const syn_request *r, uint64_t targe
     pthread_mutex_unlock(lock);
 }
 
-/* Counts this member in. False if the group is poisoned; *last if it was the last to come. */
+/* Increments `entered`. False if the group is poisoned. *last: this member was the last to
+   enter. */
 static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
     uint64_t seen = atomic_load_explicit(&group->entered, memory_order_relaxed);
     do {
@@ -211,21 +213,21 @@ static void copy_inputs(const syn_request *r, unsigned char *to) {
     }
 }
 
-/* Publishes what this rank calls. The slot used here was last read before the previous
-   call was entered. */
+/* Publishes this rank's call. The slot is free: members read it for the last time before they
+   entered the previous call. */
 static void publish(const syn_request *r, bool inlined) {
     const syn_group *group = r->turn.exchange.group;
     syn__local_group *shared = group->impl;
     syn__local_member *me = &shared->members[group->index];
     syn__turn *slot = &me->slots[r->turn.seq & 1];
     *slot = r->turn;
-    slot->exchange.group = &shared->group; /* outlives this rank */
+    slot->exchange.group = &shared->group; /* outlives this rank's own copy */
     if (inlined) copy_inputs(r, me->inlined[r->turn.seq & 1]);
 }
 
 syn_status syn__local_enter(syn__local *self, syn_request *r, bool inlined, syn_error *err) {
     syn__local_group *shared = r->turn.exchange.group->impl;
-    /* After a failure others may still read the slots. */
+    /* After a failure, other members may still read the slots. */
     if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__POISON)
         return syn__local_fail(self->world, NULL, err);
     publish(r, inlined);
@@ -264,13 +266,13 @@ void syn__local_leave(syn__local *self, syn_request *r) {
     r->times.wait_ns += syn__clock_ns() - begin_ns;
 }
 
-/* ---- What the streams tell ---- */
+/* ---- Callbacks of the streams ---- */
 
 void syn__local_numbered(syn__comm *comm, const syn_request *request) {
     (void)comm;
     const syn_group *group = request->turn.exchange.group;
     syn__local_group *shared = group->impl;
-    /* read with the lock by those that wait, which this rank takes before it waits itself */
+    /* Waiting ranks read this with the lock, which this rank takes before it waits itself. */
     atomic_store_explicit(&shared->members[group->index].started, request->turn.seq,
                           memory_order_release);
 }

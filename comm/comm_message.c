@@ -1,4 +1,4 @@
-/* Messages between ranks of one process: letters, and receives that wait for them. */
+/* Matching of messages within one process: mailboxes of messages and receives. */
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"
 

@@ -1,4 +1,5 @@
-/* Ranks as processes, over MPI: the communicator, its groups, its end. */
+/* Ranks as processes, over MPI: the communicator and its groups. comm_mpi_collective.c and
+   comm_mpi_p2p.c have the operations. */
 #include "comm/comm_mpi.h"
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
@@ -34,7 +35,7 @@ syn_status syn__mpi_failed(int code, const char *what, syn_error *err) {
 
 static syn_status create_comm(const syn_group *group, MPI_Comm *out, syn_error *err) {
     MPI_Group world, members;
-    /* Any tag would do: it must only differ between groups opened at the same time. */
+    /* Any tag works if it differs between groups that are opened at the same time. */
     const int tag = (int)(group->id % 32768);
     SYN__TRY_MPI("MPI_Comm_group", MPI_Comm_group(MPI_COMM_WORLD, &world));
     SYN__TRY_MPI("MPI_Group_incl", MPI_Group_incl(world, group->size, group->ranks, &members));
@@ -79,7 +80,8 @@ static void mpi_close_group(syn_comm *comm, syn_group *group) {
     syn_free(shared);
 }
 
-/* One rank's call is enough: the lowest goes first, and the others are ended meanwhile. */
+/* One MPI_Abort is enough: the lowest rank calls it first, and the others are ended while they
+   sleep. */
 static void end_job(void) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -116,9 +118,9 @@ static void mpi_close(syn_comm *comm) {
     syn__comm_finish(&self->base);
     syn__watchdog_enter(self->dog, &closing);
     syn__mpi_messages_end(self);
-    /* Wait for the others here rather than in MPI_Finalize: if one of them aborts instead while
-       this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then
-       hangs in PMIx_server_finalize. */
+    /* Wait for the other ranks here instead of in MPI_Finalize. If one of them aborts while this
+       rank is in MPI_Finalize, Open MPI 4.1's mpirun (PMIx 4.2) sometimes hangs in
+       PMIx_server_finalize. */
     MPI_Barrier(self->messages);
     syn__comm_close_groups(&self->base);
     MPI_Op_free(&self->keep_nan_max);
@@ -154,7 +156,7 @@ static const syn__transport transport = {
     .unblock = mpi_unblock,
 };
 
-/* MPI is initialised here unless the program has done it. */
+/* Initialises MPI, unless the program has done so. */
 static syn_status init_mpi(syn__mpi *self, syn_error *err) {
     const int wanted = self->base.threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
     int flag = 0, provided = 0;
@@ -219,8 +221,8 @@ syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_
     if (status == SYN_OK) status = join_world(self, err);
     if (status == SYN_OK) status = start_watchdog(self, options, err);
     if (status != SYN_OK) {
-        /* MPI stays up for the caller's abort of the process: finalising could wait
-           for the others. */
+        /* MPI stays initialised, so that the caller can abort the job. Finalising could wait for
+           other ranks. */
         syn__comm_requests_free(&self->base);
         syn_free(self);
         return status;

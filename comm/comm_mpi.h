@@ -1,4 +1,4 @@
-/* The MPI communicator's inside; private to comm_mpi*.c. The only file that includes mpi.h. */
+/* The MPI communicator. Private to comm_mpi*.c. The only file that includes mpi.h. */
 #ifndef COMM_COMM_MPI_H
 #define COMM_COMM_MPI_H
 
@@ -14,31 +14,31 @@
 #define SYN__MPI_LIMIT         (1 << 30)
 #define SYN__MPI_NAME_BYTES    48
 
-/* A message under way: a header that says what follows, then the elements. */
+/* A message in flight: a header that describes the data, then the elements. */
 typedef struct syn__mpi_message {
-    struct syn__mpi_message *next; /* among those sent */
+    struct syn__mpi_message *next; /* in the list of sent messages */
     int64_t header[2];             /* dtype, elements */
-    void *data;                    /* of a sent one in the same block, as are the requests */
+    void *data; /* sends: a copy of the elements, in this allocation, as are the requests */
     int n_requests;
-    MPI_Request *requests; /* the header's, then those of the pieces */
+    MPI_Request *requests; /* the header's request, then one per piece */
 } syn__mpi_message;
 
-/* A thread that lets MPI move messages while the rank computes. */
+/* A thread that makes MPI move messages while the rank computes. */
 typedef struct syn__mpi_mover {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
     bool runs, stop;
-    int under_way; /* messages */
+    int under_way; /* number of messages in flight */
 } syn__mpi_mover;
 
 typedef struct syn__mpi {
-    syn__comm base;   /* with threads: MPI may be called by all of them at once */
-    bool initialised; /* by us */
+    syn__comm base;   /* with threads: several threads may call MPI at the same time */
+    bool initialised; /* MPI was initialised here */
     bool check, measure;
-    size_t limit;                      /* largest count given to MPI */
-    MPI_Comm messages, checks;         /* of all ranks */
-    MPI_Op keep_nan_min, keep_nan_max; /* of f32 */
+    size_t limit;                      /* maximum count per MPI call */
+    MPI_Comm messages, checks;         /* communicators of all ranks */
+    MPI_Op keep_nan_min, keep_nan_max; /* min and max of f32 that preserve NaN */
     syn__mpi_message *sent;
     syn__mpi_mover mover;
     syn__watchdog *dog;
@@ -46,7 +46,7 @@ typedef struct syn__mpi {
     void *log_arg;
 } syn__mpi;
 
-/* A signature on its way to another rank. */
+/* A signature (syn__turn) in the form in which ranks exchange it. */
 typedef struct syn__mpi_wire {
     int64_t kind, dtype, reduce, root, n_elems, n_segments, cut, group_id, seq;
     char group[SYN__MPI_NAME_BYTES];
@@ -55,11 +55,11 @@ typedef struct syn__mpi_wire {
 typedef struct syn__mpi_group {
     MPI_Comm comm;
     unsigned char *scratch; /* SYN__MPI_SCRATCH_BYTES */
-    syn__mpi_wire *wires;   /* size, with check */
-    MPI_Request *requests;  /* 2 * size, with check */
+    syn__mpi_wire *wires;   /* `size` entries, if check */
+    MPI_Request *requests;  /* 2 * size entries, if check */
 } syn__mpi_group;
 
-/* SYN_E_COMM with MPI's own words for `code`. */
+/* Fails with SYN_E_COMM and MPI's error text for `code`. */
 syn_status syn__mpi_failed(int code, const char *what, syn_error *err);
 #define SYN__TRY_MPI(what, expr)                                              \
     do {                                                                      \
@@ -68,14 +68,14 @@ syn_status syn__mpi_failed(int code, const char *what, syn_error *err);
     } while (0)
 
 MPI_Datatype syn__mpi_type(syn_dtype dtype);
-/* Frees sent messages that have left. */
+/* Frees sent messages that MPI has finished sending. */
 syn_status syn__mpi_reap(syn__mpi *self, syn_error *err) SYN_MUST_USE;
-/* Creates the operations that keep NaN. */
+/* Creates keep_nan_min and keep_nan_max. */
 syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) SYN_MUST_USE;
 
-/* For what threads beside the rank's own do between two looks at MPI. */
+/* Sleeps briefly, between two MPI calls of a thread that polls. */
 void syn__mpi_rest(void);
-/* Ends the thread that moves messages and frees those sent, once they have left. */
+/* Waits until all messages are sent, frees them, and ends the thread that moves messages. */
 void syn__mpi_messages_end(syn__mpi *self);
 
 /* Members of syn__transport. */

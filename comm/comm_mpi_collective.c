@@ -1,8 +1,9 @@
 /* Collectives over MPI.
 
-   What MPI cannot reduce (halves, i32 averages) is widened to f32 or i64, reduced, and narrowed
-   once, in pieces that fit a scratch buffer, where short neighbours of a list are joined too.
-   Counts beyond `limit` go in pieces as well, as MPI counts in int. */
+   Data that MPI cannot reduce (halves, averages of i32) is widened to f32 or i64, reduced, and
+   narrowed once, in pieces that fit in a scratch buffer. Short segments of a list that follow each
+   other are joined there. Counts above `limit` are also split into pieces, because MPI's counts are
+   int. */
 #include "comm/comm_mpi.h"
 #include "syntorch/base/memory.h"
 
@@ -30,7 +31,8 @@ MPI_Datatype syn__mpi_type(syn_dtype dtype) {
     }
 }
 
-/* The type a reduction is done in: sums and products of unsigned integers wrap by definition. */
+/* The type to reduce in. Integers are reduced as unsigned, because their overflow wraps by
+   definition. */
 static MPI_Datatype reduce_type(syn_dtype dtype, syn_reduce reduce) {
     const bool ordered = reduce == SYN_REDUCE_MIN || reduce == SYN_REDUCE_MAX;
     if (dtype == SYN_I32) return ordered ? MPI_INT32_T : MPI_UINT32_T;
@@ -74,9 +76,10 @@ syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- Beginning and ending a call ---- */
+/* ---- Before the data moves ---- */
 
-/* Waits for all requests. A thread beside the rank's own leaves the core to it meanwhile. */
+/* Waits for all requests. Threads other than the rank's own poll, and leave the core to it in
+   between. */
 static syn_status await_all(const syn_request *r, int n, MPI_Request *requests, syn_error *err) {
     int done = 0;
     if (r->on_main) {
@@ -119,9 +122,10 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wir
     return SYN_OK;
 }
 
-/* Each member sends its signature to each other. Without threads over all groups in program order:
-   two ranks that enter different groups of both find out too. With threads the groups of a rank run
-   side by side, and only members of one can be compared. */
+/* Exchanges signatures with all other members and compares them. Without threads this is done in a
+   communicator of all ranks, in program order, so it also detects two ranks that enter different
+   groups to which both belong. With threads, a rank's groups run concurrently, so only calls within
+   a group can be compared. */
 static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *err) {
     const syn_exchange *x = &r->turn.exchange;
     const syn_group *group = x->group;
@@ -152,8 +156,8 @@ static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *er
     return compare_wires(group, shared->wires, err);
 }
 
-/* All members have entered. With threads all meet before MPI moves data: it then has nobody to
-   wait for, which it does without leaving the core to others. */
+/* Waits until all members have entered. With threads, they meet before MPI moves data, because MPI
+   would wait for missing members without leaving the core to other threads. */
 static syn_status meet(syn__mpi *self, const syn_request *r, syn_error *err) {
     syn__mpi_group *shared = r->turn.exchange.group->impl;
     if (self->check) return check_call(self, r, err);
@@ -177,10 +181,11 @@ static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
 
 /* ---- Lists ---- */
 
-/* Shorter segments are joined with their neighbours: two copies take less time than a call. */
+/* Segments shorter than this are joined with their neighbours: two copies cost less than an MPI
+   call. */
 #define JOINED_BYTES 65536
 
-/* What passes through scratch, and as what. */
+/* Whether data goes through scratch in a wider dtype, and in which dtype it is there. */
 static bool is_widened(const syn_exchange *x) {
     return x->kind == SYN_COMM_ALL_REDUCE && syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
 }
@@ -189,7 +194,7 @@ static syn_dtype scratch_dtype(const syn_exchange *x) {
     return is_widened(x) ? syn__wide_dtype(x->dtype, x->reduce) : x->dtype;
 }
 
-/* A place in a list of segments. */
+/* A position in a list of segments. */
 typedef struct cursor {
     const syn_segment *segment;
     size_t at;
@@ -207,7 +212,7 @@ static void store(const syn_exchange *x, cursor c, unsigned char *scratch, size_
     else memcpy((char *)c.segment->out + c.at * bytes, scratch, n * bytes);
 }
 
-/* Loads or stores n elements, of as many segments as it takes. Returns the place behind them. */
+/* Loads or stores n elements, which may span several segments. Returns the position after them. */
 static cursor pass(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n,
                    void (*move)(const syn_exchange *x, cursor c, unsigned char *scratch,
                                 size_t n)) {
@@ -222,7 +227,7 @@ static cursor pass(const syn_exchange *x, cursor c, unsigned char *scratch, size
     return c;
 }
 
-/* Of n elements in scratch. */
+/* Runs the collective on n elements in scratch. */
 static syn_status exchange_scratch(syn__mpi *self, const syn_exchange *x, int n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_dtype dtype = scratch_dtype(x);
@@ -239,7 +244,7 @@ static syn_status exchange_scratch(syn__mpi *self, const syn_exchange *x, int n,
     return SYN_OK;
 }
 
-/* n segments one behind the other, in pieces that fit. */
+/* Runs the collective on n segments, joined, in pieces that fit in scratch. */
 static syn_status exchange_joined(syn__mpi *self, const syn_exchange *x, const syn_segment *first,
                                   int32_t n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
@@ -262,7 +267,7 @@ static syn_status exchange_joined(syn__mpi *self, const syn_exchange *x, const s
 typedef syn_status exchange_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
                                 syn_error *err);
 
-/* Long segments by themselves, those between them joined. */
+/* Runs the collective on a list: long segments one by one, short neighbours joined. */
 static syn_status exchange_list(syn__mpi *self, const syn_exchange *x, exchange_one *one,
                                 syn_error *err) {
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
@@ -298,7 +303,7 @@ static syn_status all_reduce_one(syn__mpi *self, const syn_exchange *x, const sy
     return SYN_OK;
 }
 
-/* Piece by piece: the same part of every block packed side by side. */
+/* Runs in pieces: the same range of every block is packed side by side in scratch. */
 static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;
@@ -339,7 +344,7 @@ static syn_status reduce_scatter(syn__mpi *self, const syn_exchange *x, syn_erro
     return SYN_OK;
 }
 
-/* The root's n_elems of buf to all others'. */
+/* Broadcasts n_elems elements of buf from `root`, in pieces. */
 static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, size_t n_elems,
                          int32_t root, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;

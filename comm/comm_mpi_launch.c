@@ -1,9 +1,9 @@
-/* Whether a launcher of MPI programs started this process. */
+/* Detects whether an MPI launcher started this process. Does not need MPI. */
 #include "comm/comm.h"
 
 #include <stdlib.h>
 
-/* A decimal >= 0 in the environment. */
+/* Reads a decimal >= 0 from the environment. */
 static bool env_number(const char *name, int32_t *out) {
     const char *text = getenv(name);
     if (text == NULL || *text == '\0') return false;
@@ -15,8 +15,8 @@ static bool env_number(const char *name, int32_t *out) {
 }
 
 bool syn_mpi_launched(int32_t *rank, int32_t *size) {
-    /* Open MPI's mpirun; MPICH, Intel MPI and others with Hydra; MVAPICH; Slurm's srun (the step's
-       own variables, as the job's are also set where no srun is). */
+    /* Open MPI's mpirun; MPICH, Intel MPI and others with Hydra; MVAPICH; Slurm's srun. For Slurm,
+       the variables of the job step, because those of the job are set without srun, too. */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -24,7 +24,7 @@ bool syn_mpi_launched(int32_t *rank, int32_t *size) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         int32_t r = 0, n = 0;
         if (!env_number(names[i][0], &r) || !env_number(names[i][1], &n) || r >= n) continue;
-        /* srun of one task also starts plain shells. */
+        /* srun with one task also starts plain shells. */
         if (names[i][0][0] == 'S' && n == 1) continue;
         if (rank != NULL) *rank = r;
         if (size != NULL) *size = n;

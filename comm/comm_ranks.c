@@ -1,5 +1,5 @@
-/* Runs one function on the ranks of a program, wherever they are, or on meta on all of a world that
-   nobody has. */
+/* Runs one function on the ranks of a program, as threads or as MPI processes, or traces all ranks
+   of a world on meta. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void print_line(void *unused, const char *sentence) {
     fprintf(stderr, "%s\n", sentence);
 }
 
-/* This process is one rank. The others are ended by its failure. */
+/* This process is one rank. If it fails, it aborts the others. */
 static syn_status run_process(syn_rank_main *rank_main, void *arg, syn_error *err) {
     const syn_mpi_options options = {.overlap = true, .log = print_line};
     syn_comm *comm = NULL;
@@ -37,11 +37,11 @@ typedef struct work {
     void *arg;
 } work;
 
-/* The context is the caller's, also after a failure. */
+/* The caller frees the context, also after a failure. */
 static syn_status do_rank(syn_ctx **ctx, syn_comm *comm, const work *w, syn_error *err) {
     syn_mesh mesh;
     syn_plan plan = *w->plan;
-    plan.ranks = comm->size; /* a launcher's world */
+    plan.ranks = comm->size; /* the launcher's number of ranks, if there is a launcher */
     SYN_TRY(syn_mesh_open(&mesh, comm, &plan, err));
     SYN_TRY(syn_ctx_new(ctx, w->device, comm, err));
     const syn_status s = w->ops(*ctx, &mesh, w->arg, err);
@@ -66,9 +66,9 @@ syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_o
 
 /* ---- On meta ---- */
 
-/* A graph of traces whose contexts go when it does. */
+/* The source of a graph of traces that also owns their contexts. */
 typedef struct kept {
-    syn_graph_source source; /* first: the graph's */
+    syn_graph_source source; /* must be the first member: graph->source points to it */
     const syn_graph_source *of_traces;
     const syn_trace **traces;
     int32_t n;

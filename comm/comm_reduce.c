@@ -1,8 +1,9 @@
-/* Reduction kernels. Work goes block by block: the blocks of all inputs are folded in an
-   accumulator that stays in the first-level cache. The last fold writes to two outputs at once,
-   from where the others are copied; where something is left to do with its result, to the
-   accumulator as well. Inner loops have a constant trip count so that compilers vectorise them at
-   any optimisation level; they must not unroll them before, as choices would then stay branches. */
+/* Reduction kernels. Work proceeds block by block: the blocks of all inputs are accumulated in a
+   buffer that stays in the L1 cache. The last step writes to two outputs at once, from which the
+   others are copied, or to the accumulator if its result needs further processing.
+   Inner loops have a constant trip count, so that compilers vectorise them at any optimisation
+   level. They must not be unrolled before, because conditional expressions would then remain
+   branches. */
 #include "comm/comm_internal.h"
 #include "syntorch/base/half.h"
 
@@ -13,7 +14,7 @@
 
 #define BLOCK        1024 /* elements */
 #define LANES        16
-#define STREAM_BYTES (2U << 20) /* of each output: more than stays in a second-level cache */
+#define STREAM_BYTES (2U << 20) /* per output; more than stays in an L2 cache */
 
 typedef union block {
     float f32[BLOCK];
@@ -21,8 +22,8 @@ typedef union block {
     uint64_t u64[BLOCK];
 } block;
 
-/* Folds are compiled twice: for the baseline and, where the processor has them, for wider vectors,
-   with the same bits. */
+/* Each function is compiled twice: for the baseline, and for AVX2 where the processor has it. The
+   results are bitwise equal. */
 #define ROLLED _Pragma("GCC unroll 1")
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__)
@@ -33,15 +34,15 @@ typedef union block {
 #define RUNS_WIDE() false
 #endif
 
-/* As memcpy, which would go by the vectors of the baseline. */
+/* Like memcpy, which would use the vectors of the baseline. */
 typedef unsigned char chunk __attribute__((vector_size(32), aligned(1), may_alias));
 
 INLINE void store(void *to, const void *from, size_t bytes) {
     for (size_t i = 0; i < bytes / sizeof(chunk); i++) ((chunk *)to)[i] = ((const chunk *)from)[i];
 }
 
-/* to[i] = also[i] = a[i] op b[i]; also may be NULL, and both may be a or b. Unsigned arithmetic for
-   integers: they wrap. */
+/* to[i] = also[i] = a[i] op b[i]. `also` may be NULL, and both may equal a or b. Integers use
+   unsigned arithmetic, so they wrap. */
 #define DEFINE_FOLD(NAME, T, EXPR)                                       \
     INLINE void NAME(T *to, T *also, const T *a, const T *b, size_t n) { \
         size_t i = 0;                                                    \
@@ -61,7 +62,7 @@ INLINE void store(void *to, const void *from, size_t bytes) {
         }                                                                \
     }
 
-/* y != y: not a number, which min and max keep. */
+/* y != y detects NaN, which min and max preserve. */
 DEFINE_FOLD(f32_sum, float, x + y)
 DEFINE_FOLD(f32_prod, float, x *y)
 DEFINE_FOLD(f32_min, float, (y < x || y != y) ? y : x)
@@ -75,7 +76,7 @@ DEFINE_FOLD(u64_prod, uint64_t, x *y)
 DEFINE_FOLD(i64_min, uint64_t, (int64_t)y < (int64_t)x ? y : x)
 DEFINE_FOLD(i64_max, uint64_t, (int64_t)y > (int64_t)x ? y : x)
 
-/* min, max, product or, for all else, sum. */
+/* MIN, MAX, PROD; all others are sums. */
 typedef void fold(void *to, void *also, const void *a, const void *b, size_t n, syn_reduce reduce);
 
 #define DEFINE_FOLDS(NAME, MIN, MAX, PROD, SUM)                                                \
@@ -106,7 +107,7 @@ static fold *fold_of(syn_dtype dtype) {
         return wide ? fold_i32_wide : fold_i32_baseline;
     case SYN_I64:
         return wide ? fold_i64_wide : fold_i64_baseline;
-    default: /* halves were widened */
+    default: /* f32, and halves, which were widened */
         return wide ? fold_f32_wide : fold_f32_baseline;
     }
 }
@@ -119,7 +120,7 @@ typedef struct job {
     fold *fold;
 } job;
 
-/* Inputs as they are; the last fold goes to `to` and `also`. */
+/* Reduces inputs in their own dtype; the last step writes to `to` and `also`. */
 static void reduce_same(const job *j, size_t at, size_t n, block *acc, void *to, void *also) {
     const size_t offset = at * syn_dtype_bytes(j->dtype);
     const void *first = (const char *)j->ins[0] + offset;
@@ -154,7 +155,7 @@ static void divide(const job *j, size_t n, block *acc) {
         acc->u64[i] = (uint64_t)((int64_t)acc->u64[i] / j->n_ins);
 }
 
-/* The result to acc. */
+/* Reduces a block; the result is in acc. */
 static void reduce_block(const job *j, size_t at, size_t n, block *acc) {
     const bool half = syn_dtype_is_half(j->dtype), average = j->reduce == SYN_REDUCE_AVG;
     if (j->dtype == SYN_I32 && average) {
@@ -170,9 +171,9 @@ static void reduce_block(const job *j, size_t at, size_t n, block *acc) {
     memcpy(acc, narrow, n * sizeof narrow[0]);
 }
 
-/* Copies without first reading the lines of `to` from memory, which is worth a third of the time
-   when they are not in any cache. end_stores makes such stores visible before whatever
-   is stored next. */
+/* Copies with non-temporal stores, which do not first read the lines of `to` from memory. Saves a
+   third of the time if they are not in any cache. end_stores orders such stores before all later
+   ones. */
 static void store_past_caches(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
     if ((uintptr_t)to % 16 == 0 && bytes % 64 == 0) {
@@ -203,7 +204,7 @@ void syn__reduce(const void *const *ins, int32_t n_ins, void *const *outs, int32
     for (size_t at = begin; at < end; at += BLOCK) {
         const size_t n = end - at < BLOCK ? end - at : BLOCK, offset = at * elem_bytes;
         const void *result = &acc;
-        int32_t o = 0; /* outputs that have it */
+        int32_t o = 0; /* number of outputs that have the result */
         if (n_ins == 1) {
             result = (const char *)ins[0] + offset;
         } else if (straight) {

@@ -1,3 +1,4 @@
+/* Starting and waiting for operations; comm_request.h describes it. */
 #include "comm/comm_request.h"
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
@@ -23,7 +24,7 @@ static void run(syn__comm *self, syn_request *r) {
     if (timed) r->times.cpu_ns = syn__thread_clock_ns() - cpu_ns;
 }
 
-/* Runs the head of the queue. Lock held, but released meanwhile. */
+/* Runs the head of the queue. The lock is held, but released while it runs. */
 static void run_head(syn__comm *self, syn__stream *s, bool on_main) {
     syn_request *r = s->head;
     s->head = r->next;
@@ -39,7 +40,8 @@ static void run_head(syn__comm *self, syn__stream *s, bool on_main) {
     else if (s->head != NULL) pthread_cond_signal(&s->work);
 }
 
-/* What the rank waits for at once is left to it. */
+/* Whether the stream's thread has something to run. Collectives that the rank waits for immediately
+   (`now`) are left to the rank. */
 static bool has_work(const syn__stream *s) {
     return s->head != NULL && s->running == NULL && !s->head->turn.exchange.now;
 }
@@ -68,7 +70,7 @@ static syn_status start_thread(syn__stream *s, syn_error *err) {
                     (int)comm->rank);
 }
 
-/* Runs the head, or sleeps while another thread runs it. Lock held. */
+/* Runs the head of the queue, or sleeps while another thread runs it. Lock held. */
 static void advance(syn__comm *self, syn__stream *s) {
     if (s->running == NULL) {
         run_head(self, s, true);
@@ -93,7 +95,7 @@ static syn_status start_collective(syn__comm *self, syn_request *r, syn_error *e
     r->stream = s;
     r->turn.seq = ++s->started;
     if (self->transport->numbered != NULL) self->transport->numbered(self, r);
-    if (!s->has_thread) { /* nobody else can be in it */
+    if (!s->has_thread) { /* no other thread can be running it */
         r->on_main = true;
         run(self, r);
         atomic_store_explicit(&r->state, SYN__DONE, memory_order_relaxed);
@@ -171,7 +173,7 @@ static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *
     }
 }
 
-/* The exchange and its list become the request's. */
+/* Copies the operation and its segments to the request. */
 static void describe(syn_request *r, const syn_exchange *x) {
     r->turn = (syn__turn){.exchange = *x};
     r->turn.exchange.segments = r->segments;
@@ -219,7 +221,7 @@ syn_status syn__comm_wait(syn_comm *comm, syn_request *r, syn_exchange_times *ti
     return status;
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Initialization and end ---- */
 
 void syn__comm_init(syn__comm *comm, const syn_comm_ops *ops, const syn__transport *transport) {
     comm->pub.ops = ops;
@@ -245,7 +247,7 @@ void syn__comm_finish(syn__comm *comm) {
     for (syn_request *r = comm->made; r != NULL; r = r->made) {
         if (!message_open(r)) continue;
         comm->transport->withdraw(comm, r);
-        if (message_open(r)) /* and not done meanwhile */
+        if (message_open(r)) /* not completed while it was being cancelled */
             SYN_FAIL(&r->error, SYN_E_COMM,
                      "rank %d closed its communicator before recv(tag %d) from rank %d was done",
                      (int)comm->pub.rank, (int)r->turn.exchange.tag, (int)r->turn.exchange.peer);

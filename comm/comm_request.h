@@ -1,10 +1,10 @@
-/* Starting and waiting, written once for all communicators; private to comm/.
+/* Starting and waiting for operations, for all communicators. Private to comm/.
 
-   Collectives of one group form a stream on each rank: a queue whose head is run to its end by one
-   thread at a time. One that the rank waits for at once runs on the rank's own thread. For the
-   others the stream gets a thread when the first is started; a rank that waits runs what that
-   thread has not taken yet itself. Messages need no thread: see what `post` of
-   the communicator does. */
+   On each rank, the collectives of one group form a stream: a queue whose head is run to completion
+   by one thread at a time. If the rank waits immediately (`now`), its own thread runs the
+   collective. For others, the stream gets a thread when the first is started; a rank that waits
+   runs collectives that this thread has not taken yet. Messages need no thread: the communicator's
+   `post` handles them. */
 #ifndef COMM_COMM_REQUEST_H
 #define COMM_COMM_REQUEST_H
 
@@ -15,20 +15,20 @@
 
 typedef struct syn__stream {
     struct syn__comm *comm;
-    uint64_t started;          /* collectives of the group so far */
-    syn_request *head, **tail; /* started, taken by nobody */
+    uint64_t started;          /* number of collectives of the group so far */
+    syn_request *head, **tail; /* started, but not run yet */
     syn_request *running;
-    syn_error error; /* of the first that failed; what follows fails with it */
+    syn_error error; /* of the first collective that failed; later ones fail with it */
     bool has_thread, stop;
     pthread_t thread;
-    pthread_cond_t work; /* for the thread */
+    pthread_cond_t work; /* wakes the stream's thread */
 } syn__stream;
 
-/* Groups are allocated one by one so that pointers to them stay valid. */
+/* Groups are allocated one by one, so that pointers to them stay valid. */
 typedef struct syn__group_node {
     struct syn__group_node *next;
     syn__stream stream;
-    syn_group group; /* its name and ranks lie in the same block */
+    syn_group group; /* name and ranks are in the same allocation */
 } syn__group_node;
 
 typedef enum syn__request_state {
@@ -38,11 +38,12 @@ typedef enum syn__request_state {
 } syn__request_state;
 
 struct syn_request {
-    syn_request *next;   /* in a stream or a mailbox, or among the idle */
-    syn_request *made;   /* the one made before it */
-    syn__turn turn;      /* its list is `segments` */
-    syn__stream *stream; /* NULL: a message */
-    bool on_main;        /* run by the rank's own thread */
+    syn_request *next;   /* in a stream, a mailbox or the idle list */
+    syn_request *made;   /* the request that was allocated before it */
+    syn__turn turn;      /* its segments are those below */
+    syn__stream *stream; /* NULL for messages */
+    bool on_main;        /* the rank's own thread runs it */
+    /* syn__request_state */
     _Atomic uint64_t state;
     syn_exchange_times times;
     syn_error error;
@@ -50,47 +51,49 @@ struct syn_request {
     syn_segment segments[SYN_MAX_LIST];
 };
 
-/* What a communicator adds. */
+/* The functions that a communicator implements. */
 typedef struct syn__transport {
-    /* Runs a collective to its end on the calling thread; sets times.wait_ns. */
+    /* Runs a collective to completion on the calling thread. Sets times.wait_ns. */
     syn_status (*run)(struct syn__comm *comm, syn_request *request, syn_error *err);
-    /* Starts a message; sends are done then. */
+    /* Starts a message. Sends are done when it returns. */
     syn_status (*post)(struct syn__comm *comm, syn_request *message, syn_error *err);
     /* Waits until a receive is done. */
     syn_status (*settle)(struct syn__comm *comm, syn_request *message, syn_error *err);
-    /* Takes back a receive that is not done: its buffer is left alone from now on. */
+    /* Cancels a receive that is not done; its buffer is not written any more. */
     void (*withdraw)(struct syn__comm *comm, syn_request *message);
-    /* The rest may be NULL. Makes a group known, which every member does in the same order; ends it
-       (syn__comm_close_groups). */
+    /* The following may be NULL. open_group makes a group known; every member calls it in the same
+       order. close_group ends it (syn__comm_close_groups). */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
     void (*close_group)(syn_comm *comm, syn_group *group);
-    /* A collective got its number; the rank's own thread begins, and ends,
-       to sleep until another has run a collective. */
+    /* numbered: a collective got its number. block, unblock: the rank's own thread starts and stops
+       to sleep until another thread has run a collective. */
     void (*numbered)(struct syn__comm *comm, const syn_request *request);
     void (*block)(struct syn__comm *comm, const syn_request *request);
     void (*unblock)(struct syn__comm *comm);
 } syn__transport;
 
-/* Every communicator begins with this. */
+/* The first member of every communicator. */
 typedef struct syn__comm {
     syn_comm pub;
     const syn__transport *transport;
-    bool threads;           /* streams may have threads; otherwise collectives run when started */
+    bool threads; /* streams may have threads; otherwise collectives run when they are started */
     syn__group_node *nodes; /* newest first */
-    pthread_mutex_t lock;   /* of all streams that have a thread */
-    pthread_cond_t done;    /* a stream's thread has run something */
+    pthread_mutex_t lock;   /* protects all streams that have a thread */
+    pthread_cond_t done;    /* signalled when a stream's thread has run a collective */
+    /* lists: all requests; those that can be reused */
     syn_request *made, *idle;
-    _Atomic int32_t holds; /* besides one: of contexts, and the opener's until it is closed */
+    _Atomic int32_t
+        holds; /* number of users besides one: contexts, and the opener until it closes */
 } syn__comm;
 
 void syn__comm_init(syn__comm *comm, const syn_comm_ops *ops, const syn__transport *transport);
-/* Finishes the collectives that were started and ends their threads; takes receives back. */
+/* Finishes the collectives that were started, ends the streams' threads, and cancels receives. */
 void syn__comm_finish(syn__comm *comm);
 void syn__comm_requests_free(syn__comm *comm);
-/* close_group of all groups, for communicators that have it. */
+/* Calls close_group for all groups, for communicators that have it. */
 void syn__comm_close_groups(syn__comm *comm);
 
-/* A message is done: says when. */
+/* Marks a message as done and sets its end time. */
 void syn__message_done(syn_request *message);
 
 /* Members of syn_comm_ops. */

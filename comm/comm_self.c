@@ -1,4 +1,4 @@
-/* A world of one rank. */
+/* The communicator of a world of one rank. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"
@@ -7,7 +7,7 @@
 
 typedef struct self_comm {
     syn__comm base;
-    syn__mailbox box; /* of messages to itself */
+    syn__mailbox box; /* for messages to itself */
 } self_comm;
 
 static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
@@ -15,7 +15,7 @@ static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
     if (from != to->out && bytes > 0) memcpy(to->out, from, bytes);
 }
 
-/* Every collective over one rank is a copy. */
+/* A collective over one rank is a copy. */
 static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
     (void)comm, (void)err;
     const syn_exchange *x = &request->turn.exchange;

@@ -1,3 +1,4 @@
+/* Watchdog thread (comm_watchdog.h). */
 #include "comm/comm_watchdog.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/thread.h"
@@ -12,12 +13,12 @@ struct syn__watchdog {
     pthread_cond_t stopping;
     pthread_t thread;
     bool stop, inside;
-    syn__turn turn; /* entered at since_ns */
+    syn__turn turn; /* the current call, entered at since_ns */
     uint64_t since_ns;
     double next_log_s;
 };
 
-/* "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close" */
+/* Describes a call: "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close, ...". */
 static void describe(const syn__turn *turn, char *buf, size_t buf_bytes) {
     const syn_exchange *x = &turn->exchange;
     const char *name = syn_comm_kind_name(x->kind);
@@ -33,7 +34,8 @@ static void describe(const syn__turn *turn, char *buf, size_t buf_bytes) {
                  x->group->name);
 }
 
-/* What is to be said after `waited_s` seconds in the call; false: nothing. Lock held. */
+/* Writes the sentence that is due after waited_s seconds in the call; false if none is. *end: the
+   job must be aborted. Lock held. */
 static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, size_t bytes) {
     const syn__watchdog_options *o = &dog->options;
     char what[160];

@@ -1,4 +1,4 @@
-/* Widening what a transport cannot reduce by itself. */
+/* Conversion to and from wider dtypes, for transports that cannot reduce every dtype. */
 #include "comm/comm_internal.h"
 #include "syntorch/base/half.h"
 

@@ -1,12 +1,11 @@
-/* How NCCL's work ends when other ranks do not come: it is broken off, from whichever thread finds
-   out.
+/* Aborting NCCL when other ranks do not arrive. Any thread that detects the problem can do it.
 
-   A call that launches an exchange is made in a communicator that blocks, since each call in one
-   that does not starts a thread of NCCL's. It blocks indeed where members connect (cuda_nccl.cu),
-   or where the device lags far behind. So each group has a second communicator, which was made
-   first and does not block: the other one is a part of it that shares its resources, and its flag
-   that ends all. That one may be aborted from another thread, while a call in the part goes on; the
-   part itself must not, as its memory would be freed. */
+   Collectives are launched in a blocking NCCL communicator, because each call in a non-blocking one
+   starts a thread in NCCL. The call really blocks if members must first connect (cuda_nccl.cu), or
+   if the device is far behind. Therefore each group has a second communicator, `whole`, which is
+   created first and does not block. `comm` is split from it and shares its resources, including the
+   abort flag. A watchdog thread may abort `whole` while another thread is in a call on `comm`. It
+   must not abort `comm` itself, because that would free memory that the call uses. */
 #include "comm/cuda/cuda_comm.h"
 
 #ifdef SYN_HAVE_NCCL
@@ -17,7 +16,8 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* How long a rank that ends may take to say why, and NCCL to abort. */
+/* OTHERS_NS: how long to wait for the failure of a rank that ended, and for NCCL's aborts.
+   LOOKS_MS: polling interval of the watchdog. */
 enum { OTHERS_NS = 2000000000, LOOKS_MS = 50 };
 
 void syn__nccl_moment(uint64_t since_ns) {
@@ -26,13 +26,13 @@ void syn__nccl_moment(uint64_t since_ns) {
     else nanosleep(&rest, NULL);
 }
 
-/* ---- breaking off ---- */
+/* ---- aborting ---- */
 
 typedef struct aborted {
-    ncclComm_t whole, part; /* or NULL */
+    ncclComm_t whole, part; /* may be NULL */
 } aborted;
 
-static int aborting; /* threads of the process */
+static int aborting; /* number of threads in this process that are aborting */
 
 static void *abort_both(void *arg) {
     aborted *a = static_cast<aborted *>(arg);
@@ -43,8 +43,8 @@ static void *abort_both(void *arg) {
     return NULL;
 }
 
-/* NCCL may wait for the other ranks of the machine to abort as well, so somebody else does it: this
-   rank has a sentence to say. */
+/* Aborts in another thread, because NCCL may wait until the other ranks of the machine abort as
+   well, and this rank must first report its failure. */
 static void start_abort(ncclComm_t whole, ncclComm_t part) {
     aborted *a = static_cast<aborted *>(syn_malloc(sizeof *a));
     pthread_t thread;
@@ -81,7 +81,7 @@ bool syn__nccl_aborted(void) {
     return true;
 }
 
-/* ---- what is wrong ---- */
+/* ---- finding out what is wrong ---- */
 
 syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) {
     if (x->comm->closed || !x->comm->ops->check) return SYN_OK;
@@ -98,7 +98,7 @@ syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s, syn_e
     return s;
 }
 
-/* The first group that NCCL itself found wrong. */
+/* Fails with the error of the first group for which NCCL reports one. */
 static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
     for (const syn__nccl_group *g = x->groups; g; g = g->next) {
         ncclResult_t code = ncclSuccess;
@@ -126,7 +126,7 @@ syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns, syn_er
 
 /* ---- calls that may block ---- */
 
-/* Ends the call that has begun at since_ns, if it is still that one. */
+/* Ends the call that began at since_ns, if it is still running. */
 static void end_call(syn__cuda_exchanges *x, uint64_t since_ns, const syn_error *why) {
     pthread_mutex_lock(&x->lock);
     if (__atomic_load_n(&x->inside_ns, __ATOMIC_ACQUIRE) == since_ns) {

@@ -1,4 +1,4 @@
-/* NCCL's groups, and waiting where another rank may have failed. */
+/* NCCL's communicators, and waits that end if another rank fails. */
 #include "comm/cuda/cuda_comm.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* Of the module's own messages. */
+/* tag of the module's own messages */
 enum { TAG_ID = INT32_MAX };
 
 #ifdef SYN_HAVE_NCCL
@@ -25,7 +25,7 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
 
 /* ---- groups ---- */
 
-/* Waits until what was asked of a communicator that does not block is done. */
+/* Waits until the last operation on a non-blocking communicator is done. */
 static syn_status settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
                          syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
@@ -42,7 +42,7 @@ static syn_status settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *wh
     }
 }
 
-/* The first member draws the id, and sends it to the others. */
+/* The first member creates the id and sends it to the others. */
 static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId *id,
                            syn_error *err) {
     const size_t n = sizeof *id / sizeof(int32_t);
@@ -93,7 +93,7 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
     return SYN_FAIL(err, SYN_E_COMM, "group %.64s was broken off", group->name);
 }
 
-/* In the order of ids, which is the same on all ranks: nobody waits in a circle. */
+/* In ascending order of ids, which is the same on all ranks, so that ranks cannot deadlock. */
 static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
     syn__nccl_group *g;
     const syn_group *group = syn__cuda_host->next_group(x->comm, 0);
@@ -108,7 +108,8 @@ static void close_groups(syn__cuda_exchanges *x) {
     syn__nccl_unwatch(x);
     if (x->device->late.code != SYN_OK || syn__nccl_check_others(x, &ignored) != SYN_OK)
         syn__nccl_break_off(x);
-    const bool done = syn__nccl_aborted(); /* else NCCL may still write to groups */
+    const bool done =
+        syn__nccl_aborted(); /* false: NCCL may still write to the groups, so they are not freed */
     while (x->groups) {
         syn__nccl_group *g = x->groups;
         x->groups = g->next;
@@ -121,7 +122,7 @@ static void close_groups(syn__cuda_exchanges *x) {
     pthread_mutex_destroy(&x->lock);
 }
 
-/* What the device still waits for, for the sentence of a failure. */
+/* Describes the oldest operation that the device still waits for, for error sentences. */
 static void describe_oldest(const syn__cuda_exchanges *x, char *text, size_t bytes) {
     const syn__cuda_request *r = x->timed;
     while (r && cudaEventQuery(r->end) == cudaSuccess) r = r->next;
@@ -138,17 +139,18 @@ static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *er
     return SYN_FAIL(err, inner.code, "waiting for %s: %s", what, inner.text);
 }
 
-/* Until `ready`, which says cudaErrorNotReady, says something else. */
+/* Waits while `ready` returns cudaErrorNotReady. */
 template <typename F> static syn_status wait_for(syn__cuda_exchanges *x, F ready, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     syn_status s = SYN_OK;
     while (s == SYN_OK && ready() == cudaErrorNotReady) {
         s = check(x, since_ns, err);
-        cudaGetLastError(); /* where "not ready" stays, too: the next launch would find it */
+        cudaGetLastError(); /* clears cudaErrorNotReady, which the next launch would otherwise
+                               report */
         if (s == SYN_OK) syn__nccl_moment(since_ns);
     }
     if (s != SYN_OK) syn__nccl_break_off(x);
-    return s; /* the stream's own failures are told by whoever asks it next */
+    return s; /* failures of the stream itself are reported by its next use */
 }
 
 syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {

@@ -1,7 +1,8 @@
-/* Exchanges as a context starts and waits for them. NCCL's run in the stream of their group,
-   between two events that tie it to the compute stream: the host waits for nothing. The others are
-   copied out, exchanged by the host's communicator, and copied in: messages and barriers always,
-   all of them where ranks share a device. */
+/* Starting and waiting for operations of a context.
+   NCCL's operations run in the stream of their group, between two events that order them with the
+   compute stream; the host does not wait. All others are copied to the host, run by the host's
+   communicator, and copied back: messages and barriers always, and everything if ranks share a
+   device. */
 #include "comm/cuda/cuda_comm.h"
 
 #include <stdio.h>
@@ -38,7 +39,8 @@ static void put_idle(syn__cuda_exchanges *x, syn__cuda_request *r) {
 
 #ifdef SYN_HAVE_NCCL
 
-/* As NCCL names its kernels, which it does not tell: "ncclDevKernel_AllReduce_Sum_f32". */
+/* The name that NCCL gives its kernels: "ncclDevKernel_AllReduce_Sum_f32". NCCL does not report
+   it. */
 static void kernel_name(const syn_exchange *e, char *name, size_t bytes) {
     static const char *const reductions[SYN_REDUCE_COUNT] = {"Sum", "Avg", "Min", "Max", "Prod"};
     const char *type = syn_dtype_name(e->dtype);
@@ -50,7 +52,7 @@ static void kernel_name(const syn_exchange *e, char *name, size_t bytes) {
                  reductions[e->reduce], type);
 }
 
-/* What the device did for the exchange, as the context keeps it. */
+/* Reports the operation's device work to the context. */
 static void give_work(const syn__cuda_exchanges *x, const syn__cuda_request *r, uint64_t start_ns,
                       uint64_t wall_ns) {
     char name[64];
@@ -72,7 +74,7 @@ static void give_work(const syn__cuda_exchanges *x, const syn__cuda_request *r, 
 
 #endif
 
-/* Of those whose exchange is over; the others wait for the next call. */
+/* Handles operations that are finished; the others stay for the next call. */
 void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
     const syn__cuda_times *t = &x->device->times;
     while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
@@ -91,7 +93,7 @@ void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
         if (!x->timed) x->last_timed = &x->timed;
         put_idle(x, r);
     }
-    cudaGetLastError(); /* "not ready" */
+    cudaGetLastError(); /* clears cudaErrorNotReady */
 }
 
 static syn_status request_new(syn__cuda_exchanges *x, const syn_call *call, uint32_t node,
@@ -126,7 +128,8 @@ static int64_t elem_bytes(const syn__cuda_request *r) {
     return (int64_t)syn_dtype_bytes(r->exchange.dtype);
 }
 
-/* Where the dimension is an inner one the exchange itself is of blocks in memory of the request. */
+/* If the gathered or scattered dimension is not the first, the operation itself uses contiguous
+   blocks in the request's `woven` memory. */
 static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const syn_call *call,
                             syn_error *err) {
     const bool gather = r->exchange.kind == SYN_COMM_ALL_GATHER;
@@ -163,7 +166,7 @@ static syn_status weave_after(syn__cuda_exchanges *x, syn__cuda_request *r, void
                            r->inner_bytes, true, err);
 }
 
-/* Where the exchange itself is to write segment i. */
+/* Where the operation itself writes segment i. */
 static void *target(const syn__cuda_request *r, int i) {
     return r->outer > 1 && r->exchange.kind == SYN_COMM_ALL_GATHER ? r->woven : r->segments[i].out;
 }
@@ -175,7 +178,7 @@ static bool reads(const syn_exchange *x) {
            (x->kind != SYN_COMM_BROADCAST || x->group->index == x->root);
 }
 
-/* Bytes that segment i reads and writes. */
+/* Bytes that segment i reads, and bytes that it writes. */
 static size_t bytes_in(const syn__cuda_request *r, int i) {
     const size_t size =
         r->exchange.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->exchange.group->size : 1;
@@ -188,8 +191,9 @@ static size_t bytes_out(const syn__cuda_request *r, int i) {
     return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
 }
 
-/* One behind the other on 16 bytes: what a segment reads, then what it writes. What was copied from
-   there before is over when somebody writes there again, which is behind r->end. */
+/* Lays out staging memory, aligned to 16 bytes: for each segment what it reads, then what it
+   writes. Earlier copies from this memory are finished before it is written again, because the
+   writes come after r->end. */
 static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     size_t bytes = 0;
     for (int i = 0; i < r->exchange.n_segments; i++)
@@ -253,7 +257,7 @@ static syn_status wait_through_host(syn__cuda_exchanges *x, syn__cuda_request *r
     return weave_after(x, r, r->segments[0].out, err);
 }
 
-/* ---- by NCCL ---- */
+/* ---- through NCCL ---- */
 
 #ifdef SYN_HAVE_NCCL
 
@@ -305,7 +309,7 @@ static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_g
     }
 }
 
-/* A list goes out as one. */
+/* Launches all segments of a list as one NCCL group. */
 static ncclResult_t ask_all(const syn__cuda_request *r, const syn__nccl_group *g) {
     ncclResult_t code = syn__nccl.GroupStart();
     if (code != ncclSuccess) return code;
@@ -320,7 +324,7 @@ static syn_status told(ncclResult_t code, const syn__nccl_group *g, syn_error *e
     return SYN_OK;
 }
 
-/* May block, for others too. */
+/* Launches the collective. May block until other ranks arrive. */
 static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const syn__nccl_group *g,
                       syn_error *err) {
     syn__nccl_enter(x);
@@ -331,8 +335,9 @@ static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const 
     return s;
 }
 
-/* Members tell the host's communicator what they call: where it compares, those that differ end
-   with its sentence. What is waited for at once is compared before, the others meanwhile. */
+/* Passes the call to the host's communicator, which compares the members' calls if it does that; a
+   mismatch then fails with its sentence. If the rank waits immediately, the comparison comes first,
+   otherwise it runs concurrently. */
 static syn_status start_comparison(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
     syn_exchange host = r->exchange;
     host.elsewhere = true;
@@ -378,7 +383,7 @@ static bool by_nccl(const syn__cuda_exchanges *x, const syn_exchange *exchange) 
 
 /* ---- members of the backend ---- */
 
-/* A started one that is given up: the communicator ends its part. */
+/* Gives up a started operation: waits for the host's part and recycles the request. */
 static void give_up(syn__cuda_exchanges *x, syn__cuda_request *r) {
     syn_error ignored;
     ignored.code = SYN_OK;

@@ -1,5 +1,5 @@
-/* NCCL's functions. The module does not link it: one device needs none, and machines with one often
-   have none. */
+/* Loads NCCL's functions at run time. The module does not link NCCL, because one device does not
+   need it, and machines with one device often do not have it. */
 #include "comm/cuda/cuda_comm.h"
 
 #ifdef SYN_HAVE_NCCL
@@ -15,7 +15,7 @@
 
 syn__nccl_functions syn__nccl;
 
-static char missing[256]; /* why they cannot be called */
+static char missing[256]; /* why NCCL cannot be used; "": it can */
 
 #ifdef SYN_EMULATED
 static void load() {
@@ -31,11 +31,11 @@ static void load() {
 static void load() {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     bool all = library != NULL;
-#define SYN_X(name)                                                    \
-    if (all) {                                                         \
-        void *at = dlsym(library, "nccl" #name);                       \
-        memcpy(&syn__nccl.name, &at, sizeof at); /* as POSIX has it */ \
-        all = at != NULL;                                              \
+#define SYN_X(name)                                                                         \
+    if (all) {                                                                              \
+        void *at = dlsym(library, "nccl" #name);                                            \
+        memcpy(&syn__nccl.name, &at, sizeof at); /* the conversion that POSIX prescribes */ \
+        all = at != NULL;                                                                   \
     }
     SYN_NCCL_FUNCTIONS(SYN_X)
 #undef SYN_X
@@ -44,8 +44,9 @@ static void load() {
 }
 #endif
 
-/* An exchange is asked for without waiting for the other ranks, which may first want a message of
-   this one: so ranks connect when their communicators are made, not when they first need it. */
+/* Makes ranks connect when their communicators are created, not at their first collective:
+   launching a collective must not wait for other ranks, which may first need a message from this
+   one. */
 static void prepare() {
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     load();

@@ -1,4 +1,4 @@
-/* Which device a rank has. */
+/* Chooses the device of each rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,17 +7,19 @@
 
 enum { TAG_PLACE = INT32_MAX - 1, MOST_DEVICES = 64 };
 
-/* The devices that a process sees, by what is the same wherever it is seen from. Names of machines
-   would not do: containers of several may have one name, and each rank may see one device only. */
+/* The devices that a process sees, identified by UUID, which is the same from every process. Host
+   names do not work: containers on several machines may have the same name, and each rank may see
+   only one device. */
 typedef struct sight {
     int32_t n;
     cudaUUID_t ids[MOST_DEVICES];
 } sight;
 
-/* What rank 0 tells a rank. */
+/* What rank 0 sends to each rank. */
 typedef struct place {
     int32_t device;
-    int32_t lacking, seen; /* the first rank without a device of its own, or -1; how many it sees */
+    int32_t lacking, seen; /* lacking: the first rank without a device of its own, or -1; seen: how
+                              many devices it sees */
 } place;
 
 bool syn__cuda_sharing(void) {
@@ -36,7 +38,7 @@ static syn_status look(int n_devices, sight *out, syn_error *err) {
     return SYN_OK;
 }
 
-/* How many of the first n ranks have that device. */
+/* How many of the first n ranks use this device. */
 static int users(const sight *sights, const place *places, int n, const cudaUUID_t *id) {
     int count = 0;
     for (int r = 0; r < n; r++)
@@ -44,7 +46,7 @@ static int users(const sight *sights, const place *places, int n, const cudaUUID
     return count;
 }
 
-/* In the order of ranks each gets the first device that fewest have. */
+/* Assigns each rank, in rank order, the first of its devices with the fewest users. */
 static void choose_all(const sight *sights, place *places, int size) {
     int lacking = -1;
     for (int r = 0; r < size; r++) {
@@ -68,7 +70,7 @@ enum {
     PLACE_WORDS = sizeof(place) / sizeof(int32_t)
 };
 
-/* Rank 0's part. */
+/* Rank 0: receives the devices of all ranks, chooses, and sends each rank its device. */
 static syn_status tell_places(syn_comm *comm, sight *sights, place *places, syn_error *err) {
     for (int r = 1; r < comm->size; r++)
         SYN_TRY(syn__cuda_host->recv(comm, &sights[r], SIGHT_WORDS, SYN_I32, r, TAG_PLACE, err));
@@ -95,7 +97,7 @@ static syn_status gather(syn_comm *comm, const sight *mine, place *out, syn_erro
     return s;
 }
 
-/* Ranks of several processes. */
+/* For ranks in several processes. */
 static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_error *err) {
     sight mine;
     SYN_TRY(look(n_devices, &mine, err));

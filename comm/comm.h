@@ -47,10 +47,10 @@ void syn_local_world_abort(syn_local_world *world, const char *sentence);
 void syn_local_world_free(syn_local_world *world);
 
 /* Runs rank_main once per rank, each on a thread of its own, and waits for all. If a rank fails,
-   the others are aborted. The returned sentence is that of the first rank that failed by itself,
-   with "rank 1 failed: " in front, or the one that all ranks got (mismatch, deadlock). Afterwards
-   the communicators are closed. The caller must free contexts that rank_main leaves behind; their
-   data stays usable (syn_comm_close). */
+   the others are aborted. The returned sentence is the failure of the first rank that failed on its
+   own, preceded by "rank 1 failed: ", or the failure that all ranks share (mismatch, deadlock).
+   Afterwards the communicators are closed. The caller must free contexts that rank_main leaves
+   behind; their data stays usable (syn_comm_close). */
 typedef syn_status syn_rank_main(syn_comm *comm, void *arg, syn_error *err);
 syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
@@ -88,7 +88,7 @@ bool syn_mpi_launched(int32_t *rank, int32_t *size);
    finalises it. Use the communicator from one thread. Fails if MPI sees another number of ranks
    than the launcher announced (the launcher of another MPI), and with SYN_E_UNSUPPORTED in a build
    without MPI or if MPI does not support overlap. options may be NULL. abort passes its sentence to
-   the log and aborts the whole job. Close waits until all sent messages were received. */
+   the log and aborts the whole job. Close may wait forever for a message that no rank receives. */
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 

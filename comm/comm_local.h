@@ -43,8 +43,7 @@ typedef struct syn__local_group {
     struct syn__local_group *next;
     syn_group group; /* as its first member opened it, without an index */
     syn__local_member *members;
-    const void *
-        *ins; /* size * size pointers: scratch of `size` pointers per member; outs likewise */
+    const void **ins; /* scratch: each member has `size` pointers here, and in outs */
     void **outs;
     pthread_cond_t wake;
     _Alignas(SYN__LINE) _Atomic uint64_t entered; /* sum over all members, and POISON */
@@ -54,10 +53,9 @@ typedef struct syn__local_group {
 
 typedef struct syn__local_rank {
     bool opened, ended;
-    const syn_request
-        *awaited;   /* its own thread sleeps until this is done; NULL: it does not sleep */
-    uint64_t visit; /* number of the last search that visited this rank */
-    int32_t parent; /* the rank from which that search came */
+    const syn_request *awaited; /* its own thread sleeps until this is done; NULL: it is awake */
+    uint64_t visit;             /* number of the last search that visited this rank */
+    int32_t parent;             /* the rank from which that search came */
     syn__mailbox box;
     pthread_cond_t mail;
 } syn__local_rank;
@@ -67,8 +65,7 @@ struct syn_local_world {
     int32_t size;
     int32_t holders;    /* communicators, and the creator */
     uint64_t origin_ns; /* monotonic clock at creation */
-    /* number of searches */
-    uint64_t visits;
+    uint64_t visits;    /* number of searches */
     uint32_t spins; /* maximum number of pauses per wait; 0 if there are more ranks than cores */
     size_t inline_bytes; /* inputs up to this size are copied */
     syn__local_group *groups;

@@ -104,7 +104,7 @@ static syn_status all_reduce(syn__local *self, syn_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- The others ---- */
+/* ---- Other collectives ---- */
 
 static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
     const syn_group *group = r->turn.exchange.group;

@@ -38,13 +38,12 @@ typedef enum syn__request_state {
 } syn__request_state;
 
 struct syn_request {
-    syn_request *next;   /* in a stream, a mailbox or the idle list */
-    syn_request *made;   /* the request that was allocated before it */
-    syn__turn turn;      /* its segments are those below */
-    syn__stream *stream; /* NULL for messages */
-    bool on_main;        /* the rank's own thread runs it */
-    /* syn__request_state */
-    _Atomic uint64_t state;
+    syn_request *next;      /* in a stream, a mailbox or the idle list */
+    syn_request *made;      /* the request that was allocated before it */
+    syn__turn turn;         /* its segments are those below */
+    syn__stream *stream;    /* NULL for messages */
+    bool on_main;           /* the rank's own thread runs it */
+    _Atomic uint64_t state; /* syn__request_state */
     syn_exchange_times times;
     syn_error error;
     void *impl;
@@ -61,8 +60,9 @@ typedef struct syn__transport {
     syn_status (*settle)(struct syn__comm *comm, syn_request *message, syn_error *err);
     /* Cancels a receive that is not done; its buffer is not written any more. */
     void (*withdraw)(struct syn__comm *comm, syn_request *message);
-    /* The following may be NULL. open_group makes a group known; every member calls it in the same
-       order. close_group ends it (syn__comm_close_groups). */
+    /* The following may be NULL. open_group creates the transport's part of a group
+       (syn_group.impl); every member calls it in the same order. close_group frees it
+       (syn__comm_close_groups). */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
     void (*close_group)(syn_comm *comm, syn_group *group);
     /* numbered: a collective got its number. block, unblock: the rank's own thread starts and stops
@@ -77,13 +77,11 @@ typedef struct syn__comm {
     syn_comm pub;
     const syn__transport *transport;
     bool threads; /* streams may have threads; otherwise collectives run when they are started */
-    syn__group_node *nodes; /* newest first */
-    pthread_mutex_t lock;   /* protects all streams that have a thread */
-    pthread_cond_t done;    /* signalled when a stream's thread has run a collective */
-    /* lists: all requests; those that can be reused */
-    syn_request *made, *idle;
-    _Atomic int32_t
-        holds; /* number of users besides one: contexts, and the opener until it closes */
+    syn__group_node *nodes;   /* newest first */
+    pthread_mutex_t lock;     /* protects all streams that have a thread */
+    pthread_cond_t done;      /* signalled when a stream's thread has run a collective */
+    syn_request *made, *idle; /* lists: all requests; those that can be reused */
+    _Atomic int32_t holds;    /* users minus one: contexts, and the opener until it closes */
 } syn__comm;
 
 void syn__comm_init(syn__comm *comm, const syn_comm_ops *ops, const syn__transport *transport);

@@ -56,8 +56,8 @@ static bool beside(char *path, const char *file, const char *below) {
     return slash && n < MAX_PATH;
 }
 
-/* Searches next to the program (in a build), in the program's installation, and in the installation
-   of a shared library. */
+/* Searches next to the program (in a build), in the program's installation, and next to the shared
+   library that contains this function. */
 static bool find_module(char *path) {
     static const char *const from_program[] = {MODULE, SYN_PROGRAM_TO_MODULES "/" MODULE};
     char program[MAX_PATH];

@@ -174,8 +174,8 @@ void syn__gradients_free(syn__gradients *gradients);
 
 /* ---- finite.c ---- */
 
-/* Which of NaN, infinity and -infinity the inputs of an op contain, before it runs. Remembers the
-   first input that was given by the user and should not contain them. */
+/* Returns which of NaN, infinity and -infinity the inputs of an op contain, before it runs.
+   Remembers the first parameter, input or state that should not contain them. */
 unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
 /* Remembers the first output that contains a NaN or infinity although the inputs contained none.
    `inputs`: the result of syn__watch_inputs. */

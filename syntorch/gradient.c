@@ -104,8 +104,8 @@ static syn_tensor cast(syn_ctx *ctx, syn_tensor g, syn_dtype dtype) {
 }
 
 /* Returns g itself if it can be a leaf's gradient, otherwise a copy. A leaf's gradient must be
-   dense, must not share its storage with another gradient, and must not be a view, because the row
-   of a view's base may be forgotten before it. */
+   dense and must not share its storage with another gradient. It must not be a view either, because
+   syn_forget may drop the row of a view while the gradient is still needed. */
 static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     const syn_trace_tensor *t = &ctx->trace->tensors[syn__row(ctx, g)];
     syn_tensor out = {0};

@@ -14,9 +14,8 @@ typedef struct syn_mesh {
     int32_t size[SYN_AXES],
         index[SYN_AXES];      /* along each axis: number of ranks, and this rank's coordinate */
     int32_t stride[SYN_AXES]; /* distance to the next rank along the axis */
-    const syn_group
-        *group[SYN_AXES]; /* this rank's group along each axis, in order; NULL: only this rank */
-    const syn_group *kv;  /* this rank's kv group (syn_plan.kv); NULL: only this rank */
+    const syn_group *group[SYN_AXES]; /* this rank's, in order of the axis; NULL: only this rank */
+    const syn_group *kv;              /* this rank's kv group (syn_plan.kv); NULL: only this rank */
 } syn_mesh;
 
 /* Opens this rank's groups. "tp3" is the tp group with the fourth-lowest first rank. Ids count from

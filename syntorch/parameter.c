@@ -15,8 +15,9 @@ static uint64_t counter_hash(uint64_t key, uint64_t index) {
     return x ^ (x >> 31);
 }
 
-/* Approximately normal: the sum of four uniform 16-bit numbers, normalised (Irwin-Hall, n = 4). It
-   is cut at 3.46 standard deviations and ten times faster than a logarithm. */
+/* Approximately normal: the sum of four uniform 16-bit numbers, normalised (Irwin-Hall, n = 4). Its
+   range is 3.46 standard deviations. It is ten times faster than a method that computes a
+   logarithm. */
 static float normal(uint64_t key, uint64_t index, float scale) {
     const uint64_t x = counter_hash(key, index);
     const int32_t sum =

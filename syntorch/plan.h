@@ -1,5 +1,5 @@
 /* The parallel plan of a job: how many ranks it has and how they share the model and the data.
-   Programs, meshes, predictions and checkpoints read it; nobody else multiplies degrees. */
+   Programs, meshes, predictions and checkpoints read it; no other code multiplies degrees. */
 #ifndef SYNTORCH_PLAN_H
 #define SYNTORCH_PLAN_H
 

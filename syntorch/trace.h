@@ -142,8 +142,8 @@ size_t syn_trace_memory_bytes(const syn_trace *trace);
    reads a tensor that was overwritten before it. */
 syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE;
 
-/* Makes a graph of the traces of several ranks, of all or of some. The graph is a view: the traces
-   stay the caller's, must outlive it and must not change meanwhile. The same holds for hw, which
+/* Creates a graph of the traces of all ranks, or of some. The graph is a view: the caller keeps the
+   traces, which must outlive it and must not change meanwhile. The same holds for hw, which
    provides predicted times (NULL: none). The node of row n has index n - 1, and its number is its
    id. comm_index counts only the rows that the trace still has. */
 syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,

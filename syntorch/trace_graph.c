@@ -53,7 +53,7 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
     return SYN_OK;
 }
 
-/* ---- What is built once ---- */
+/* ---- Built once per view ---- */
 
 /* State of find_inplace: for each storage that is ever overwritten, a list of its users since its
    last version. Lists are chained through `links`. */

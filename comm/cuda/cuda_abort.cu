@@ -81,7 +81,7 @@ bool syn__nccl_aborted(void) {
     return true;
 }
 
-/* ---- finding out what is wrong ---- */
+/* ---- detecting failures ---- */
 
 syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) {
     if (x->comm->closed || !x->comm->ops->check) return SYN_OK;

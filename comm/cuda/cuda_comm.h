@@ -60,8 +60,7 @@ typedef struct syn__cuda_request {
                                     not recorded */
     syn_exchange exchange;       /* as the op described it, with the copied `segments` */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
-    /* staging memory on the host */
-    char *pinned;
+    char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
     void *woven; /* device memory for the ranks' blocks, which are interleaved from or to rows */
     size_t woven_bytes;
@@ -75,13 +74,11 @@ typedef struct syn__cuda_exchanges {
     syn__cuda *device;
     syn_comm *comm;
     syn__cuda_request *idle, *timed, **last_timed; /* timed: oldest first */
-    /* SYNTORCH_NCCL_TIMEOUT_S */
-    double timeout_s;
+    double timeout_s;                              /* SYNTORCH_NCCL_TIMEOUT_S */
 #ifdef SYN_HAVE_NCCL
-    /* false: all operations go through the host */
-    bool nccl;
-    pthread_mutex_t
-        lock; /* protects the following members; not needed to read `comm` of a rank's own groups */
+    bool nccl; /* false: all operations go through the host */
+    /* Protects the following members. A rank may read `comm` of its groups without it. */
+    pthread_mutex_t lock;
     syn__nccl_group *groups;
     /* The watchdog thread of NCCL calls that may block (cuda_abort.cu). */
     pthread_t watcher;

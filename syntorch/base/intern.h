@@ -15,9 +15,8 @@ typedef struct syn_intern {
         uint32_t bytes, hash;
     } * entries;
     size_t n_entries, entries_cap;
-    uint32_t
-        *slots; /* hash table with open addressing: id + 1, 0: empty; the size is a power of two */
-    size_t n_slots;
+    uint32_t *slots; /* hash table with open addressing: id + 1; 0: empty */
+    size_t n_slots;  /* a power of two */
 } syn_intern;
 
 /* Sets *id to the id of `data`; adds a copy if it is new. `data` may point into an entry. */

@@ -27,7 +27,7 @@ typedef enum syn_json_type {
 } syn_json_type;
 
 typedef struct syn_json {
-    /* about the last token */
+    /* About the last token: */
     syn_json_type type;
     /* KEY, STRING: unescaped UTF-8; NUMBER: its characters. NUL-terminated and valid until the next
        call. */
@@ -38,7 +38,7 @@ typedef struct syn_json {
     bool is_integer;   /* NUMBER: written without fraction or exponent, and in int64 */
     bool boolean;      /* BOOL */
     int depth;         /* open objects and arrays after this token */
-    /* private */
+    /* Private: */
     const char *name, *begin, *cur, *end;
     char *scratch;
     size_t scratch_cap;

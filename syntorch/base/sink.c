@@ -82,8 +82,7 @@ static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err
 static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
     char buf[PATH_MAX];
     const char *folder = folder_of(sink->path, buf, sizeof buf);
-    struct stat
-        info; /* some file systems, such as /proc, report ENOENT although the folder exists */
+    struct stat info; /* some file systems, such as /proc, report ENOENT for existing folders */
     const bool absent = code == ENOENT && stat(folder, &info) != 0;
     const char *reason = absent            ? "does not exist"
                          : code == ENOENT  ? "does not allow new files"

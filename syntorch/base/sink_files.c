@@ -121,8 +121,8 @@ static bool is_readable_device(int fd, const struct stat *info) {
                                null.st_rdev == info->st_rdev);
 }
 
-/* Fails if nobody writes to the pipe, instead of waiting forever. A slow writer may take its
-   time. */
+/* Fails if no process has opened the pipe for writing within PIPE_WAIT_MS, instead of waiting
+   forever. A pipe with a slow writer is read to its end. */
 static syn_status await_writer(reading *r, syn_error *err) {
     struct pollfd wait = {.fd = r->fd, .events = POLLIN};
     int n;

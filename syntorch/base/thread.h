@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Stack of each thread: address space, of which only the touched part uses memory. */
+/* Stack size of each thread. Only the pages that are touched use memory. */
 #define SYN__STACK_BYTES ((size_t)8 << 20)
 /* Size of the guard area below the stack. It is larger than any frame, so a stack overflow crashes
    the program instead of changing another thread's data. */

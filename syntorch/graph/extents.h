@@ -11,10 +11,11 @@
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
                     const syn_spec *out);
 
-/* Finds out whether a lookup has an earlier lookup of the same batch (words, then token types and
-   positions). Start at the lookup, go backwards node by node, and ask what each node implies. */
+/* What a node before a lookup implies. Lookups of one batch follow each other: words, then token
+   types and positions. To find out whether a lookup has an earlier one of the same batch, go
+   backwards from it, node by node. */
 typedef enum syn__lookup {
-    SYN__LOOKUP_GO_ON, /* nothing: ask the node before it */
+    SYN__LOOKUP_GO_ON, /* nothing: look at the node before it */
     SYN__LOOKUP_FIRST, /* the lookup is the first of its batch */
     SYN__LOOKUP_BESIDE /* this node is a lookup of the same batch */
 } syn__lookup;

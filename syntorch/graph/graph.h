@@ -82,7 +82,7 @@ const char *syn_category_name(syn_category c);
 
 /* Flags of a node. */
 #define SYN_NODE_VIRTUAL 1u /* computes and moves nothing (views, identities); not in .et */
-#define SYN_NODE_FUSED   2u /* one kernel for what could be several ops */
+#define SYN_NODE_FUSED   2u /* one kernel for the work of several ops */
 #define SYN_NODE_BESIDE  4u /* a lookup in activations, or not the first of its batch */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
@@ -189,7 +189,7 @@ typedef struct syn_graph_group {
 typedef struct syn_cursor {
     syn_node node;
     syn_graph_tensor tensor;
-    /* private buffers */
+    /* Private buffers: */
     syn_dep *deps;
     size_t deps_cap;
     syn_attribute attributes[SYN_MAX_ATTRS];
@@ -270,8 +270,8 @@ const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const
 /* Creates an empty graph of n_ranks ranks; `ranks` has their global ranks. */
 syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks,
                          int32_t world_size, syn_error *err) SYN_MUST_USE;
-/* Each call copies its argument, including texts. Nodes and tensors get ascending indices. A tensor
-   may name a producer that is added later. */
+/* Each call copies its argument, including strings. Nodes and tensors get ascending indices. A
+   tensor may name a producer that is added later. */
 syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *node,
                               syn_error *err) SYN_MUST_USE;
 syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph_tensor *tensor,

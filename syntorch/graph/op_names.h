@@ -17,7 +17,7 @@ SYN_API_BEGIN
 #define SYN_OPF_VIEW     1u
 #define SYN_OPF_STRIDED  2u
 #define SYN_OPF_COMM     4u /* the kernel describes a collective or message */
-#define SYN_OPF_FUSED    8u /* one kernel for what otherwise takes several ops */
+#define SYN_OPF_FUSED    8u /* one kernel for the work of several ops */
 #define SYN_OPF_CONSTANT 16u
 #define SYN_OPF_ENTER    32u
 

@@ -77,8 +77,8 @@ static void drop_between(syn_work *work, uint32_t node) {
     work->n_between = n;
 }
 
-/* Entries may have been added in another order than that of their numbers, so the pieces are cut
-   after the last one that a remaining node uses. */
+/* Entries may have been added out of order, so the pieces are cut after the last one that a
+   remaining node uses. */
 void syn_work_drop(syn_work *work, uint32_t node) {
     const size_t stay = lower_bound(work, node);
     drop_between(work, node);

@@ -74,7 +74,7 @@ void syn_work_drop(syn_work *work, uint32_t node);
 size_t syn_work_memory_bytes(const syn_work *work);
 
 /* Converts device work to bytes, for another process on the same kind of machine, and back. The
-   size is a multiple of 8. syn_work_unpack rejects bytes that syn_work_pack did not write. */
+   size is a multiple of 8. syn_work_unpack fails if the bytes are malformed. */
 syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes,
                          syn_error *err) SYN_MUST_USE;
 syn_status syn_work_unpack(syn_work *out, const char *data, size_t bytes,

@@ -10,8 +10,7 @@
 SYN_API_BEGIN
 
 typedef struct syn_link {
-    double
-        alpha_ns; /* latency per step of a ring, or per message; unused with a collective library */
+    double alpha_ns; /* per step of a ring, or per message; unused with a collective library */
     /* Bandwidth of one rank in each direction; 1 byte/ns = 1 GB/s. With a collective library,
        `inter` is the bandwidth of a whole node. */
     double bytes_per_ns;
@@ -121,8 +120,8 @@ typedef struct syn_collectives {
     syn_hw_fitted fitted;
 } syn_collectives;
 
-/* Rates at ascending sizes. Between two points the rate is interpolated in log-log; outside it is
-   that of the nearest point. */
+/* Rates at ascending sizes. Between two points the rate is interpolated in log-log; outside, the
+   rate of the nearest point is used. */
 #define SYN_HW_POINTS 8
 typedef struct syn_hw_curve {
     struct syn_hw_point {

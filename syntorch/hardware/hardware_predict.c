@@ -82,8 +82,8 @@ static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *o
     return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
 
-/* The time of the softmax: what attention moves in addition to its two products, which move the
-   scores once each, and to its mask, which moves as much as the softmax. */
+/* The memory time of the softmax: all traffic of attention's scores, minus that of its two products
+   (the scores once each) and that of its mask (`traffic`, like the softmax's own). */
 static double softmax_ns(const syn_hardware *hw, const syn_node *node, double traffic) {
     const double left = moved_ns(hw, (hw->stack.score_passes - 2) * (double)node->bytes_read);
     return max2(traffic, left - traffic);
@@ -238,9 +238,9 @@ static double latency_ns(const syn_protocol *p, const struct transfer *t, const 
            (at->ranks - at->node_ranks) * p->post_ns;
 }
 
-/* The slower of node and network limits the time, because the stages overlap. Two stages, such as
-   sending sums up a tree and results down, overlap only once the first part has passed, which for a
-   small buffer is all of it. */
+/* Transfers within nodes and across the network overlap, so the slower one limits the time. Two
+   stages, such as sending sums up a tree and results down, overlap only after the first part has
+   passed, which for a small buffer is all of it. */
 static double stages_ns(const syn_protocol *p, const struct transfer *t, const struct places *at,
                         double within, double across) {
     const bool far = at->nodes > 1;

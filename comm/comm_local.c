@@ -103,8 +103,7 @@ syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_err
     pthread_mutex_lock(&world->lock);
     if (sentence != NULL) syn__local_die(world, sentence);
     pthread_mutex_unlock(&world->lock);
-    return SYN_FAIL(err, SYN_E_COMM, "%s",
-                    world->dead_text); /* written once, before `dead` was set */
+    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written before `dead` */
 }
 
 void syn_local_world_abort(syn_local_world *world, const char *sentence) {
@@ -189,8 +188,7 @@ static void local_close(syn_comm *comm) {
 static syn_status local_check(const syn_comm *comm, syn_error *err) {
     const syn_local_world *world = ((const syn__local *)comm)->world;
     if (!atomic_load(&world->dead)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_COMM, "%s",
-                    world->dead_text); /* written once, before `dead` was set */
+    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written before `dead` */
 }
 
 static const syn_comm_ops local_ops = {

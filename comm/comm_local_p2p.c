@@ -108,9 +108,7 @@ static bool sleep_filled(syn__local *self, syn_request *message) {
         if (state == SYN__DONE) return true;
         if (state == SYN__OPEN && atomic_load(&world->dead)) return false;
         if (state == SYN__OPEN) syn__local_sleep(self, message, &me->mail);
-        else
-            pthread_cond_wait(&me->mail,
-                              &world->lock); /* the sender is writing, which does not take long */
+        else pthread_cond_wait(&me->mail, &world->lock); /* the sender is writing the buffer */
     }
 }
 

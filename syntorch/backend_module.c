@@ -77,8 +77,7 @@ static void load_from(const char *path) {
         return;
     }
     syn_backend_module_fn *open = NULL;
-    *(void **)&open =
-        dlsym(module, SYN_BACKEND_MODULE_NAME); /* the conversion that POSIX prescribes */
+    *(void **)&open = dlsym(module, SYN_BACKEND_MODULE_NAME); /* as POSIX prescribes */
     if (open) backend = open(&host, &failure);
     else SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "%s is no module of syntorch", path);
     if (!backend) SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the module %s gives no device", path);

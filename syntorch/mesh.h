@@ -11,9 +11,8 @@ SYN_API_BEGIN
 
 /* The mesh as one rank sees it. */
 typedef struct syn_mesh {
-    int32_t size[SYN_AXES],
-        index[SYN_AXES];      /* along each axis: number of ranks, and this rank's coordinate */
-    int32_t stride[SYN_AXES]; /* distance to the next rank along the axis */
+    int32_t size[SYN_AXES], index[SYN_AXES]; /* ranks along each axis; this rank's place */
+    int32_t stride[SYN_AXES];                /* distance to the next rank along the axis */
     const syn_group *group[SYN_AXES]; /* this rank's, in order of the axis; NULL: only this rank */
     const syn_group *kv;              /* this rank's kv group (syn_plan.kv); NULL: only this rank */
 } syn_mesh;

@@ -107,8 +107,7 @@ size_t syn_ctx_param_count(const syn_ctx *ctx) {
 
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     syn_param_info info = ctx->params[i];
-    const uint32_t row = syn__row(ctx, info.tensor),
-                   text = ctx->trace->tensors[row].name; /* id + 1 */
+    const uint32_t row = syn__row(ctx, info.tensor), text = ctx->trace->tensors[row].name; /* + 1 */
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
     /* A version that was written through a view of the parameter is not the parameter. */
@@ -184,8 +183,8 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
                                              &ctx->error) != SYN_OK)
         return (syn_tensor){0};
     info.tensor = syn__tensor(ctx, row);
-    info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name -
-                                               1); /* the trace's own copy of the name */
+    /* The trace's copy of the name. */
+    info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name - 1);
     ctx->params[ctx->n_params++] = info;
     const struct random how = {init, std, seed};
     const syn_status s = set_values(ctx, &info, row, &operand, &how, &err);

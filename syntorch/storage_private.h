@@ -67,8 +67,8 @@ static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
     s->at[number].kept++;
 }
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
-void syn__storage_arrived(syn_storages *s,
-                          uint32_t number); /* an operation in flight has finished with it */
+/* An operation in flight no longer uses the storage. */
+void syn__storage_arrived(syn_storages *s, uint32_t number);
 /* Returns all free buffers to the device; the caller must have synced it. False if there were
    none. */
 bool syn__storages_give_back(syn_storages *s);

@@ -68,8 +68,7 @@ static void visit_names(syn_trace *t, const syn__dropping *what, struct names *n
 }
 
 static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) {
-    names->texts[0] = names->blobs[0] = names->specs[0] =
-        1; /* "", the empty blob and the scalar always stay */
+    names->texts[0] = names->blobs[0] = names->specs[0] = 1; /* these always stay */
     visit_names(t, what, names, false);
     syn_intern_sweep(&t->texts, names->texts);
     syn_intern_sweep(&t->specs, names->specs);

@@ -108,8 +108,7 @@ static void close_groups(syn__cuda_exchanges *x) {
     syn__nccl_unwatch(x);
     if (x->device->late.code != SYN_OK || syn__nccl_check_others(x, &ignored) != SYN_OK)
         syn__nccl_break_off(x);
-    const bool done =
-        syn__nccl_aborted(); /* false: NCCL may still write to the groups, so they are not freed */
+    const bool done = syn__nccl_aborted(); /* false: NCCL may still write to groups */
     while (x->groups) {
         syn__nccl_group *g = x->groups;
         x->groups = g->next;

@@ -89,8 +89,7 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
     if (bytes > UINT32_MAX - 16 || table->n_entries >= UINT32_MAX - 1)
         return SYN_FAIL(err, SYN_E_NOMEM, "a table of names is full");
     const size_t padded = (bytes + 8) & ~(size_t)7;
-    const uintptr_t inside =
-        (uintptr_t)data - (uintptr_t)table->bytes; /* offset, if data points into an entry */
+    const uintptr_t inside = (uintptr_t)data - (uintptr_t)table->bytes; /* if data is in an entry */
     SYN_TRY(syn_grow(&table->bytes, &table->bytes_cap, table->n_bytes + padded, 1, err));
     SYN_TRY(syn_grow(&table->entries, &table->entries_cap, table->n_entries + 1,
                      sizeof *table->entries, err));

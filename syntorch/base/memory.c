@@ -13,8 +13,7 @@
 
 /* The library's only global state, for tests. It is global because malloc is. */
 static _Atomic uint64_t calls;
-static _Atomic uint64_t limit =
-    SYN_MEMORY_NEVER; /* allocations fail once `calls` has reached this */
+static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* allocations fail from this value of `calls` */
 
 /* Counts one allocation; true if it must fail. Relaxed order suffices, because only totals matter.
    Sizes above PTRDIFF_MAX fail here, because some mallocs (sanitizers) abort on them. */
@@ -111,8 +110,7 @@ bool syn_add_size(size_t a, size_t b, size_t *out) {
 }
 
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    const bool small =
-        ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* avoids a division in the usual case */
+    const bool small = ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* usual case: no division */
     if (!small && (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))) return false;
     *out = a * b;
     return true;

@@ -129,8 +129,7 @@ static syn_status await_writer(reading *r, syn_error *err) {
     do n = poll(&wait, 1, PIPE_WAIT_MS);
     while (n < 0 && errno == EINTR);
     if (n == 0) {
-        const ssize_t got =
-            read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: the pipe has a writer */
+        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: it has a writer */
         if (got == 0)
             return SYN_FAIL(err, SYN_E_IO,
                             "cannot read " SHOWN ": it is a pipe into which nobody writes",

@@ -26,8 +26,7 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece) {
 /* The index of the first entry whose node number is at least `node`. */
 static size_t lower_bound(const syn_work *work, uint64_t node) {
     size_t low = 0, n = work->n_nodes;
-    if (n > 0 && work->nodes[n - 1].node < node)
-        return n; /* shortcut: most new entries are the newest */
+    if (n > 0 && work->nodes[n - 1].node < node) return n; /* most new entries are the newest */
     while (n > 0) {
         const size_t half = n / 2;
         if (work->nodes[low + half].node < node) {

@@ -196,8 +196,8 @@ typedef struct syn_hardware {
     syn_link intra, inter;
     syn_collectives collectives;
     syn_stack stack;
-    syn_hw_kernels alone,
-        shared;      /* measured with one rank, and with the most ranks that were measured */
+    /* Measured with one rank, and with the most ranks that were measured. */
+    syn_hw_kernels alone, shared;
     int32_t sharing; /* ranks that share the machine's cores (syn_hardware_share); 0: one */
     syn_hw_errors errors;
 } syn_hardware;

@@ -140,9 +140,8 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
     *work = max2(computed, traffic) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
-    if (launches > device) *work = 0; /* the device waits for the host */
-    const bool beside = (node->flags & SYN_NODE_BESIDE) !=
-                        0; /* the overhead was counted for the batch's first lookup */
+    if (launches > device) *work = 0;                         /* the device waits for the host */
+    const bool beside = (node->flags & SYN_NODE_BESIDE) != 0; /* not the first of its batch */
     return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
 }
 
@@ -381,6 +380,5 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
-    node->predicted_ns =
-        round(ns * 1000) / 1000; /* whole picoseconds, which are short in text formats */
+    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
 }

@@ -11,8 +11,7 @@ extern "C" {
 
 #define SYN__HARDWARE_PRESETS 6
 #define SYN__STACK_PRESETS    3
-extern const char
-    *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends the list */
+extern const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends it */
 extern const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1];
 /* Machines without a stack of their own are combined with one of syn__stack_presets. */
 extern const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS];

@@ -14,6 +14,7 @@ typedef struct syn__turn {
     uint64_t seq;   /* counts the group's collectives from 1; 0 for messages */
 } syn__turn;
 
+/* Whether the kind is SEND or RECV. */
 bool syn__is_message(syn_comm_kind kind);
 /* Whether two collectives agree in everything that the members of a group must agree on. */
 bool syn__turn_equal(const syn__turn *a, const syn__turn *b);
@@ -60,6 +61,7 @@ void syn__mailbox_wait(syn__mailbox *box, syn_request *recv);
 syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag);
 /* Removes a receive, if it is still in the mailbox. */
 void syn__mailbox_forget(syn__mailbox *box, syn_request *recv);
+/* Frees the messages; the receives belong to their communicator. */
 void syn__mailbox_free(syn__mailbox *box);
 
 /* outs[o][i] = reduction over k of ins[k][i], in the order of k, for i in [begin, begin + n_elems).

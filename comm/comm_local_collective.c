@@ -66,6 +66,7 @@ static place share_begin(const syn__turn *turn, int32_t member, size_t elem_byte
     return p;
 }
 
+/* Reduces this member's share of the elements into the outputs of all members. */
 static void reduce_share(const syn_request *r, size_t elem_bytes) {
     const syn_exchange *x = &r->turn.exchange;
     const int32_t index = x->group->index, size = x->group->size;
@@ -80,6 +81,7 @@ static void reduce_share(const syn_request *r, size_t elem_bytes) {
     }
 }
 
+/* Reduces all elements of the copied inputs into this member's output. */
 static void reduce_inlined(const syn_request *r, size_t elem_bytes) {
     const syn_exchange *x = &r->turn.exchange;
     size_t at = 0;

@@ -188,6 +188,7 @@ static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
     return true;
 }
 
+/* Aborts the world unless all members have entered the same call. */
 static syn_status compare_calls(syn__local *self, const syn_request *r, syn_error *err) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
@@ -203,6 +204,7 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
     return SYN_OK;
 }
 
+/* Copies all inputs, one after another. */
 static void copy_inputs(const syn_request *r, unsigned char *to) {
     const syn_exchange *x = &r->turn.exchange;
     const size_t blocks = x->kind == SYN_COMM_REDUCE_SCATTER ? (size_t)x->group->size : 1;

@@ -33,6 +33,7 @@ syn_status syn__mpi_failed(int code, const char *what, syn_error *err) {
     return SYN_FAIL(err, SYN_E_COMM, "%s failed: %.300s", what, text);
 }
 
+/* Creates the group's MPI communicator; all members must call it. */
 static syn_status create_comm(const syn_group *group, MPI_Comm *out, syn_error *err) {
     MPI_Group world, members;
     /* Any tag works if it differs between groups that are opened at the same time. */

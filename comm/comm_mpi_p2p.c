@@ -42,6 +42,7 @@ static syn_status start_mover(syn__mpi *self, syn_error *err) {
     return SYN_OK;
 }
 
+/* Changes the number of messages in flight; wakes the thread that moves them if there are any. */
 static void count(syn__mpi *self, int messages) {
     syn__mpi_mover *mover = &self->mover;
     pthread_mutex_lock(&mover->lock);
@@ -52,6 +53,7 @@ static void count(syn__mpi *self, int messages) {
 
 /* ---- Messages ---- */
 
+/* Allocates a message with space for data_bytes bytes and its requests. NULL if memory is out. */
 static syn__mpi_message *message_new(syn__mpi *self, const syn__turn *turn, size_t data_bytes,
                                      syn_error *err) {
     const size_t n_pieces = turn->n_elems / self->limit + (turn->n_elems % self->limit != 0);

@@ -13,6 +13,7 @@ static syn__stream *stream_of(const syn_group *group) {
     return &((syn__group_node *)(uintptr_t)node)->stream;
 }
 
+/* Runs a collective and times it, unless an earlier one of the stream has failed. */
 static void run(syn__comm *self, syn_request *r) {
     syn__stream *s = r->stream;
     const bool timed = !r->turn.exchange.now;
@@ -81,6 +82,7 @@ static void advance(syn__comm *self, syn__stream *s) {
     if (self->transport->unblock != NULL) self->transport->unblock(self);
 }
 
+/* Waits until a collective is done, running the stream's queue meanwhile. */
 static void await_done(syn__comm *self, const syn_request *r) {
     pthread_mutex_lock(&self->lock);
     while (atomic_load_explicit(&r->state, memory_order_relaxed) != SYN__DONE)

@@ -84,9 +84,11 @@ typedef struct syn__comm {
     _Atomic int32_t holds;    /* users minus one: contexts, and the opener until it closes */
 } syn__comm;
 
+/* Initializes a communicator that was allocated with zeros, without groups or requests. */
 void syn__comm_init(syn__comm *comm, const syn_comm_ops *ops, const syn__transport *transport);
 /* Finishes the collectives that were started, ends the streams' threads, and cancels receives. */
 void syn__comm_finish(syn__comm *comm);
+/* Frees all requests and the locks. */
 void syn__comm_requests_free(syn__comm *comm);
 /* Calls close_group for all groups, for communicators that have it. */
 void syn__comm_close_groups(syn__comm *comm);

@@ -48,6 +48,7 @@ static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, 
     return true;
 }
 
+/* The monotonic time `ms` milliseconds from now. */
 static struct timespec after_ms(long ms) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -145,6 +145,7 @@ static inline void *syn__data(const syn_storage *storage, const syn_operand *ope
     return (char *)storage->data +
            operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
+/* Sets dense row-major strides, and offset 0. */
 void syn__contiguous_strides(syn_operand *operand);
 
 /* Records the failure *inner of a rule or kernel in the context, with op and scope in front:

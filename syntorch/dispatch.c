@@ -20,6 +20,7 @@ static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
 
+/* Looks up the rows of the inputs. */
 static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const syn_call *call,
                               uint32_t *rows) {
     const syn_opdef *def = call->def;
@@ -46,6 +47,7 @@ static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_
     return SYN_OK;
 }
 
+/* Fills in the inputs for the op's functions, and checks that their data may be used. */
 static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32_t *rows) {
     const syn_opdef *def = call->def;
     for (int i = 0; i < call->n_in; i++) {
@@ -84,6 +86,7 @@ static syn_status check_comm(const syn_call *call) {
     return syn__comm_check_open(call->comm, call->err);
 }
 
+/* Infers the outputs. New versions get the operand of the input that they overwrite. */
 static syn_status infer(syn_call *call) {
     for (int i = 0; i < call->n_out; i++) memset(&call->out[i].spec, 0, sizeof call->out[i].spec);
     SYN_TRY(call->def->infer(call));
@@ -199,6 +202,7 @@ static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint3
     return s;
 }
 
+/* Runs the kernel and waits for its operation, or with overlap only starts the operation. */
 static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
     syn_status s = SYN_OK;
     call->finish = NULL;

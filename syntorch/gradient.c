@@ -14,6 +14,7 @@
    must not be overwritten. */
 #define SEED UINT32_MAX /* stands for the gradient of the loss itself, which is 1 */
 
+/* State of one syn_backward. */
 typedef struct walk {
     syn_ctx *ctx;
     uint32_t first_row; /* of_row[0] belongs to this row */
@@ -27,12 +28,14 @@ static syn_storage *storage_of(syn_ctx *ctx, uint32_t tensor) {
     return syn__storage(ctx, syn_trace_tensor_row(ctx->trace, tensor));
 }
 
+/* Keeps the storage of a gradient and counts the gradient. */
 static void hold(syn_ctx *ctx, uint32_t tensor) {
     syn_storage *s = storage_of(ctx, tensor);
     s->kept++;
     s->grads++;
 }
 
+/* Undoes hold. */
 static void let_go(syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const uint32_t number = syn__storage_number(ctx, row);
@@ -75,6 +78,7 @@ static uint32_t *place_of(walk *w, uint32_t row) {
                : NULL;
 }
 
+/* Whether a gradient is the only one in its storage, so that it may be overwritten. */
 static bool alone(syn_ctx *ctx, uint32_t tensor) {
     return tensor && tensor != SEED && storage_of(ctx, tensor)->grads == 1;
 }
@@ -267,6 +271,7 @@ static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__ta
 
 /* ---- the walk ---- */
 
+/* Calls the postponed rule for its remaining inputs. */
 static void run_later(walk *w) {
     syn_ctx *ctx = w->ctx;
     if (!w->waiting) return;

@@ -28,6 +28,7 @@ syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node, uint64_t *
     return s;
 }
 
+/* Marks a storage as used by an operation in flight. */
 static void occupy(syn_storages *s, uint32_t storage) {
     s->at[storage].under_way++;
 }

@@ -7,6 +7,7 @@
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
+/* The smallest size class with at least `bytes` bytes. */
 static uint16_t class_of(size_t bytes) {
     assert(bytes <= INT64_MAX); /* true for every valid spec */
     int shift = SYN__MIN_SHIFT;
@@ -16,6 +17,7 @@ static uint16_t class_of(size_t bytes) {
     return (uint16_t)((size_t)(shift - SYN__MIN_SHIFT) * SYN__STEPS + n);
 }
 
+/* The size of the buffers of a class. */
 static size_t class_bytes(int size_class) {
     const size_t base = (size_t)1 << (size_class / SYN__STEPS + SYN__MIN_SHIFT);
     return base + base / SYN__STEPS * (size_t)(size_class % SYN__STEPS);
@@ -85,6 +87,7 @@ static uint32_t new_buffer(syn_storages *s, int size_class) {
     return number;
 }
 
+/* Returns a buffer to the device; its entry becomes vacant. */
 static void give_to_device(syn_storages *s, uint32_t number) {
     s->backend->free(s->device, s->at[number].data);
     s->held_bytes -= class_bytes(s->at[number].size_class);
@@ -93,6 +96,7 @@ static void give_to_device(syn_storages *s, uint32_t number) {
     s->vacant = number;
 }
 
+/* Whether the pool has any buffer. */
 static bool any_waits(const syn_storages *s) {
     for (int c = 0; c < SYN__CLASSES; c++)
         if (s->waiting[c]) return true;
@@ -150,6 +154,7 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     return SYN_OK;
 }
 
+/* Returns a storage to the pool if it is released and nothing uses it. */
 static void give_back_unused(syn_storages *s, uint32_t number) {
     syn_storage *storage = &s->at[number];
     if (!storage->released || storage->pins > 0 || storage->under_way > 0 || storage->kept > 0)

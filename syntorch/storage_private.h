@@ -61,11 +61,13 @@ static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
 }
 /* Returns the buffer to the pool: now, or when nothing pins, keeps or uses it any more. */
 void syn__storage_release(syn_storages *s, uint32_t number);
+/* Removes a pin. */
 void syn__storage_unpin(syn_storages *s, uint32_t number);
 /* Keeps the storage for a tape entry or a gradient. */
 static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
     s->at[number].kept++;
 }
+/* Undoes one syn__storage_keep. */
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
 /* An operation in flight no longer uses the storage. */
 void syn__storage_arrived(syn_storages *s, uint32_t number);

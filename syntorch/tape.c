@@ -17,6 +17,7 @@ static uint32_t leaf_entry(syn_ctx *ctx) {
     return (uint32_t)++g->n_leaves;
 }
 
+/* Makes a tensor row a leaf. param: its index; SIZE_MAX: it is an input. */
 static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
     syn_storage *storage = syn__storage(ctx, row);
     if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
@@ -131,6 +132,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
 
 /* ---- regions of syn_recompute ---- */
 
+/* Calls f with the number of each storage that the region's inputs are in. */
 static void each_input(syn_ctx *ctx, const syn__region *region,
                        void (*f)(syn_storages *s, uint32_t storage)) {
     for (int i = 0; i < region->n_in; i++) {
@@ -143,6 +145,7 @@ void syn__region_unpin(syn_ctx *ctx, const syn__region *region) {
     each_input(ctx, region, syn__storage_unkeep);
 }
 
+/* Puts a region on the tape and keeps its inputs. */
 static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
     syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;

@@ -44,6 +44,7 @@ void syn__contiguous_strides(syn_operand *operand) {
     operand->offset = 0;
 }
 
+/* Whether an operand is contiguous from offset 0. */
 static bool plain(const syn_operand *operand) {
     int64_t stride = 1;
     for (int d = operand->spec.rank - 1; d >= 0; d--) {
@@ -82,6 +83,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     return id;
 }
 
+/* Creates a tensor that no op produces: an input or a state. */
 static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, uint32_t flags,
                           const void *data) {
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};

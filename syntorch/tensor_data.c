@@ -129,6 +129,7 @@ syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64
                                                       (size_t)n_elems * elem, &ctx->error));
 }
 
+/* Finds the data of a tensor of one f32 element. */
 static syn_status find_number(syn_ctx *ctx, syn_tensor t, const char **data) {
     syn_operand o;
     SYN_TRY(readable(ctx, t, &o, data));

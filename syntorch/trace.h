@@ -97,6 +97,7 @@ typedef struct syn_trace {
     int32_t rank, world_size;
 } syn_trace;
 
+/* Creates an empty trace. rank is a global rank. */
 syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size,
                          syn_error *err) SYN_MUST_USE;
 void syn_trace_free(syn_trace *trace);
@@ -114,6 +115,7 @@ uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node);
    NULL. */
 const syn_spec *syn_trace_spec(const syn_trace *trace, uint32_t tensor);
 void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out);
+/* The string with this id. */
 const char *syn_trace_text(const syn_trace *trace, uint32_t id);
 /* Name of a tensor row: "wte.weight" for a parameter, "h.3.attn/qkv:0" for an op's output. The
    result is in buf or in the trace. */

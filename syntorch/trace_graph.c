@@ -74,6 +74,7 @@ static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node,
     return SYN_OK;
 }
 
+/* Adds a node to the users of the overwritten storages that its inputs are in. */
 static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[node];
@@ -108,6 +109,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
     return s;
 }
 
+/* Numbers the communications of each group. */
 static syn_status number_comms(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     uint32_t *next = syn_calloc(t->n_groups + 1, sizeof *next);
@@ -199,6 +201,8 @@ static void append_i64(struct writing *w, int64_t value) {
     append_text(w, p);
 }
 
+/* Converts the op's attributes. Those of type 'c' (communication) become fields of the node
+   instead. */
 static void fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
                             syn_cursor *cur) {
     syn_node *node = &cur->node;
@@ -236,6 +240,7 @@ static syn_node_kind kind_of(const syn_opdef *def) {
     return def->comm != SYN_COMM_NONE ? SYN_NODE_COLLECTIVE : SYN_NODE_COMPUTE;
 }
 
+/* The value of a communication attribute; `other` if the op does not have it. */
 static int64_t comm_attr(const struct shared *sh, const syn_call *call, uint32_t op,
                          const char *name, int64_t other) {
     for (int i = 0; i < call->n_attr && sh->attr_names[op][i]; i++)

@@ -4,6 +4,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/trace_private.h"
 
+/* Sets *out to the index + 1 of a shard in a list. Adds the shard if it is new. */
 static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard shard, uint16_t *out,
                          syn_error *err) {
     for (*out = 0; *out < *n; ++*out) {
@@ -183,6 +184,7 @@ static part part_of(const syn__trace_parts *parts, uint32_t row) {
     return number ? (part){.shard = parts->shards[number - 1]} : whole;
 }
 
+/* Finds the shards of a node's outputs. */
 static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_parts *parts, syn_call *call,
                          syn_error *err) {
     const syn_trace_node *n = &t->nodes[node];

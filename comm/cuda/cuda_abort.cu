@@ -136,6 +136,7 @@ static void end_call(syn__cuda_exchanges *x, uint64_t since_ns, const syn_error 
     pthread_mutex_unlock(&x->lock);
 }
 
+/* Sleeps for up to LOOKS_MS; true if the watchdog must stop. */
 static bool stopped(syn__cuda_exchanges *x) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);

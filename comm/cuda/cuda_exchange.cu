@@ -151,6 +151,7 @@ static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const 
     return syn__cuda_late(x->device, err);
 }
 
+/* Before a reduce-scatter of an inner dimension: converts rows to blocks. */
 static syn_status weave_before(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
     if (r->outer == 1 || r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
     SYN_TRY(syn__cuda_weave(x->device->at.stream, r->segments[0].in, r->woven,
@@ -159,6 +160,7 @@ static syn_status weave_before(syn__cuda_exchanges *x, syn__cuda_request *r, syn
     return SYN_OK;
 }
 
+/* After an all-gather of an inner dimension: converts blocks to rows. */
 static syn_status weave_after(syn__cuda_exchanges *x, syn__cuda_request *r, void *rows,
                               syn_error *err) {
     if (r->outer == 1 || r->exchange.kind != SYN_COMM_ALL_GATHER) return SYN_OK;

@@ -1,3 +1,4 @@
+/* Clocks (clock.h). */
 #include "syntorch/base/clock.h"
 
 #include <time.h>

@@ -6,6 +6,7 @@
 
 SYN_API_BEGIN
 
+/* Whether dtype is f16 or bf16. */
 static inline bool syn_dtype_is_half(syn_dtype dtype) {
     return dtype == SYN_F16 || dtype == SYN_BF16;
 }

@@ -120,6 +120,7 @@ void syn__settings_leave(syn__settings *s, size_t path_bytes);
 /* Copies the last KEY or STRING for an error sentence: cut at a whole character, without control
    characters. */
 const char *syn__settings_shown(const syn__settings *s, char buf[64]);
+/* Whether the last KEY or STRING equals `text`. */
 bool syn__settings_text_is(const syn__settings *s, const char *text);
 
 /* Copies as many whole characters as fit; control characters become '?'. */

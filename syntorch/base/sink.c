@@ -1,3 +1,5 @@
+/* Sinks: opening, writing and closing files and memory buffers. Formatting is in sink_text.c,
+   reading of files in sink_files.c. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for O_TMPFILE, realpath */
 #endif
@@ -49,6 +51,7 @@ struct syn_sink {
     syn_error error;
 };
 
+/* The last SHOWN_BYTES bytes of a path, from a whole character. */
 static const char *shown(const char *path) {
     const size_t bytes = strlen(path);
     if (bytes <= SHOWN_BYTES) return path;
@@ -128,6 +131,8 @@ static int above_standard(int fd) {
     return moved;
 }
 
+/* Two ways to create the temporary name, for make_named: as a new file, or for the file without a
+   name. */
 static int make_file(const syn_sink *sink) {
     return above_standard(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
@@ -299,6 +304,7 @@ static void write_fd(syn_sink *sink, const char *data, size_t bytes) {
     }
 }
 
+/* Writes the buffer to the file. */
 static void flush(syn_sink *sink) {
     write_fd(sink, sink->buf, sink->used_bytes);
     sink->used_bytes = 0;

@@ -1,3 +1,4 @@
+/* Status names and error sentences (status.h). */
 #include "syntorch/base/status.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Names and sizes of element types; specs and shards as text (types.h). */
 #include "syntorch/base/types.h"
 
 #include <assert.h>

@@ -31,6 +31,8 @@ typedef enum syn_dtype {
         SYN_DTYPE_COUNT
 } syn_dtype;
 
+/* Name in files ("f32"); "?" and 0 bytes for invalid values. syn_dtype_parse returns false if no
+   dtype has the name. */
 const char *syn_dtype_name(syn_dtype dtype);
 size_t syn_dtype_bytes(syn_dtype dtype);
 bool syn_dtype_parse(const char *name, syn_dtype *out);

@@ -1,3 +1,4 @@
+/* UTF-8: checking and encoding (utf8.h). */
 #include "syntorch/base/utf8.h"
 
 /* The number of bytes of the character at `text` that are present and valid; 0: no character begins

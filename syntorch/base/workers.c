@@ -1,3 +1,5 @@
+/* The thread pool (workers.h). Each call of syn_workers_run is a round: the caller publishes the
+   task and increments `round`; all threads take indices from `next` until none are left. */
 #include "syntorch/base/workers.h"
 
 #include <pthread.h>
@@ -83,6 +85,7 @@ static void *worker_main(void *arg) {
     }
 }
 
+/* Starts a round and wakes the threads that sleep. */
 static void begin_round(syn_workers *w) {
     atomic_store(&w->running, w->started);
     atomic_fetch_add(&w->round, 1);
@@ -128,6 +131,7 @@ struct ranges {
     void *arg;
 };
 
+/* Piece i of the range; the first n % pieces pieces are one element longer. */
 static void one_range(void *arg, int64_t i, int worker) {
     const struct ranges *r = arg;
     const int64_t each = r->n / r->pieces, longer = r->n % r->pieces;

@@ -21,7 +21,9 @@ typedef enum syn__lookup {
 } syn__lookup;
 #define SYN__LOOKUP_NODES 16 /* stop after this many nodes */
 
+/* Whether an op is a lookup in a table ("embedding"). */
 bool syn__is_lookup(const char *op);
+/* node: the lookup; the other arguments describe a node before it. */
 syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
                                syn_phase phase, uint32_t step);
 

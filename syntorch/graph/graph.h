@@ -233,10 +233,13 @@ struct syn_graph {
     void *self; /* owned by the producer */
 };
 
+/* Read a node or tensor by its index within the rank with index `rank`. NULL only if memory is out
+   (cursor->error). */
 const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                syn_cursor *cursor);
 const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t rank, uint32_t tensor,
                                             syn_cursor *cursor);
+/* The group with this id; NULL if there is none. */
 const syn_graph_group *syn_graph_group_by_id(const syn_graph *graph, uint32_t id);
 /* The metadata entry `name`; NULL if there is none. */
 const syn_attribute *syn_graph_meta(const syn_graph *graph, const char *name);

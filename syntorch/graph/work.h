@@ -60,6 +60,7 @@ void syn_work_free(syn_work *work); /* frees the contents, not *work */
 /* Adds the name of a kernel and returns its id for syn_piece.name. */
 syn_status syn_work_put_name(syn_work *work, const char *name, uint32_t *id,
                              syn_error *err) SYN_MUST_USE;
+/* The kernel name of a piece; "" if it has none. */
 const char *syn_work_name(const syn_work *work, const syn_piece *piece);
 /* Adds the work of a node and sets `first` of the copy. Does nothing if the node has work
    already. */

@@ -208,6 +208,8 @@ typedef struct syn_hardware {
    The error lists the presets. */
 syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *stack,
                              syn_error *err) SYN_MUST_USE;
+/* Reads a hardware file of `bytes` bytes at `json`. `name`, such as a path, begins the error
+   sentences. */
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
 /* From now on, predict the times of one of `ranks` ranks that share the machine's cores. Only

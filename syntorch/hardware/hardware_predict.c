@@ -31,6 +31,7 @@ static double peak(const syn_hardware *hw, syn_dtype dtype) {
     return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
 }
 
+/* The value of an op; `otherwise` if it is not listed. */
 static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) {
     for (int32_t i = 0; i < ops->n; i++)
         if (strcmp(ops->at[i].op, op) == 0) return ops->at[i].value;
@@ -59,6 +60,7 @@ static double product_ns(const syn_hardware *hw, const syn_node *node, double ra
     return (waves + hw->stack.matmul_tail) * 2 * tile * TILE * inner * parts / rate;
 }
 
+/* The time to move bytes through memory. */
 static double moved_ns(const syn_hardware *hw, double bytes) {
     return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
 }
@@ -112,6 +114,9 @@ static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fuse
     return max2(kernels, attention_kernels(&hw->stack, "attention", e) - others);
 }
 
+/* The time of a compute node: the longer of its launches on the host and its work on the device,
+   plus the op's overhead. *work: the device time of the work itself, 0 if launches take longer;
+   *limit: what limits it. */
 static double compute_ns(const syn_hardware *hw, const syn_node *node, double *work,
                          syn_limit *limit) {
     const syn_stack *stack = &hw->stack;

@@ -155,11 +155,11 @@ const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t);
 int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim); /* negative dim: from the end */
 /* True if the elements are dense in row-major order. */
 bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t);
-/* Copies the elements to buf in row-major order. `bytes` must be the tensor's size. Fails on meta.
- */
+/* Copies all elements to buf in row-major order. `bytes` must be the size of the tensor. Fails on
+   meta. */
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) SYN_MUST_USE;
-/* The same for a tensor of f32, f16 or bf16, converted to f32. n_elems must be its element count.
- */
+/* The same for a tensor of f32, f16 or bf16, converted to f32. n_elems must equal its element
+   count. */
 syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) SYN_MUST_USE;
 /* Copies the elements first .. first + n_elems - 1 of a contiguous tensor. */
 syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,

@@ -32,8 +32,8 @@ static float widen_f16(uint16_t h) {
     return float_of(sign | magnitude);
 }
 
-/* Values below 2^-14 are multiples of 2^-24, like floats at 0.5, so adding 0.5 rounds them. Values
-   from 65520 become infinity. */
+/* f16 values below 2^-14 are multiples of 2^-24, like floats at 0.5, so adding 0.5 rounds them.
+   Values from 65520 become infinity. */
 static uint16_t narrow_f16(float f) {
     const uint32_t bits = bits_of(f);
     const uint32_t sign = bits >> 16 & 0x8000U;

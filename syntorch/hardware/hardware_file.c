@@ -87,7 +87,7 @@ static const syn__setting_table protocol_table = ROWS(protocol_rows);
 #define PROTOCOL_AT(id) \
     (offsetof(syn_collectives, protocols) + sizeof(syn_protocol) * SYN_PROTOCOL_##id)
 
-/* "simple" is required, because it works for all buffers, so that a protocol is always found. */
+/* The protocol for large buffers is required, so that a protocol is always found. */
 static const syn__setting collective_rows[] = {
     NAME("name", offsetof(syn_collectives, name)),
     GROUP("ll", 0, PROTOCOL_AT(LL), protocol_table),

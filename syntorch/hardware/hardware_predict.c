@@ -4,7 +4,7 @@
 
 #include "syntorch/hardware/hardware_private.h"
 
-#define TILE       128.0 /* rows and columns of a product that a multiprocessor computes at a time */
+#define TILE       128.0 /* rows and columns of a tile, which a multiprocessor computes at a time */
 #define TILE_LEAST 16.0  /* minimum rows in 16 bits, from the tensor cores */
 
 /* The fraction of an all-reduce's copies that a collective of one pass makes. Fitted to

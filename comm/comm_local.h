@@ -48,16 +48,16 @@ typedef struct syn__local_group {
     pthread_cond_t wake;
     _Alignas(SYN__LINE) _Atomic uint64_t entered; /* sum over all members, and POISON */
     _Alignas(SYN__LINE) _Atomic uint64_t left;
-    _Alignas(SYN__LINE) _Atomic uint32_t sleepers;
+    _Alignas(SYN__LINE) _Atomic uint32_t sleepers; /* threads that wait for `wake` */
 } syn__local_group;
 
 typedef struct syn__local_rank {
-    bool opened, ended;
+    bool opened, ended;         /* has, or had, a communicator; has finished */
     const syn_request *awaited; /* its own thread sleeps until this is done; NULL: it is awake */
     uint64_t visit;             /* number of the last search that visited this rank */
     int32_t parent;             /* the rank from which that search came */
-    syn__mailbox box;
-    pthread_cond_t mail;
+    syn__mailbox box;           /* messages to this rank */
+    pthread_cond_t mail;        /* wakes its own thread when a receive is done */
 } syn__local_rank;
 
 struct syn_local_world {
@@ -67,8 +67,8 @@ struct syn_local_world {
     uint64_t origin_ns; /* monotonic clock at creation */
     uint64_t visits;    /* number of searches */
     uint32_t spins; /* maximum number of pauses per wait; 0 if there are more ranks than cores */
-    size_t inline_bytes; /* inputs up to this size are copied */
-    syn__local_group *groups;
+    size_t inline_bytes;      /* inputs up to this size are copied */
+    syn__local_group *groups; /* list of all groups */
     syn__local_rank *ranks;
     int32_t *stack; /* of the search; `size` entries */
     _Atomic bool dead;

@@ -28,20 +28,20 @@ typedef struct syn__mpi_mover {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
-    bool runs, stop;
-    int under_way; /* number of messages in flight */
+    bool runs, stop; /* the thread was started; it must end */
+    int under_way;   /* number of messages in flight */
 } syn__mpi_mover;
 
 typedef struct syn__mpi {
-    syn__comm base;   /* with threads: several threads may call MPI at the same time */
-    bool initialised; /* MPI was initialised here */
-    bool check, measure;
-    size_t limit;                      /* maximum count per MPI call */
-    MPI_Comm messages, checks;         /* communicators of all ranks */
+    syn__comm base;            /* with threads: several threads may call MPI at the same time */
+    bool initialised;          /* MPI was initialised here */
+    bool check, measure;       /* check_collectives, measure_wait */
+    size_t limit;              /* maximum count per MPI call */
+    MPI_Comm messages, checks; /* communicators of all ranks */
     MPI_Op keep_nan_min, keep_nan_max; /* min and max of f32 that preserve NaN */
-    syn__mpi_message *sent;
+    syn__mpi_message *sent;            /* sends in flight */
     syn__mpi_mover mover;
-    syn__watchdog *dog;
+    syn__watchdog *dog;                               /* NULL: none */
     void (*log)(void *log_arg, const char *sentence); /* NULL: silent */
     void *log_arg;
 } syn__mpi;

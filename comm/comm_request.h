@@ -46,7 +46,7 @@ struct syn_request {
     _Atomic uint64_t state; /* syn__request_state */
     syn_exchange_times times;
     syn_error error;
-    void *impl;
+    void *impl; /* the communicator's, such as an MPI message */
     syn_segment segments[SYN_MAX_LIST];
 };
 

@@ -12,10 +12,10 @@ struct syn__watchdog {
     pthread_mutex_t lock;
     pthread_cond_t stopping;
     pthread_t thread;
-    bool stop, inside;
-    syn__turn turn; /* the current call, entered at since_ns */
+    bool stop, inside; /* inside: the rank is in a call */
+    syn__turn turn;    /* the current call, entered at since_ns */
     uint64_t since_ns;
-    double next_log_s;
+    double next_log_s; /* when to log next, in seconds since since_ns */
 };
 
 /* Describes a call: "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close, ...". */

@@ -9,7 +9,7 @@ typedef struct syn__watchdog_options {
     double log_s, abort_s; /* seconds in one call; 0: never */
     void (*log)(void *log_arg, const char *sentence);
     void *log_arg;
-    void (*end_job)(void);
+    void (*end_job)(void); /* called after abort_s, must end all ranks */
 } syn__watchdog_options;
 
 typedef struct syn__watchdog syn__watchdog;

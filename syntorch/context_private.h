@@ -23,7 +23,7 @@ typedef struct syn__taped {
 typedef struct syn__region {
     syn_region *run;
     void *arg;
-    syn_tensor in[SYN_MAX_REGION_INPUTS], out;
+    syn_tensor in[SYN_MAX_REGION_INPUTS], out; /* arguments and result of the first run */
     int n_in, n_scopes;
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
@@ -50,7 +50,7 @@ typedef struct syn__gradients {
     size_t n_leaves, leaves_cap;
     uint32_t *of_row; /* during syn_backward: the gradients of tensor rows, as numbers */
     size_t of_row_cap;
-    void (*ready)(void *user, size_t param);
+    void (*ready)(void *user, size_t param); /* see syn_ctx_on_grad */
     void *user;
 } syn__gradients;
 
@@ -59,7 +59,7 @@ typedef struct syn__watch {
     bool on;
     uint32_t tensor; /* number of the first tensor with a NaN or infinity; 0: none found */
     bool is_nan;
-    int64_t element;
+    int64_t element; /* index of its first such value */
 } syn__watch;
 
 /* An asynchronous read in flight (syn_tensor_ask_numbers). */
@@ -84,7 +84,7 @@ struct syn_ctx {
     uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the open scopes' full names, by depth */
     int n_scopes;
     syn_phase phase;
-    uint64_t start_ns;
+    uint64_t start_ns;     /* monotonic clock: the trace's times count from here */
     uint64_t forgot_ns;    /* when syn_forget last dropped rows; 0: never */
     bool unhashed;         /* syn_forget does not hash (syn_ctx_set_hashing) */
     bool overlap;          /* collectives and receives are waited for later (syn_ctx_set_overlap) */

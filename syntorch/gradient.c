@@ -21,7 +21,7 @@ typedef struct walk {
     uint32_t n_rows;
     bool waiting; /* `later` must be called again */
     syn_grad_call later;
-    syn__taped later_entry;
+    syn__taped later_entry; /* its tape entry */
 } walk;
 
 static syn_storage *storage_of(syn_ctx *ctx, uint32_t tensor) {

@@ -55,10 +55,10 @@ struct syn_call {
     const syn_attr *attr;
     int n_attr;
     const syn_group *group; /* NULL except for communication ops */
-    syn_comm *comm;
-    syn_workers *workers; /* the rank's threads; NULL: the calling thread only */
-    syn_arena *arena;     /* scratch memory, valid until the kernel returns */
-    void *device;         /* the backend's state (backend.h), such as a stream */
+    syn_comm *comm;         /* NULL in a world of one rank */
+    syn_workers *workers;   /* the rank's threads; NULL: the calling thread only */
+    syn_arena *arena;       /* scratch memory, valid until the kernel returns */
+    void *device;           /* the backend's state (backend.h), such as a stream */
     syn_error *err;
     /* A communication kernel moves no data itself. It describes the operation here, in `exchange`
        and `segments`, for its caller to run. `finish` is called when the operation is done (NULL:

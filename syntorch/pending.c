@@ -4,11 +4,11 @@
 #include "syntorch/context_private.h"
 
 struct syn__pending {
-    uint32_t node;        /* row; the operation reads its inputs and writes its outputs */
-    syn_request *request; /* from the communicator */
-    void *of_device;      /* from the backend; on meta both requests are NULL */
-    void (*finish)(syn_call *call);
-    void *scratch;
+    uint32_t node;                  /* row; the operation reads its inputs and writes its outputs */
+    syn_request *request;           /* from the communicator */
+    void *of_device;                /* from the backend; on meta both requests are NULL */
+    void (*finish)(syn_call *call); /* see syn_call */
+    void *scratch;                  /* see syn_call */
 };
 
 bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def) {

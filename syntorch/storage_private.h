@@ -35,8 +35,8 @@ typedef struct syn_storage {
 
 typedef struct syn_storages {
     const syn_backend *backend;
-    void *device; /* the backend's state */
-    syn_storage *at;
+    void *device;    /* the backend's state */
+    syn_storage *at; /* by number; entry 0 is unused */
     size_t count, cap;
     uint32_t *buckets; /* hash table by owner: first storage of each bucket */
     size_t n_buckets;  /* a power of two */

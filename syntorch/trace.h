@@ -15,12 +15,12 @@
 SYN_API_BEGIN
 
 typedef struct syn_trace_node {
-    uint16_t op, group; /* group: index into trace->groups + 1; 0: none */
-    uint8_t phase, n_in, n_out, stream;
-    uint32_t scope, label; /* ids in texts; label 0: the op's name */
-    uint32_t attrs;        /* id in blobs; 0: no attributes */
-    uint32_t first_in;     /* index into inputs */
-    uint32_t first_out;    /* tensor row of output 0; the outputs are consecutive */
+    uint16_t op, group;                 /* group: index into trace->groups + 1; 0: none */
+    uint8_t phase, n_in, n_out, stream; /* stream: as in syn_node; 255 for messages */
+    uint32_t scope, label;              /* ids in texts; label 0: the op's name */
+    uint32_t attrs;                     /* id in blobs; 0: no attributes */
+    uint32_t first_in;                  /* index into inputs */
+    uint32_t first_out;                 /* tensor row of output 0; the outputs are consecutive */
 } syn_trace_node;
 
 typedef struct syn_trace_tensor {

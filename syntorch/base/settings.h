@@ -53,8 +53,8 @@ typedef struct syn__setting {
     double min, max; /* F64, I64, I32: inclusive, in the file's unit; integers up to 2^53 */
     double scale;    /* F64 */
     const struct syn__setting_table *group;
-    const syn__setting_choice *choices; /* CHOICE */
-    syn_status (*read)(syn__settings *s, void *member);
+    const syn__setting_choice *choices;                 /* CHOICE */
+    syn_status (*read)(syn__settings *s, void *member); /* CUSTOM */
     /* CUSTOM or GROUP rows with SAVED: writes the entry, as syn__settings_write does. */
     void (*write)(syn_sink *out, const void *member);
 } syn__setting;

@@ -15,12 +15,12 @@
 
 struct syn_workers {
     int threads;
-    pthread_t *ids;     /* threads - 1 entries */
-    int started;        /* number of threads that were started */
-    atomic_uint round;  /* number of calls of syn_workers_run */
-    atomic_bool quit;   /* ends the threads in the next round */
-    atomic_int running; /* threads that have not finished this round */
-    _Atomic int64_t next;
+    pthread_t *ids;       /* threads - 1 entries */
+    int started;          /* number of threads that were started */
+    atomic_uint round;    /* number of calls of syn_workers_run */
+    atomic_bool quit;     /* ends the threads in the next round */
+    atomic_int running;   /* threads that have not finished this round */
+    _Atomic int64_t next; /* next index to run */
     int64_t n;
     syn_worker_task task;
     void *arg;

@@ -1,20 +1,21 @@
-/* Which elements dropout takes: a function of (seed, sample, row, column) alone, the same in every
-   op and at every level of ops/simd.h. So masks are made again in the backward pass, and are equal
-   for every way to cut a batch or a tensor among ranks. `row` and `column` (the index in the last
-   dimension) count within the sample: attention's row is head * T + query, its column the key. */
+/* Decides which elements dropout zeroes. The decision depends only on (seed, sample, row, column),
+   so it is the same in every op and at every SIMD level (ops/simd.h). The backward pass therefore
+   recomputes masks instead of saving them, and masks do not depend on how a batch or tensor is
+   sharded over ranks. `row` and `column` (the index in the last dimension) count within the
+   sample. For attention, row = head * T + query and column = key. */
 #ifndef OPS_DROPOUT_H
 #define OPS_DROPOUT_H
 
 #include "ops/hash.h"
 
-/* One row's generator. */
+/* The generator of one row. */
 typedef struct syn_dropout_row {
-    uint32_t start, twist; /* 64 bits of (seed, sample, row) */
-    int32_t limit;         /* below it an element goes */
-    float keep;            /* what the others are multiplied with: 1 / (1 - p) */
+    uint32_t start, twist; /* 64 hash bits of (seed, sample, row) */
+    int32_t limit;         /* an element whose hash is below it is zeroed */
+    float keep;            /* factor of the other elements: 1 / (1 - p) */
 } syn_dropout_row;
 
-/* p in [0, 1). */
+/* p must be in [0, 1). */
 SYN_ANYWHERE syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t sample,
                                               int64_t row) {
     const uint64_t of_sample = syn__counter_hash(seed, (uint32_t)sample);
@@ -24,9 +25,8 @@ SYN_ANYWHERE syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t s
     return d;
 }
 
-/* The row's start + column through multiplications and shifts of 32 bits, with the constants of
-   MurmurHash3's last step (Appleby 2011); the second half of the key comes in between, so that rows
-   whose starts lie near each other differ. */
+/* Hashes start + column in 32 bits, with the multipliers of MurmurHash3's finalizer (Appleby
+   2011). `twist` is mixed in between the two rounds, so that rows with nearby starts differ. */
 #define SYN__DROP_FIRST  0x85ebca6bu
 #define SYN__DROP_SECOND 0xc2b2ae35u
 

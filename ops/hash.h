@@ -1,19 +1,20 @@
-/* Random numbers as functions of where they are used, the same on every device. */
+/* Counter-based random numbers: each is a function of where it is used, so it is the same on every
+   device and for every number of threads. Also compiled by CUDA kernels. */
 #ifndef OPS_HASH_H
 #define OPS_HASH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Before a function that kernels of CUDA call, too. */
+/* Marks a function that both the host and CUDA kernels call. */
 #ifdef __CUDACC__
 #define SYN_ANYWHERE static __host__ __device__ __forceinline__
 #else
 #define SYN_ANYWHERE static inline
 #endif
 
-/* A hash of (key, index): SplitMix64 (Steele et al. 2014), see parameter.c; index + 1, so that key
-   0 has no weak index. */
+/* Hashes (key, index) with SplitMix64's mixer (Steele et al. 2014), like parameter.c. Uses index +
+   1, because key 0 with index 0 would hash to 0. */
 SYN_ANYWHERE uint64_t syn__counter_hash(uint64_t key, uint64_t index) {
     uint64_t x = key ^ ((index + 1) * 0x9e3779b97f4a7c15u);
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -21,7 +22,7 @@ SYN_ANYWHERE uint64_t syn__counter_hash(uint64_t key, uint64_t index) {
     return x ^ (x >> 31);
 }
 
-/* A number in [0, 1) with 24 bits from it. */
+/* A number in [0, 1) with 24 random bits. */
 SYN_ANYWHERE double syn__counter_uniform(uint64_t key, uint64_t index) {
     return (double)(syn__counter_hash(key, index) >> 40) * 0x1p-24;
 }

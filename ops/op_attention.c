@@ -1,4 +1,4 @@
-/* softmax, fused attention, the KV cache. */
+/* Ops of attention: softmax, fused attention for inference and for training, and the KV cache. */
 #include <string.h>
 
 #include "ops/attention.h"
@@ -8,7 +8,7 @@
 
 /* ---- softmax ---- */
 
-/* subtract, exponential, sum, divide */
+/* 4 operations per element: subtract, exponential, sum, divide. */
 SYN__COST(softmax) {
     *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -35,12 +35,12 @@ SYN__GRAD(softmax) {
     syn__call_op(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
 }
 
-/* product, sum, subtract, product */
+/* 4 operations per element: product, sum, subtract, product. */
 SYN__COST(softmax_grad) {
     *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Of each worker room for y and dy, none where they are f32. */
+/* Each worker has an f32 buffer for y and dy; rooms is NULL if they are f32 already. */
 struct softmax_rows {
     const syn_call *c;
     float *rooms;
@@ -75,18 +75,19 @@ SYN__CPU(softmax_grad) {
     return SYN_OK;
 }
 
-/* ---- Fused attention ---- */
+/* ---- fused attention ---- */
 
-/* Attributes: of all ops here, and of those with dropout. */
+/* Attribute numbers: the first three of all fused ops, the others of ops with dropout. */
 enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR, WANTED = N_ATTR };
 
-/* The last attribute, which is not there if there is none: 0. */
+/* The window, an optional last attribute; 0: none. */
 static int64_t window_of(const syn_call *c) {
     const int last = c->def->n_out == 1 ? OFFSET + 1 : c->def->n_out == 2 ? N_ATTR : WANTED + 1;
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* Of inputs from the first that may be missing on, the mask and dropout's keys; 0: not there. */
+/* Optional inputs start at number `first`: the mask, then dropout's keys. These return the number
+   of the mask, or of the keys; 0 if it is missing. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
@@ -109,7 +110,7 @@ static syn_status check_dropout(const syn_call *c, int keys) {
                : syn__bad_input(c, keys, "a key (B) for each sample");
 }
 
-/* Queries, keys and values of any op here, and inputs from `first` on. */
+/* Checks q, k and v of any fused op, and its optional inputs from number `first` on. */
 static syn_status check_heads(const syn_call *c, int first) {
     const int mask = mask_of(c, first);
     SYN_TRY(syn__want_floats(c, 3));
@@ -138,14 +139,14 @@ SYN__INFER(attention) {
     return SYN_OK;
 }
 
-/* How many keys some query sees in a window. */
+/* Number of keys that at least one query sees. */
 static uint64_t keys_seen(const syn_call *c) {
     const int64_t keys = c->in[1].spec.dims[2], reach = window_of(c) + c->in[0].spec.dims[2] - 1;
     return (uint64_t)(window_of(c) > 0 && reach < keys ? reach : keys);
 }
 
-/* The sum of what the separate ops count: 4 B H T S D of products, and 5 an entry of the T x S
-   square; keys and values that no query sees are not read. */
+/* Flops of the separate ops: 4 B H T S D for the two products, and 5 per entry of the T x S
+   square. Keys and values outside every query's window are not read. */
 SYN__COST(attention) {
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
     const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
@@ -155,9 +156,9 @@ SYN__COST(attention) {
                        syn__output_bytes(c)};
 }
 
-enum { MOST_QUERIES = 64 }; /* in a tile of any kernel */
+enum { MOST_QUERIES = 64 }; /* largest tile of queries of any kernel */
 
-/* What takes weights of a's queries, the first of which is number `first` of the head. */
+/* Sets up dropout for a's queries. `first`: number of the first one within its head. */
 static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
                         syn_dropout_row rows[MOST_QUERIES], syn_attend *a) {
     if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
@@ -170,7 +171,7 @@ static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64
     a->column = (uint32_t)c->attr[COLUMN].i;
 }
 
-/* Element (b, i, j) of the first three dimensions. */
+/* Offset of element (b, i, j) of the first three dimensions, in elements. */
 static int64_t place_of(const syn_operand *o, int64_t b, int64_t i, int64_t j) {
     return b * o->strides[0] + i * o->strides[1] + j * o->strides[2];
 }
@@ -179,7 +180,8 @@ static const void *element(const syn_operand *o, int64_t at) {
     return (const char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* `n` rows of o, `stride` apart, as f32: where they lie, or in `room`, side by side. */
+/* `n` rows of o as f32, *stride elements apart: in place if o is f32, otherwise converted to
+   `room` with *stride set to `depth`. */
 static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
                             int64_t *stride, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
@@ -188,12 +190,15 @@ static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t
     return room;
 }
 
-/* n queries of a head from the first on, without results and scratch memory. */
+/* The kernel arguments for n queries of one head, starting with query `first`. Result pointers and
+   scratch memory are left out. `optional`: number of the first optional input. `room`: buffer for
+   the queries as f32. */
 static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t h, int64_t first,
                              int64_t n, syn_dropout_row rows[MOST_QUERIES], float *room) {
     const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
     const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
-    const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* head of keys and values */
+    const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* the head of k and v for
+                                                                       head h of q */
     const int mask = mask_of(c, optional);
     const float *bias = mask ? c->in[mask].data : NULL;
     syn_attend a = {
@@ -223,14 +228,16 @@ static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t
 struct heads {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t head_stride, row_stride; /* of the result */
+    int64_t head_stride, row_stride; /* elements between heads and between queries of the result */
     float *log_sum;                  /* (B, H, T), or NULL */
-    float *scratch;                  /* of all workers */
-    size_t scratch_floats, room; /* room: what of it is the kernels', before a tile of queries */
-    int64_t tile, tiles;         /* queries of a task, tasks of a head */
+    float *scratch;                  /* of all workers, scratch_floats each */
+    size_t scratch_floats, room; /* room: floats of the kernel's scratch, before the buffer for a
+                                    tile of queries */
+    int64_t tile, tiles;         /* queries per task, tasks per head */
 };
 
-/* One tile of queries of one head; the last tiles, which see most, first. */
+/* Computes one tile of queries of one head. Later tiles of a head run first: with a causal mask
+   they see the most keys and take longest. */
 static void attend_task(void *arg, int64_t i, int worker) {
     const struct heads *t = arg;
     const int64_t *n = t->c->in[0].spec.dims;
@@ -241,7 +248,7 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const int64_t to = b * n[1] * n[2] * n[3] + h * t->head_stride + first * t->row_stride;
     float *scratch = t->scratch + (size_t)worker * t->scratch_floats, *room = scratch + t->room;
     syn_attend a = queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, room);
-    a.out = syn__row_out(out, to, room); /* a query's result in its place */
+    a.out = syn__row_out(out, to, room); /* f32 results go directly to their place */
     a.out_stride = syn__is_f32(out) ? t->row_stride : n[3];
     if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
     a.scratch = scratch;
@@ -250,12 +257,12 @@ static void attend_task(void *arg, int64_t i, int worker) {
         syn__row_done(out, to + q * t->row_stride, n[3], room + q * n[3]);
 }
 
-/* Whole cache lines, so that workers do not share one. */
+/* Rounds up to whole cache lines, so that workers do not share one. */
 static size_t whole_lines(size_t floats) {
     return (floats + 31) / 32 * 32;
 }
 
-/* A product over so few elements ends before other threads have begun. */
+/* A small product finishes before other threads would have started. */
 static syn_workers *workers_for(const syn_call *c) {
     const int64_t keys = c->in[1].spec.dims[2];
     return keys > 0 && syn__elems(&c->in[0]) > (uint64_t)(131072 / keys) ? c->workers : NULL;
@@ -307,10 +314,10 @@ syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_te
     return attention(ctx, q, k, v, mask, scale, true, offset, window);
 }
 
-/* ---- Fused attention in training ---- */
+/* ---- fused attention for training ---- */
 
-/* The result, token by token, and for each query the logarithm of the sum of its scores'
-   exponentials: (B, T, H, D), (B, H, T). */
+/* Two outputs: the result (B, T, H, D), and the log-sum-exp of each query's scores (B, H, T),
+   which the gradient needs. */
 SYN__INFER(attention_train) {
     SYN_TRY(check_heads(c, 3));
     const int64_t *q = c->in[0].spec.dims;
@@ -319,7 +326,7 @@ SYN__INFER(attention_train) {
     return SYN_OK;
 }
 
-/* With dropout, one operation more an entry. */
+/* Dropout counts as one more operation per entry. */
 SYN__COST(attention_train) {
     const int64_t *q = c->in[0].spec.dims;
     syn__attention_cost(c, cost);
@@ -350,7 +357,7 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
     return out[0];
 }
 
-/* All at once that are needed: they have most of the work in common. */
+/* One op computes all needed gradients, because they share most of the work. */
 SYN__GRAD(attention_train) {
     enum { ALL = 7 };
     syn_attr attr[N_ATTR + 2];
@@ -370,15 +377,15 @@ SYN__GRAD(attention_train) {
         if (g->need[i]) g->din[i] = syn_permute(g->ctx, d[i], order, 4);
 }
 
-enum { OPTIONAL = 6 }; /* input of attention_grad */
+enum { OPTIONAL = 6 }; /* number of attention_grad's first optional input */
 
-/* Whether output i is asked for. */
+/* Whether output i is requested. */
 static bool wants(const syn_call *c, int i) {
     return c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;
 }
 
-/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> (B, T, H, D), twice (B, S, G, D); what is not
-   asked for is empty */
+/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> dq (B, T, H, D), dk and dv (B, S, G, D). An
+   output that is not requested is empty. */
 SYN__INFER(attention_grad) {
     SYN_TRY(check_heads(c, OPTIONAL));
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
@@ -397,8 +404,8 @@ SYN__INFER(attention_grad) {
     return SYN_OK;
 }
 
-/* Scores are computed again, and each of the two products gives two: 2.5 times the forward op, less
-   a product for each gradient that is not asked for. */
+/* The scores are recomputed, and each of the two forward products has two gradients: 2.5 times the
+   flops of the forward op, less one product for each gradient that is not requested. */
 SYN__COST(attention_grad) {
     const uint64_t product = 2 * syn__elems(&c->in[0]) * keys_seen(c);
     syn__attention_train_cost(c, cost);
@@ -406,29 +413,31 @@ SYN__COST(attention_grad) {
     for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : product;
 }
 
-/* A task is a part of the keys of one head of them, for all queries; of those, parts after the
-   first have sums of their own. The cut depends on shapes alone. */
+/* A task handles one part of the keys of one k/v head, for all queries that use it. Parts of a
+   head all contribute to dq: every part but the first has its own sums, which are added at the
+   end. The partition depends only on shapes, so results do not depend on the number of threads. */
 struct heads_grad {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t parts, part; /* of a head's keys, and keys in one */
-    int64_t chunk;       /* keys at a time, of which copies are made */
-    int64_t pad;         /* floats from row to row of copies */
-    int64_t room;        /* floats for tiles of queries */
-    float *dq; /* (parts, B, T, H, D); without the first part, which is in the output, if f32 */
-    float *scratch; /* of all workers: k, v, dk, dv (chunk, pad) each, q, out, dout (tile, D) each
-                       where they are not f32, and the kernels' */
+    int64_t parts, part; /* parts per head, and keys per part */
+    int64_t chunk;       /* keys that are copied and processed at a time */
+    int64_t pad;         /* row stride of the copies, in floats */
+    int64_t room;        /* floats of the buffers for a tile of queries */
+    float *dq;      /* sums (parts, B, T, H, D); if dq is f32, the first part's sums are the output
+                       itself */
+    float *scratch; /* of all workers. Each has k, v, dk, dv (chunk, pad); q, out, dout (tile, D)
+                       unless they are f32; and the kernel's scratch. */
     size_t scratch_floats;
 };
 
-/* Keys first.. first + n of a head of keys, for one head of queries. */
+/* Gradients from keys first .. first + n - 1 of a k/v head and one head of queries. */
 static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64_t first, int64_t n,
                          float *dq, bool add, float *scratch) {
     const syn_call *c = t->c;
     const syn_operand *out = &c->in[3], *dout = &c->in[5];
     const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile, depth = dims[3],
                   size = t->chunk * t->pad;
-    float *room = scratch + 4 * size; /* of queries */
+    float *room = scratch + 4 * size; /* buffers for a tile of queries */
     syn_dropout_row rows[MOST_QUERIES];
     for (int64_t i = 0; i < dims[2]; i += tile) {
         const int64_t queries = dims[2] - i < tile ? dims[2] - i : tile;
@@ -444,7 +453,7 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         };
         syn_attend *a = &g.of;
         a->out_stride = out->strides[1];
-        /* which is only read */
+        /* only read, despite its type */
         a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
                                   room + tile * depth);
         g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,
@@ -464,7 +473,8 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
     }
 }
 
-/* Rows of a head of x as f32, t->pad apart, and back, `stride` apart. */
+/* copy_in copies rows of a head of x to f32 rows that are t->pad apart; copy_out copies such rows
+   back to rows that are `stride` apart. */
 static void copy_in(const struct heads_grad *t, const syn_operand *x, int64_t at, int64_t rows,
                     float *copy) {
     const int64_t depth = x->spec.dims[3];
@@ -491,7 +501,8 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
     const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
-    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* sums; -1: the output */
+    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* the part's sums in t->dq;
+                                                                      -1: the output */
     float *dq = !wants(c, 0) ? NULL
                 : own < 0    ? c->out[0].data
                              : t->dq + own * (int64_t)syn__elems(&c->out[0]);
@@ -509,7 +520,7 @@ static void grad_task(void *arg, int64_t i, int worker) {
     }
 }
 
-/* Elements of the first part's sums, or the output, to which the others are added. */
+/* Adds the sums of all parts, for elements begin .. end - 1. */
 static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
     const struct heads_grad *t = arg;
     const syn_operand *out = &t->c->out[0];
@@ -524,9 +535,14 @@ static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 SYN__CPU(attention_grad) {
-    enum { TASKS = 16, FEWEST = 256, CHUNK = 512 }; /* tasks at least, of so many keys or more */
+    enum {
+        TASKS = 16,
+        FEWEST = 256,
+        CHUNK = 512
+    }; /* at least TASKS tasks, unless a part would
+          have fewer than FEWEST keys */
     const int64_t *n = c->in[1].spec.dims, keys = n[2], depth = n[3], heads = n[0] * n[1];
-    const int64_t elems = (int64_t)syn__elems(&c->out[0]); /* 0 also if not asked for */
+    const int64_t elems = (int64_t)syn__elems(&c->out[0]); /* also 0 if dq is not requested */
     if (syn__elems(&c->in[0]) == 0 || keys == 0) {
         for (int i = 0; i < 3; i++) syn__fill_zero(c, &c->out[i]);
         return SYN_OK;

@@ -1,12 +1,13 @@
-/* Collectives and messages: rows whose kernel describes what syn__dispatch exchanges; and tp_enter,
-   whose row names the group that its backward will call. */
+/* Collectives and messages. Their kernels move no data: they describe the operation in
+   call->exchange, and syn__dispatch runs it. Also tp_enter, a view that records the group of its
+   gradient's all-reduce. */
 #include <string.h>
 
 #include "ops/ops.h"
 #include "ops/rules.h"
 #include "syntorch/base/memory.h"
 
-/* Reads the input once and writes the output once; the arithmetic of a reduction is not counted. */
+/* Counts one read of the input and one write of the output, no flops for a reduction. */
 SYN__COST(comm) {
     *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -15,7 +16,7 @@ static syn_dtype dtype(const syn_operand *o) {
     return (syn_dtype)o->spec.dtype;
 }
 
-/* What all rows with operands say: operand i is segment i; the elements are those of `counted`. */
+/* Describes the operation: operand i becomes segment i, with the element count of counted[i]. */
 static void describe(syn_call *c, const syn_operand *counted) {
     const int n = c->n_in > 1 ? c->n_in : 1;
     for (int i = 0; i < n; i++)
@@ -40,7 +41,7 @@ static syn_status check_axis(const syn_call *c, int64_t axis) {
                     c->in[0].spec.rank);
 }
 
-/* False after a failure, and where there is no group of several ranks. */
+/* False if the context has failed, or fails now because the group has fewer than two ranks. */
 static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
     if (syn_ctx_status(ctx) == SYN_OK && (!group || group->size < 2))
         syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a group of at least two ranks",
@@ -48,8 +49,8 @@ static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
     return syn_ctx_status(ctx) == SYN_OK;
 }
 
-/* All builders that exchange data in a group come through here. Operands are handed over
-   as plain buffers. */
+/* Common part of all builders of collectives with one tensor. Communicators need contiguous
+   buffers, so x is copied if necessary. */
 static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const syn_attr *attr,
                              int n_attr, const syn_group *group) {
     syn_tensor out = {0}, in = x ? syn_contiguous(ctx, *x) : out;
@@ -58,7 +59,7 @@ static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const
     return out;
 }
 
-/* ---- tp_enter, a view ---- */
+/* ---- tp_enter ---- */
 
 SYN__INFER(tp_enter) {
     c->out[0] = c->in[0];
@@ -72,7 +73,7 @@ syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
     return out;
 }
 
-/* Each rank of the region gave a part of the gradient. */
+/* Each rank of the region has a partial gradient. */
 SYN__GRAD(tp_enter) {
     g->din[0] = syn_all_reduce(g->ctx, syn_grad_out(g, 0), SYN_REDUCE_SUM, g->group);
 }
@@ -87,7 +88,8 @@ SYN__INFER(all_reduce) {
 
 SYN__CPU(all_reduce) {
     describe(c, c->in);
-    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i; /* of a list, behind its length */
+    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i; /* coalesced ops have the list's
+                                                                  length before it */
     return SYN_OK;
 }
 
@@ -96,7 +98,8 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
     return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
 }
 
-/* What follows a sum is the same on all ranks, and so is its gradient (Megatron's g). */
+/* After a sum, all ranks compute the same, so the output's gradient is the input's gradient
+   (Megatron's g). */
 SYN__GRAD(all_reduce) {
     if (g->attr[0].i == SYN_REDUCE_SUM) g->din[0] = syn_grad_out(g, 0);
     else
@@ -107,10 +110,10 @@ SYN__GRAD(all_reduce) {
 
 /* ---- all_gather, reduce_scatter ---- */
 
-/* The communicator deals in blocks of whole ranks. Along an inner dimension those are woven into
-   (out of) the rows here, on the way through scratch memory. */
+/* Communicators exchange one block per rank. If `axis` is not the outermost dimension, the kernels
+   here convert between blocks and rows, through scratch memory. */
 
-/* blocks [n][outer][inner] <-> rows [outer][n][inner] */
+/* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back. */
 static void weave(const char *from, char *to, size_t n, size_t outer, size_t inner_bytes,
                   bool to_rows) {
     for (size_t r = 0; r < n; r++)
@@ -120,7 +123,8 @@ static void weave(const char *from, char *to, size_t n, size_t outer, size_t inn
         }
 }
 
-/* Elements before dimension `axis`, and bytes of this rank's part of one row from there on. */
+/* `outer`: elements before dimension `axis`. `inner_bytes`: bytes of this rank's shard of one row,
+   from `axis` on. */
 static void split(const syn_operand *part, int64_t axis, size_t *outer, size_t *inner_bytes) {
     *outer = 1;
     *inner_bytes = syn_dtype_bytes(dtype(part));
@@ -160,7 +164,7 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
     return collective(ctx, SYN_OP_ALL_GATHER, &x, attr, 1, group);
 }
 
-/* The whole is the same on all ranks, and so is its gradient, of which each takes its part. */
+/* All ranks have the same gradient of the whole tensor; each takes the slice of its shard. */
 SYN__GRAD(all_gather) {
     const int axis = (int)g->attr[0].i;
     const int64_t n = syn_tensor_dim(g->ctx, g->in[0], axis);
@@ -233,7 +237,7 @@ syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *
     return collective(ctx, SYN_OP_BROADCAST, &x, attr, 1, group);
 }
 
-/* ---- lists of tensors, of which the kernels above make as many segments ---- */
+/* ---- lists of tensors: the kernels above create one segment per tensor ---- */
 
 static syn_status check_list(const syn_call *c) {
     for (int i = 0; i < c->n_in; i++) {
@@ -289,7 +293,7 @@ void syn_barrier(syn_ctx *ctx, const syn_group *group) {
     collective(ctx, SYN_OP_BARRIER, NULL, NULL, 0, group);
 }
 
-/* ---- Messages ---- */
+/* ---- messages ---- */
 
 static syn_status check_peer(const syn_call *c) {
     const int64_t peer = c->attr[0].i, tag = c->attr[1].i;

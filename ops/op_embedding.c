@@ -1,4 +1,4 @@
-/* embedding, rope. */
+/* Token embeddings and rotary position embeddings. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -18,13 +18,13 @@ SYN__INFER(embedding) {
     return SYN_OK;
 }
 
-/* Only the rows looked up are read. */
+/* Only the selected rows of the table are read. */
 SYN__COST(embedding) {
     const uint64_t rows = syn__elems(&c->out[0]) * syn_dtype_bytes((syn_dtype)c->in[0].spec.dtype);
     *cost = (syn_cost){0, rows + syn_spec_bytes(&c->in[1].spec), syn__output_bytes(c)};
 }
 
-/* Ids begin.. end in row-major order. */
+/* Looks up ids begin .. end - 1, in row-major order. */
 static void embed_some(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
     const syn_operand *table = &c->in[0], *ids = &c->in[1];
@@ -37,7 +37,7 @@ static void embed_some(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     syn__seek_row(&r, &ids->spec, &ids, 1, begin / inner);
     for (int64_t at = begin, i = begin % inner; at < end; at++, out += width) {
-        /* wraps past all rows when below the first */
+        /* unsigned: ids below the first row become large and fail the check */
         const uint64_t row = (uint64_t)((const int32_t *)ids->data)[r.at[0] + i] - first;
         if (row < rows) memcpy(out, (const char *)table->data + (int64_t)row * step, (size_t)width);
         else memset(out, 0, (size_t)width);
@@ -66,7 +66,7 @@ syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, 
     return out;
 }
 
-/* Ids that stand for no row of the table get nothing, nor does padding. */
+/* Ids outside the table and the padding id contribute nothing. */
 SYN__GRAD(embedding) {
     const int64_t first = g->attr[0].i, padding = g->n_attr > 1 ? g->attr[1].i : -1;
     const int64_t rows = syn_tensor_dim(g->ctx, g->in[0], 0);
@@ -76,7 +76,7 @@ SYN__GRAD(embedding) {
                     : syn_embedding_grad(g->ctx, g->in[1], dy, first, rows, padding);
 }
 
-/* dy (..., C) for ids (...) */
+/* Checks ids (...) and dy (..., C). */
 static syn_status check_looked_up(const syn_call *c, int ids) {
     const syn_spec *i = &c->in[ids].spec, *dy = &c->in[ids + 1].spec;
     SYN_TRY(syn__want_dtype(c, ids, SYN_I32));
@@ -103,7 +103,7 @@ SYN__INFER(embedding_grad_add) {
     return SYN_OK;
 }
 
-/* An addition for each element looked up; rows that are not are set to zero, or left. */
+/* One addition per element of dy. embedding_grad also writes zeros to the other rows. */
 SYN__COST(embedding_grad) {
     const int dy = c->n_in - 1;
     const uint64_t rows = syn_spec_bytes(&c->in[dy].spec);
@@ -119,7 +119,7 @@ struct scatter {
     int64_t first, width, padding;
 };
 
-/* to += n elements of x from `at` on. */
+/* to += the n elements of x from `at` on, converted to f32. */
 static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) {
     const int64_t piece = syn__is_f32(x) ? n : SYN__PIECE;
     float room[SYN__PIECE];
@@ -129,7 +129,8 @@ static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) 
     }
 }
 
-/* Columns begin .. end of all rows, in the order of the ids: the same sum for any threads. */
+/* Adds columns begin .. end - 1 of all rows of dy, in the order of the ids. Threads split columns,
+   so sums do not depend on the number of threads. */
 static void scatter_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const struct scatter *s = arg;
     const syn_operand *operands[2] = {s->ids, s->dy};
@@ -147,7 +148,7 @@ static void scatter_columns(void *arg, int64_t begin, int64_t end, int worker) {
         }
 }
 
-/* `others`: attributes before the padding, which may be missing. */
+/* others: number of attributes before the optional padding id. */
 static void scatter(const syn_call *c, int ids, int others) {
     struct scatter s = {
         &c->in[ids],  &c->in[ids + 1],        &c->out[0],
@@ -188,7 +189,7 @@ syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, 
 
 /* ---- rope ---- */
 
-/* x (B, H, T, D), positions (B or 1, T), frequencies (R/2) */
+/* Checks x (B, H, T, D), positions (B or 1, T), frequencies (R/2). */
 SYN__INFER(rope) {
     const syn_spec *x = &c->in[0].spec, *at = &c->in[1].spec, *frequencies = &c->in[2].spec;
     SYN_TRY(syn__want_float(c, 0));
@@ -204,8 +205,8 @@ SYN__INFER(rope) {
     return SYN_OK;
 }
 
-/* Two products and their sum for each element that is turned; the angles, which all heads share,
-   are not counted. */
+/* Two products and a sum per rotated element. Computing the angles is not counted, because all
+   heads share them. */
 SYN__COST(rope) {
     const syn_spec *x = &c->in[0].spec;
     const uint64_t rows = (uint64_t)(x->dims[0] * x->dims[1] * x->dims[2]);
@@ -213,14 +214,14 @@ SYN__COST(rope) {
                        syn__output_bytes(c)};
 }
 
-/* Of each worker cosines, sines and a head. */
+/* Each worker has a buffer for cosines, sines and one head. */
 struct rope {
     const syn_call *c;
     float *rooms;
     int64_t room;
 };
 
-/* Tokens begin .. end of all sequences: all heads of each. */
+/* Rotates all heads of tokens begin .. end - 1, counted over all sequences. */
 static void turn_tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const struct rope *s = arg;
     const syn_operand *x = &s->c->in[0], *at = &s->c->in[1], *y = &s->c->out[0];
@@ -269,7 +270,7 @@ syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor
     return turn(ctx, (const syn_tensor[]){x, positions, frequencies}, factor, false);
 }
 
-/* Turned back. */
+/* The gradient is the inverse rotation. */
 SYN__GRAD(rope) {
     const syn_tensor in[3] = {syn_grad_out(g, 0), g->in[1], g->in[2]};
     g->din[0] = turn(g->ctx, in, g->attr[0].f, g->attr[1].i == 0);

@@ -1,4 +1,4 @@
-/* Losses. */
+/* Cross-entropy loss, for complete logits and for logits sharded over ranks. */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "ops/rows.h"
 #include "ops/rules.h"
 
-/* ---- cross_entropy: the gradient is made where the loss is, in place of the logits ---- */
+/* ---- cross_entropy: the forward op also computes the gradient, in place of the logits ---- */
 
-/* logits (..., V), targets (...) */
+/* Checks logits (..., V) and targets (...). */
 static syn_status check_logits(const syn_call *c) {
     const syn_spec *logits = &c->in[0].spec, *targets = &c->in[1].spec;
     SYN_TRY(syn__want_float(c, 0));
@@ -29,7 +29,8 @@ static syn_status check_classes(const syn_call *c, int64_t least) {
                     (long long)width);
 }
 
-/* Input i: the loss's weight, if it is there. The outputs: the gradient, and a scalar. */
+/* Checks the optional weight (input i) and sets the output shapes: the gradient, and the loss as a
+   scalar. */
 static syn_status finish_shapes(syn_call *c, int i) {
     if (c->n_in > i) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
     if (c->n_in > i && syn_spec_elems(&c->in[i].spec) != 1)
@@ -45,7 +46,7 @@ SYN__INFER(cross_entropy) {
     return finish_shapes(c, 2);
 }
 
-/* As softmax, and the subtraction of what was meant. */
+/* As many operations as softmax, plus one to subtract the target. */
 SYN__COST(cross_entropy) {
     const uint64_t bytes = syn_spec_bytes(&c->in[0].spec);
     *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), bytes + sizeof(float)};
@@ -54,14 +55,14 @@ SYN__COST(cross_entropy) {
 struct losses {
     const syn_call *c;
     double *of_row;
-    float *rooms; /* of each worker for a row; NULL: the logits are f32 */
+    float *rooms; /* per worker a buffer for one row; NULL if the logits are f32 */
     int64_t room;
     float weight;
     int64_t classes, width, first;
-    const float *max, *sum, *meant; /* of all ranks; NULL: this one has all classes */
+    const float *max, *sum, *meant; /* reduced over all ranks; NULL: this rank has all classes */
 };
 
-/* The gradient over the logits x of a row, and its loss. */
+/* Replaces the logits x of one row by their gradient and returns the row's loss. */
 static double whole_row(const struct losses *s, float *x, int32_t target) {
     const float meant = x[target];
     float log_sum;
@@ -98,8 +99,9 @@ static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* How many targets count. One that is no class is an error; of parts only below 0, as the others'
-   classes are not known here. */
+/* Counts the targets that are not ignored. A target that is not a class is an error. With sharded
+   logits (`parts`) only negative ones are, because a rank does not know how many classes there are
+   in total. */
 static syn_status count(const syn_call *c, bool parts, int64_t *n) {
     const int32_t *targets = c->in[1].data;
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
@@ -114,7 +116,7 @@ static syn_status count(const syn_call *c, bool parts, int64_t *n) {
     return SYN_OK;
 }
 
-/* Input `weight` as above. */
+/* weight: number of the optional weight input. */
 static syn_status all_losses(syn_call *c, struct losses *s, int weight) {
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
     int64_t counted;
@@ -143,7 +145,8 @@ SYN__CPU(cross_entropy) {
     return all_losses(c, &s, 2);
 }
 
-/* The logits hold the gradient already, unless the loss goes on to something else. */
+/* The logits' buffer already holds the gradient of the loss. It is multiplied only if the loss is
+   not the tensor that syn_backward started from. */
 SYN__GRAD(cross_entropy) {
     const syn_dtype dtype = (syn_dtype)syn_tensor_spec(g->ctx, g->out[0])->dtype;
     g->din[0] = g->seed == 1
@@ -160,10 +163,10 @@ syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets
     return out[1];
 }
 
-/* ---- parts of the logits on several ranks ---- */
+/* ---- logits sharded over ranks ---- */
 
-/* What a rank knows of each target: its largest logit, the sum of exp(logit - that), and the logit
-   of the target, 0 if that is another's. */
+/* Computes this rank's part for each target: its largest logit, the sum of exp(logit - largest),
+   and the target's logit, or 0 if another rank has it. */
 SYN__INFER(cross_entropy_part) {
     SYN_TRY(check_logits(c));
     SYN_TRY(check_classes(c, 0));
@@ -174,7 +177,7 @@ SYN__INFER(cross_entropy_part) {
     return SYN_OK;
 }
 
-/* subtract, exponential, sum */
+/* 3 operations per element: subtract, exponential, sum. */
 SYN__COST(cross_entropy_part) {
     *cost = (syn_cost){3 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -205,7 +208,7 @@ SYN__CPU(cross_entropy_part) {
     return SYN_OK;
 }
 
-/* sum exp(max - all), of equal shapes: a part's sum beside the others'. */
+/* sum * exp(max - all): rescales a rank's sum of exponentials to the largest logit of all ranks. */
 SYN__INFER(exp_rescale) {
     for (int i = 0; i < 3; i++) {
         SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -228,7 +231,7 @@ SYN__CPU(exp_rescale) {
     return SYN_OK;
 }
 
-/* logits, targets; max, sum, meant of all ranks; weight */
+/* Inputs: logits, targets; max, sum and target logit reduced over all ranks; optional weight. */
 SYN__INFER(cross_entropy_join) {
     SYN_TRY(check_logits(c));
     SYN_TRY(check_classes(c, 0));

@@ -1,11 +1,11 @@
-/* layernorm, rmsnorm: the latter has no mean and no bias. */
+/* layernorm and rmsnorm. rmsnorm has no mean and no bias. */
 #include <string.h>
 
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
 
-/* x (..., C), weight (C), of layernorm bias (C) -> (..., C) */
+/* x (..., C), weight (C), for layernorm bias (C) -> (..., C) */
 SYN__INFER(norm) {
     const syn_spec *x = &c->in[0].spec;
     SYN_TRY(syn__want_floats(c, c->n_in));
@@ -25,7 +25,7 @@ SYN__COST(rmsnorm) {
     *cost = (syn_cost){4 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Of each worker room for three rows; `room` 0: all are f32. */
+/* Each worker has an f32 buffer for three rows; `room` is 0 if all tensors are f32. */
 struct norm {
     const syn_call *c;
     float *rooms;
@@ -38,7 +38,7 @@ static struct norm norm_of(const syn_call *c) {
     return (struct norm){.c = c, .room = room, .width = width};
 }
 
-/* Row i of a worker's room. */
+/* Row i of a worker's buffer. */
 static float *norm_room(const struct norm *s, int worker, int i) {
     return s->rooms ? s->rooms + worker * s->room + i * s->width : NULL;
 }
@@ -92,7 +92,7 @@ syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps
 
 /* ---- gradients ---- */
 
-/* The parameters' gradients come along with the input's. */
+/* One op computes the gradients of the input and of the parameters. */
 SYN__GRAD(layernorm) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
@@ -103,8 +103,8 @@ SYN__GRAD(rmsnorm) {
     syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
-/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), of layernorm dbias (C); the sums
-   are f32 */
+/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), for layernorm dbias (C).
+   dweight and dbias are f32. */
 SYN__INFER(norm_grad) {
     SYN_TRY(syn__want_floats(c, 3));
     const syn_spec *x = &c->in[0].spec, *weight = &c->in[1].spec;
@@ -120,7 +120,7 @@ SYN__INFER(norm_grad) {
     return SYN_OK;
 }
 
-/* Per element twice what the forward op counts. */
+/* Twice the forward op's operations per element. */
 SYN__COST(layernorm_grad) {
     *cost = (syn_cost){16 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -129,7 +129,8 @@ SYN__COST(rmsnorm_grad) {
     *cost = (syn_cost){8 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Rows go in as many pieces for any number of threads, each with sums of its own. */
+/* Rows are split into pieces with separate sums for dweight and dbias. The split does not depend
+   on the number of threads, so neither do the results. */
 struct norm_grad {
     struct norm norm;
     float *sums; /* (pieces, 2, C) */

@@ -1,4 +1,4 @@
-/* Lists of parameters and gradients: square sums, clipping, AdamW. */
+/* Ops on lists of parameters and gradients: square sums, gradient clipping, AdamW. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,11 +38,12 @@ SYN__COST(square_sum) {
     *cost = (syn_cost){2 * (bytes / sizeof(float)), bytes, syn__output_bytes(c)};
 }
 
-/* In as many pieces for any number of threads. */
+/* Tensors are split into pieces with separate sums. The split does not depend on the number of
+   threads, so neither does the result. */
 struct pieces {
     const syn_call *c;
     double *sums;
-    int64_t first[SYN_MAX_LIST + 1]; /* pieces before each tensor's */
+    int64_t first[SYN_MAX_LIST + 1]; /* number of pieces before those of each tensor */
 };
 
 enum { PIECE = 65536 };
@@ -87,7 +88,7 @@ SYN__INFER(clip_factor) {
     return SYN_OK;
 }
 
-/* root, sum, quotient, minimum */
+/* 4 operations: root, sum, quotient, minimum. */
 SYN__COST(clip_factor) {
     *cost = (syn_cost){4, syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -108,13 +109,13 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
     return out[0];
 }
 
-/* ---- adamw: k parameters, m, v, masters of 16-bit parameters; k gradients, rates, scale ---- */
+/* ---- adamw; inputs: k parameters, m, v, [masters], k gradients, rates, scale ---- */
 
 static bool has_masters(const syn_call *c) {
     return c->n_in > 0 && syn_dtype_is_half((syn_dtype)c->in[0].spec.dtype);
 }
 
-/* m, v and masters */
+/* number of state tensors: m, v and, for 16-bit parameters, masters */
 static int states(const syn_call *c) {
     return has_masters(c) ? 3 : 2;
 }
@@ -149,16 +150,18 @@ SYN__INFER(adamw) {
     return want_number(c, written + k + 1, 1);
 }
 
-/* scale; two products and a sum for m, one product more for v; root, product, sum, quotient and
-   product, two products and a difference for p. Parameters that have masters are not read. */
+/* 15 operations per element: scale; two products and a sum for m; one product more for v; root,
+   product, sum, quotient and product, then two products and a difference for p. Parameters with
+   masters are not read. */
 SYN__COST(adamw) {
     const uint64_t n = syn__elems(&c->in[count(c)]);
     *cost = (syn_cost){15 * n, syn__input_bytes(c), syn__output_bytes(c)};
     if (has_masters(c)) cost->bytes_read -= n * syn_dtype_bytes((syn_dtype)c->in[0].spec.dtype);
 }
 
-/* Elements of one parameter, from `at` on, which is number `from` of all. Masters are narrowed
-   while they are in the first cache. */
+/* Updates n elements of parameter i, starting with its element `at`, which is element `from` of m,
+   v and masters. Masters are rounded to the parameter block by block, while they are in the L1
+   cache. */
 static void adamw_run(const syn_call *c, int i, int64_t at, int64_t from, int64_t n,
                       const syn_adamw *how) {
     enum { BLOCK = 1024 };
@@ -179,7 +182,7 @@ static void adamw_run(const syn_call *c, int i, int64_t at, int64_t from, int64_
     }
 }
 
-/* Elements begin .. end of all parameters together. */
+/* Updates elements begin .. end - 1, counted over all parameters. */
 static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
     const int k = count(c);
@@ -192,7 +195,7 @@ static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
                      .eps = (float)c->attr[3].f,
                      .rate = rates[1],
                      .root = rates[2]};
-    int64_t first = 0; /* of parameter i */
+    int64_t first = 0; /* number of parameter i's first element */
     (void)worker;
     if (!(how.scale > 0)) return;
     for (int i = 0; i < k && first < end; first += elems(&c->in[i++])) {

@@ -1,4 +1,4 @@
-/* Element by element: gelu, tanh, silu, swiglu, add, mul, scale, dropout, scale_mask. */
+/* Elementwise ops: gelu, tanh, silu, swiglu, add, mul, scale, dropout, scale_mask. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -7,12 +7,14 @@
 
 SYN__INFER(unary) {
     c->out[0].spec = c->in[0].spec;
-    if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT) return SYN_OK; /* a copy of anything */
+    if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT)
+        return SYN_OK; /* copies accept every dtype
+                          and shape */
     SYN_TRY(syn__want_float(c, 0));
     return c->in[0].spec.rank < 1 ? syn__bad_input(c, 0, "of at least one dimension") : SYN_OK;
 }
 
-/* One operation an element. */
+/* One operation per element. */
 SYN__COST(unary) {
     *cost = (syn_cost){syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -24,7 +26,7 @@ static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *a
     return out;
 }
 
-/* ---- pairs of elements, with broadcasting ---- */
+/* ---- two operands, with broadcasting ---- */
 
 syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
     syn_operand s = *o;
@@ -41,12 +43,13 @@ syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
 struct binary {
     syn_operand a, b;
     const syn_operand *out;
-    int64_t n; /* elements of a row */
+    int64_t n; /* elements per row */
     syn_binary_row f;
 };
 
-/* Elements of a row, from the given places on. The kernel wants dense rows of f32: what repeats,
-   strides or is narrow is gathered piece by piece. */
+/* Processes part of a row. The row kernel needs dense f32 rows, so operands that are repeated,
+   strided or 16-bit are gathered in buffers, PIECE elements at a time. at_a, at_b, at: element
+   offsets; step_a, step_b: strides. */
 static void row_pieces(const struct binary *s, int64_t at_a, int64_t step_a, int64_t at_b,
                        int64_t step_b, int64_t at, int64_t elems) {
     enum { PIECE = 1024 };
@@ -118,14 +121,14 @@ syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
     return unary(ctx, SYN_OP_GELU, x, &(syn_attr){.i = tanh_form}, 1);
 }
 
-/* x or y, and dy, of one shape. */
+/* Input 0 is the forward op's x or y, input 1 is dy; both have one shape. */
 SYN__INFER(unary_grad) {
     SYN_TRY(syn__unary_infer(c));
     return syn_spec_equal(&c->in[0].spec, &c->in[1].spec) ? SYN_OK
                                                           : syn__bad_input(c, 1, "like input 0");
 }
 
-/* Per element twice what the forward op counts. */
+/* Twice the forward op's operations per element. */
 SYN__COST(gelu_grad) {
     *cost = (syn_cost){16 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -196,7 +199,7 @@ syn_tensor syn_silu(syn_ctx *ctx, syn_tensor x) {
     return unary(ctx, SYN_OP_SILU, x, NULL, 0);
 }
 
-/* Per element twice what the forward op counts. */
+/* Twice the forward op's operations per element. */
 SYN__COST(silu_grad) {
     *cost = (syn_cost){8 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -210,7 +213,7 @@ SYN__GRAD(silu) {
     g->din[0] = unary_grad(g, SYN_OP_SILU_GRAD, g->in[0]);
 }
 
-/* ---- swiglu: silu of one input times the other ---- */
+/* ---- swiglu ---- */
 
 SYN__COST(swiglu) {
     *cost = (syn_cost){5 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
@@ -241,7 +244,7 @@ SYN__COST(swiglu_grad) {
     *cost = (syn_cost){10 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Pieces of rows, as f32 in buffers if they are narrow. */
+/* Processes rows in pieces; 16-bit pieces are converted to f32 in buffers. */
 static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
     const syn_operand *operands[3] = {&c->in[0], &c->in[1], &c->in[2]};
@@ -299,7 +302,7 @@ SYN__GRAD(scale) {
 
 /* ---- dropout ---- */
 
-/* x (B, ..., C), keys (B) */
+/* Checks x (B, ..., C) and keys (B). */
 SYN__INFER(dropout) {
     const syn_spec *x = &c->in[0].spec;
     if (!(c->attr[0].f >= 0.0 && c->attr[0].f < 1.0))
@@ -339,7 +342,7 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dr
     return out;
 }
 
-/* The mask is made again. */
+/* Computes the same mask again. */
 SYN__GRAD(dropout) {
     const syn_dropping how = {g->attr[0].f, (uint64_t)g->attr[1].i, g->attr[2].i, g->attr[3].i,
                               g->attr[4].i};
@@ -398,12 +401,12 @@ syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mas
     return scale_mask(ctx, scores, mask, scale, true, offset, window);
 }
 
-/* What was masked goes to a softmax, which gives it a gradient of zero. */
+/* Masked scores go to a softmax, whose gradient for them is zero already. */
 SYN__GRAD(scale_mask) {
     g->din[0] = syn_scale(g->ctx, syn_grad_out(g, 0), g->attr[0].f);
 }
 
-/* ---- add, mul: broadcasting ---- */
+/* ---- add, mul ---- */
 
 SYN__INFER(binary) {
     SYN_TRY(syn__want_floats(c, 2));
@@ -449,7 +452,7 @@ syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b) {
     return binary(ctx, SYN_OP_ADD, a, b);
 }
 
-/* Broadcasting undone. */
+/* The gradient of broadcasting: sums dy to the shape of x. */
 static syn_tensor sum_like(syn_ctx *ctx, syn_tensor dy, syn_tensor x) {
     const syn_spec spec = *syn_tensor_spec(ctx, x);
     return syn_sum_to(ctx, dy, spec.dims, spec.rank);

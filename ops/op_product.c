@@ -1,18 +1,18 @@
-/* linear, matmul. */
+/* Matrix products: linear, matmul, matmul_add. */
 #include "ops/ops.h"
 #include "ops/products.h"
 #include "ops/rules.h"
 
-/* ---- Matrices for BLAS ---- */
+/* ---- arguments of BLAS ---- */
 
-/* Elements from row to row of a matrix (the last two dimensions). BLAS wants at least a row's
-   length, also where there is but one row and its stride means nothing. */
+/* Row stride (leading dimension) of a matrix, the last two dimensions. BLAS requires at least the
+   row length, even for a single row, whose stride may be anything. */
 static int64_t leading(const syn_operand *o) {
     const int last = o->spec.rank - 1;
     return o->spec.dims[last - 1] > 1 ? o->strides[last - 1] : o->spec.dims[last];
 }
 
-/* BLAS counts in int. */
+/* BLAS has int dimensions. */
 static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t lda, int64_t ldb) {
     if (k <= INT32_MAX && n <= INT32_MAX && lda <= INT32_MAX && ldb <= INT32_MAX) return SYN_OK;
     return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
@@ -21,7 +21,7 @@ static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t
 
 /* ---- linear ---- */
 
-/* w may be narrower than an x of f32. */
+/* If x is f32, w may be f16 or bf16. */
 SYN__INFER(linear) {
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
     SYN_TRY(syn__want_float(c, 0));
@@ -50,7 +50,7 @@ SYN__COST(linear) {
                        syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Rows of x lie a fixed step apart: the builder copies what does not. */
+/* Rows of x have a constant stride; the builder copied x if they did not. */
 SYN__CPU(linear) {
     const syn_spec *x = &c->in[0].spec;
     const bool t = c->attr[0].i != 0;
@@ -79,7 +79,7 @@ SYN__CPU(linear) {
     return SYN_OK;
 }
 
-/* True if all rows lie a fixed step apart. */
+/* True if all rows are dense and have one constant stride. */
 static bool rows_collapse(const syn_ctx *ctx, syn_tensor x) {
     syn_operand o;
     syn__tensor_operand(ctx, x, &o);
@@ -103,13 +103,13 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
     return out;
 }
 
-/* x (..., K) as (rows, K) */
+/* x (..., K) reshaped to (rows, K). */
 static syn_tensor as_matrix(syn_ctx *ctx, syn_tensor x) {
     const int64_t dims[2] = {-1, syn_tensor_dim(ctx, x, -1)};
     return syn_tensor_spec(ctx, x)->rank == 2 ? x : syn_reshape(ctx, x, dims, 2);
 }
 
-/* op(a) op(b), of that dtype or the inputs'. */
+/* op(a) op(b); dtype: f32, or that of the inputs. */
 static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
                           bool transpose_b, syn_dtype dtype) {
     syn_tensor out;
@@ -120,7 +120,7 @@ static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpo
     return out;
 }
 
-/* The gradient a' b of input i, added to what it has so far if that is f32. */
+/* The gradient a' b of input i, added to its gradient so far if that is f32. */
 static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_tensor b) {
     const syn_tensor sum = g->sum[i];
     if (sum.id && syn_tensor_spec(g->ctx, sum)->dtype == SYN_F32)
@@ -128,8 +128,8 @@ static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_t
     return product(g->ctx, a, b, true, false, syn_grad_dtype(g, i));
 }
 
-/* dx = dy w', dw = x' dy, db the sum of dy's rows. What the weight is due can wait: while others
-   send dx to each other it is computed. */
+/* dx = dy w', dw = x' dy, dbias = the sum of dy's rows. The weight's gradient may come later, so
+   that it is computed while ranks all-reduce dx. */
 SYN__GRAD(linear) {
     syn_ctx *ctx = g->ctx;
     const bool t = g->attr[0].i != 0;
@@ -147,7 +147,7 @@ SYN__GRAD(linear) {
 
 /* ---- matmul ---- */
 
-/* The product of inputs `first` and the next. */
+/* The shape of the product of inputs `first` and first + 1. */
 static syn_status product_shape(const syn_call *c, int first, syn_spec *out) {
     SYN_TRY(syn__want_float(c, first));
     SYN_TRY(syn__want_dtype(c, first + 1, (syn_dtype)c->in[first].spec.dtype));
@@ -186,9 +186,9 @@ SYN__COST(matmul) {
 
 /* One product for each index of the leading dimensions. */
 struct batch {
-    const syn_operand *in; /* the two matrices */
+    const syn_operand *in; /* the two inputs */
     syn_product first;
-    int64_t parts; /* of each entry */
+    int64_t parts; /* tasks per product */
 };
 
 static void batch_task(void *arg, int64_t i, int worker) {
@@ -210,7 +210,7 @@ static void batch_task(void *arg, int64_t i, int worker) {
     (void)worker;
 }
 
-/* The products of in[0] and in[1], in place of what the output holds, or added to it. */
+/* Multiplies in[0] by in[1]. Overwrites the output, or adds to it. */
 static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
     const syn_spec *o = &c->out[0].spec;
     const int r = o->rank;
@@ -252,7 +252,7 @@ syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a
     return product(ctx, a, b, transpose_a, transpose_b, (syn_dtype)spec->dtype);
 }
 
-/* Of op(A) op(B): dop(A) = dC op(B)', dop(B) = op(A)' dC. */
+/* For C = op(A) op(B): dop(A) = dC op(B)', dop(B) = op(A)' dC. */
 SYN__GRAD(matmul) {
     syn_ctx *ctx = g->ctx;
     const bool ta = g->attr[0].i != 0, tb = g->attr[1].i != 0;

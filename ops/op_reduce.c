@@ -1,11 +1,12 @@
-/* Sums: over what broadcasting repeats, and of gradients in place; the view that repeats. */
+/* Sums: sum_to, which undoes broadcasting, and accumulate, which adds gradients in place. Also
+   expand, the view that broadcasts. */
 #include <string.h>
 
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
 
-/* Fails unless `small` broadcasts to `large` (as in NumPy: dimensions align at the end). */
+/* Whether `small` broadcasts to `large` as in NumPy: dimensions are aligned at the end. */
 static bool broadcasts(const syn_spec *small, const syn_spec *large) {
     const int lead = large->rank - small->rank;
     for (int d = 0; d < small->rank; d++)
@@ -66,7 +67,7 @@ syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank)
 
 /* ---- sum_to ---- */
 
-/* Sums are f32. */
+/* The result is f32 for every input dtype. */
 SYN__INFER(sum_to) {
     SYN_TRY(syn__want_float(c, 0));
     c->out[0].spec = spec_of(c);
@@ -89,8 +90,8 @@ SYN__GRAD(sum_to) {
     g->din[0] = syn_expand(g->ctx, dy, from.dims, from.rank);
 }
 
-/* Rows are summed a block at a time, and the blocks' sums then, so that many rows cost no digits;
-   `to` is the output, repeated as the input is long. */
+/* Sums blocks of BLOCK rows first and then the block sums, so that sums of many rows keep their
+   precision. `to` is the output broadcast to the input's shape. */
 struct sums {
     const syn_operand *from;
     syn_operand to;
@@ -98,7 +99,7 @@ struct sums {
 
 enum { BLOCK = 64, PIECE = 2048 };
 
-/* Columns begin .. end of all rows; the last dimension stays. */
+/* Sums columns begin .. end - 1 over all rows. The last dimension is kept. */
 static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const struct sums *s = arg;
     const syn_operand *operands[2] = {s->from, &s->to};
@@ -126,13 +127,13 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* The last dimension goes. */
+/* Sums over the last dimension too. */
 static void sum_rows(const struct sums *s) {
     const syn_operand *operands[2] = {s->from, &s->to};
     const int last = s->from->spec.rank - 1;
     const int64_t n = last < 0 ? 1 : s->from->spec.dims[last];
     const int64_t step = last < 0 ? 1 : s->from->strides[last];
-    double sum = 0; /* of rows that go to one place */
+    double sum = 0; /* of consecutive rows that are added to one element */
     int64_t place = 0;
     syn_rows r = {.started = false};
     while (syn__next_row(&r, &s->from->spec, operands, 2)) {
@@ -187,7 +188,7 @@ struct addition {
     const syn_operand *to, *from;
 };
 
-/* n elements from the given places on, piece by piece through rows of f32. */
+/* Adds `elems` elements at the given offsets and strides, PIECE at a time, through f32 buffers. */
 static void add_pieces(const struct addition *a, int64_t to, int64_t to_step, int64_t from,
                        int64_t step, int64_t elems) {
     float sum[PIECE], room[PIECE];

@@ -1,4 +1,4 @@
-/* Choosing tokens: argmax, top_k, repetition_penalty, sample. */
+/* Token selection: argmax, top_k, repetition_penalty, sample. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ops/rows.h"
 #include "ops/rules.h"
 
-/* One comparison an element. */
+/* One comparison per element. */
 SYN__COST(select) {
     *cost = (syn_cost){syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -32,7 +32,8 @@ struct candidate {
     int32_t index;
 };
 
-/* Memory for `count` candidates, and before them for a row as f32, if it is not. */
+/* Allocates `count` candidates, preceded by a buffer for one row as f32 unless the logits are
+   f32. */
 static syn_status row_and(const syn_call *c, int64_t count, float **room,
                           struct candidate **candidates) {
     const syn_spec *shape = &c->in[0].spec;
@@ -81,7 +82,7 @@ syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x) {
 
 /* ---- top_k ---- */
 
-/* Larger value first, then lower index. */
+/* Orders by descending value, then by ascending index. */
 static bool better(struct candidate a, struct candidate b) {
     return a.value > b.value || (a.value == b.value && a.index < b.index);
 }
@@ -90,7 +91,8 @@ static int compare(const void *a, const void *b) {
     return better(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
 }
 
-/* The best k of n into `heap` (k), best first: a heap with the worst kept on top, then sorted. */
+/* Finds the best k of n and stores them in `heap`, best first. Keeps the best k so far in a heap
+   with the worst on top, and sorts it at the end. */
 static void best_k(const float *x, int64_t n, int64_t k, struct candidate *heap) {
     int64_t size = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -138,7 +140,7 @@ SYN__CPU(top_k) {
     for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1); at += k) {
         best_k(syn__row_in(&c->in[0], r.at[0], n, room), n, k, heap);
         for (int64_t i = 0; i < k; i++) indices[at + i] = heap[i].index;
-        float *values = syn__row_out(&c->out[0], at, room); /* k <= n */
+        float *values = syn__row_out(&c->out[0], at, room); /* the values fit, because k <= n */
         for (int64_t i = 0; i < k; i++) values[i] = heap[i].value;
         syn__row_done(&c->out[0], at, k, room);
     }
@@ -169,12 +171,12 @@ SYN__INFER(repetition_penalty) {
     return SYN_OK;
 }
 
-/* All logits are copied; one operation a token seen. */
+/* Copies all logits; one operation per token in `seen`. */
 SYN__COST(repetition_penalty) {
     *cost = (syn_cost){syn__elems(&c->in[1]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* From the old logit, so that a token seen twice is penalized once. */
+/* Starts from the old logit each time, so a token that was seen twice is penalized once. */
 static syn_status penalize(const syn_call *c, int64_t row, const int32_t *seen) {
     const float penalty = (float)c->attr[0].f;
     const int64_t vocab = c->in[0].spec.dims[1], from = row * c->in[0].strides[0];
@@ -214,7 +216,7 @@ syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor se
 
 /* ---- sample ---- */
 
-/* Given only where it cuts. */
+/* min_p is an optional last attribute, recorded only if it is not 0. */
 static double min_p_of(const syn_call *c) {
     return c->n_attr > 5 ? c->attr[5].f : 0.0;
 }
@@ -235,13 +237,13 @@ SYN__INFER(sample) {
     return SYN_OK;
 }
 
-/* scale, subtract, exponential, sum, compare: 5 a logit */
+/* 5 operations per logit: scale, subtract, exponential, sum, compare. */
 SYN__COST(sample) {
     *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* How many of the n best candidates make the nucleus: the fewest whose probability (of the total
-   `sum`) reaches top_p. */
+/* Number of candidates in the nucleus: the smallest number whose probabilities reach top_p. `best`
+   is sorted; `sum` is the total that probabilities are relative to. */
 static int64_t nucleus(const struct candidate *best, int64_t n, double max, double temperature,
                        double sum, double top_p) {
     double reached = 0;
@@ -252,8 +254,8 @@ static int64_t nucleus(const struct candidate *best, int64_t n, double max, doub
     return n;
 }
 
-/* Samples in proportion to their probability from those of the candidates that are at least min_p
-   times as likely as the likeliest; the last of them where there are no probabilities (NaN). */
+/* Samples from the candidates that are at least min_p times as likely as the most likely one, in
+   proportion to their probability. Returns the last one if the probabilities are NaN. */
 static int32_t sample_among(struct candidate *best, int64_t n, double max, double temperature,
                             double min_p, double uniform) {
     double sum = 0;
@@ -272,23 +274,22 @@ static int32_t sample_among(struct candidate *best, int64_t n, double max, doubl
     return best[n - 1].index;
 }
 
-/* scratch: V candidates. */
+/* scratch: space for n candidates. */
 static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct candidate *scratch,
                           double uniform) {
     const double temperature = c->attr[0].f, top_p = c->attr[2].f, min_p = min_p_of(c);
     const int64_t top_k = c->attr[1].i > 0 && c->attr[1].i < n ? c->attr[1].i : n;
     const int32_t best = argmax_row(x, n);
     if (temperature == 0.0) return best;
-    const double max =
-        (double)x[best]; /* divided by, not multiplied with an inverse: that may overflow */
-    if (top_k == n && top_p == 1.0) { /* the order does not matter: no sorting */
+    const double max = (double)x[best]; /* divides by the temperature; its inverse could overflow */
+    if (top_k == n && top_p == 1.0) {   /* the order does not matter, so no sorting */
         for (int64_t i = 0; i < n; i++) scratch[i] = (struct candidate){x[i], (int32_t)i};
         return sample_among(scratch, n, max, temperature, min_p, uniform);
     }
     double sum = 0;
     if (top_k == n)
         for (int64_t i = 0; i < n; i++) sum += exp(((double)x[i] - max) / temperature);
-    /* The nucleus is usually small: look at ever more of the best until it is full. */
+    /* The nucleus is usually small: try the best 64, then 8 times as many, until it fits. */
     int64_t take = top_k < 64 || top_p == 1.0 ? top_k : 64;
     for (;; take = take * 8 < top_k ? take * 8 : top_k) {
         best_k(x, n, take, scratch);

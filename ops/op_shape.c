@@ -1,5 +1,5 @@
-/* Views (reshape, permute, slice) and the copies that change layout (contiguous, concat) or type
-   (cast). */
+/* Views (reshape, permute, slice), ops that copy (contiguous, concat, the gradient of slice), and
+   the dtype conversion cast. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -18,9 +18,9 @@ SYN__COST(copy) {
 
 /* ---- reshape ---- */
 
-/* Walks both shapes from the end, the old one without its dimensions of 1: a run of old dimensions
-   without gaps between them may be cut anew at will; where a gap ends a run, a new dimension must
-   end too. */
+/* Walks both shapes from the last dimension, ignoring old dimensions of 1. Consecutive old
+   dimensions without gaps between them form a run, which can be split in any way. Where a run
+   ends, a new dimension must end, too. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides) {
     int64_t dims[SYN_MAX_RANK], steps[SYN_MAX_RANK];
     int n = 0, t = to->rank - 1;
@@ -30,7 +30,7 @@ bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *stride
         dims[n] = o->spec.dims[d];
         steps[n++] = o->strides[d];
     }
-    int64_t stride = 1; /* of the run's last element; for dimensions of 1 any will do */
+    int64_t stride = 1; /* of the run's last dimension; for new dimensions of 1 any stride works */
     for (int d = n - 1; d >= 0;) {
         stride = steps[d];
         int64_t run = dims[d];
@@ -169,7 +169,7 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
     return out;
 }
 
-/* ---- what a slice gives back: zeros around it, or into a sum ---- */
+/* ---- gradient of slice: zeros around it, or added to a sum ---- */
 
 SYN__GRAD(slice) {
     const syn_attr attr[3] = {
@@ -179,7 +179,7 @@ SYN__GRAD(slice) {
     else syn__call_op(g->ctx, SYN_OP_SLICE_GRAD, in + 1, 1, attr, 3, NULL, &g->din[0]);
 }
 
-/* Where the slice lies in `whole`. */
+/* The slice of `whole`, as an operand. */
 static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start, int64_t length) {
     syn_operand part = *whole;
     part.spec.dims[axis] = length;
@@ -189,7 +189,7 @@ static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start
     return part;
 }
 
-/* `length` is here that of the whole. */
+/* Here `length` is that of the whole dimension. */
 SYN__INFER(slice_grad) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
     SYN_TRY(syn__want_float(c, 0));
@@ -241,7 +241,7 @@ struct copy {
     const char *in;
     char *out;
     size_t elem_bytes;
-    int64_t n, step; /* of a row: elements, and how far apart they are read */
+    int64_t n, step; /* elements per row, and the stride at which they are read */
 };
 
 static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
@@ -317,7 +317,7 @@ SYN__INFER(cast) {
     return SYN_OK;
 }
 
-/* n elements of x, `step` apart, side by side. */
+/* Converts `elems` elements of x, `step` apart, to dense elements of y. */
 static void cast_elements(const syn_operand *x, int64_t from, int64_t step, const syn_operand *y,
                           int64_t to, int64_t elems) {
     float room[SYN__PIECE];
@@ -371,8 +371,8 @@ syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype) {
     return out;
 }
 
-/* The gradient goes on as it is, and is cast where it is added (gradient.c): once, and not at all
-   for a leaf. */
+/* The gradient keeps the output's dtype. gradient.c casts it once, where it is added to others,
+   and not at all for tensors passed to syn_require_grad. */
 SYN__GRAD(cast) {
     g->din[0] = syn_grad_out(g, 0);
 }

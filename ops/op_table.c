@@ -1,4 +1,4 @@
-/* The op table. */
+/* The op table, built from ops.def. */
 #include "ops/rules.h"
 
 const syn_opdef syn_op_table[SYN_OP_COUNT] = {

@@ -1,4 +1,5 @@
-/* Small things that all families share. */
+/* Helpers that all op_*.c files use: argument checks, scratch memory, byte counts, row
+   iteration. */
 #include "ops/rules.h"
 
 #include <stdio.h>

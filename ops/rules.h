@@ -1,4 +1,5 @@
-/* Prototypes of the op table's functions, and what the family files share. */
+/* Declares the functions that the op table's rows name, and the helpers that the op_*.c files
+   share. Private to ops/. */
 #ifndef OPS_RULES_H
 #define OPS_RULES_H
 
@@ -7,7 +8,7 @@
 #include "syntorch/dispatch.h"
 #include "syntorch/gradient.h"
 
-/* Calls an op of the table: syn__dispatch with its row. */
+/* Calls an op by its number: looks up its row and passes it to syn__dispatch. */
 static inline void syn__call_op(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
                                 const syn_attr *attr, int n_attr, const syn_group *group,
                                 syn_tensor *out) {
@@ -192,30 +193,32 @@ SYN__INFER(barrier);
 SYN__CPU(barrier);
 SYN__COST(comm);
 
-/* Of attention's ops, whose attributes 1 and 2 are whether it is causal and the offset: that a
-   window of so many keys (0: none) can be. */
+/* Checks the window size (keys; 0: none) of an attention op whose attributes 1 and 2 are `causal`
+   and `offset`. A window requires causal and an offset below 2^40 in magnitude. */
 syn_status syn__check_window(const syn_call *c, int64_t window);
-/* The sentence "expected ... , got f32[2,3]" about input i. */
+/* Fails with the sentence "input i must be <expected>, but is f32[2,3]". */
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 /* Fails unless input i has that dtype. */
 syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
 /* Fails unless input i is f32, f16 or bf16. */
 syn_status syn__want_float(const syn_call *c, int i);
-/* Inputs 0 to n - 1 are of one dtype: f32, f16 or bf16. */
+/* Fails unless inputs 0 to n - 1 have one dtype: f32, f16 or bf16. */
 syn_status syn__want_floats(const syn_call *c, int n);
-/* Fails unless input 0 is f32, or like input 1 f16 or bf16, which is added to it. */
+/* Checks an op that adds input 1 to input 0 in place: input 1 is f32, f16 or bf16, and input 0 is
+   f32 or has input 1's dtype. */
 syn_status syn__want_sum(const syn_call *c);
-/* `bytes` bytes for the kernel, for the purpose `what`, on a cache line: at *out, until it ends.
-   In place of what it got before. */
+/* Allocates `bytes` bytes of scratch memory for the kernel, aligned to a cache line. It is valid
+   until the kernel returns or calls this again. `what` names it in an out-of-memory error. */
 syn_status syn__scratch(const syn_call *c, size_t bytes, const char *what, void **out);
-/* Bytes of all inputs (outputs). */
+/* Total bytes of all inputs, or of all outputs. */
 uint64_t syn__input_bytes(const syn_call *c);
 uint64_t syn__output_bytes(const syn_call *c);
 uint64_t syn__elems(const syn_operand *o);
 
-/* Walks the rows (last dimension) of operands of one shape; their last dimension is dense or, for
-   strided ops, has `inner` elements apart. Start with all zero, call until false; at[i]: element
-   offset of the row in operand i. */
+/* Iterates over the rows (last dimension) of up to three operands of one shape. Start with a
+   zeroed syn_rows and call syn__next_row until it returns false. at[i] is the element offset of
+   the current row in operand i. Operands of SYN_OPF_STRIDED ops may have a strided last dimension,
+   which the caller handles. */
 typedef struct syn_rows {
     int64_t index[SYN_MAX_RANK];
     int64_t at[3];
@@ -223,31 +226,31 @@ typedef struct syn_rows {
 } syn_rows;
 bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
                    int n);
-/* Goes to row number `row` in row-major order, from where syn__next_row continues. */
+/* Positions `rows` at row number `row`, in row-major order; syn__next_row continues from there. */
 void syn__seek_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands, int n,
                    int64_t row);
-/* True if the elements lie in row-major order without gaps. */
+/* True if the elements are dense in row-major order. */
 bool syn__is_dense(const syn_operand *o);
 
-/* Strides of `o` seen as shape `to` without copying; false if that needs a copy. Element counts
-   must be equal. */
+/* Computes the strides of `o` viewed with the shape `to`, which must have as many elements.
+   Returns false if that needs a copy. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
 
-/* Attributes of a recorded op whose list has no list. */
+/* Number of attributes of a recorded op that has no list attribute. */
 int syn__n_attr(const syn_grad_call *g);
-/* Sets all elements of a dense operand to zero; spread over the workers. */
+/* Sets all elements of a dense operand to zero, using all workers. */
 void syn__fill_zero(const syn_call *c, const syn_operand *o);
 
-/* `o` stretched to `shape`, to which it broadcasts: strides of 0 where it repeats. */
+/* `o` broadcast to `shape`, with stride 0 in the repeated dimensions. */
 syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape);
-/* to += from, of one shape; spread over the workers. */
+/* to += from, for operands of one shape, using all workers. */
 void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *from);
 
-/* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the
-   same shape; spread over the workers. */
+/* Copies the elements of `from` to `out`, laid out with the strides of `to`, which has the same
+   shape. Uses all workers. */
 void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out);
 
-/* x, or a contiguous copy if the elements of its last dimension do not lie side by side. */
+/* Returns x, or a contiguous copy if its last dimension is not dense. */
 syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x);
 
 #endif

@@ -13,7 +13,8 @@ const char *syn_simd_name(syn_simd level) {
 bool syn_simd_runs(syn_simd level) {
 #if defined(__x86_64__) && !defined(SYN_DOUBLE)
     if (level == SYN_SIMD_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* f16c is older */
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* every CPU with
+                                                                                   FMA has F16C */
     if (level == SYN_SIMD_AVX512)
         return syn_simd_runs(SYN_SIMD_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -46,8 +47,8 @@ static syn_simd choose(void) {
 }
 
 syn_simd syn_simd_level(void) {
-    /* Computed once: the answer cannot change while the process runs. */
-    static atomic_int known; /* level + 1 */
+    /* Computed once, because it cannot change while the process runs. */
+    static atomic_int known; /* level + 1; 0: not computed yet */
     int level = atomic_load_explicit(&known, memory_order_relaxed);
     if (level == 0) {
         level = (int)choose() + 1;

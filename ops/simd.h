@@ -1,7 +1,7 @@
-/* Which vector instructions the CPU kernels use. The kernels of a family (ops/rows.h,
-   ops/products.h) exist once for each level, in files *_scalar.c, *_avx2.c and *_avx512.c, the last
-   two compiled for those instructions (a last level has products of bf16 alone); the scalar ones
-   are the documentation and the oracle. */
+/* Selects the vector instructions of the CPU kernels. Each kernel family (ops/rows.h,
+   ops/products.h, ops/attention.h) is compiled once per level, in files named *_scalar.c, *_avx2.c
+   and *_avx512.c with the matching compiler flags. The level AVX512_BF16 only adds products of
+   bf16. The scalar kernels document what the others compute, and tests compare against them. */
 #ifndef OPS_SIMD_H
 #define OPS_SIMD_H
 
@@ -14,12 +14,12 @@ extern "C" {
 typedef enum syn_simd {
     SYN_SIMD_SCALAR,
     SYN_SIMD_AVX2,        /* with FMA and F16C */
-    SYN_SIMD_AVX512,      /* F, BW, DQ, VL */
-    SYN_SIMD_AVX512_BF16, /* and products of bf16; all else as AVX512 */
+    SYN_SIMD_AVX512,      /* F, BW, DQ and VL */
+    SYN_SIMD_AVX512_BF16, /* adds bf16 products; otherwise the same as AVX512 */
     SYN_SIMD_COUNT
 } syn_simd;
 
-/* What a family has for a level: x_scalar, x_avx2 or x_avx512. */
+/* A family's symbol for a level: x_scalar, x_avx2 or x_avx512. */
 #if defined(__x86_64__) && !defined(SYN_DOUBLE)
 #define SYN__AT_LEVEL(x, level) \
     ((level) >= SYN_SIMD_AVX512 ? x##_avx512 : (level) == SYN_SIMD_AVX2 ? x##_avx2 : x##_scalar)
@@ -28,14 +28,14 @@ typedef enum syn_simd {
 #endif
 
 const char *syn_simd_name(syn_simd level); /* "scalar", "avx2", "avx512", "avx512bf16" */
-/* Whether this processor and this build can run it. */
+/* Whether this processor and this build support the level. */
 bool syn_simd_runs(syn_simd level);
-/* The widest level that runs here, or a lesser one that the environment
-   variable SYNTORCH_SIMD names. */
+/* The highest supported level, or the supported level named by the environment variable
+   SYNTORCH_SIMD. */
 syn_simd syn_simd_level(void);
-/* Whether this processor multiplies pairs of bf16 faster than it does f32. Intel's do 512 bits of
-   pairs every other cycle, and two of f32 in each: bf16 widened to f32 takes 0.6 of the time of
-   pairs there, measured for products of 512 rows. */
+/* Whether bf16 dot-product instructions are faster than f32 FMAs on this processor. They are not
+   on Intel: it issues one 512-bit bf16 dot product every other cycle but two f32 FMAs per cycle.
+   Widening bf16 to f32 takes 0.6 of the time there, measured for products of 512 rows. */
 bool syn_simd_pairs_pay(void);
 
 #ifdef __cplusplus

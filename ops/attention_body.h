@@ -1,12 +1,12 @@
-/* Fused attention for the lanes of ops/lanes.h, included by attention_avx2.c and
-   attention_avx512.c. Keys are taken a block at a time with a running maximum and sum a query
+/* Fused attention with SIMD lanes (ops/lanes.h), included by attention_avx2.c and
+   attention_avx512.c. Keys are processed block by block, with a running maximum and sum per query
    (online softmax: Milakov and Gimelshein 2018; blocks: Dao et al. 2022).
 
-   Of many queries, each is a lane: the tile of queries is turned once, and then scores (keys,
-   queries) = k q' and results (depth, queries) = v' p are sums of a number of k or v times a vector
-   of queries. So keys and values are read where they lie, whatever their strides, and maximum,
-   exponential and sum need nothing across lanes. Of few queries (decoding), each goes alone with
-   its depth along the lanes. */
+   With many queries, each lane holds one query. The tile of queries is transposed once. Scores
+   (keys, queries) = k q' and results (depth, queries) = v' p are then sums of scalars from k or v
+   times vectors of queries. Keys and values are read in place whatever their strides, and no
+   maximum, exponential or sum crosses lanes. With few queries (decoding), queries are processed
+   one at a time, with lanes along the depth. */
 #ifndef OPS_ATTENTION_BODY_H
 #define OPS_ATTENTION_BODY_H
 
@@ -20,22 +20,22 @@
 #include <string.h>
 
 enum {
-    VECS = 3,                     /* vectors of queries in a tile */
-    TILE = VECS * SYN_LANES,      /* queries of a call */
-    BLOCK = 64,                   /* keys of a block, a multiple of ROWS */
-    ROWS = 4,                     /* rows of a product that are summed at once */
-    FEW = SYN_LANES == 16 ? 6 : 4 /* so many queries and less go one by one */
+    VECS = 3,                     /* vectors of queries per tile */
+    TILE = VECS * SYN_LANES,      /* queries per call */
+    BLOCK = 64,                   /* keys per block, a multiple of ROWS */
+    ROWS = 4,                     /* rows of a product that are summed at the same time */
+    FEW = SYN_LANES == 16 ? 6 : 4 /* up to this many queries are processed one at a time */
 };
 
-/* out (ROWS, TILE) = out * shrink + the sums over n of row r's number times a vector of x, which is
-   what both passes are made of; shrink NULL: out is only written. From one term to the next, rows
-   advance by `step` and x by TILE. A function of its own for each number of vectors, so that all of
-   its sums stay in registers. */
+/* The product that scores and results are computed with. For each row r: out[r] = out[r] * shrink
+   + the sum over n of a scalar of row r times a vector of x. shrink NULL: out is overwritten. Each
+   term advances the rows by `step` and x by TILE. There is one function per number of vectors, so
+   that all sums stay in registers. */
 typedef void (*product)(const float *x, const float *const rows[ROWS], int64_t step, int64_t n,
                         const vec *shrink, float *out);
 
-/* VECS vectors, of which the first `vecs` are used; named, not an array, since clang keeps arrays
-   in memory. */
+/* Up to VECS vectors; the first `vecs` are used. Named members instead of an array, because clang
+   keeps arrays in memory. */
 typedef struct three {
     vec a, b, c;
 } three;
@@ -95,7 +95,7 @@ PRODUCT(2)
 PRODUCT(3)
 static const product products[VECS] = {product_1, product_2, product_3};
 
-/* Keys or values of a block: rows `stride` apart. */
+/* Keys or values of a block; rows are `stride` apart. */
 typedef struct block {
     const float *x;
     int64_t stride;
@@ -105,7 +105,7 @@ LANE_FN int64_t padded(int64_t depth) {
     return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
 }
 
-/* n rows of x from row s on: where they lie, or widened into `room` (BLOCK, padded). */
+/* n rows of x from row s on: in place if f32, otherwise converted to `room` (BLOCK, padded). */
 static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_t s, int64_t n,
                       float *room) {
     if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
@@ -116,24 +116,25 @@ static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_
     return (block){room, pad};
 }
 
-/* What the passes over a tile share: scratch memory, and the running numbers of its queries. */
+/* State of a tile: its scratch memory, and the running maximum and sum of its queries. */
 typedef struct tile {
     const syn_attend *a;
-    int vecs;         /* that hold queries */
-    product multiply; /* for so many: functions, so that all is in registers */
-    float *q, *p, *o; /* (depth, TILE), (BLOCK, TILE), (depth + 3, TILE) */
-    float *room;      /* (BLOCK, padded), for 16 bits */
-    vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: of what was summed so far */
+    int vecs;         /* vectors that contain queries */
+    product multiply; /* the function for that many vectors */
+    float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (depth + 3, TILE) */
+    float *room;      /* (BLOCK, padded), for 16-bit keys and values */
+    vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
 
-/* Adds the mask to a row of scores, hides the key from the queries before it and behind its window,
-   and raises max. */
+/* Adds the mask to a key's row of scores, hides the key from queries that come before it or whose
+   window has passed it, and updates max. */
 static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const syn_attend *a = t->a;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
-    const int64_t from = a->step ? key - a->visible + 1 : 0;   /* the first query that sees it */
-    const int64_t until = a->window ? from + a->window : TILE; /* the first that does not again */
+    const int64_t from = a->step ? key - a->visible + 1 : 0;   /* first query that sees the key */
+    const int64_t until = a->window ? from + a->window : TILE; /* first query whose window has
+                                                                  passed it */
     for (int v = 0; v < t->vecs; v++) {
         vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
         if (from > v * SYN_LANES)
@@ -145,8 +146,8 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     }
 }
 
-/* Scores of keys s0.. s0 + n, base 2, in t->p, and the maximum with them in `max`. The last key is
-   taken several times where n is no multiple of ROWS. */
+/* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in t->p, and updates `max`. If n is not a
+   multiple of ROWS, the last key is computed more than once. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     const syn_attend *a = t->a;
     const block k = block_of(a, a->k, a->k_stride, s0, n, t->room);
@@ -158,10 +159,11 @@ static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     for (int64_t s = 0; s < n; s++) mask_row(t, s0 + s, t->p + s * TILE, max);
 }
 
-/* Scores to weights 2^(score - max), summed; what was summed with an older maximum shrinks. */
+/* Turns scores into weights 2^(score - max) and sums them. Computes shrink, the factor that
+   corrects earlier sums for the new maximum. */
 static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
     for (int v = 0; v < t->vecs; v++) {
-        /* a query that has seen nothing but -infinity: any number does */
+        /* max is -infinity for a query that has seen no key; any finite number works then */
         const vec top = vec_select(vec_less(vec_set(-INFINITY), max[v]), max[v], vec_set(0.0f));
         t->shrink[v] = vec_exp2(vec_sub(t->max[v], top));
         t->max[v] = max[v];
@@ -187,7 +189,7 @@ static void add_block(const tile *t, int64_t s0, int64_t n) {
     }
 }
 
-/* Weights of keys s0.. s0 + n that dropout takes become zero. */
+/* Sets the weights that dropout removes to zero, for keys s0 .. s0 + n - 1. */
 static void drop_block(const tile *t, int64_t s0, int64_t n) {
     const syn_attend *a = t->a;
     uint32_t start[TILE] = {0}, twist[TILE] = {0};
@@ -216,7 +218,7 @@ static void turn_queries(const tile *t) {
     }
 }
 
-/* Of a sum of 2^(score - max). */
+/* Natural log-sum-exp, from the largest score in base 2 and the sum of 2^(score - max). */
 static float log_of_sum(float max, float sum) {
     return max == -INFINITY ? max + sum : (max + log2f(sum)) / LOG2_E;
 }
@@ -263,9 +265,10 @@ static void attend_tile(const syn_attend *a) {
     turn_results(&t);
 }
 
-/* ---- One query, its depth along the lanes ---- */
+/* ---- one query at a time, lanes along the depth ---- */
 
-/* Elements from `at` on of a row, of which so many are left; 0 behind them. */
+/* A vector of elements of a row, starting at `at`. `left`: elements left in the row; 0 after
+   them. */
 LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ syn_dtype dtype) {
     const float *p = (const float *)row + at;
     if (dtype == SYN_F32)
@@ -276,7 +279,7 @@ LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ 
     return dtype == SYN_F16 ? vec_f16(half) : vec_bf16(half);
 }
 
-/* Scores of keys s0.. s0 + n, base 2, in w; returns the largest or max. */
+/* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in w. Returns the new maximum. */
 LANE_FN float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_t n, float max,
                          float *w, /* constant */ syn_dtype dtype) {
     for (int64_t s = 0; s < n; s++) {
@@ -291,7 +294,7 @@ LANE_FN float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_
     return max;
 }
 
-/* w = 2^(w - top); returns their sum. w is padded to whole vectors. */
+/* w = 2^(w - top); returns the sum. w has space for whole vectors. */
 static float weigh_keys(float *w, int64_t n, float top) {
     vec sum = vec_set(0.0f);
     for (int64_t s = 0; s < n; s += SYN_LANES) {
@@ -311,7 +314,7 @@ static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n,
 
 enum { PARTS = 4 };
 
-/* o = o * shrink + weighted values of keys from s0 on, of `parts` vectors from the depth d on. */
+/* o = o * shrink + the weighted values of keys s0 .., for `parts` vectors from depth d on. */
 LANE_FN void add_part(const syn_attend *a, /* constant */ int parts, const float *w, int64_t s0,
                       int64_t n, float shrink, int64_t d, float *o, syn_dtype dtype) {
     vec acc[PARTS];

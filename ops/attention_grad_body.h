@@ -1,9 +1,9 @@
-/* The gradient of fused attention for the lanes of ops/lanes.h, included by attention_avx2.c and
-   attention_avx512.c after attention_body.h; ops/attention_scalar.c says what is computed. Keys are
-   taken a block at a time, as forward (Dao et al. 2022), and of each block five products are made:
-   scores (keys, queries) = k q' and (keys, queries) = v dout', from which come p and the gradient
-   of the scores, dv += p dout, dk += ds q and dq' (depth, queries) += k' ds. Each is a sum of
-   numbers that lie anywhere times vectors that lie side by side. */
+/* Gradient of fused attention with SIMD lanes, included by attention_avx2.c and attention_avx512.c
+   after attention_body.h. ops/attention_scalar.c shows the formulas. Keys are processed block by
+   block, as in the forward op (Dao et al. 2022). Each block takes five products: k q' and v dout',
+   both (keys, queries), give the weights p and the scores' gradient ds; then dv += p dout, dk +=
+   ds q, and dq' (depth, queries) += k' ds. Each product is a sum of scalars with any stride times
+   dense vectors. */
 #ifndef OPS_ATTENTION_GRAD_BODY_H
 #define OPS_ATTENTION_GRAD_BODY_H
 
@@ -13,13 +13,14 @@
 #include <string.h>
 
 enum {
-    GRAD_VECS = SYN_LANES == 16 ? 4 : 3, /* vectors of queries in a tile: with 4 rows of sums, the
-                                            vectors and a number they fill the registers */
+    GRAD_VECS = SYN_LANES == 16 ? 4 : 3, /* vectors of queries per tile: sums of 4 rows, these
+                                            vectors and a scalar fill the registers */
     GRAD_TILE = GRAD_VECS * SYN_LANES
 };
 
-/* out (rows, vectors), by rows of out_row = out or 0 + the sums over n of row r's number times
-   vectors of x. From one term to the next, numbers are `step` apart and vectors x_row. */
+/* A product: out[r] = (add ? out[r] : 0) + the sum over n of a scalar of row r times vectors of x.
+   Each term advances scalars by `step` and x by x_row. number_row and out_row: strides from row to
+   row. */
 typedef struct sums {
     const float *x, *number;
     float *out;
@@ -27,7 +28,7 @@ typedef struct sums {
     bool add;
 } sums;
 
-/* Loops with a constant end and a constant condition unroll in any compiler. */
+/* Loops with a constant bound and a constant condition, which every compiler unrolls. */
 #define FOR_EACH(i, n, most)         \
     LANE_UNROLL                      \
     for (int i = 0; i < (most); i++) \
@@ -54,7 +55,7 @@ LANE_FN void add_products(const sums *p, /* constant */ int rows, int vecs) {
     vec_store(p->out + r * p->out_row + v * SYN_LANES, sum[r][v]);
 }
 
-/* A function of its own for each number of vectors, so that all sums stay in registers. */
+/* One function per number of vectors, so that all sums stay in registers. */
 #define ADD_ROWS(vecs)                           \
     static void add_rows_##vecs(const sums *p) { \
         add_products(p, ROWS, vecs);             \
@@ -81,7 +82,7 @@ static const add_function add_row[GRAD_VECS] = {add_row_1, add_row_2, add_row_3,
 #endif
 };
 
-/* All of a product of `rows` rows and as many floats, whole vectors, across. */
+/* A product of any size: `rows` rows and `across` floats, a multiple of SYN_LANES. */
 static void multiply_add(sums p, int64_t rows, int64_t across) {
     const sums all = p;
     for (int64_t at = 0; at < across; at += GRAD_TILE) {
@@ -104,16 +105,19 @@ static void multiply_add(sums p, int64_t rows, int64_t across) {
     }
 }
 
-/* Scratch memory of a tile of queries. Turned ones are (depth, GRAD_TILE), of whose queries those
-   that do not exist are zero; others (queries, pad). */
+/* Scratch memory of a tile of queries. Transposed matrices are (depth, GRAD_TILE), with zeros for
+   missing queries; q and dout are (queries, pad). */
 typedef struct grad_tile {
     const syn_attend_grad *g;
-    int64_t width, pad;                          /* whole vectors of queries, of depth */
-    float *q_turned, *dout_turned, *dq;          /* q times scale and log2 e */
+    int64_t width, pad;                          /* queries and depth, rounded up to whole
+                                                    vectors */
+    float *q_turned, *dout_turned, *dq;          /* q_turned: q times scale and log2 e */
     float *q, *dout;                             /* q times scale */
-    float *p, *ds;                               /* (BLOCK, GRAD_TILE): weights, gradients */
-    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* base 2; of dp, weighted */
-    uint32_t start[GRAD_TILE], twist[GRAD_TILE]; /* of dropout */
+    float *p, *ds;                               /* (BLOCK, GRAD_TILE): weights and their
+                                                    gradients */
+    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* log_sum in base 2; mean: sum of p dp = out
+                                                    dout */
+    uint32_t start[GRAD_TILE], twist[GRAD_TILE]; /* dropout state per query */
 } grad_tile;
 
 static void load_queries(grad_tile *t) {
@@ -161,14 +165,16 @@ static void store_queries(const grad_tile *t) {
     }
 }
 
-/* Of one key, scores to weights and their gradients, for queries from `first` on. */
+/* Turns one key's scores into weights p and computes their gradients ds, for the queries from
+   `first` on. */
 LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p, float *ds,
                        /* constant */ bool drop) {
     const syn_attend *a = &t->g->of;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
-    const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
-    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* that does not again */
+    const int64_t from = a->step ? key - a->visible + 1 : 0; /* first query that sees the key */
+    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* first whose window has
+                                                                       passed it */
     for (int64_t i = first; i < t->width; i += SYN_LANES) {
         vec x = vec_add(vec_load(p + i), bias);
         if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);
@@ -194,7 +200,8 @@ LANE_FN void weigh_keys_of(const grad_tile *t, int64_t s0, int64_t n, int64_t fi
         weigh_key(t, s0 + s, first, t->p + s * GRAD_TILE, t->ds + s * GRAD_TILE, drop);
 }
 
-/* Keys s0.. s0 + n. Queries before `first`, whole vectors of them, see none. */
+/* Processes keys s0 .. s0 + n - 1. Skips queries before `first`, a multiple of SYN_LANES, which
+   see none of these keys. */
 static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const syn_attend_grad *g = t->g;
     const syn_attend *a = &g->of;
@@ -223,7 +230,8 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
         multiply_add((sums){ds, k, t->dq + first, n, row, a->k_stride, 1, row, true}, depth, width);
 }
 
-/* Keys of the block that begins with key s: fewer where some queries do not see all. */
+/* Number of keys in the block that starts with key s. Blocks are smaller where only some queries
+   see the keys. */
 static int64_t block_at(const syn_attend *a, int64_t s, int64_t end) {
     int64_t n = BLOCK;
     if (a->step && s + n > a->visible) {

@@ -1,5 +1,6 @@
-/* Attention one query at a time, as it is defined: documentation, and the oracle of the vectorised
-   kernels. Also the choice between them. */
+/* Attention one query at a time, written like its definition. Documents what the SIMD kernels
+   compute, serves as their test reference, and runs where they do not. Also selects the kernels of
+   a level. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static float dot(const float *x, const float *y, int64_t n) {
     return sum;
 }
 
-/* Row i of keys or values; of 16 bits in memory behind the weights. */
+/* Row i of the keys or values; 16-bit rows are converted to scratch memory behind the weights. */
 static const float *row_of(const syn_attend *a, const void *x, int64_t stride, int64_t i) {
     if (a->dtype == SYN_F32) return (const float *)x + i * stride;
     float *room = a->scratch + a->keys;
@@ -29,13 +30,13 @@ static float score(const syn_attend *a, int64_t query, int64_t key) {
     return a->mask ? x + a->mask[key] : x;
 }
 
-/* What dropout multiplies a weight with. */
+/* Dropout's factor of a weight. */
 static float kept(const syn_attend *a, int64_t query, int64_t key) {
     if (!a->drop) return 1;
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : a->drop[query].keep;
 }
 
-/* The log of the sum of e^w; -infinity where nothing is visible. */
+/* The log of the sum of e^w; -infinity if no key is visible. */
 static float log_sum(const float *w, int64_t n) {
     float max = -INFINITY, sum = 0;
     for (int64_t s = 0; s < n; s++) max = w[s] > max ? w[s] : max;
@@ -44,7 +45,7 @@ static float log_sum(const float *w, int64_t n) {
     return top + logf(sum);
 }
 
-/* Scores in `w`, softmax, weighted sum of the value rows. */
+/* Scores in `w`, then softmax, then the weighted sum of value rows. */
 static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
     const int64_t first = syn__hidden_keys(a, query);
@@ -68,9 +69,9 @@ static size_t scratch_floats(int64_t depth, int64_t keys) {
     return (size_t)(keys + depth);
 }
 
-/* out = p v, so dv = p' dout and dp = dout v'; p is a softmax, so that a score's gradient is
-   p (dp - the sum of p dp over the row), and that sum is out dout; scores are scale q k'. Dropout
-   is a factor of p in out, so of p in dv and of dp. */
+/* out = p v, so dv = p' dout and dp = dout v'. p is a softmax, so the gradient of a score is p (dp
+   - the row's sum of p dp), and that sum equals out dout. Scores are scale q k'. Dropout
+   multiplies p in out, and therefore p in dv, and dp. */
 static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
     const syn_attend *a = &g->of;
     const int64_t visible = syn__visible_keys(a, query), depth = a->depth;

@@ -9,8 +9,8 @@
 #ifdef SYN_HAVE_OPENBLAS
 #include <cblas.h>
 
-/* CBLAS takes int: larger products are cut along m and n; k beyond int is refused by shape checks
-   upstream (2^31 elements in a row do not fit its leading dimension either). */
+/* CBLAS dimensions are int, so products with larger m or n are split. Callers reject a larger k,
+   because its leading dimension would not fit either (check_lengths in op_product.c). */
 enum { BLAS_MAX = 1 << 30 };
 
 void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
@@ -43,8 +43,8 @@ bool syn_blas_found(void) {
 }
 
 syn_status syn_blas_reserve(int callers, syn_error *err) {
-    /* 128 MiB, and what a new thread takes: its stack, and a heap whose alignment costs
-       as much again. */
+    /* OpenBLAS's buffer of 128 MiB, a new thread's stack, and its heap, whose alignment doubles
+       its size. */
     enum { BUFFER_BYTES = (129 + 8 + 128) << 20, MOST = 256 };
     void *probe[MOST];
     int n = 0;
@@ -64,7 +64,7 @@ int syn_blas_threads(void) {
 }
 
 const char *syn_blas_describe(char *buf, size_t buf_bytes) {
-    /* The configuration begins "OpenBLAS 0.3.21 ..."; the first two words name it. */
+    /* The configuration starts with "OpenBLAS 0.3.21 ..."; the first two words are the name. */
     const char *config = openblas_get_config();
     int words = 0, length = 0;
     while (config[length] && words < 2)
@@ -84,7 +84,7 @@ const char *syn_blas_forced_by(void) {
     return NULL;
 }
 
-/* Vector width in bits of the kernels a core name of OpenBLAS stands for. */
+/* Vector width, in bits, of the kernels of an OpenBLAS core name. */
 static int core_bits(const char *core) {
     static const char *const bits_512[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
     static const char *const bits_256[] = {"Haswell",    "Zen",       "Excavator",  "Steamroller",

@@ -1,6 +1,6 @@
-/* Vectors of f32 as the kernels in files *_avx2.c and *_avx512.c see them: 8 or 16 lanes, by the
-   instructions that the file is compiled for. Other files see nothing but SYN_LANES = 0. Loads and
-   stores through a mask touch no memory outside it. */
+/* A vector of f32 lanes and its operations: 16 lanes (AVX-512) or 8 (AVX2), depending on the
+   instructions that the including file is compiled for. In other files SYN_LANES is 0 and nothing
+   else is defined. Masked loads and stores do not access memory outside the mask. */
 #ifndef OPS_LANES_H
 #define OPS_LANES_H
 
@@ -56,7 +56,7 @@ LANE_FN vec vec_sqrt(vec x) {
 LANE_FN vec vec_fma(vec a, vec b, vec c) {
     return _mm512_fmadd_ps(a, b, c);
 }
-/* b where either is NaN, in both */
+/* If a or b is NaN, vec_max and vec_min return b. */
 LANE_FN vec vec_max(vec a, vec b) {
     return _mm512_max_ps(a, b);
 }
@@ -64,23 +64,23 @@ LANE_FN vec vec_min(vec a, vec b) {
     return _mm512_min_ps(a, b);
 }
 LANE_FN vec vec_round(vec x) {
-    return _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x)); /* roundscale: gcc -O0 warns */
+    return _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x)); /* not roundscale, which makes gcc -O0 warn */
 }
 LANE_FN vec vec_abs(vec x) {
     return _mm512_andnot_ps(vec_set(-0.0f), x);
 }
-/* x with the sign of s; x must not be negative */
+/* x with the sign of s; x must be >= 0 */
 LANE_FN vec vec_with_sign(vec x, vec s) {
     return _mm512_or_ps(x, _mm512_and_ps(vec_set(-0.0f), s));
 }
-/* x 2^n for whole n in [-160, 160], with underflow and overflow */
+/* x 2^n for integral n in [-160, 160]; underflows and overflows correctly */
 LANE_FN vec vec_power(vec x, vec n) {
     return _mm512_scalef_ps(x, n);
 }
 LANE_FN vec vec_lane_number(void) {
     return _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
-LANE_FN vec_mask vec_first(int64_t n) { /* the first n lanes */
+LANE_FN vec_mask vec_first(int64_t n) { /* mask of the first n lanes */
     return (vec_mask)((1u << n) - 1u);
 }
 LANE_FN vec_mask vec_less(vec a, vec b) {
@@ -89,13 +89,13 @@ LANE_FN vec_mask vec_less(vec a, vec b) {
 LANE_FN vec vec_select(vec_mask m, vec yes, vec no) {
     return _mm512_mask_blend_ps(m, no, yes);
 }
-LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* 0 elsewhere */
+LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* 0 in the other lanes */
     return _mm512_maskz_loadu_ps(m, p);
 }
 LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {
     _mm512_mask_storeu_ps(p, m, x);
 }
-typedef __m512i vec_int; /* 32 bits each; sums and products modulo 2^32 */
+typedef __m512i vec_int; /* 32-bit lanes; sums and products wrap modulo 2^32 */
 LANE_FN vec_int int_set(uint32_t x) {
     return _mm512_set1_epi32((int32_t)x);
 }
@@ -114,11 +114,11 @@ LANE_FN vec_int int_mul(vec_int a, vec_int b) {
 LANE_FN vec_int int_xor(vec_int a, vec_int b) {
     return _mm512_xor_si512(a, b);
 }
-#define int_shift_right(x, bits) _mm512_srli_epi32(x, bits) /* zeros come in */
-LANE_FN vec_mask int_less(vec_int a, vec_int b) {           /* with signs */
+#define int_shift_right(x, bits) _mm512_srli_epi32(x, bits) /* logical shift */
+LANE_FN vec_mask int_less(vec_int a, vec_int b) {           /* signed comparison */
     return _mm512_cmplt_epi32_mask(a, b);
 }
-/* 16 bits of a number in each lane: read, and rounded as syn_half_narrow rounds. */
+/* Conversion from and to 16-bit floats, one per lane; rounds as syn_half_narrow does. */
 LANE_FN vec vec_f16(const void *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
 }
@@ -145,7 +145,7 @@ LANE_FN vec_half vec_upper(vec x) {
 LANE_FN vec_half vec_lower(vec x) {
     return _mm512_castps512_ps256(x);
 }
-/* Doubles, half as many */
+/* Vectors of doubles, with half as many lanes. */
 typedef __m512d vec_wide;
 LANE_FN vec_wide wide_set(double x) {
     return _mm512_set1_pd(x);
@@ -209,7 +209,7 @@ LANE_FN vec vec_abs(vec x) {
 LANE_FN vec vec_with_sign(vec x, vec s) {
     return _mm256_or_ps(x, _mm256_and_ps(vec_set(-0.0f), s));
 }
-LANE_FN vec vec_power(vec x, vec n) { /* in two steps, as 2^n alone may be out of range */
+LANE_FN vec vec_power(vec x, vec n) { /* in two steps, because 2^n alone may overflow */
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     const __m256i bias = _mm256_set1_epi32(127);
     const __m256i a = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);

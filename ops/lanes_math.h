@@ -1,5 +1,6 @@
-/* exp, exp2, tanh, sine and cosine, and the normal distribution for the vectors of ops/lanes.h,
-   over the whole range of float. Coefficients: tests/reference/fit_rows.py. */
+/* exp, exp2, tanh, sine and cosine, and the tail of the normal distribution for the vectors of
+   ops/lanes.h, over the whole range of float. tests/reference/fit_rows.py computes the
+   coefficients. */
 #ifndef OPS_LANES_MATH_H
 #define OPS_LANES_MATH_H
 
@@ -8,8 +9,8 @@
 #if SYN_LANES > 0
 #define LOG2_E 1.44269504089f
 
-/* (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2: minimax polynomial, which leaves an error of
-   7e-9 of exp(r) (Remez exchange). */
+/* (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2: a minimax polynomial (Remez exchange) that gives
+   exp(r) with an error of 7e-9. */
 LANE_FN vec vec_exp_tail(vec r) {
     vec q = vec_fma(vec_set(0.00139012871586f), r, vec_set(0.00836314635108f));
     q = vec_fma(q, r, vec_set(0.0416668534275f));
@@ -17,15 +18,15 @@ LANE_FN vec vec_exp_tail(vec r) {
     return vec_fma(q, r, vec_set(0.499999995526f));
 }
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that the first product is exact (Cody
-   and Waite 1980). */
+/* Splits x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is split in two constants so that the first
+   product is exact (Cody and Waite 1980). */
 LANE_FN vec vec_exp_reduce(vec x, vec *n) {
     *n = vec_round(vec_mul(x, vec_set(LOG2_E)));
     const vec r = vec_fma(*n, vec_set(-0.693359375f), x);
     return vec_fma(*n, vec_set(2.12194440055e-4f), r);
 }
 
-/* e^x; below -104 zero, above 88.72 infinity, NaN stays NaN. */
+/* e^x. Zero below -104, infinity above 88.72; NaN stays NaN. */
 LANE_FN vec vec_exp(vec x) {
     vec n;
     x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
@@ -34,7 +35,7 @@ LANE_FN vec vec_exp(vec x) {
     return vec_power(vec_add(p, vec_set(1.0f)), n);
 }
 
-/* 2^x for x < 128; below -150 zero, NaN stays NaN. */
+/* 2^x for x < 128. Zero below -150; NaN stays NaN. */
 LANE_FN vec vec_exp2(vec x) {
     x = vec_max(vec_set(-152.0f), x);
     const vec n = vec_round(x), r = vec_mul(vec_sub(x, n), vec_set(0.693147180560f));
@@ -42,7 +43,7 @@ LANE_FN vec vec_exp2(vec x) {
     return vec_power(vec_add(p, vec_set(1.0f)), n);
 }
 
-/* tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1, which is exact where x is small. */
+/* tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1, which is accurate for small x. */
 LANE_FN vec vec_tanh(vec x) {
     const vec one = vec_set(1.0f);
     vec n;
@@ -52,8 +53,9 @@ LANE_FN vec vec_tanh(vec x) {
     return vec_with_sign(vec_div(e, vec_add(e, vec_set(2.0f))), x);
 }
 
-/* The sine of x, and *cosine, for |x| < 2^20: an error of 1e-7 at most. x = q pi / 2 + r with |r|
-   <= pi / 4, pi / 2 in three parts; polynomials in r^2. */
+/* Returns the sine of x and stores its cosine, for |x| < 2^20, with an error of at most 1e-7.
+   Splits x = q pi / 2 + r with |r| <= pi / 4, where pi / 2 is the sum of three constants, and
+   evaluates polynomials in r^2. */
 LANE_FN vec vec_sine(vec x, vec *cosine) {
     const vec one = vec_set(1.0f), two = vec_set(2.0f), zero = vec_set(0.0f);
     const vec q = vec_round(vec_mul(x, vec_set(0.636619772368f)));
@@ -67,7 +69,7 @@ LANE_FN vec vec_sine(vec x, vec *cosine) {
     vec even = vec_fma(vec_set(2.45475574333e-5f), s, vec_set(-0.00138883007388f));
     even = vec_fma(even, s, vec_set(0.0416666646423f));
     even = vec_fma(vec_fma(even, s, vec_set(-0.5f)), s, one);
-    /* q modulo 4: 1 and 3 swap the two, 2 and 3 turn the sine, 1 and 2 the cosine */
+    /* q modulo 4: 1 and 3 swap sine and cosine; 2 and 3 negate the sine, 1 and 2 the cosine */
     const vec turns = vec_round(vec_fma(q, vec_set(0.25f), vec_set(-0.375f)));
     const vec quarter = vec_fma(turns, vec_set(-4.0f), q);
     const vec from_two = vec_abs(vec_sub(quarter, two));
@@ -79,10 +81,11 @@ LANE_FN vec vec_sine(vec x, vec *cosine) {
     return vec_select(down, vec_sub(zero, up), up);
 }
 
-/* The normal distribution's part below -a, erfc(a / sqrt 2) / 2, for a >= 0: exp(-a^2 / 2) times a
-   rational function of degrees 4 and 5 (least squares of P - f Q, weighted towards the minimax:
-   Sanathanan and Koerner 1963, Lawson 1961; relative error 6e-9). All coefficients are positive, so
-   nothing cancels. What a^2 loses in rounding is put back. *bell: exp(-a^2 / 2). */
+/* The lower tail of the normal distribution, erfc(a / sqrt 2) / 2 for a >= 0: exp(-a^2 / 2) times
+   a rational function of degrees 4 and 5. The fit minimizes the squares of P - f Q, reweighted
+   towards the minimax (Sanathanan and Koerner 1963, Lawson 1961); its relative error is 6e-9. All
+   coefficients are positive, so nothing cancels. The rounding error of a^2 is computed and
+   corrected. *bell: exp(-a^2 / 2). */
 LANE_FN vec vec_normal_tail(vec a, vec *bell) {
     a = vec_min(vec_set(14.6f), a);
     vec p = vec_fma(vec_set(0.00412182670975f), a, vec_set(0.0406709425402f));

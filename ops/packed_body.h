@@ -1,8 +1,8 @@
-/* Products of many rows for the lanes of ops/lanes.h, included by packed_avx512.c and
-   packed_avx512bf16.c. Blocks of x and w are copied into panels, whose elements lie in the order in
-   which a tile of sums wants them, whatever the matrices' orientation and dtype (Goto and van de
-   Geijn 2008, "Anatomy of high-performance matrix multiplication"). Along k a panel consists of
-   units of 32 bits: an f32, or a pair of bf16 where instructions multiply pairs. */
+/* Products of many rows with AVX-512, included by packed_avx512.c and packed_avx512bf16.c. Blocks
+   of x and w are first packed into panels, in the order in which the inner loop reads them, so the
+   inner loop does not depend on the matrices' orientation and dtype (Goto and van de Geijn 2008,
+   "Anatomy of high-performance matrix multiplication"). Along k a panel consists of 32-bit units:
+   one f32, or a pair of bf16 where the CPU has bf16 dot products. */
 #ifndef OPS_PACKED_BODY_H
 #define OPS_PACKED_BODY_H
 
@@ -20,16 +20,16 @@
 #define PER_UNIT 1
 #endif
 
-#define TILE_ROWS     6 /* times 4 vectors: 24 of 32 registers are sums */
+#define TILE_ROWS     6 /* times 4 vectors: 24 of 32 registers hold sums */
 #define TILE_VECTORS  4
 #define TILE_COLUMNS  (TILE_VECTORS * 16)
-#define COLUMNS       768         /* of a block of w, */
-#define UNITS         512         /* units along k of both, */
-#define COLUMNS_ASIDE 512         /* and the same where sums wait aside; */
-#define UNITS_ASIDE   384         /* 2 MiB in all */
+#define COLUMNS       768         /* columns of a block of w */
+#define UNITS         512         /* units along k of a block */
+#define COLUMNS_ASIDE 512         /* the same with separate sums (see aside) */
+#define UNITS_ASIDE   384         /* about 2 MiB in total */
 #define AREA          (252 * 384) /* units of a block of x */
-#define LATE          24          /* units before the end when lines of out are asked for */
-#define AHEAD         8           /* units whose lines are asked for while others are copied */
+#define LATE          24          /* units before a tile's end at which its output is prefetched */
+#define AHEAD         8           /* units that packing prefetches ahead */
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
 #define FOR_EACH(i, n, most)         \
@@ -41,18 +41,18 @@ static int64_t units_of(int64_t k) {
     return (k + PER_UNIT - 1) / PER_UNIT;
 }
 
-/* Units from panel to panel: no multiple of what a cache's places repeat by. */
+/* Panel stride in units; the padding keeps panels from mapping to the same cache sets. */
 static int64_t panel_units(int64_t units, int64_t width) {
     return units * width + 16;
 }
 
-/* ---- Panels ---- */
+/* ---- panels ---- */
 
 typedef struct matrix {
     const void *at;
     int64_t ld;
     syn_dtype dtype;
-    bool along; /* stored with k along a row; else with lanes (rows of x, columns of w) along it */
+    bool along; /* rows run along k; otherwise along the lanes (rows of x, columns of w) */
 } matrix;
 
 LANE_FN const void *element(const void *from, int64_t at, /* constant */ syn_dtype dtype) {
@@ -68,7 +68,7 @@ static __mmask16 first_of_16(int64_t n) {
     return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1u << n) - 1u) : 0;
 }
 
-/* 16 units along k, of which `left` elements exist; 0 behind them. */
+/* 16 units along k of one lane. `left`: elements that exist; the others are 0. */
 LANE_FN __m512i units_along(const void *from, int64_t left, /* constant */ syn_dtype dtype) {
     if (dtype == SYN_F32) return _mm512_maskz_loadu_epi32(first_of_16(left), from);
     if (PER_UNIT == 2)
@@ -79,7 +79,7 @@ LANE_FN __m512i units_along(const void *from, int64_t left, /* constant */ syn_d
     return wide(_mm256_maskz_loadu_epi16(first_of_16(left), from), dtype);
 }
 
-/* A unit of each of 16 lanes, of which some exist; of a pair, the second element may not. */
+/* One unit of each of 16 lanes. second: whether the second element of bf16 pairs exists. */
 LANE_FN __m512i units_across(const void *from, int64_t ld, __mmask16 lanes, bool second,
                              /* constant */ syn_dtype dtype) {
     if (dtype == SYN_F32) return _mm512_maskz_loadu_epi32(lanes, from);
@@ -91,7 +91,7 @@ LANE_FN __m512i units_across(const void *from, int64_t ld, __mmask16 lanes, bool
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(next), 16));
 }
 
-/* A unit of each of 8 lanes. */
+/* One unit of each of 8 lanes. */
 LANE_FN void eight_across(const void *from, int64_t ld, uint32_t *to,
                           /* constant */ syn_dtype dtype) {
     if (dtype == SYN_F32) {
@@ -109,7 +109,7 @@ LANE_FN void eight_across(const void *from, int64_t ld, uint32_t *to,
     _mm_storeu_si128((__m128i *)(void *)(to + 4), _mm_unpackhi_epi16(bits, next));
 }
 
-/* r[i] lane j becomes r[j] lane i. */
+/* Transposes: r[i] lane j becomes r[j] lane i. */
 LANE_FN void turn(__m512i *r) {
     __m512i t[16];
     FOR_EACH(i, 8, 8) {
@@ -136,7 +136,8 @@ LANE_FN void turn(__m512i *r) {
     }
 }
 
-/* Up to 16 lanes, `depth` elements, to places `width` units apart. */
+/* Packs up to 16 lanes that are stored along k, `depth` elements each, with `width` units per
+   step. */
 LANE_FN void pack_along(const void *from, int64_t ld, int64_t lanes, int64_t depth,
                         /* constant */ int width, uint32_t *to, syn_dtype dtype) {
     const __mmask16 mask = first_of_16(width);
@@ -158,7 +159,7 @@ LANE_FN void pack_along(const void *from, int64_t ld, int64_t lanes, int64_t dep
     }
 }
 
-/* The same of all lanes, panel by panel, where lanes lie side by side. */
+/* Packs all lanes, panel by panel, of a matrix that is stored along the lanes. */
 LANE_FN void pack_across(const void *from, int64_t ld, int64_t lanes, int64_t depth,
                          /* constant */ int width, uint32_t *to, syn_dtype dtype) {
     const int64_t units = units_of(depth), apart = panel_units(units, width);
@@ -196,7 +197,7 @@ LANE_FN void pack_of(const matrix *x, int64_t lane, int64_t lanes, int64_t k, in
                        to + l / width * panel_units(units_of(depth), width) + i, dtype);
 }
 
-/* Panels of `width` lanes; those behind the last are 0. */
+/* Packs panels of `width` lanes; missing lanes of the last panel are 0. */
 LANE_FN void pack(const matrix *x, int64_t lane, int64_t lanes, int64_t k, int64_t depth,
                   /* constant */ int width, uint32_t *to) {
     if (PER_UNIT == 2 || x->dtype == SYN_BF16)
@@ -205,17 +206,17 @@ LANE_FN void pack(const matrix *x, int64_t lane, int64_t lanes, int64_t k, int64
     else pack_of(x, lane, lanes, k, depth, width, to, SYN_F32);
 }
 
-/* ---- Tiles ---- */
+/* ---- tiles ---- */
 
-/* out = init + a b for a panel of each. */
+/* A tile of sums: out = init + a b, for one panel of x (a) and one of w (b). */
 typedef struct tile {
     const uint32_t *a, *b;
     int64_t units, columns;
     const float *init; /* NULL: zeros */
-    int64_t ld_init;   /* 0: one row for all */
+    int64_t ld_init;   /* 0: the same row for all */
     void *out;
     int64_t ldo;
-    syn_dtype dtype; /* of out */
+    syn_dtype dtype; /* dtype of out */
 } tile;
 
 static void *place(void *to, int64_t at, syn_dtype dtype) {
@@ -288,17 +289,17 @@ static void run_tile(const tile *t, int64_t rows) {
 #undef CASE
 }
 
-/* ---- Blocks ---- */
+/* ---- blocks ---- */
 
 typedef struct job {
     const syn_product *p;
     matrix x, w;
-    int64_t high, across, deep; /* rows, columns and elements along k of a block */
+    int64_t high, across, deep; /* rows, columns and elements along k per block */
     uint32_t *x_panels, *w_panels;
-    float *sums, *bias; /* rows of `across` */
+    float *sums, *bias; /* rows of `across` floats: separate sums (high of them), bias (one) */
 } job;
 
-/* Where sums of a block begin and end. */
+/* Where the sums of a block start from and where they go. */
 typedef struct ends {
     const float *init;
     int64_t ld_init;
@@ -307,8 +308,8 @@ typedef struct ends {
     syn_dtype dtype;
 } ends;
 
-/* A block of x times one of w, which is packed. A panel of w stays in the first-level cache while
-   those of x pass. */
+/* Multiplies a block of x, which it packs, by the packed block of w. Each panel of w stays in the
+   L1 cache while the panels of x pass. */
 static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_t k, int64_t depth,
                            const ends *e) {
     tile t = {.units = units_of(depth), .ldo = e->ldo, .ld_init = e->ld_init, .dtype = e->dtype};
@@ -325,13 +326,14 @@ static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_
     }
 }
 
-/* The largest piece of n, of at most `most`, if all are about equal and multiples of the unit. */
+/* Splits n into the fewest pieces of at most `most`, of about equal size; returns the size, a
+   multiple of `unit`. */
 static int64_t piece(int64_t n, int64_t most, int64_t unit) {
     const int64_t pieces = (n + most - 1) / most, each = (n + pieces - 1) / pieces;
     return (each + unit - 1) / unit * unit;
 }
 
-/* What is added to the first product of columns from j. */
+/* Initial sums of columns j .. j + n - 1 for the first step of k: old output, bias or zeros. */
 static void first_init(const job *s, int64_t i, int64_t j, int64_t n, ends *e) {
     const syn_product *p = s->p;
     e->init = NULL;
@@ -347,7 +349,7 @@ static void first_init(const job *s, int64_t i, int64_t j, int64_t n, ends *e) {
     }
 }
 
-/* n columns from j where sums lie in `out` between steps of k, or there is one. */
+/* n columns from j on, with sums kept in `out` between steps of k (or only one step). */
 static void columns_in_place(const job *s, int64_t j, int64_t n) {
     const syn_product *p = s->p;
     for (int64_t k = 0; k < p->k; k += s->deep) {
@@ -367,7 +369,7 @@ static void columns_in_place(const job *s, int64_t j, int64_t n) {
     }
 }
 
-/* n columns from j where sums wait elsewhere, to be narrowed with the last step of k. */
+/* n columns from j on, with sums kept in s->sums and rounded to `out` at the last step of k. */
 static void columns_aside(const job *s, int64_t j, int64_t n) {
     const syn_product *p = s->p;
     for (int64_t i = 0; i < p->m; i += s->high)
@@ -388,12 +390,13 @@ static void columns_aside(const job *s, int64_t j, int64_t n) {
         }
 }
 
-/* Whether sums wait aside: each is narrowed once. */
+/* Whether sums are kept separately: for a 16-bit output and more than one step of k, so that each
+   result is rounded only once. */
 static bool aside(const syn_product *p) {
     return p->out_dtype != SYN_F32 && units_of(p->k) > UNITS;
 }
 
-/* The blocks of a product. */
+/* Chooses the block sizes of a product. */
 static job plan(const syn_product *p) {
     const int64_t units = piece(units_of(p->k), aside(p) ? UNITS_ASIDE : UNITS, 16);
     return (job){.p = p,
@@ -404,7 +407,7 @@ static job plan(const syn_product *p) {
                  .deep = units * PER_UNIT};
 }
 
-/* Units of the panels of a block. */
+/* Units of all panels of a block. */
 static int64_t panels(const job *s, int64_t lanes, int64_t width) {
     return lanes / width * panel_units(s->deep / PER_UNIT, width);
 }

@@ -1,22 +1,21 @@
-/* One row of bf16 times the columns of a bf16 w stored (n, k), which memory's speed limits: pairs
-   are multiplied as they come, and columns are taken one after the other, so that w is read in the
-   order in which it lies. */
+/* One row of bf16 times a bf16 w stored as (n, k). Memory bandwidth is the limit, so w is not
+   packed: columns are processed one after the other, and w is read in memory order. */
 #include "ops/lanes.h"
 #include "ops/products_private.h"
 
 #if defined(__AVX512BF16__)
 #include "syntorch/base/half.h"
 
-#define LANES   32   /* bf16 of a vector */
-#define SUMS    4    /* vectors of sums of a column: an instruction waits for its sum, */
-#define COLUMNS 4    /* and columns whose sums end together */
-#define NEAR    4096 /* bytes of w that are asked for before they are needed */
+#define LANES   32   /* bf16 elements per vector */
+#define SUMS    4    /* independent sums per column, because each instruction waits for its sum */
+#define COLUMNS 4    /* columns whose sums are reduced together */
+#define NEAR    4096 /* prefetch distance in w, in bytes */
 
 LANE_FN __m512 pairs(__m512 sum, __m512i x, __m512i w) {
     return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
 }
 
-/* The sums of x times a column. */
+/* The partial sums of x times one column. */
 LANE_FN __m512 column(const uint16_t *x, const uint16_t *w, int64_t k) {
     __m512 sum[SUMS];
     LANE_UNROLL
@@ -36,7 +35,7 @@ LANE_FN __m512 column(const uint16_t *x, const uint16_t *w, int64_t k) {
     return _mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3]));
 }
 
-/* Where column j's sum goes. */
+/* Adds the bias to column j's sum and stores it. */
 static void put(const syn_product *p, int64_t j, float sum) {
     float bias = 0;
     if (p->bias) syn_half_widen((const uint16_t *)p->bias + j, &bias, 1, SYN_BF16);

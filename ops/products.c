@@ -1,4 +1,4 @@
-/* Which kernels a product takes, and how it is cut for the threads. */
+/* Chooses the kernel of a matrix product and splits the product among threads. */
 #include "ops/products.h"
 
 #include <string.h>
@@ -7,47 +7,49 @@
 #include "ops/products_private.h"
 #include "syntorch/base/half.h"
 
-/* What OpenBLAS is not slower at than kernels that do not pack: from so many rows and so long
-   columns on. */
+/* OpenBLAS is at least as fast as kernels that do not pack if a product has this many rows and
+   columns this long. */
 #define MANY_ROWS 1024
 #define LONG      256
-/* Rows from which it pays to pack f32 and bf16 (where pairs are multiplied) for w (k, n) and
-   w (n, k), and other 16 bits; and from which OpenBLAS packs a turned x as well. */
+/* Rows from which packing pays: for f32 and for bf16 pairs, with w stored as (k, n) (ACROSS) and
+   as (n, k) (ALONG), and for other 16-bit products. MANY_STEPS: k from which OpenBLAS also packs a
+   transposed x. */
 #define FLOATS_ACROSS 96
 #define FLOATS_ALONG  24
 #define PAIRS_ACROSS  2
 #define PAIRS_ALONG   12
 #define MANY_HALVES   49
-#define SHORT         64 /* k and n of f32 from which it pays */
+#define SHORT         64 /* k and n from which packing f32 pays */
 #define MANY_STEPS    768
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
 typedef void (*kernel)(const syn_product *p);
 
-/* ---- Parts ---- */
+/* ---- parts ---- */
 
-#define ROW_UNIT    4 /* where rows and columns are cut; of columns a multiple of every tile's */
+/* Parts start at multiples of these. COLUMN_UNIT is a multiple of every tile's columns. */
+#define ROW_UNIT    4
 #define COLUMN_UNIT 64
 
 static int64_t units(int64_t n, int64_t unit) {
     return (n + unit - 1) / unit;
 }
 
-/* Where part i of `parts` begins, in whole units. */
+/* First element of part i of `parts`, in whole units. */
 static int64_t border(int64_t n, int64_t unit, int64_t i, int64_t parts) {
     const int64_t at = units(n, unit) * i / parts * unit;
     return MIN(at, n);
 }
 
-/* Time of the largest part when there are `across` parts beside each other and `down` below, in
-   cycles a step of k: 16 multiplications take one, and to fetch an element of w two. */
+/* Estimated time of the largest part of a grid of `across` parts along n and `down` along m, in
+   cycles per step of k: 16 multiplications per cycle, and two cycles to load an element of w. */
 static double part_cost(const syn_product *p, int64_t across, int64_t down) {
     const int64_t columns = units(units(p->n, COLUMN_UNIT), across) * COLUMN_UNIT;
     const int64_t rows = units(units(p->m, ROW_UNIT), down) * ROW_UNIT;
     return (double)MIN(columns, p->n) * ((double)MIN(rows, p->m) / 16 + 2);
 }
 
-/* Element `at` of a matrix of that type. */
+/* Address of element `at` of a matrix of that dtype. */
 static const void *element(const void *from, int64_t at, syn_dtype dtype) {
     return (const char *)from + at * (int64_t)syn_dtype_bytes(dtype);
 }
@@ -93,7 +95,7 @@ static void one_part(void *arg, int64_t i, int worker) {
     if (part.m > 0 && part.n > 0) s->how(&part, s->run);
 }
 
-/* What the kernels of a level do themselves. */
+/* Runs the level's kernel. */
 static void by_kernel(const syn_product *p, kernel run) {
     run(p);
 }
@@ -104,7 +106,7 @@ static void share(const syn_product *p, method how, kernel run, syn_workers *wor
     syn_workers_run(workers, s.parts, one_part, &s);
 }
 
-/* ---- One row ---- */
+/* ---- one row ---- */
 
 #define MOST_SUMS 16384
 
@@ -112,7 +114,7 @@ struct split {
     const syn_product *p;
     int64_t parts;
     kernel run;
-    float sums[MOST_SUMS]; /* n for each part but the first */
+    float sums[MOST_SUMS]; /* n for each part but the first, whose sums are the output */
 };
 
 static void one_piece(void *arg, int64_t i, int worker) {
@@ -128,8 +130,8 @@ static void one_piece(void *arg, int64_t i, int worker) {
     s->run(&piece);
 }
 
-/* One row times w (k, n), where cutting along k lets each thread read memory in order. False if
-   there is too little to cut, or too many threads' sums to add. */
+/* One row times w (k, n), split along k so that each thread reads memory in order. Returns false
+   if the product is too small, or if adding the threads' sums would take too long. */
 static bool split(const syn_product *p, kernel run, syn_workers *workers) {
     struct split s;
     s.p = p;
@@ -161,7 +163,7 @@ static void by_blas(const syn_product *p, kernel run) {
                   p->bias || p->add ? 1.0f : 0.0f, p->out, p->ldo);
 }
 
-/* 16-bit w, a panel at a time: as many stored rows of up to LONGEST elements as fit. */
+/* 16-bit w, converted one panel at a time: as many stored rows of up to LONGEST elements as fit. */
 static void by_blas_in_panels(const syn_product *p, kernel run) {
     enum { PANEL = 65536, LONGEST = 8192 };
     float panel[PANEL];
@@ -184,20 +186,20 @@ static void by_blas_in_panels(const syn_product *p, kernel run) {
     }
 }
 
-/* ---- Blocks: what the kernels neither read nor write ---- */
+/* ---- blocks: for dtypes that the kernels cannot read or write ---- */
 
 #define ROWS  32
 #define WIDTH 512
 #define DEPTH 512
 
-/* n elements as f32: where they lie, or in the buffer. */
+/* n elements as f32: in place if they are f32, otherwise converted to the buffer. */
 static const float *widened(const void *from, int64_t n, syn_dtype dtype, float *buffer) {
     if (dtype == SYN_F32) return from;
     syn_half_widen(from, buffer, (size_t)n, dtype);
     return buffer;
 }
 
-/* Steps [k, k + block->k) of the block: its x as f32. */
+/* Sets block->x to rows from i on and steps k .. k + block->k - 1, as f32. */
 static void widen_x(const syn_product *p, syn_product *block, int64_t i, int64_t k, float *buffer) {
     const bool t = p->transpose_x;
     const int64_t rows = t ? block->k : block->m, columns = t ? block->m : block->k;
@@ -211,7 +213,7 @@ static void widen_x(const syn_product *p, syn_product *block, int64_t i, int64_t
     block->x_dtype = SYN_F32;
 }
 
-/* n sums to where they are wanted. */
+/* Stores n sums with the output's dtype. */
 static void put(const float *from, int64_t n, void *to, syn_dtype dtype) {
     if (dtype == SYN_F32) memcpy(to, from, (size_t)n * sizeof *from);
     else syn_half_narrow(from, to, (size_t)n, dtype);
@@ -222,7 +224,7 @@ static void add_rows(float *to, int64_t ld_to, const float *from, int64_t m, int
         for (int64_t c = 0; c < n; c++) to[r * ld_to + c] += from[r * n + c];
 }
 
-/* Rows from i and columns from j, as many as the block has: their sums. */
+/* Computes the f32 sums of a block of rows from i on and columns from j on. */
 static void block_sums(const syn_product *p, syn_product block, int64_t i, int64_t j, kernel run,
                        float *sums) {
     float x[ROWS * DEPTH], bias[WIDTH], more[ROWS * WIDTH];
@@ -244,7 +246,7 @@ static void block_sums(const syn_product *p, syn_product block, int64_t i, int64
     }
 }
 
-/* Any product: f32 sums of a block at a time, which are then added or narrowed. */
+/* Any product: computes f32 sums block by block, then adds or rounds them to the output. */
 static void in_blocks(const syn_product *p, kernel run) {
     float sums[ROWS * WIDTH];
     for (int64_t i = 0; i < p->m; i += ROWS)
@@ -262,17 +264,17 @@ static void in_blocks(const syn_product *p, kernel run) {
         }
 }
 
-/* ---- Few rows of 16 bits: as f32, all of x at once ---- */
+/* ---- few rows of 16-bit x: converts all of x to f32 once ---- */
 
-#define MOST_X    196608 /* floats of x, */
-#define MOST_WIDE 262144 /* and with those of bias and out, */
-#define LEAST     1024   /* which are of so many columns at least */
+#define MOST_X    196608 /* floats of x */
+#define MOST_WIDE 262144 /* floats of x, bias and output */
+#define LEAST     1024   /* columns at a time, unless n is smaller */
 
 static bool is_plain(const syn_product *p) {
     return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
 }
 
-/* How many columns are done at once. */
+/* Number of columns computed at a time. */
 static int64_t wide_columns(const syn_product *p) {
     const int64_t fit = (MOST_WIDE - p->m * p->k) / (p->m + 1);
     return p->n <= fit ? p->n : fit - fit % COLUMN_UNIT;
@@ -302,7 +304,7 @@ static void by_wide(const syn_product *p, kernel run, syn_workers *workers) {
     }
 }
 
-/* ---- Packed ---- */
+/* ---- packing ---- */
 
 #if defined(__x86_64__) && !defined(SYN_DOUBLE)
 static void by_packed(const syn_product *p, kernel run) {
@@ -324,7 +326,7 @@ static void by_pairs(const syn_product *p, kernel run) {
 }
 #endif
 
-/* How a product is done that is worth packing, or of pairs; NULL: it is not. */
+/* The method for a product that is worth packing or uses bf16 pairs; NULL for others. */
 static method packing(const syn_product *p, syn_simd level) {
     if (level < SYN_SIMD_AVX512 || p->k <= 0) return NULL;
 #ifdef SYN_HAVE_AVX512_BF16
@@ -357,7 +359,7 @@ void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers
     else share(p, in_blocks, run, workers);
 }
 
-/* What OpenBLAS does faster, or with threads that we have not. */
+/* Whether OpenBLAS is faster, or has threads that this call lacks. */
 static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers *workers) {
     if (!syn_blas_found() || p->m <= 0 || p->n <= 0 || p->k <= 0) return false;
     if (p->x_dtype != SYN_F32 || (p->add && p->w_dtype != SYN_F32)) return false;
@@ -375,7 +377,7 @@ void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *work
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {
     syn_simd level = syn_simd_level();
-    /* One row waits for memory, which pairs need no more of. */
+    /* One row is limited by memory bandwidth, so bf16 pairs are never slower there. */
     if (level == SYN_SIMD_AVX512_BF16 && p->m > 1 && !syn_simd_pairs_pay()) level = SYN_SIMD_AVX512;
     syn__product_run_at(p, level, workers);
 }

@@ -1,6 +1,7 @@
-/* Matrix products of the CPU backend, of matrices of f32, f16 or bf16, shared by a pool of threads.
-   Sums are f32. Few rows go through kernels of our own, which read the matrix once, as stored, and
-   widen it in registers; many rows of f32 through OpenBLAS where the build has it. */
+/* Matrix products of the CPU backend: f32, f16 or bf16 matrices, f32 sums, shared by a pool of
+   threads. Products with few rows use kernels of this library, which read the matrix once, as it
+   is stored, and convert it in registers. Products with many f32 rows use packing kernels or
+   OpenBLAS. */
 #ifndef OPS_PRODUCTS_H
 #define OPS_PRODUCTS_H
 
@@ -12,33 +13,34 @@
 extern "C" {
 #endif
 
-/* out (m, n) = x (m, k) w (k, n) + bias. ld: elements from row to row as stored; out overlaps
-   nothing else. k and ld at most INT32_MAX. */
+/* out (m, n) = x (m, k) w (k, n) + bias. ldx, ldw, ldo: row strides as stored, in elements. out
+   must not overlap the other matrices. k and strides are at most INT32_MAX. */
 typedef struct syn_product {
     int64_t m, n, k;
     const void *x;
     int64_t ldx;
     syn_dtype x_dtype; /* SYN_F32, SYN_F16 or SYN_BF16 */
-    bool transpose_x;  /* x is stored (k, m) */
+    bool transpose_x;  /* x is stored as (k, m) */
     const void *w;
     int64_t ldw;
-    syn_dtype w_dtype; /* likewise; x_dtype unless that is SYN_F32 */
-    bool transpose_w;  /* w is stored (n, k) */
+    syn_dtype w_dtype; /* the same as x_dtype; any of the three if x_dtype is SYN_F32 */
+    bool transpose_w;  /* w is stored as (n, k) */
     const void *bias;  /* (n) of x_dtype, or NULL */
-    bool add;          /* to what `out` holds, f32; without a bias then */
+    bool add;          /* add to `out`, which is f32; bias is NULL then */
     void *out;
     int64_t ldo;
-    syn_dtype out_dtype; /* SYN_F32 or x_dtype: rounded once, to nearest */
+    syn_dtype out_dtype; /* SYN_F32 or x_dtype; results are rounded once, to nearest */
 } syn_product;
 
-/* Without workers, a product that OpenBLAS has threads for (ops/blas.h) is left to it. The result
-   is the same in every run with as many threads and the same level of ops/simd.h. */
+/* Computes a product with the threads of `workers`. workers NULL: the caller's thread, or
+   OpenBLAS's threads if it has several (ops/blas.h). The result is reproducible for the same
+   number of threads and the same SIMD level. */
 void syn_product_run(const syn_product *p, syn_workers *workers);
 
-/* Part i of `parts` of a product, which may be empty (m or n 0). The cut is a grid, so that the
-   largest part is small and little of w is read twice. */
+/* Part i of `parts` of a product; it may be empty (m or n 0). The parts form a grid, chosen so
+   that the largest part is small and little of w is read twice. */
 syn_product syn_product_part(const syn_product *p, int64_t i, int64_t parts);
-/* Whether `count` such products are done before a second thread has woken up. */
+/* Whether `count` such products take less time than waking a second thread. */
 bool syn_product_is_small(const syn_product *p, int64_t count);
 
 #ifdef __cplusplus

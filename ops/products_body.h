@@ -1,28 +1,27 @@
-/* The product kernels for the lanes of ops/lanes.h, included by products_avx2.c and
-   products_avx512.c; ops/products_scalar.c says what they compute.
+/* Product kernels with SIMD lanes (ops/lanes.h), included by products_avx2.c and
+   products_avx512.c. ops/products_scalar.c shows what they compute.
 
-   Few rows: w is read once, in the order in which it lies in memory, whose speed is the limit; what
-   comes next is asked for ahead. More rows: blocks of w in the second-level cache and rows of x in
-   the first-level cache meet in tiles (Goto and van de Geijn 2008, "Anatomy of high-performance
-   matrix multiplication"; ops/products_tiles.h). */
+   With few rows, memory bandwidth is the limit: w is read once, in memory order, with prefetching.
+   With more rows, blocks of w in the L2 cache are multiplied by rows of x in the L1 cache, tile by
+   tile (Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication";
+   ops/products_tiles.h). */
 #ifndef OPS_PRODUCTS_BODY_H
 #define OPS_PRODUCTS_BODY_H
 
 #include "ops/products_tiles.h"
 
 #if SYN_LANES > 0
-#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x times DOTS vectors */
-#define DOTS       4                         /* columns of sums along k */
-#define LENGTH     1536                      /* most steps of sums along k, */
-#define BESIDE     32   /* and columns that a group of rows of x meets in turn */
-#define NEAR       8192 /* bytes of w that are asked for before they are needed */
-#define MANY_ALONG 384  /* rows for which it pays to copy a w (n, k), */
-#define SHORT      256  /* unless k is short: to end a sum along k costs more */
+#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x; times DOTS vectors of sums */
+#define DOTS       4                         /* columns whose sums run along k */
+#define LENGTH     1536                      /* longest sums along k */
+#define BESIDE     32                        /* columns per group of rows of x */
+#define NEAR       8192                      /* prefetch distance in w, in bytes */
+#define MANY_ALONG 384                       /* rows from which copying a w (n, k) pays */
+#define SHORT      256                       /* for k below this, MANY_ACROSS applies instead */
 
-/* ---- One row, w (k, n) ---- */
+/* ---- one row, w (k, n) ---- */
 
-/* `count` rows of w, each read from end to end, so that memory is read in order; the output stays
-   in the cache. */
+/* Adds `count` rows of w, each read from start to end; the output stays in the cache. */
 LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float *out,
                    /* constant */ int count, syn_dtype dtype) {
     vec a[LINES];
@@ -54,9 +53,9 @@ LANE_FN void one_row(const syn_product *p, /* constant */ syn_dtype dtype) {
     copied(p, n);
 }
 
-/* ---- Few rows, w (n, k): sums along k ---- */
+/* ---- few rows, w (n, k): sums along k ---- */
 
-/* The sums of four vectors. */
+/* The sums of the lanes of four vectors. */
 LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
 #if SYN_LANES == 16
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
@@ -73,8 +72,8 @@ LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
     return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-/* `rows` rows of x times DOTS columns of w. While a quarter of the steps is done, a row of what
-   comes next is asked for from end to end, as memory answers fastest. */
+/* `rows` rows of x times DOTS columns of w. During each quarter of the steps one row of the next
+   block is prefetched from start to end, the order in which memory is fastest. */
 LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
     vec sum[DOT_ROWS][DOTS], a[DOT_ROWS];
     FOR_EACH(r, rows, DOT_ROWS)
@@ -126,8 +125,8 @@ LANE_FN void dots_rows(const tile *t, int64_t rows, /* constant */ syn_dtype dty
 #undef CASE
 }
 
-/* n columns from j, `length` steps from k: a few rows of x, in the first-level cache, pass over the
-   rows of w, in the second-level cache. next: what of w is wanted after the first columns. */
+/* n columns from j on, `length` steps from k on. A few rows of x, in the L1 cache, are multiplied
+   by the rows of w, in the L2 cache. next: the part of w to prefetch during the first columns. */
 LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_t j, int64_t n,
                          const char *next, /* constant */ syn_dtype dtype) {
     const int64_t groups = (p->m + DOT_ROWS - 1) / DOT_ROWS;
@@ -145,7 +144,8 @@ LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_
     }
 }
 
-/* One row of x times one column of w: four sums along its quarters, so that w is read in order. */
+/* One row of x times one column of w, as four sums over quarters of the column. Each piece of w is
+   read once. */
 LANE_FN void long_dot(const tile *t, /* constant */ syn_dtype dtype) {
     vec sum[DOTS];
     const float *x = t->x;
@@ -184,14 +184,15 @@ LANE_FN void long_dots(const syn_product *p, /* constant */ syn_dtype dtype) {
         }
 }
 
-/* Few rows take the pieces of some columns one after the other, so that w is read in order; of
-   more, a piece of x stays in its cache. */
+/* Few rows: process all pieces of a group of columns before the next group, so that w is read in
+   order. More rows: process all columns for one piece of k, so that the piece of x stays in the
+   cache. */
 LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
     const int64_t pieces = (p->k + LENGTH - 1) / LENGTH, whole = p->n - p->n % DOTS;
     const bool few = p->m < MANY_ACROSS;
     const int64_t step = few ? DOTS : BESIDE, blocks = (whole + step - 1) / step;
     const int64_t bytes = DOTS * p->k / pieces * (int64_t)syn_dtype_bytes(dtype);
-    const int64_t ahead = 1 + NEAR / bytes; /* blocks */
+    const int64_t ahead = 1 + NEAR / bytes; /* prefetch distance in blocks */
     for (int64_t i = 0; i < pieces * blocks; i++) {
         const int64_t q = few ? i % pieces : i / blocks, k = p->k * q / pieces;
         const int64_t j = (few ? i / pieces : i % blocks) * step;

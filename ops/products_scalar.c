@@ -1,8 +1,9 @@
-/* Plain loops: what the other levels compute, and what runs where those and OpenBLAS do not. */
+/* Product kernels as plain loops. They document what the SIMD kernels compute, and run where
+   neither these nor OpenBLAS are available. */
 #include "ops/products_private.h"
 #include "syntorch/base/half.h"
 
-#define PIECE 256 /* elements of w that are widened at a time */
+#define PIECE 256 /* elements of w that are converted at a time */
 
 static const float *widened(const syn_product *p, int64_t at, int64_t n, float *buffer) {
     if (p->w_dtype == SYN_F32) return (const float *)p->w + at;
@@ -15,7 +16,7 @@ static float x_at(const syn_product *p, int64_t i, int64_t k) {
     return x[p->transpose_x ? k * p->ldx + i : i * p->ldx + k];
 }
 
-/* Columns [j, j + n) of w (k, n). */
+/* Columns j .. j + n - 1 of w (k, n). */
 static void across(const syn_product *p, int64_t j, int64_t n) {
     float buffer[PIECE], *all = p->out;
     const float *bias = p->bias;
@@ -31,7 +32,7 @@ static void across(const syn_product *p, int64_t j, int64_t n) {
     }
 }
 
-/* Column j of w stored (n, k). */
+/* Column j of w stored as (n, k). */
 static void along(const syn_product *p, int64_t j) {
     float buffer[PIECE], *out = p->out;
     const float *bias = p->bias;

@@ -1,6 +1,6 @@
-/* Blocks of products for the lanes of ops/lanes.h: tiles of sums across columns, of w where it lies
-   or of a copy, as f32. For ops/products_body.h alone. Parameters after the word "constant" are
-   known at each call, so that the loops over them unroll and sums stay in registers. */
+/* Building blocks of products_body.h: tiles of sums, which read w in place or from a copy as f32.
+   A parameter that follows the comment "constant" is a compile-time constant in every call, so
+   that loops over it are unrolled and sums stay in registers. */
 #ifndef OPS_PRODUCTS_TILES_H
 #define OPS_PRODUCTS_TILES_H
 
@@ -13,26 +13,27 @@
 #include "syntorch/base/half.h"
 
 #if SYN_LANES == 16
-#define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers are sums */
-#define MOST_WIDE 6  /* rows for which 4 vectors are better, if that is what makes 128 bytes */
+#define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers hold sums */
+/* Up to this many rows, 4 vectors are faster if 2 vectors of w have less than 128 bytes. */
+#define MOST_WIDE 6
 #else
-#define TILE_ROWS 6 /* 12 of 16 */
+#define TILE_ROWS 6 /* 12 of 16 registers hold sums */
 #define MOST_WIDE 9
 #endif
-#define COLUMNS     (2 * SYN_LANES) /* of a tile */
-#define WIDTH       256             /* columns, */
-#define DEPTH       256             /* and steps along k, of a block */
-#define LINES       8               /* rows of w that one row of x meets at a time */
-#define MANY_ACROSS 49              /* rows for which it pays to copy a w (k, n) */
+#define COLUMNS     (2 * SYN_LANES) /* columns per tile */
+#define WIDTH       256             /* columns per block */
+#define DEPTH       256             /* steps along k per block */
+#define LINES       8               /* rows of w processed at a time for one row of x */
+#define MANY_ACROSS 49              /* rows from which copying a w (k, n) pays */
 #define MIN(a, b)   ((a) < (b) ? (a) : (b))
 
-/* Loops with a constant end and a constant condition unroll in any compiler. */
+/* Loops with a constant bound and a constant condition, which every compiler unrolls. */
 #define FOR_EACH(i, n, most)         \
     LANE_UNROLL                      \
     for (int i = 0; i < (most); i++) \
         if (i < (n))
 
-/* Floats from row to row of copies: no multiple of what a cache's places repeat by. */
+/* Row strides of copies, in floats; the padding keeps rows from mapping to the same cache sets. */
 #define W_ROW (WIDTH + 16)
 #define X_ROW (DEPTH + 16)
 
@@ -52,12 +53,12 @@ static void widen_few(const void *w, int64_t at, float *to, int64_t n, syn_dtype
     else syn_half_widen(from, to, (size_t)n, dtype);
 }
 
-/* Asks for the cache lines of `bytes` bytes, for soon. */
+/* Prefetches `bytes` bytes into the L2 cache. */
 LANE_FN void ask_for(const void *from, /* constant */ int bytes) {
     for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T1);
 }
 
-/* The same for very soon. */
+/* Prefetches `bytes` bytes into the L1 cache. */
 LANE_FN void ask_now(const void *from, /* constant */ int bytes) {
     for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T0);
 }
@@ -66,7 +67,7 @@ LANE_FN int vector_bytes(/* constant */ syn_dtype dtype) {
     return SYN_LANES * (dtype == SYN_F32 ? 4 : 2);
 }
 
-/* ---- Tiles: sums across columns ---- */
+/* ---- tiles: sums across columns ---- */
 
 /* Up to TILE_ROWS rows of x times COLUMNS columns of w, k steps: out = init + x w. */
 typedef struct tile {
@@ -74,9 +75,9 @@ typedef struct tile {
     const float *x, *init; /* init NULL: zeros */
     const void *w;
     float *out;
-    int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: one row for all */
-    const char *next;               /* what is wanted after w, */
-    int64_t next_bytes;             /* and how far its rows are apart */
+    int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: the same row for all */
+    const char *next;               /* what to prefetch after w */
+    int64_t next_bytes;             /* row stride of next, in bytes */
 } tile;
 
 LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dtype dtype) {
@@ -89,7 +90,7 @@ LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dt
     const int64_t k = t->k, ldw = t->ldw, next_bytes = t->next_bytes;
     for (int64_t p = 0; p < k; p++) {
         ask_for(next + p * next_bytes, width * vector_bytes(dtype));
-        if (rows < width) { /* the fewer of the two stay in registers */
+        if (rows < width) { /* the smaller operand stays in registers */
             FOR_EACH(r, rows, TILE_ROWS) a[r] = vec_set(x[r * X_ROW + p]);
             FOR_EACH(v, width, 4) {
                 b[0] = widen(w, p * ldw + v * SYN_LANES, dtype);
@@ -140,7 +141,7 @@ static void run_tile(const tile *t, int64_t rows, bool wide, syn_dtype dtype) {
     else tile_rows(t, rows, wide, SYN_BF16);
 }
 
-/* A tile of which only the first n columns exist; those of w are followed by zeros. */
+/* A tile with only n columns; the columns of w after them are zero. */
 static void run_narrow(const tile *t, int64_t rows, int64_t n) {
     float out[TILE_ROWS * COLUMNS], init[TILE_ROWS * COLUMNS] = {0};
     tile whole = *t;
@@ -154,7 +155,7 @@ static void run_narrow(const tile *t, int64_t rows, int64_t n) {
         memcpy(t->out + r * t->ldo, out + r * COLUMNS, (size_t)n * sizeof *out);
 }
 
-/* ---- Blocks ---- */
+/* ---- blocks ---- */
 
 LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, float *to,
                         /* constant */ syn_dtype dtype) {
@@ -169,9 +170,9 @@ LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, flo
     }
 }
 
-#define TURNED 16 /* columns at a time: a cache line of each row */
+#define TURNED 16 /* columns at a time: one cache line per row */
 
-/* to[i][c] = from[c][i] */
+/* Transposes: to[i][c] = from[c][i]. */
 static void turn(float (*from)[DEPTH], int64_t n, float *to) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
@@ -185,7 +186,8 @@ static void turn(float (*from)[DEPTH], int64_t n, float *to) {
         for (int c = 0; c < TURNED; c++) to[i * W_ROW + c] = from[c][i];
 }
 
-/* Columns of a w stored (n, k). What follows the last up to a multiple of TURNED is written too. */
+/* Transposes columns of a w stored as (n, k). Also writes up to the next multiple of TURNED
+   columns. */
 LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
                           /* constant */ syn_dtype dtype) {
     _Alignas(64) float columns[TURNED][DEPTH];
@@ -203,8 +205,8 @@ LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, 
     }
 }
 
-/* n columns of w from j, `depth` rows from k, as f32 in rows of W_ROW, with zeros up to a multiple
-   of COLUMNS. */
+/* Copies n columns of w from j on, `depth` rows from k on, as f32 with a row stride of W_ROW, and
+   pads them with zeros to a multiple of COLUMNS. */
 LANE_FN void copy_w_of(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
                        float *to, /* constant */ syn_dtype dtype) {
     const void *w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, dtype);
@@ -233,7 +235,7 @@ static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int
             for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = x[(k + c) * p->ldx + i + r];
 }
 
-/* Where the sums of step k begin and end. */
+/* Sets where the tile's sums start from and where they go. */
 static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k) {
     t->out = (float *)p->out + i * p->ldo + j;
     t->ldo = p->ldo;
@@ -241,9 +243,9 @@ static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k
     t->ld_init = k > 0 ? p->ldo : 0;
 }
 
-/* `depth` steps from k, as many whole tiles as p->n columns have; returns how many columns they
-   are. w is used where it lies: a tile of it serves all rows, and while one is worked on the next
-   one's lines come. Tiles are 128 bytes wide, which memory answers fastest. */
+/* `depth` steps from k on, for as many whole tiles as p->n columns allow; returns the number of
+   these columns. w is read in place: each tile of it serves all rows while the next tile is
+   prefetched. Tiles are 128 bytes wide, the width at which memory is fastest. */
 static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     _Alignas(64) float x[MANY_ACROSS * X_ROW];
     const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MOST_WIDE;
@@ -265,9 +267,8 @@ static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     return n;
 }
 
-/* n columns from j, `depth` steps from k: a few rows of x at a time, copied into the first-level
-   cache, pass over a copy of w in the second-level cache, while the lines of the
-   next block come. */
+/* n columns from j on, `depth` steps from k on. A few rows of x at a time are copied to the L1
+   cache and multiplied by a copy of w in the L2 cache, while the next block is prefetched. */
 static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n) {
     _Alignas(64) float w[DEPTH * W_ROW], x[TILE_ROWS * X_ROW];
     const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
@@ -288,7 +289,7 @@ static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t
     }
 }
 
-/* Columns from j on. */
+/* All columns from j on. */
 static void copied(const syn_product *p, int64_t j) {
     for (; j < p->n; j += WIDTH)
         for (int64_t k = 0; k < p->k; k += DEPTH)

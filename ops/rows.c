@@ -29,7 +29,7 @@ bool syn__is_dense(const syn_operand *o) {
     return true;
 }
 
-/* ---- Rows of 16 bits ---- */
+/* ---- 16-bit rows ---- */
 
 static void *element(const syn_operand *o, int64_t at) {
     return (char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
@@ -92,7 +92,7 @@ syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) {
     return SYN_OK;
 }
 
-/* ---- Each row ---- */
+/* ---- iteration over rows ---- */
 
 struct spread {
     const syn_call *c;

@@ -1,6 +1,6 @@
-/* Kernels of one row of f32, once for each level of ops/simd.h, and how rows are spread over the
-   workers. Input and output of a kernel may be the same. An element's result depends on the row
-   alone, not on where it lies, so that a row of independent elements may be cut anywhere. */
+/* Kernels for one row of f32, one set per SIMD level (ops/simd.h), and helpers that spread rows
+   over the workers. A kernel's output may be its input. An element's result does not depend on its
+   position in memory, so rows of independent elements can be split anywhere. */
 #ifndef OPS_ROWS_H
 #define OPS_ROWS_H
 
@@ -15,23 +15,27 @@ extern "C" {
 typedef void (*syn_unary_row)(const float *x, float *y, int64_t n);
 typedef void (*syn_binary_row)(const float *a, const float *b, float *y, int64_t n);
 
-/* AdamW (Loshchilov and Hutter 2019) with g = scale * gradient: m = beta1 m + rest1 g,
-   v = beta2 v + rest2 g^2, p = shrink p - rate m / (root sqrt(v) + eps), where rest1 is 1 - beta1,
-   rest2 likewise (of doubles: of 0.999f it is off by 1.3e-5), rate is the learning rate /
-   (1 - beta1^t), root is 1 / sqrt(1 - beta2^t) and shrink is 1 - learning rate * decay. */
+/* AdamW (Loshchilov and Hutter 2019) with g = scale * gradient: m = beta1 m + rest1 g, v = beta2 v
+   + rest2 g^2, p = shrink p - rate m / (root sqrt(v) + eps).
+   rest1 = 1 - beta1 and rest2 = 1 - beta2, computed in double (in float, 1 - 0.999f is off by
+   1.3e-5); rate = learning rate / (1 - beta1^t); root = 1 / sqrt(1 - beta2^t); shrink = 1 -
+   learning rate * weight decay. */
 typedef struct syn_adamw {
     float scale, beta1, rest1, beta2, rest2, eps, rate, root, shrink;
 } syn_adamw;
 
-/* The kernels; X(name, parameters). exp_sum: the largest, and the sum of exp(x - it); -infinity and
-   0 of no elements. exp_scale: scale * exp(x - shift). softmax_log: scale * softmax(x), and the
-   logarithm of the sum of all exp(x). layernorm_grad and rmsnorm_grad add to dweight and dbias,
-   square_sum to *sum. swiglu: silu(gate) * up. angles: factor * cos(position * frequency) of n
-   frequencies, the product rounded to float, which is below 2^20, and sine_factor * sin of it.
-   turn: the pairs x[i], x[n + i] by n such angles.
+/* The list of kernels: X(name, parameters).
+   exp_sum: the largest element, and the sum of exp(x - largest); -infinity and 0 for n = 0.
+   exp_scale: scale * exp(x - shift).
+   softmax_log: scale * softmax(x), and the logarithm of the sum of all exp(x).
+   layernorm_grad, rmsnorm_grad: add to dweight and dbias. square_sum: adds to *sum.
+   swiglu: silu(gate) * up.
+   angles: for n frequencies, factor * cos(a) and sine_factor * sin(a) of the angle a = position *
+   frequency, rounded to float and below 2^20.
+   turn: rotates the pairs x[i], x[n + i] by n such angles.
    scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
-   dropout: of a row from `column` on. widen and narrow: of f16 and bf16, see syn_half_widen; x and
-   y do not overlap. */
+   dropout: of a row's elements from `column` on.
+   widen, narrow: convert from and to f16 or bf16, see syn_half_widen; x and y must not overlap. */
 #define SYN__ROW_KERNELS(X)                                                                        \
     X(gelu_tanh, (const float *x, float *y, int64_t n))                                            \
     X(gelu_erf, (const float *x, float *y, int64_t n))                                             \
@@ -76,52 +80,53 @@ typedef struct syn_row_kernels {
 #undef X
 } syn_row_kernels;
 
-/* A level's table, of its functions row_gelu_tanh, ...: one that is missing is named
-   by the compiler. */
+/* Defines a level's table from its functions row_gelu_tanh, ...; the compiler reports missing
+   ones. */
 #define SYN__ROW_ENTRY(name, parameters) .name = row_##name,
 #define SYN__ROW_TABLE \
     { SYN__ROW_KERNELS(SYN__ROW_ENTRY) }
 
-/* The kernels of a level that runs here (syn_simd_runs). */
+/* The kernels of a level, which must be supported (syn_simd_runs). */
 const syn_row_kernels *syn__row_kernels_at(syn_simd level);
-/* Of syn_simd_level(). */
+/* The kernels of syn_simd_level(). */
 const syn_row_kernels *syn__row_kernels(void);
 
 extern const syn_row_kernels syn__rows_scalar, syn__rows_avx2, syn__rows_avx512;
 
-/* Elements worth a thread of their own: of what takes a nanosecond or so each, and of
-   what moves only. */
+/* Elements that are worth a thread of their own: for computation of about a nanosecond per
+   element, and for copying. */
 enum { SYN__GRAIN_MATH = 8192, SYN__GRAIN_MOVE = 32768 };
 
-/* Rows of f16 and bf16 go through the kernels as f32: they are widened into room beside, computed
-   there and narrowed once. Those of f32 stay where they are. */
+/* Kernels compute in f32. Rows of f16 and bf16 are converted to an f32 buffer (`room`), computed
+   there, and rounded once. Rows of f32 are used in place. */
 
-/* Elements of room on the stack, for what may be cut anywhere: in the first cache. */
+/* Elements of buffers on the stack, which fit the L1 cache; for rows that can be split anywhere. */
 enum { SYN__PIECE = 2048 };
 static inline bool syn__is_f32(const syn_operand *o) {
     return o->spec.dtype == SYN_F32;
 }
-/* The n elements of `o` from element `at` of its storage on: widened into `room`, or where they
-   lie. */
+/* The n elements of `o` from element `at` of its storage on: in place, or converted to `room`. */
 const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room);
-/* The same, `step` elements apart: in `room` if that is not 1. */
+/* The same for elements that are `step` apart; they are copied to `room` unless step is 1. */
 const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64_t n, float *room);
-/* Where a kernel writes such elements: `room`, which syn__row_done then narrows, or their place. */
+/* Where a kernel writes such elements: in place, or in `room`, which syn__row_done then rounds to
+   `o`. */
 float *syn__row_out(const syn_operand *o, int64_t at, float *room);
 void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room);
-/* The same, `step` elements apart. */
+/* The same for elements that are `step` apart. */
 void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room);
-/* Room for `floats` of each worker (whose is at rooms + worker * syn__room(floats)), in the call's
-   scratch memory; none (NULL) where `floats` is 0. */
+/* Allocates a buffer of `floats` floats per worker in the call's scratch memory. Worker w's buffer
+   is at rooms + w * syn__room(floats). floats 0: *rooms becomes NULL. */
 syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
-static inline int64_t syn__room(int64_t floats) { /* whole cache lines: workers share none */
+static inline int64_t syn__room(int64_t floats) { /* rounds up to whole cache lines, so that
+                                                     workers do not share one */
     return (floats + 31) / 32 * 32;
 }
 
-/* Calls f for every row of input 0, whose place in the (dense) output it is also given: `first` is
-   the row's first element in row-major order. Rows are spread over the workers, at least about
-   `grain` elements a piece. joined: f may be given several rows as one, or parts of one. Fails
-   when there is no memory for a row of 16 bits. */
+/* Calls f for every row of input 0, using all workers, with about `grain` elements or more per
+   task. `first`: row-major index of the row's first element, which is also its index in the dense
+   output. joined: f may get several rows as one, or part of a row. Fails if there is no memory for
+   the buffers of 16-bit rows. */
 typedef void (*syn_each_row)(const syn_call *c, const float *in, float *out, int64_t n,
                              int64_t first);
 syn_status syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool joined);

@@ -1,5 +1,5 @@
-/* The row kernels for the lanes of ops/lanes.h, included by rows_avx2.c and rows_avx512.c. The
-   formulas are those of ops/rows_scalar.c but where it is said. */
+/* Row kernels with SIMD lanes (ops/lanes.h), included by rows_avx2.c and rows_avx512.c. They use
+   the formulas of ops/rows_scalar.c unless a comment says otherwise. */
 #ifndef OPS_ROWS_BODY_H
 #define OPS_ROWS_BODY_H
 
@@ -10,7 +10,7 @@
 #if SYN_LANES > 0
 #include <math.h>
 
-/* Steps through a row; load and store take what is left at the end through a mask. */
+/* Iterates over a row. load and store mask the lanes past its end. */
 #define FOR_LANES(i, n) for (int64_t i = 0; i < (n); i += SYN_LANES)
 
 LANE_FN bool whole(int64_t i, int64_t n) {
@@ -26,7 +26,7 @@ LANE_FN void store(float *p, int64_t i, int64_t n, vec x) {
     else vec_store_mask(p + i, vec_first(n - i), x);
 }
 
-/* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which loses nothing where tanh u is near -1. */
+/* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which loses no precision where tanh u is near -1. */
 LANE_FN vec gelu_tanh_lanes(vec x) {
     const vec slope = vec_fma(vec_mul(x, x), vec_set(-0.0713548162726f), vec_set(-1.59576912161f));
     return vec_div(x, vec_add(vec_set(1.0f), vec_exp(vec_mul(x, slope))));
@@ -39,8 +39,8 @@ LANE_FN vec gelu_erf_lanes(vec x) {
     return vec_mul(x, vec_select(negative, tail, vec_sub(vec_set(1.0f), tail)));
 }
 
-/* s + x s (1 - s) 2u', as 0.5 (1 + tanh u) = s, which beyond 16 is 0 or 1 (the square of a larger x
-   overflows). */
+/* The derivative s + x s (1 - s) 2u' with s = 0.5 (1 + tanh u). x is clamped to 16, beyond which
+   the derivative is 0 or 1, because the square of a large x overflows. */
 LANE_FN vec gelu_tanh_slope(vec x) {
     x = vec_min(vec_set(16.0f), vec_max(vec_set(-16.0f), x));
     const vec square = vec_mul(x, x), one = vec_set(1.0f);
@@ -71,7 +71,7 @@ LANE_FN vec tanh_back(vec y, vec dy) {
     return vec_mul(dy, vec_sub(vec_set(1.0f), vec_mul(y, y)));
 }
 
-/* 1 / (1 + exp(-x)), with the exponential of what is negative, which does not overflow. */
+/* 1 / (1 + exp(-x)), computed with exp(-|x|), which cannot overflow. */
 LANE_FN vec sigmoid_lanes(vec x) {
     const vec one = vec_set(1.0f), zero = vec_set(0.0f);
     const vec e = vec_exp(vec_sub(zero, vec_abs(x)));
@@ -152,7 +152,7 @@ static void row_scale_mask(const float *x, const float *mask, float factor, int6
     FOR_LANES(i, n - seen) store(y + seen, i, n - seen, nothing);
 }
 
-/* The largest element, NaN aside. */
+/* The largest element, ignoring NaN. */
 static float largest(const float *x, int64_t n) {
     vec a = vec_set(-INFINITY), b = a;
     int64_t i = 0;
@@ -167,7 +167,7 @@ static float largest(const float *x, int64_t n) {
     return vec_largest(vec_max(a, b));
 }
 
-/* y = exp(x - max); their sum. */
+/* y = exp(x - max); returns the sum of y. */
 LANE_FN float exponentials(const float *x, float max, float *y, int64_t n) {
     const vec top = vec_set(max);
     vec a = vec_set(0.0f), b = a;
@@ -231,7 +231,7 @@ static void row_softmax_grad(const float *y, const float *dy, float *dx, int64_t
     FOR_LANES(i, n) store(dx, i, n, vec_mul(load(y, i, n), vec_sub(load(dy, i, n), dot)));
 }
 
-/* Sum of x - mean, or of its square; in double as in the scalar kernel. */
+/* The sum of x - mean, or of its squares, in double like the scalar kernel. */
 LANE_FN double moment(bool square, const float *x, int64_t n, double mean) {
     const vec_wide minus = wide_set(-mean);
     vec_wide sum[2] = {wide_set(0.0), wide_set(0.0)};
@@ -249,7 +249,7 @@ LANE_FN double moment(bool square, const float *x, int64_t n, double mean) {
     return wide_sum(wide_add(sum[0], sum[1])) + rest;
 }
 
-/* The mean is subtracted in two parts, so that a row far from zero keeps its digits. */
+/* Subtracts the mean in two parts, so that rows far from zero keep their precision. */
 static void row_layernorm(const float *x, const float *weight, const float *bias, double eps,
                           float *y, int64_t n) {
     const double mean = moment(false, x, n, 0.0) / (double)n;
@@ -262,7 +262,7 @@ static void row_layernorm(const float *x, const float *weight, const float *bias
     }
 }
 
-/* The sums are of floats: what they are of is near zero on average. */
+/* Sums are float here, because their terms are near zero on average. */
 static void row_layernorm_grad(const float *x, const float *weight, const float *dy, double eps,
                                float *dx, float *dweight, float *dbias, int64_t n) {
     const double mean = moment(false, x, n, 0.0) / (double)n;

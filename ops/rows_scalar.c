@@ -1,4 +1,5 @@
-/* The row kernels as they are defined: documentation, and the oracle of the vectorised ones. */
+/* Row kernels written like their definitions. They document what the SIMD kernels compute and
+   serve as their test reference. */
 #include <math.h>
 
 #include "ops/rows.h"
@@ -18,8 +19,8 @@ static void row_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = tanhf(x[i]);
 }
 
-/* With u = sqrt(2 / pi) (x + 0.044715 x^3) the derivative of 0.5 x (1 + tanh u), which beyond 16 is
-   0 or 1 (the square of a larger x overflows). */
+/* The derivative of 0.5 x (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3). x is clamped to
+   16, beyond which the derivative is 0 or 1, because the square of a large x overflows. */
 static void row_gelu_tanh_grad(const float *x, const float *dy, float *dx, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i] > 16 ? 16 : x[i] < -16 ? -16 : x[i];
@@ -77,7 +78,7 @@ static void row_silu(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * sigmoid(x[i]);
 }
 
-/* The derivative of x s, which beyond 100 is 0 or 1. */
+/* The derivative of x * sigmoid(x). x is clamped to 100, beyond which it is 0 or 1. */
 static float silu_slope(float x) {
     x = x > 100 ? 100 : x < -100 ? -100 : x;
     const float s = sigmoid(x);
@@ -101,7 +102,7 @@ static void row_swiglu_grad(const float *gate, const float *up, const float *dy,
     }
 }
 
-/* A row of nothing but -infinity gives zeros; a NaN spreads to its whole row. */
+/* A row that is all -infinity gives zeros; a NaN spreads to its whole row. */
 static void row_softmax(const float *x, float *y, int64_t n) {
     float max = -INFINITY, sum = 0, nan = 0;
     for (int64_t i = 0; i < n; i++) max = x[i] > max ? x[i] : max;
@@ -142,7 +143,7 @@ static void row_scale_mask(const float *x, const float *mask, float factor, int6
         y[i] = i >= visible ? -INFINITY : mask ? x[i] * factor + mask[i] : x[i] * factor;
 }
 
-/* Sums in double: a float mean of a wide row far from zero loses half its digits. */
+/* Sums in double: in float, the mean of a wide row far from zero would lose half its digits. */
 static void row_layernorm(const float *x, const float *weight, const float *bias, double eps,
                           float *y, int64_t n) {
     double sum = 0, squares = 0;

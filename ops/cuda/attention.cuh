@@ -1,8 +1,8 @@
-/* What kernels of attention know of their call: shapes, which keys a query sees, dropout, and how
-   rows come into shared memory. Forward and gradient are one pattern: a block has a tile of rows of
-   its own (queries, or keys for their gradients), goes through tiles of the other rows, and of each
-   pair makes scores, which become weights of a sum of rows; tiles.cuh computes these two products.
- */
+/* What the attention kernels have in common: shapes, which keys a query sees, dropout, and loading
+   of rows to shared memory. Forward and gradient have the same structure. A block owns a tile of
+   rows (queries, or keys for their gradients) and iterates over tiles of the other rows. For each
+   pair of tiles it computes scores and uses them as weights of a sum of rows. tiles.cuh computes
+   these two products. */
 #ifndef OPS_CUDA_ATTENTION_CUH
 #define OPS_CUDA_ATTENTION_CUH
 
@@ -19,17 +19,18 @@ struct syn_head_rows {
 };
 
 struct syn_attention {
-    int64_t batches, heads, shared; /* B, heads of queries, heads of keys and values */
+    int64_t batches, heads, shared; /* B, heads of q, heads of k and v */
     int64_t group;                  /* heads / shared */
     int64_t queries, keys;          /* T, S */
-    int depth;                      /* D */
-    bool packs;                     /* all rows that are read lie on 16 bytes, and end on them */
+    int depth;                      /* D (head_dim) */
+    bool packs;                     /* all rows that are read start and end at multiples of 16
+                                       bytes */
     bool causal;
     int64_t offset, window; /* window 0: none */
     float scale;
     const float *mask; /* (B, S), or NULL */
     int64_t mask_row;
-    /* dropout; keep 1: none. `row` of query 0 of head 0, `column` of key 0 */
+    /* Dropout. row: that of query 0 of head 0; column: that of key 0. keep is 1 without dropout. */
     uint64_t seed;
     const int32_t *samples; /* (B), or NULL: sample + b */
     int64_t samples_stride, sample, row;
@@ -59,16 +60,17 @@ static __device__ __forceinline__ syn_range syn_queries_of(const syn_attention &
     return {syn_within(from, a.queries),
             a.window ? syn_within(from + a.window, a.queries) : a.queries};
 }
-/* Of a tile of other rows the columns that own row 0 sees; every row sees those one further on than
-   the row before it. */
+/* The columns of a tile of other rows that row 0 of the own tile sees. The band of each following
+   row is shifted by one column. */
 struct syn_band {
     int from, until;
 };
 static __device__ __forceinline__ int syn_near(int64_t x) {
-    const int64_t far = 1 << 30; /* no tile reaches as far */
+    const int64_t far = 1 << 30; /* farther than any tile reaches */
     return (int)(x < -far ? -far : x < far ? x : far);
 }
-/* Row 0 is query t and column 0 key s, and the other way. */
+/* The band if row 0 is query t and column 0 is key s, and if row 0 is key s and column 0 is query
+   t. */
 static __device__ __forceinline__ syn_band syn_band_of_query(const syn_attention &a, int64_t t,
                                                              int64_t s) {
     const int64_t until = a.causal ? a.offset + t + 1 - s : INT64_MAX;
@@ -82,12 +84,12 @@ static __device__ __forceinline__ syn_band syn_band_of_key(const syn_attention &
 static __device__ __forceinline__ bool syn_sees(syn_band band, int row, int column) {
     return column >= band.from + row && column < band.until + row;
 }
-/* Whether rows up to `last` see all of n columns. */
+/* Whether rows 0 to `last` see all of n columns. */
 static __device__ __forceinline__ bool syn_sees_all(syn_band band, int last, int n) {
     return band.from + last <= 0 && band.until >= n;
 }
 
-/* Only start and twist differ from query to query. */
+/* Dropout start and twist of a query; limit and keep are the same for all queries. */
 static __device__ __forceinline__ uint2 syn_drop_row(const syn_attention &a, int64_t b, int64_t h,
                                                      int64_t t) {
     const int32_t sample = a.samples ? a.samples[b * a.samples_stride] : (int32_t)(a.sample + b);
@@ -108,8 +110,8 @@ static __device__ __forceinline__ const T *syn_rows_at(const syn_head_rows &r, i
     return static_cast<const T *>(r.data) + b * r.batch + h * r.head;
 }
 
-/* Copies numbers `first` on of ROWS rows to shared memory, Tile::ROW apart: row r lies at
-   `from + place(r)`; rows from `n` on, and what is beyond the depth, are zeros. */
+/* Copies elements from number `first` on of ROWS rows to shared memory, with row stride Tile::ROW.
+   Row r is at `from + place(r)`. Rows from `n` on and elements past the depth become zero. */
 template <class Tile, int ROWS, typename T, typename F>
 static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to, const T *from,
                                                       int n, const syn_attention &a, int first,
@@ -134,15 +136,15 @@ static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to
     }
 }
 
-/* How many pieces of the depth there are; of a deep tile each piece of the results is made by a
-   block of its own, which computes all of its scores. */
-template <class Tile>
-static __host__ __device__ __forceinline__ int syn_depth_pieces(int depth) {
+/* Number of pieces that the depth is split into. For a deep tile, one block computes each piece of
+   the results, and computes all scores for it. */
+template <class Tile> static __host__ __device__ __forceinline__ int syn_depth_pieces(int depth) {
     return Tile::DEEP ? (depth + Tile::DEPTH - 1) / Tile::DEPTH : 1;
 }
-/* Behind the scores of a deep tile's first piece: those of the others. `fetch(d, e)` fetches own
-   rows from number d on and other rows from e on; `add` adds their products. Leaves the first piece
-   of own rows and the others' from `last` on. */
+/* Adds the other pieces of the depth to the scores of a deep tile's first piece. `fetch(d, e)`
+   loads own rows from element d on and other rows from element e on; `add` adds their product.
+   Afterwards shared memory has the first piece of the own rows and the piece from `last` on of the
+   others. */
 template <class Tile, typename F, typename S>
 static __device__ __forceinline__ void syn_deeper(const syn_attention &a, int last, F fetch,
                                                   S add) {
@@ -168,7 +170,7 @@ static __device__ __forceinline__ void syn_add_scores(float (&s)[Tile::R][Tile::
         for (int c = 0; c < Tile::C; c++) s[r][c] += more[r][c];
 }
 
-/* Writes a row of results: numbers n of the thread, two of which lie side by side. */
+/* Stores a row of results. Elements n and n + 1 of a thread are adjacent. */
 template <class Tile, typename T>
 static __device__ __forceinline__ void syn_store_row(T *to, const float (&x)[Tile::A], float by,
                                                      int depth) {
@@ -191,23 +193,23 @@ static __device__ __forceinline__ void syn_store_row(T *to, const float (&x)[Til
 static inline syn_head_rows syn_head_rows_of(const syn_operand *o) {
     return {o->data, o->strides[0], o->strides[1], o->strides[2]};
 }
-/* Of one that lies (B, T, H, D). */
+/* The same for an operand stored as (B, T, H, D). */
 static inline syn_head_rows syn_token_rows_of(const syn_operand *o) {
     return {o->data, o->strides[0], o->strides[2], o->strides[1]};
 }
 
-/* `first`: number of the input that is the mask, or the samples' keys. */
+/* first: number of the first optional input, the mask or the samples' keys. */
 syn_attention syn__attention_of(const syn_call *c, int first);
-/* Whether rows of the operand can be read 16 bytes at a time. */
+/* Whether rows of the operand can be loaded 16 bytes at a time. */
 bool syn__head_packs(const syn_operand *o);
 
-/* Whether the device multiplies matrices of the call's type by tensor cores. */
+/* Whether the device has tensor cores for the call's dtype. */
 bool syn__tensor_cores(const syn_call *c);
-/* The failure where a block has less shared memory than that of any device. */
+/* Fails because the device has too little shared memory per block. */
 syn_status syn__too_little_shared(const syn_call *c);
 
-/* Asks for `bytes` of shared memory for a kernel where that is more than any may have; false:
-   that is more than there is. */
+/* Requests `bytes` of dynamic shared memory for a kernel, which is necessary above 48 KiB. Returns
+   false if the device does not have that much. */
 template <typename... P>
 static inline bool syn_want_shared(const syn_call *c, void (*kernel)(P...), size_t bytes) {
     enum { ALWAYS = 48 << 10 };

@@ -1,6 +1,6 @@
-/* Inside of the CUDA module: what its files share on the host. They are C++ that nvcc compiles, and
-   that any C++ compiler compiles against the runtime of tests/emulation. Nothing else includes
-   this. */
+/* Declarations that the files of the CUDA module share on the host. The files are C++: nvcc
+   compiles them for devices, and any C++ compiler compiles them against the emulated runtime of
+   tests/emulation. Nothing outside the module includes this header. */
 #ifndef OPS_CUDA_CUDA_H
 #define OPS_CUDA_CUDA_H
 
@@ -9,14 +9,15 @@
 
 #include "syntorch/backend_module.h"
 
-/* ---- errors: every code of CUDA and cuBLASLt is looked at here ---- */
+/* ---- errors: every return code of CUDA and cuBLASLt is checked here ---- */
 
-/* A sentence: what failed ("a copy to the device"), CUDA's own words, and what may help. */
+/* Fail with a sentence: what failed ("a copy to the device"), CUDA's message, and advice if there
+   is any. */
 syn_status syn__cuda_failed(cudaError_t code, const char *what, const char *file, int line,
                             syn_error *err);
 syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char *file, int line,
                               syn_error *err);
-/* Within a function that returns a syn_status. */
+/* For functions that return a syn_status. */
 #define SYN_CUDA(expr, what, err)                                                 \
     do {                                                                          \
         const cudaError_t syn_code = (expr);                                      \
@@ -30,72 +31,79 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
             return syn__cublas_failed(syn_code, (what), __FILE__, __LINE__, (err)); \
     } while (0)
 
-/* ---- what a kernel finds wrong ---- */
+/* ---- faults: errors that kernels find in data ---- */
 
-/* Kernels cannot fail; what they find wrong with data (an id that is no row's) they note here, the
-   first one stays, and the next sync says the sentence: op and scope, then the text of `what`. */
+/* Kernels cannot return errors. A kernel that finds an error in its data (a target that is no
+   class) stores a fault, unless there is one already. The next sync reports it, as the op and
+   scope followed by the sentence below. */
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
-    SYN__FAULT_TARGET, /* "target <value> is none of <limit> classes" */
-    SYN__FAULT_SEEN    /* "id <value> is none of <limit>" of a repetition penalty */
+    SYN__FAULT_TARGET, /* "a target is <value>, which is no class of <limit>" */
+    SYN__FAULT_SEEN    /* "token <value> was seen, but there are <limit>", from a repetition
+                          penalty */
 } syn__fault_kind;
 typedef struct syn__fault {
-    int32_t kind;  /* 0: none */
-    uint32_t node; /* number */
+    int32_t kind;  /* syn__fault_kind */
+    uint32_t node; /* node number */
     int64_t value, limit;
 } syn__fault;
 
-/* ---- a context's device ---- */
+/* ---- the device state of a context ---- */
 
-typedef struct syn__cuda syn__cuda; /* cuda_device.h: only for the files that need its inside */
+typedef struct syn__cuda syn__cuda; /* defined in cuda_device.h, for the files that need more than
+                                       syn__cuda_at */
 
-/* What kernels' functions need of it. */
+/* What kernel functions need to launch kernels. */
 typedef struct syn__cuda_at {
     cudaStream_t stream;
     cublasLtHandle_t lt;
-    int sms;             /* multiprocessors */
-    int capability;      /* what kernels may ask for: the device's 75, 80, 89, 90, or less where
-                            they were compiled for less, and for this device from PTX */
-    size_t shared_bytes; /* a block may have, with cudaFuncSetAttribute */
-    syn__fault *fault;   /* device memory */
+    int sms;             /* streaming multiprocessors */
+    int capability;      /* compute capability that kernels may assume: 75, 80, 89, 90, .... The
+                            device's, or less if the kernels were compiled for less and run from
+                            PTX. */
+    size_t shared_bytes; /* largest dynamic shared memory per block, with cudaFuncSetAttribute */
+    syn__fault *fault;   /* in device memory */
     uint32_t node;       /* number of the node whose kernel runs */
     syn__cuda *device;
 } syn__cuda_at;
-/* syn_call.device is one of these. */
+/* The backend sets syn_call.device to this struct. */
 static inline const syn__cuda_at *syn__cuda_of(const syn_call *c) {
     return static_cast<const syn__cuda_at *>(c->device);
 }
 
-/* `bytes` bytes of device memory for this kernel, on 256 bytes, until the next op of the context
-   asks for some: in stream order. One piece an op; stays allocated, so that a steady step asks the
-   system for nothing. It is no tensor's and not in the peak. */
+/* Returns `bytes` bytes of device memory, aligned to 256 bytes, for this kernel. The context's
+   next op that asks gets the same memory, in stream order; an op may ask only once. The memory
+   stays allocated, so steady steps allocate nothing. It belongs to no tensor and is not counted in
+   the peak. */
 syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) SYN_MUST_USE;
-/* After launches of an op: whether they could be launched. */
+/* Call after an op's launches: fails if one of them failed. */
 syn_status syn__launched(const syn_call *c) SYN_MUST_USE;
 
 /* ---- launches ---- */
 
-/* A launch, as SYN_LAUNCH (device.cuh) makes it; arguments are read before the call returns. */
+/* A launch as SYN_LAUNCH (device.cuh) describes it. The arguments are copied before the call
+   returns. */
 typedef struct syn__launch {
     const char *name;
     const void *kernel;
     dim3 grid, block;
-    size_t shared; /* bytes, dynamic */
+    size_t shared; /* dynamic shared memory in bytes */
     cudaStream_t stream;
     void **arguments;
 } syn__launch;
-/* Failures are those of the next cudaGetLastError. */
+/* Launches, or redirects the launch to a graph. cudaGetLastError returns its failure. */
 void syn__launch_now(const syn__launch *launch);
 
-/* After a library was asked for work within an op: notes it as a kernel of that name, or as a copy
-   or fill of that many bytes, where what is done for nodes is kept; else nothing. */
+/* Call after a library launched work within an op: records the work as a kernel with that name, or
+   as a copy or fill of that many bytes. Does nothing unless work is recorded
+   (syn_ctx_keep_work). */
 void syn__cuda_note_kernel(const syn_call *c, const char *fmt, ...) SYN_PRINTF(2, 3);
 void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes);
 
-/* ---- the column of kernels ---- */
+/* ---- tables of kernels ---- */
 
-/* What the column has, a list a family, ended by SYN_OP_NONE. A kernel only launches: it never
-   waits, allocates, or reads data of the device. */
+/* Each family of ops lists its CUDA kernel functions; SYN_OP_NONE ends a list. A kernel function
+   only launches: it must not wait, allocate, or read device data. */
 typedef struct syn__cuda_row {
     syn_op op;
     syn_kernel kernel;
@@ -105,9 +113,9 @@ extern const syn__cuda_row syn__cuda_norms[], syn__cuda_lookups[], syn__cuda_poi
     syn__cuda_attention_grad[], syn__cuda_losses[], syn__cuda_optimizer[], syn__cuda_select[],
     syn__cuda_exchanges_rows[];
 
-/* ---- types ---- */
+/* ---- dtypes ---- */
 
-/* Runs `...` with T as the type of elements of dtype, which is f32, f16 or bf16. */
+/* Runs the code `...` with T defined as the element type of dtype, which is f32, f16 or bf16. */
 #define SYN_WITH_FLOAT(dtype, T, ...) \
     do {                              \
         switch (dtype) {              \

@@ -1,20 +1,21 @@
-/* What a context has of a CUDA device: one stream, in which everything is done in the order in
-   which it was asked for; staging memory; events. For cuda_device.cu and the files named below. */
+/* The device state of one context: a stream, in which all its work runs in order, staging memory
+   for copies, and events. For cuda_device.cu and the files that the sections name. */
 #ifndef OPS_CUDA_CUDA_DEVICE_H
 #define OPS_CUDA_CUDA_DEVICE_H
 
 #include "ops/cuda/cuda_graph.h"
 #include "ops/cuda/cuda_products.h"
 
-/* ---- cuda_staging.cu: copies between the host's memory and the device's ---- */
+/* ---- cuda_staging.cu: copies between host and device memory ---- */
 
-/* Pinned memory, since only from there copies go on beside the host. What comes in goes through one
-   of two halves in turn: a half is waited for only when it is used again. What goes out lies here
-   until the next sync, if there is room, else goes straight to its place. */
+/* Pinned memory, because only copies from and to pinned memory are asynchronous. Copies to the
+   device alternate between two halves, so that a half is only waited for when it is used again.
+   Copies from the device go to `out` until the next sync if they fit, otherwise directly to their
+   destination. */
 enum { SYN__STAGED_IN = 4 << 20, SYN__STAGED_OUT = 1 << 20, SYN__STAGED_COPIES = 64 };
 typedef struct syn__cuda_staging {
-    char *in[2], *out;   /* of SYN__STAGED_IN and SYN__STAGED_OUT bytes */
-    cudaEvent_t done[2]; /* the device has read that half */
+    char *in[2], *out;   /* SYN__STAGED_IN bytes each, and SYN__STAGED_OUT bytes */
+    cudaEvent_t done[2]; /* recorded when the device has read that half */
     int half;
     size_t in_used, out_used;
     int n_out;
@@ -30,62 +31,64 @@ syn_status syn__cuda_staging_in(syn__cuda_staging *s, cudaStream_t stream, void 
                                 const void *from, size_t bytes, syn_error *err) SYN_MUST_USE;
 syn_status syn__cuda_staging_out(syn__cuda_staging *s, cudaStream_t stream, void *to,
                                  const void *from, size_t bytes, syn_error *err) SYN_MUST_USE;
-/* After the stream was waited for: what went out gets to its places. */
+/* Moves data from `out` to its destinations. Call after the stream was synchronized. */
 void syn__cuda_staging_finish(syn__cuda_staging *s);
 
-/* ---- cuda_times.cu: when the nodes' kernels ran ---- */
+/* ---- cuda_times.cu: when the kernels of nodes ran ---- */
 
-/* Events are marks in the stream; a node's work lies between two of them. Where nothing was asked
-   for between two nodes the end of one is the beginning of the next. Times are known after a sync,
-   or when all marks are taken and the oldest are over. */
+/* Events in the stream serve as time marks. A node's work lies between two marks. If nothing was
+   queued between two nodes, they share a mark. The times are known after a sync, or when all marks
+   are in use and the stream is synchronized for that reason. */
 typedef struct syn__cuda_span {
-    uint32_t node;         /* number; of a graph's first op */
-    uint32_t begins, ends; /* marks */
-    int segment, op; /* a segment's handle (cuda_graph.h) and that op, launched alone; op -1: the
-                        whole segment as a graph; segment -1: neither */
+    uint32_t node;         /* node number; for a graph, that of its first op */
+    uint32_t begins, ends; /* numbers of marks */
+    int segment, op; /* op >= 0: that op of a segment (handle, see cuda_graph.h), launched alone.
+                        op -1: the whole segment, as a graph. segment -1: neither. */
 } syn__cuda_span;
 enum { SYN__CUDA_MARKS = 1 << 14 };
 typedef struct syn__cuda_times {
     cudaEvent_t mark[SYN__CUDA_MARKS];
-    uint32_t n_events; /* made */
-    uint32_t n_marks;  /* used since the last sync, numbered from 0 */
-    bool idle;         /* nothing was asked for since the newest mark */
+    uint32_t n_events; /* events created */
+    uint32_t n_marks;  /* marks used since the last sync, numbered from 0 */
+    bool idle;         /* nothing was queued since the last mark */
     syn__cuda_span spans[SYN__CUDA_MARKS];
     uint32_t n_spans;
-    cudaEvent_t anchors[2]; /* the first: when the monotonic clock said anchor_ns */
+    cudaEvent_t anchors[2]; /* the first was recorded when the monotonic clock was anchor_ns */
     uint64_t anchor_ns;
 } syn__cuda_times;
 syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream,
                                 syn_error *err) SYN_MUST_USE;
 void syn__cuda_times_close(syn__cuda_times *t);
-/* False: out of marks; sync, and again. Failures are the stream's, found when it is waited for. */
+/* Returns false if all marks are in use; sync and call again then. Errors of the stream are
+   reported when it is synchronized. */
 bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node, int segment,
                            int op);
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
-/* Around a wait for the stream; the second gives all times to the context, if `given`. */
+/* Call before and after synchronizing the stream. finish passes all times to the context if
+   `given`. */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
 void syn__cuda_times_finish(syn__cuda *d, bool given);
-/* The number of a new mark. Nanoseconds between two. */
+/* Records a mark and returns its number. Returns the nanoseconds between two marks. */
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);
 uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to);
 
-/* ---- cuda_work.cu: what is done for nodes, where that is kept (syn_ctx_keep_work) ---- */
+/* ---- cuda_work.cu: what the device does for nodes, if recorded (syn_ctx_keep_work) ---- */
 
-/* Numbers of streams as traces show them: what PyTorch's is in a process's first one; groups of
-   ranks have the following ones. */
+/* Number of the compute stream in traces, the same as in PyTorch's traces. Communication groups
+   have the following numbers. */
 enum { SYN__CUDA_COMPUTE_STREAM = 7 };
-/* A piece as it was asked for; it lies between two marks. */
+/* A piece of work, between two marks. */
 typedef struct syn__cuda_piece {
-    syn_piece piece; /* all but the times of the device */
+    syn_piece piece; /* complete except for its device times */
     char *name;      /* of a kernel */
     uint32_t begins, ends;
 } syn__cuda_piece;
-/* A node's call, which is that of a span. */
+/* A node's call, with its span. */
 typedef struct syn__cuda_call {
     syn_node_work work;
     uint32_t span;
 } syn__cuda_call;
-/* What no node asked for, between two marks as well, but for waits. */
+/* Work that belongs to no node, between two marks; waits have no marks. */
 typedef struct syn__cuda_between {
     syn_piece_between it;
     uint32_t begins, ends;
@@ -94,80 +97,85 @@ typedef struct syn__cuda_work {
     bool keep;
     syn__cuda_between *between; /* since the last sync */
     size_t n_between, between_cap;
-    bool open;             /* the one behind them has begun */
+    bool open;             /* between[n_between] was begun */
     syn__cuda_call *calls; /* since the last sync */
     size_t n_calls, calls_cap, next;
     syn__cuda_piece *pieces;
     size_t n_pieces, pieces_cap;
-    syn_piece *given; /* those of one node */
+    syn_piece *given; /* buffer for the pieces of one node */
     size_t given_cap;
     const char **names;
     size_t names_cap;
 } syn__cuda_work;
-/* Around the kernel's function of a node; between, what is launched is noted. Nothing unless work
-   is kept. */
+/* Call before and after a node's kernel function; launches between the two are recorded as the
+   node's. Nothing happens unless work is recorded. */
 void syn__cuda_work_begin(syn__cuda *d, uint32_t node);
 void syn__cuda_work_end(syn__cuda *d);
-/* Launches within a node whose work is noted, and notes that; false: nobody notes, nothing is
-   launched. */
+/* Launches and records the launch if a node's work is being recorded. Otherwise returns false and
+   does nothing. */
 bool syn__cuda_work_launch(const syn__launch *launch);
-/* Around a copy or a fill that no node asked for. Nothing unless work is kept. */
+/* Call before and after a copy or fill that belongs to no node. Nothing happens unless work is
+   recorded. */
 void syn__cuda_between_begin(syn__cuda *d);
 void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
-/* The host waited from then on until now; to the context behind what came before it. */
+/* Reports to the context that the host waited from from_ns until now. */
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
-/* Gives the call of span number i, whose first mark was at begin_ns, to the context. */
+/* Passes the call of span number `span` to the context. Its first mark was at begin_ns. */
 void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns);
-/* After a sync nothing of it is left; close: for good. */
+/* clear: forgets everything recorded, after a sync. close: also frees the memory. */
 void syn__cuda_work_clear(syn__cuda_work *w);
 void syn__cuda_work_close(syn__cuda_work *w);
 
 /* ---- cuda_device.cu ---- */
 
-/* A reading beside other work, in pinned memory: numbers, and what a kernel noted until then. */
+/* An asynchronous read, in pinned memory: the values, and the fault as of that point in the
+   stream. */
 typedef struct syn__cuda_asked {
     float numbers[SYN_ASKED_NUMBERS];
     syn__fault fault;
 } syn__cuda_asked;
 
 struct syn__cuda {
-    syn__cuda_at at; /* first: what kernels are given */
+    syn__cuda_at at; /* first member: the part that kernel functions get */
     struct syn_ctx *ctx;
     int device;
     syn__cuda_staging staging;
     syn__cuda_times times;
     syn__cuda_work work;
     syn__fault *fault;      /* the host's copy, pinned */
-    syn__cuda_asked *asked; /* SYN_ASKED_MOST */
+    syn__cuda_asked *asked; /* SYN_ASKED_MOST of them */
     cudaEvent_t asked_done[SYN_ASKED_MOST];
-    syn__graphs *graphs; /* NULL: none are wanted */
+    syn__graphs *graphs; /* NULL: graphs are disabled */
     syn__cuda_blas blas;
-    struct syn__cuda_exchanges *exchanges; /* of comm/cuda; NULL: a world of one rank */
+    struct syn__cuda_exchanges *exchanges; /* owned by comm/cuda; NULL: a world of one rank */
     void *scratch;
     size_t scratch_bytes;
-    uint64_t scratch_number; /* another one whenever it is another piece of memory */
-    syn_error late;          /* of what cannot tell its failure: the next sync's */
-    uint32_t first_node;     /* since the last sync; 0: none */
+    uint64_t scratch_number; /* changes whenever the scratch memory moves */
+    syn_error late;          /* failure of a call that cannot return one; the next sync reports
+                                it */
+    uint32_t first_node;     /* first node since the last sync; 0: none */
 };
 
-enum { SYN__CUDA_OLDEST = 75 }; /* compute capability that kernels need */
-/* How many devices there are; a failure says why none can be used. */
+enum { SYN__CUDA_OLDEST = 75 }; /* lowest compute capability that the kernels support */
+/* Counts the devices. Fails with the reason if there is none, or one that kernels do not
+   support. */
 syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
-/* The failure of what could not tell it. */
+/* Fails with d->late, if it is set. */
 syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
-/* In place of the memory at *data, of *bytes bytes, which all work of the compute stream is then
-   done with: `want` bytes, or where that is too much, `least`. Before that the buffers that wait to
-   be used again go back to the device. Not while ops are put off, which may need one of those: such
-   ops found all they need, since they ran before. */
+/* Replaces the memory *data of *bytes bytes by one of `want` bytes, or of `least` bytes if that is
+   too much. Waits until the stream no longer uses the old memory. If memory is out, frees the
+   context's unused buffers first; that must not happen while a graph is captured or replayed,
+   whose deferred ops may need one of them. Such ops never grow memory, because they have run
+   before. */
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) SYN_MUST_USE;
-/* Before anything that is no kernel is asked of the stream. */
+/* Call before queuing anything but a kernel: launches deferred ops. */
 syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) SYN_MUST_USE;
-/* Around what is launched for a node (syn__cuda_span). */
+/* Call before and after the launches of a node (syn__cuda_span). */
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
 void syn__cuda_time_end(syn__cuda *d);
-/* Launches what the kernel's function does for at.node, with its times. */
+/* Runs the kernel function for node at.node without a graph, and records its times. */
 syn_status syn__cuda_run_alone(syn__cuda *d, syn_call *c, syn_kernel kernel, int segment,
                                int op) SYN_MUST_USE;
 

@@ -1,6 +1,7 @@
-/* Steps of training and of decoding ask the device for the same again and again. Between two things
-   that cannot be repeated (a copy from the host, an exchange, a wait) lies a segment of ops; one
-   that was the same in two steps is captured as a CUDA graph, and launched as one from then on. */
+/* Replays repeated ops as CUDA graphs. Steps of training and decoding launch the same ops again
+   and again. The ops between two operations that a graph cannot contain (a copy from the host, a
+   collective, a wait) form a segment. A segment that was the same in two steps is captured as a
+   CUDA graph; later steps launch the graph instead of the ops. */
 #ifndef OPS_CUDA_CUDA_GRAPH_H
 #define OPS_CUDA_CUDA_GRAPH_H
 
@@ -8,29 +9,30 @@
 
 typedef struct syn__graphs syn__graphs;
 
-/* NULL, without a failure, where the environment says SYNTORCH_CUDA_GRAPHS=0. */
+/* *out is NULL, without a failure, if the environment has SYNTORCH_CUDA_GRAPHS=0. */
 syn_status syn__graphs_open(syn__graphs **out, syn__cuda *device, syn_error *err) SYN_MUST_USE;
 void syn__graphs_close(syn__graphs *g); /* NULL is allowed */
-/* The next step begins. */
+/* A new step begins. */
 void syn__graphs_step(syn__graphs *g);
-/* Asks for an op: launches its kernels, or puts that off until the segment ends. */
+/* Runs an op: launches its kernels, or defers it to the end of the segment. */
 syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) SYN_MUST_USE;
-/* Ends the segment: what was put off is launched. Before anything else is asked of the stream. */
+/* Ends the segment and launches deferred ops. Call before anything else is queued in the stream. */
 syn_status syn__graphs_end(syn__graphs *g, syn_error *err) SYN_MUST_USE;
-/* Number of the node that a fault names: kernels of a graph were launched for another. 0: it is not
-   known any more. */
+/* The node number that a fault refers to. Kernels of a graph do not know their node's number, so
+   their faults identify segment and op. 0: no longer known. */
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node);
-/* How many ops there are of the segment that spans know by that handle, 0: its place was given to
-   another; of op `op`, one of those, the node's distance from the first one's, and the time it took
-   when it was launched alone, to divide the time of a graph. */
+/* For dividing a graph's time among its ops. syn__graphs_ops returns the number of ops of the
+   segment with that handle; 0 if the segment was replaced. For op number `op`: the distance of its
+   node's number from the first one's, and the time that it took when it was launched alone. */
 int syn__graphs_ops(const syn__graphs *g, int handle);
 uint32_t syn__graphs_distance(const syn__graphs *g, int handle, int op);
 float *syn__graphs_ns(syn__graphs *g, int handle, int op);
-/* Nothing is in flight, and all was told. NULL is allowed. */
+/* Call after a sync, when all times and faults were reported. NULL is allowed. */
 void syn__graphs_synced(syn__graphs *g);
-/* True within an op whose kernels go into a graph: it must not wait, or change memory. */
+/* True while an op's kernels are added to a graph or changed in it: the op must not wait or
+   allocate. */
 bool syn__graphs_capturing(void);
-/* For tests: graphs launched so far. */
+/* For tests: number of graph launches so far. */
 uint64_t syn__graphs_launched(const syn__graphs *g);
 
 #endif

@@ -1,5 +1,5 @@
-/* What kernels are written with. Launches and dynamic shared memory go through one macro each, so
-   that the same sources are C++ for tests/emulation. */
+/* Building blocks of kernels. All launches and all uses of dynamic shared memory go through one
+   macro each, so that the same sources compile as C++ for tests/emulation. */
 #ifndef OPS_CUDA_DEVICE_CUH
 #define OPS_CUDA_DEVICE_CUH
 
@@ -9,8 +9,8 @@
 
 #include "ops/cuda/cuda.h"
 
-/* SYN_LAUNCH((kernel<float, 4>), grid, block, bytes of dynamic shared memory, stream, arguments):
-   a template's name with a comma stands in brackets. Grids of 0 blocks are not launched. */
+/* SYN_LAUNCH((kernel<float, 4>), grid, block, bytes of dynamic shared memory, stream, arguments).
+   Parenthesize a template name that contains a comma. A grid of 0 blocks is not launched. */
 #define SYN_LAUNCH(kernel, grid, block, shared, stream, ...) \
     syn_launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
 #ifdef SYN_EMULATED
@@ -61,9 +61,9 @@ template <> __device__ __forceinline__ __nv_bfloat16 syn_from_float<__nv_bfloat1
     return __float2bfloat16_rn(x);
 }
 
-/* N elements that are loaded and stored at once; on N * sizeof(T) bytes, at most 16. */
+/* N elements, aligned to their size of at most 16 bytes, that are loaded and stored at once. */
 template <typename T, int N> struct alignas(N * sizeof(T)) syn_pack { T at[N]; };
-/* How many make 16 bytes. */
+/* Number of elements in 16 bytes. */
 template <typename T> struct syn_wide { static constexpr int n = 16 / (int)sizeof(T); };
 template <typename T, int N>
 static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
@@ -72,8 +72,8 @@ static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
 #endif
     return *reinterpret_cast<const syn_pack<T, N> *>(from);
 }
-/* To any memory. Where several packs are stored one after another nvcc may cut them into elements:
-   so those of 16 and 8 bytes are an instruction by name. */
+/* Stores a pack. nvcc may split several consecutive stores of packs into elements, so packs of 16
+   and 8 bytes are stored with inline assembly. */
 template <typename T, int N>
 static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pack) {
 #ifndef SYN_EMULATED
@@ -97,7 +97,8 @@ static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pa
     *reinterpret_cast<syn_pack<T, N> *>(to) = pack;
 }
 
-/* ---- sums of a warp and of a block; the order is fixed, so results repeat bit for bit ---- */
+/* ---- reductions over a warp and a block, in a fixed order, so that results are reproducible
+   ---- */
 
 template <typename F> static __device__ __forceinline__ float syn_warp_reduce(float x, F join) {
 #pragma unroll
@@ -117,8 +118,8 @@ static __device__ __forceinline__ float syn_warp_sum(float x) {
 static __device__ __forceinline__ float syn_warp_max(float x) {
     return syn_warp_reduce(x, syn_max_two());
 }
-/* All threads get the result. Blocks of one dimension, whole warps; all threads must come.
-   `space`: shared memory for 32 floats, that may be used again after the call. */
+/* All threads get the result. Requires one-dimensional blocks of whole warps, and all threads must
+   call it. `space`: shared memory for 32 floats, which may be reused after the call. */
 template <typename F>
 static __device__ __forceinline__ float syn_block_reduce(float x, float none, float *space,
                                                          F join) {
@@ -139,7 +140,7 @@ static __device__ __forceinline__ float syn_block_max(float x, float *space) {
     return syn_block_reduce(x, -INFINITY, space, syn_max_two());
 }
 
-/* ---- what is wrong ---- */
+/* ---- faults ---- */
 
 static __device__ __forceinline__ void syn_fault(syn__fault *fault, uint32_t node, int kind,
                                                  int64_t value, int64_t limit) {
@@ -151,7 +152,8 @@ static __device__ __forceinline__ void syn_fault(syn__fault *fault, uint32_t nod
 
 /* ---- grids ---- */
 
-/* Blocks of `threads` for n elements, `per_thread` each, but at most 2^31 - 1: kernels stride. */
+/* Number of blocks of `threads` threads for n elements, `per_thread` each; at most 2^31 - 1,
+   because kernels loop over larger grids. */
 static inline unsigned syn_blocks(int64_t n, int64_t threads, int64_t per_thread) {
     const int64_t per_block = threads * per_thread;
     const int64_t blocks = n / per_block + (n % per_block != 0);

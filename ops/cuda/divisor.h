@@ -1,19 +1,21 @@
-/* Division by a number that the host knows, for indices of which most are below 2^31. */
+/* Fast division of indices by a divisor that is known on the host. It avoids 64-bit division for
+   indices below 2^31, which most are. */
 #ifndef OPS_CUDA_DIVISOR_H
 #define OPS_CUDA_DIVISOR_H
 
 #include "ops/hash.h"
 
-/* Of n below 2^31 the quotient is (the upper half of n * magic + n) >> shift (Granlund and
+/* For n < 2^31 the quotient is (the upper 32 bits of n * magic + n) >> shift (Granlund and
    Montgomery 1994). */
 typedef struct syn_divisor {
     int64_t by;
     uint32_t magic, shift;
 } syn_divisor;
 
-/* by 0: for no index at all. */
+/* by 0: the divisor must not be used for any index. */
 static inline syn_divisor syn_divisor_of(int64_t by) {
-    syn_divisor d = {by, 0, 31}; /* quotients of those are 0 */
+    syn_divisor d = {by, 0, 31}; /* values for by < 1 and by > INT32_MAX, where quotients of small
+                                    n are 0 */
     if (by < 1 || by > INT32_MAX) return d;
     d.shift = 0;
     while (((int64_t)1 << d.shift) < by) d.shift++;
@@ -22,7 +24,7 @@ static inline syn_divisor syn_divisor_of(int64_t by) {
     return d;
 }
 
-/* n from 0. */
+/* n must be >= 0. */
 SYN_ANYWHERE int64_t syn_quotient(int64_t n, syn_divisor d) {
     if (n > INT32_MAX) return n / d.by;
     const uint32_t small = (uint32_t)n;

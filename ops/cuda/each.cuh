@@ -1,4 +1,4 @@
-/* Ops that go through elements one by one, and those that go through rows. */
+/* Launchers for elementwise ops, and helpers for ops on rows. */
 #ifndef OPS_CUDA_EACH_CUH
 #define OPS_CUDA_EACH_CUH
 
@@ -8,14 +8,14 @@ enum { SYN_EACH_THREADS = 256 };
 
 /* ---- elements ---- */
 
-/* OUTS outputs, then INS inputs, all of type T and one shape. */
+/* Pointers of OUTS outputs and INS inputs, all of element type T and of one shape. */
 template <typename T, int OUTS, int INS> struct syn_each_places {
     T *out[OUTS];
     const T *in[INS];
-    syn_walk<INS> walk; /* of the inputs; outputs are dense */
+    syn_walk<INS> walk; /* over the inputs; outputs are dense */
 };
 
-/* f(in, out, element number), of W elements at a time. */
+/* Calls f(in, out, element number) for every element; loads and stores W elements at a time. */
 template <typename T, int OUTS, int INS, int W, typename F>
 static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, int64_t n, F f) {
     const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
@@ -39,8 +39,8 @@ static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, in
     }
 }
 
-/* The places of a call, and how many packs of 16 bytes there are, if they fit and `packs` allows
-   them: true then; else how many elements. */
+/* Sets up the pointers of a call. If 16-byte packs are possible and `packs` allows them, returns
+   true and the number of packs; otherwise the number of elements. */
 template <typename T, int OUTS, int INS>
 static bool syn_each_of(const syn_call *c, bool packs, syn_each_places<T, OUTS, INS> *out,
                         int64_t *count) {
@@ -84,15 +84,15 @@ static void syn_launch_each(const syn_call *c, F f) {
                    f);
 }
 
-/* All elements of the inputs, of the dtype of the first, through f into the outputs. */
+/* Applies f to all elements of the inputs, which have the dtype of the first. */
 template <int OUTS, int INS, typename F> static syn_status syn_each(const syn_call *c, F f) {
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T, (syn_launch_each<T, OUTS, INS, F>(c, f)));
     return syn__launched(c);
 }
 
-/* ---- rows: the last dimension, which is dense ---- */
+/* ---- rows: the last dimension, which must be dense ---- */
 
-/* Where the rows of N operands of one shape begin. */
+/* A walk over the first elements of the rows of N operands of one shape. */
 template <int N>
 static inline int64_t syn_walk_rows(syn_walk<N> *walk, const syn_spec *shape,
                                     const syn_operand *const (&operands)[N]) {
@@ -105,7 +105,7 @@ static inline int64_t syn_walk_rows(syn_walk<N> *walk, const syn_spec *shape,
     return syn_walk_done(walk);
 }
 
-/* Threads of a block that goes through rows of n elements: whole warps. */
+/* Number of threads, in whole warps, of a block that processes a row of n elements. */
 static inline unsigned syn_row_threads(int64_t n) {
     unsigned threads = SYN_WARP;
     while (threads < 512 && threads * 4 < n) threads *= 2;

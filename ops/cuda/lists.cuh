@@ -1,18 +1,18 @@
-/* Lists of dense tensors that one launch goes through: each is cut into pieces, of which a block
-   takes one. */
+/* One launch over a list of dense tensors: each tensor is split into pieces, and each block
+   processes one piece. */
 #ifndef OPS_CUDA_LISTS_CUH
 #define OPS_CUDA_LISTS_CUH
 
 #include "ops/cuda/walk.cuh"
 
-/* Pieces before each tensor's, and in all. Stays below the 4 KiB that a kernel's parameters may
-   take, also with two pointers a tensor beside it. */
+/* first[t]: number of pieces before tensor t; first[n]: of all. Kernel parameters may take 4 KiB;
+   this struct and two pointers per tensor fit. */
 struct syn_pieces {
     int64_t first[SYN_MAX_LIST + 1];
     int n;
 };
 
-/* Of tensors o[0 .. n-1]. */
+/* Splits tensors o[0 .. n-1]. */
 static inline syn_pieces syn_pieces_of(const syn_operand *o, int n, int64_t piece) {
     syn_pieces p = {};
     p.n = n;
@@ -21,7 +21,7 @@ static inline syn_pieces syn_pieces_of(const syn_operand *o, int n, int64_t piec
     return p;
 }
 
-/* The tensor that piece i is of. */
+/* The tensor that piece i belongs to. */
 static __device__ __forceinline__ int syn_piece_tensor(const syn_pieces &p, int64_t i) {
     int low = 0, high = p.n; /* first[low] <= i < first[high] */
     while (high - low > 1) {

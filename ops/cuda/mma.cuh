@@ -1,16 +1,12 @@
-/* Products of small matrices by tensor cores, and copies to shared memory that go on beside the
-   kernel. Under SYN_EMULATED the same is computed from the lanes' registers.
+/* Products of small matrices on tensor cores, and asynchronous copies to shared memory. With
+   SYN_EMULATED, the same is computed from the lanes' registers.
 
-   How a matrix lies in a warp's registers is that of the PTX ISA, "Matrix Fragments for
-   mma.m16n8k16 with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4:
-
+   The PTX ISA defines how a warp's registers hold a matrix: "Matrix Fragments for mma.m16n8k16
+   with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4:
    A (16, 16): registers 0..3 have rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8;
-
    B (16, 8): registers 0 and 1 have rows 2t and 2t + 8 and column g;
-
-   C (16, 8): numbers 0..3 are (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
-
-   A register has two elements: of A this column and the next, of B this row and the next. */
+   C (16, 8): elements 0..3 are (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+   A register of A has this column and the next one, a register of B this row and the next one. */
 #ifndef OPS_CUDA_MMA_CUH
 #define OPS_CUDA_MMA_CUH
 
@@ -22,20 +18,20 @@ static __device__ __forceinline__ unsigned syn_bits(__half x) {
 static __device__ __forceinline__ unsigned syn_bits(__nv_bfloat16 x) {
     return __bfloat16_as_ushort(x);
 }
-/* Two numbers as a register. */
+/* Two elements in one register. */
 template <typename T> static __device__ __forceinline__ unsigned syn_two(float x, float y) {
     return syn_bits(syn_from_float<T>(x)) | syn_bits(syn_from_float<T>(y)) << 16;
 }
 
 #ifdef SYN_EMULATED
 
-/* What each lane has, at the address that it gives; all come to an end together. */
+/* Gathers the pointers of all lanes to their own data. The destructor waits for all lanes. */
 template <typename P> struct syn_lanes {
     const P *of[SYN_WARP];
     explicit syn_lanes(const P *mine) { emulated_gather(SYN_ALL_LANES, &mine, sizeof mine, of); }
     ~syn_lanes() { __syncwarp(); }
 };
-struct syn_registers { /* as numbers */
+struct syn_registers { /* the register's elements as floats */
     float a[4][2], b[2][2];
 };
 
@@ -107,15 +103,15 @@ static __device__ __forceinline__ unsigned syn_shared_address(const void *p) {
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-/* Four matrices of 8 rows of 8 elements, in shared memory: lane i gives the address of row i % 8 of
-   matrix i / 8, on 16 bytes. Of matrix m a lane gets elements 2t and 2t + 1 of row g. */
+/* Loads four 8 x 8 matrices from shared memory. Lane i passes the address of row i % 8 of matrix i
+   / 8, aligned to 16 bytes. From matrix m a lane gets elements 2t and 2t + 1 of row g. */
 static __device__ __forceinline__ void syn_load_matrices(unsigned (&to)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(syn_shared_address(row))
                  : "memory");
 }
-/* The same, but elements g of rows 2t and 2t + 1. */
+/* The same for transposed matrices: a lane gets element g of rows 2t and 2t + 1. */
 static __device__ __forceinline__ void syn_load_turned(unsigned (&to)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -129,7 +125,7 @@ static __device__ __forceinline__ void syn_load_turned(unsigned (&to)[4], const 
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
                  : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                          \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-#else /* of f16 alone, and half as deep */
+#else /* before 8.0: f16 only, and half the depth */
 #define SYN_MMA_8(a0, a1, b)                                           \
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "   \
                  "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
@@ -137,7 +133,7 @@ static __device__ __forceinline__ void syn_load_turned(unsigned (&to)[4], const 
                  : "r"(a0), "r"(a1), "r"(b))
 #endif
 
-/* C += A B, with sums in f32. Of bf16 from capability 8.0 on. */
+/* C += A B, with f32 sums. bf16 requires compute capability 8.0. */
 template <typename T>
 static __device__ __forceinline__ void syn_mma(float &c0, float &c1, float &c2, float &c3,
                                                const unsigned (&a)[4], unsigned b0, unsigned b1);
@@ -162,14 +158,15 @@ __device__ __forceinline__ void syn_mma<__nv_bfloat16>(float &c0, float &c1, flo
 #endif
 }
 
-/* 2^x to 2^-22; what is below 2^-126 is 0. */
+/* 2^x with a relative error of 2^-22; results below 2^-126 become 0. */
 static __device__ __forceinline__ float syn_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-/* Copies 16 bytes to shared memory; they are there after syn_copies_wait and a barrier. */
+/* Starts copying 16 bytes to shared memory. The data is valid after syn_copies_wait and a
+   barrier. */
 static __device__ __forceinline__ void syn_copy_16(void *to, const void *from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(syn_shared_address(to)),
@@ -179,13 +176,13 @@ static __device__ __forceinline__ void syn_copy_16(void *to, const void *from) {
     *static_cast<uint4 *>(to) = *static_cast<const uint4 *>(from);
 #endif
 }
-/* Copies so far are a batch. */
+/* Ends a batch of copies. */
 static __device__ __forceinline__ void syn_copies_end() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/* Until all batches but the last LEFT are there. */
+/* Waits for all batches except the last LEFT. */
 template <int LEFT> static __device__ __forceinline__ void syn_copies_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");

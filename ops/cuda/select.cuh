@@ -1,5 +1,5 @@
-/* What choosing among the numbers of a row is made of: keys that order them, and rows cut into
-   parts so that one row keeps many blocks busy. */
+/* Building blocks for token selection: sort keys, and the split of long rows into parts, so that a
+   single row keeps many blocks busy. */
 #ifndef OPS_CUDA_SELECT_CUH
 #define OPS_CUDA_SELECT_CUH
 
@@ -9,24 +9,25 @@
 
 enum {
     SYN_SELECT_THREADS = 256, /* at most */
-    SYN_PART = 2048,          /* numbers that a block looks through */
-    SYN_RUN = 1024,           /* and that it sorts */
+    SYN_PART = 2048,          /* elements that a block scans */
+    SYN_RUN = 1024,           /* elements that a block sorts */
     SYN_EACH_OF_PART = SYN_PART / SYN_SELECT_THREADS,
     SYN_EACH_OF_RUN = 8
 };
 
-/* Threads of a block for n numbers, `each` a thread: a power of 2. What is short takes few. */
+/* Number of threads of a block for n elements, `each` per thread: a power of 2. Short rows use few
+   threads. */
 static inline unsigned syn_select_threads(int64_t n, int each) {
     unsigned threads = 1;
     while (threads < SYN_SELECT_THREADS && (int64_t)threads * each < n) threads *= 2;
     return threads;
 }
 
-/* Rows of n numbers: those of `x` along its last dimension, which is dense. */
+/* The rows of `x` along its last dimension, which is dense: n elements each. */
 struct syn_number_rows {
     syn_walk<1> at;
     int64_t rows, n;
-    int64_t parts, runs; /* of a row */
+    int64_t parts, runs; /* per row */
 };
 
 static inline syn_number_rows syn_number_rows_of(const syn_operand *x) {
@@ -51,10 +52,10 @@ static __device__ __forceinline__ const T *syn_row_at(const T *x, const syn_numb
     return x + at[0];
 }
 
-/* A larger number has the larger key, of equals (0 and -0 are) the one that comes first; NaN is
-   below all. No key is 0, and no two of a row are the same. */
+/* A key that orders elements by descending value, then by ascending index. 0 and -0 are equal; NaN
+   comes last. Keys are never 0 and differ within a row. */
 static __device__ __forceinline__ uint64_t syn_key(float x, int64_t index) {
-    const float positive = x + 0.0f; /* -0 becomes 0 */
+    const float positive = x + 0.0f; /* converts -0 to 0 */
     uint32_t bits;
     memcpy(&bits, &positive, sizeof bits);
     const uint32_t order = x != x ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -71,15 +72,14 @@ static __device__ __forceinline__ float syn_key_number(uint64_t key) {
     return x;
 }
 
-/* For threads of a warp that wait for each other alone; in a block that is less than one, for all.
- */
+/* Synchronizes a warp. If the block is smaller than a warp, synchronizes the block. */
 static __device__ __forceinline__ void syn_sync_warp() {
     if (blockDim.x < SYN_WARP) __syncthreads();
     else __syncwarp();
 }
 
-/* x of all threads, a power of 2, joined in a fixed order; all get it. `space`: as many T in shared
-   memory, which may be used again after the call. */
+/* Combines x of all threads, whose number is a power of 2, in a fixed order; all threads get the
+   result. `space`: shared memory for one T per thread, which may be reused after the call. */
 template <typename T, typename F>
 static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
     const int tid = (int)threadIdx.x, threads = (int)blockDim.x;
@@ -89,7 +89,7 @@ static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
         if (tid < apart) space[tid] = join(space[tid], space[tid + apart]);
         __syncthreads();
     }
-    if (tid < SYN_WARP) /* the rest is one warp's */
+    if (tid < SYN_WARP) /* the last steps need only one warp */
         for (int apart = threads < SYN_WARP ? threads / 2 : SYN_WARP / 2; apart > 0; apart /= 2) {
             if (tid < apart) space[tid] = join(space[tid], space[tid + apart]);
             syn_sync_warp();
@@ -105,7 +105,7 @@ struct syn_larger {
     }
 };
 
-/* The largest of n keys that lie `step` apart. */
+/* The largest of n keys that are `step` apart. */
 static __device__ __forceinline__ uint64_t syn_largest(const uint64_t *keys, int64_t n,
                                                        int64_t step, uint64_t *space) {
     uint64_t best = 0;
@@ -115,12 +115,12 @@ static __device__ __forceinline__ uint64_t syn_largest(const uint64_t *keys, int
 
 /* ---- launches that argmax, top_k and sample share ---- */
 
-/* The largest key of each part of each row: keys (rows, parts). */
+/* Computes the largest key of each part of each row: keys (rows, parts). */
 void syn__launch_best(const syn_call *c, const syn_number_rows &r, uint64_t *keys);
-/* Each run of each row in descending order, its best `keep`: keys (rows, runs, keep), 0 behind the
-   row's end. */
+/* Sorts each run of each row in descending order and stores its best `keep` keys: keys (rows,
+   runs, keep), with 0 past the row's end. */
 void syn__launch_runs(const syn_call *c, const syn_number_rows &r, int64_t keep, uint64_t *keys);
-/* The index of the best of `parts`: out (rows). The first number, if it is NaN. */
+/* Computes the index of the best of `parts`: out (rows). If the first element is NaN, its index. */
 void syn__launch_argmax(const syn_call *c, const syn_number_rows &r, const uint64_t *parts,
                         int32_t *out);
 syn_status syn__sample_cuda(syn_call *c);

@@ -1,5 +1,6 @@
-/* A stable sort of numbers by keys: least significant digit first (Knuth, vol. 3, 5.2.5), a digit a
-   pass; blocks count digits, counts are summed up, and blocks place what they counted. */
+/* Stable radix sort of values by keys, least significant digit first (Knuth, vol. 3, 5.2.5). Each
+   pass handles one digit with three kernels: blocks count digits, one block computes the prefix
+   sums of the counts, and blocks move their elements. */
 #ifndef OPS_CUDA_SORT_CUH
 #define OPS_CUDA_SORT_CUH
 
@@ -9,12 +10,12 @@ enum {
     SYN_SORT_BITS = 4,
     SYN_SORT_DIGITS = 1 << SYN_SORT_BITS,
     SYN_SORT_THREADS = 128,
-    SYN_SORT_EACH = 8, /* elements of a thread, side by side */
+    SYN_SORT_EACH = 8, /* adjacent elements per thread */
     SYN_SORT_TILE = SYN_SORT_THREADS * SYN_SORT_EACH
 };
 
 struct syn_sort {
-    uint32_t *keys[2], *values[2]; /* of n; the first are sorted, the second are room */
+    uint32_t *keys[2], *values[2]; /* of n elements; [0] has the sorted data, [1] is a buffer */
     uint32_t *counts;              /* (digits, tiles) */
     int64_t n, tiles;
 };
@@ -24,7 +25,7 @@ static inline size_t syn_sort_bytes(int64_t n) {
     return (4 * (size_t)n + SYN_SORT_DIGITS * tiles) * sizeof(uint32_t);
 }
 
-/* In memory of so many bytes. */
+/* Uses `memory` of syn_sort_bytes(n) bytes. */
 static inline syn_sort syn_sort_in(void *memory, int64_t n) {
     syn_sort s;
     uint32_t *at = static_cast<uint32_t *>(memory);
@@ -42,7 +43,7 @@ static __device__ __forceinline__ uint32_t syn_sort_digit(uint32_t key, int shif
     return key >> shift & (SYN_SORT_DIGITS - 1);
 }
 
-/* How many of the thread's elements have each digit: seen[digit][thread]. */
+/* Counts the digits of the thread's elements: seen[digit][thread]. */
 static __device__ __forceinline__ void syn_sort_see(const syn_sort &s, int shift,
                                                     uint16_t (*seen)[SYN_SORT_THREADS]) {
     const int64_t first = (int64_t)blockIdx.x * SYN_SORT_TILE + threadIdx.x * SYN_SORT_EACH;
@@ -61,7 +62,7 @@ static __global__ void syn_sort_count(const syn_sort s, int shift) {
     s.counts[threadIdx.x * s.tiles + blockIdx.x] = sum;
 }
 
-/* Each count becomes the sum of those before it: one block. */
+/* Replaces each count by the sum of those before it; runs in one block. */
 static __global__ void syn_sort_sum(const syn_sort s) {
     __shared__ uint32_t sums[256];
     const int64_t n = SYN_SORT_DIGITS * s.tiles, each = (n + 255) / 256;
@@ -83,7 +84,7 @@ static __global__ void syn_sort_place(const syn_sort s, int shift) {
     __shared__ uint16_t seen[SYN_SORT_DIGITS][SYN_SORT_THREADS];
     syn_sort_see(s, shift, seen);
     __syncthreads();
-    if (threadIdx.x < SYN_SORT_DIGITS) { /* of each thread the number of those before it */
+    if (threadIdx.x < SYN_SORT_DIGITS) { /* exclusive prefix sums over the threads */
         uint16_t sum = 0;
         for (int t = 0; t < SYN_SORT_THREADS; t++) {
             const uint16_t count = seen[threadIdx.x][t];
@@ -101,7 +102,7 @@ static __global__ void syn_sort_place(const syn_sort s, int shift) {
     }
 }
 
-/* Keys are at most `largest`. Afterwards keys[0] and values[0] are in order. */
+/* Sorts. No key exceeds `largest`. Afterwards keys[0] and values[0] are sorted. */
 static inline void syn_sort_launch(syn_sort *s, uint32_t largest, cudaStream_t stream) {
     for (int shift = 0; shift < 32 && largest >> shift; shift += SYN_SORT_BITS) {
         SYN_LAUNCH(syn_sort_count, (unsigned)s->tiles, SYN_SORT_THREADS, 0, stream, *s, shift);

@@ -1,25 +1,25 @@
-/* The two products of attention, of a tile of own rows and one of other rows, both in shared
+/* The two matrix products of attention, for a tile of own rows and a tile of other rows in shared
    memory: scores (own, other) = own other', and sums (own, depth) += weights (own, other) other. A
-   thread has R rows of scores in C columns and the same rows of sums in A columns; lanes LANES
-   apart or less hold a row together. Once with ordinary instructions, once with tensor cores. A
-   deep tile has DEPTH numbers of rows that are longer: scores are sums over all such pieces, and
-   sums are those of one piece (syn_deeper in attention.cuh). */
+   thread has R rows of scores in C columns, and the same rows of sums in A columns; LANES adjacent
+   lanes share a row. There are two versions, one with ordinary instructions and one with tensor
+   cores. A deep tile has DEPTH elements of longer rows: its scores are sums over all pieces, its
+   sums belong to one piece (syn_deeper in attention.cuh). */
 #ifndef OPS_CUDA_TILES_CUH
 #define OPS_CUDA_TILES_CUH
 
 #include "ops/cuda/mma.cuh"
 
-/* In f32: TY x TX threads with R rows and C columns each. Any type is widened when it is fetched.
- */
+/* f32 version: TY x TX threads with R rows and C columns each. Elements of any dtype are converted
+   to f32 when they are loaded. */
 template <int D, int TY, int TX, int ROWS, int COLUMNS, bool IS_DEEP = false>
 struct syn_plain_tile {
     typedef float element;
     static constexpr bool DEEP = IS_DEEP;
     static constexpr int DEPTH = D, THREADS = TY * TX, OWN = TY * ROWS, OTHER = TX * COLUMNS;
     static constexpr int R = ROWS, C = COLUMNS, A = D / TX, LANES = TX;
-    static constexpr int ROW = D + 4; /* so that 8 rows lie in different banks */
+    static constexpr int ROW = D + 4; /* padded so that 8 rows use different banks */
     static constexpr int STAGES = 1, WEIGHTS_ROW = OTHER + 4, WEIGHTS = OWN * WEIGHTS_ROW;
-    static constexpr int WIDE = A % 4 == 0 ? 4 : 2; /* sums side by side */
+    static constexpr int WIDE = A % 4 == 0 ? 4 : 2; /* adjacent sums per thread */
     static_assert(OTHER % 4 == 0 && THREADS % SYN_WARP == 0, "packs of weights, whole warps");
 
     static __device__ __forceinline__ int row(int r) { return (int)threadIdx.x / TX + r * TY; }
@@ -67,7 +67,8 @@ struct syn_plain_tile {
         }
     }
 
-    /* Weights go to the other lanes of their row through `room`, WEIGHTS floats of the block's. */
+    /* Passes weights to the other lanes of a row through `room`, WEIGHTS floats of shared
+       memory. */
     static __device__ __forceinline__ void add(float (&sums)[R][A], const float (&weights)[R][C],
                                                const float *other, float *room) {
         __syncwarp();
@@ -97,14 +98,15 @@ struct syn_plain_tile {
     }
 };
 
-/* In 16 bits: WARPS warps of M times 16 rows each, fragments as mma.cuh has them. Weights are
+/* 16-bit version: WARPS warps with M times 16 rows each, in the fragments of mma.cuh. Weights are
    rounded to T. */
 template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
     typedef T element;
     static constexpr bool DEEP = false;
     static constexpr int DEPTH = D, THREADS = WARPS * SYN_WARP, OWN = WARPS * M * 16, OTHER = N;
     static constexpr int R = 2 * M, C = N / 4, A = D / 4, LANES = 4;
-    static constexpr int ROW = D + 8; /* an odd number of 16 bytes: no bank twice */
+    static constexpr int ROW = D + 8; /* an odd multiple of 16 bytes, so that no bank is used
+                                         twice */
     static constexpr int STAGES = 2, WEIGHTS = 0;
     static_assert(D % 16 == 0 && N % 16 == 0, "whole fragments");
 
@@ -173,7 +175,7 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
         }
     }
 
-    /* 16 columns, numbers n.. n + 3 of rows g and g + 8. */
+    /* 16 columns: elements n .. n + 3 of rows g and g + 8. */
     template <int W>
     static __device__ __forceinline__ void
     multiply(float (&x)[W], float (&y)[W], int n, const unsigned (&a)[4], const unsigned (&b)[4]) {
@@ -182,7 +184,7 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
     }
 };
 
-/* Over the lanes that hold a row together. */
+/* Reduces over the lanes that share a row. */
 template <class Tile, typename F>
 static __device__ __forceinline__ float syn_row_reduce(float x, F join) {
 #pragma unroll

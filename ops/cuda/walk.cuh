@@ -1,19 +1,19 @@
-/* Walks over the elements of operands that have one shape, each with strides of its own. */
+/* Iteration over the elements of operands that have one shape but different strides. */
 #ifndef OPS_CUDA_WALK_CUH
 #define OPS_CUDA_WALK_CUH
 
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/divisor.h"
 
-/* Elements of N operands, numbered in row-major order. Dimensions of 1 are left out, and those
-   joined that all operands go through as through one. */
+/* Maps the row-major number of an element to its offset in each of N operands. Dimensions of 1 are
+   dropped, and adjacent dimensions are merged where the strides of all operands allow it. */
 template <int N> struct syn_walk {
-    int rank; /* at least 1; dims[rank - 1] is the innermost */
+    int rank; /* at least 1; dims[rank - 1] is the innermost dimension */
     int64_t dims[SYN_MAX_RANK], strides[N][SYN_MAX_RANK];
     syn_divisor by[SYN_MAX_RANK];
 };
 
-/* Where element `index` lies in each operand. */
+/* Computes the offset of element `index` in each operand. */
 template <int N>
 static __device__ __forceinline__ void syn_walk_to(const syn_walk<N> &walk, int64_t index,
                                                    int64_t (&at)[N]) {
@@ -26,7 +26,7 @@ static __device__ __forceinline__ void syn_walk_to(const syn_walk<N> &walk, int6
     for (int k = 0; k < N; k++) at[k] += index * walk.strides[k][0];
 }
 
-/* ---- making one: on the host ---- */
+/* ---- construction, on the host ---- */
 
 static inline int64_t syn_elems(const syn_spec *shape) {
     int64_t n = 1;
@@ -34,13 +34,13 @@ static inline int64_t syn_elems(const syn_spec *shape) {
     return n;
 }
 
-/* By how much `o`, which broadcasts to `shape`, goes on in dimension d of it. */
+/* Stride of `o`, which broadcasts to `shape`, in dimension d of `shape`. */
 static inline int64_t syn_stride_in(const syn_operand *o, const syn_spec *shape, int d) {
     const int own = d - (shape->rank - o->spec.rank);
     return own < 0 || o->spec.dims[own] == 1 ? 0 : o->strides[own];
 }
 
-/* One dimension more, inside of those there are; joined to the innermost if that can be. Start
+/* Adds a dimension inside the existing ones and merges it with the innermost if possible. Start
    with a walk that is all zero. */
 template <int N>
 static inline void syn_walk_add(syn_walk<N> *walk, int64_t dim, const int64_t (&strides)[N]) {
@@ -53,7 +53,7 @@ static inline void syn_walk_add(syn_walk<N> *walk, int64_t dim, const int64_t (&
     for (int k = 0; k < N; k++) walk->strides[k][walk->rank - 1] = strides[k];
 }
 
-/* After the last. Returns the number of elements. */
+/* Call after the last dimension. Returns the number of elements. */
 template <int N> static inline int64_t syn_walk_done(syn_walk<N> *walk) {
     int64_t n = 1;
     if (walk->rank == 0) {
@@ -67,8 +67,8 @@ template <int N> static inline int64_t syn_walk_done(syn_walk<N> *walk) {
     return n;
 }
 
-/* Over `shape`, to which the operands broadcast, in the order in which the elements of the first
-   lie. Returns the number of elements. */
+/* A walk over `shape`, to which the operands broadcast, in the memory order of the first operand.
+   Returns the number of elements. */
 template <int N>
 static inline int64_t syn_walk_over(syn_walk<N> *walk, const syn_spec *shape,
                                     const syn_operand *const (&operands)[N]) {
@@ -89,8 +89,9 @@ static inline int64_t syn_walk_over(syn_walk<N> *walk, const syn_spec *shape,
     return syn_walk_done(walk);
 }
 
-/* Whether n elements of `bytes` bytes at a time can be had of operand k, whose elements lie at
-   `data`: always, one by one, if those of its innermost dimension do not lie side by side. */
+/* Whether operand k, of `bytes` bytes per element and starting at `data`, allows packs of n
+   elements: they are aligned, or the innermost dimension is strided and elements are loaded one by
+   one. */
 template <int N>
 static inline bool syn_walk_packs(const syn_walk<N> &walk, int k, const void *data, int bytes,
                                   int n) {
@@ -101,7 +102,7 @@ static inline bool syn_walk_packs(const syn_walk<N> &walk, int k, const void *da
     return fits && reinterpret_cast<uintptr_t>(data) % (uintptr_t)(n * bytes) == 0;
 }
 
-/* The same walk in packs of n elements. */
+/* Turns a walk over elements into one over packs of n elements. */
 template <int N> static inline void syn_walk_pack(syn_walk<N> *walk, int n) {
     const int last = walk->rank - 1;
     walk->dims[last] /= n;
@@ -111,8 +112,8 @@ template <int N> static inline void syn_walk_pack(syn_walk<N> *walk, int n) {
 
 /* ---- copies ---- */
 
-/* Copies the elements of `from` to where those of `to`, of the same shape and type, lie; zeros
-   where `from` is NULL. */
+/* Copies the elements of `from` to `to`, of the same shape and dtype; writes zeros if `from` is
+   NULL. */
 void syn__cuda_copy(const syn_call *c, const syn_operand *to, const syn_operand *from);
 
 #endif

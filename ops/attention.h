@@ -14,9 +14,9 @@ extern "C" {
 
 /* One head and a tile of its queries. Rows are dense; row strides are in elements and arbitrary. */
 typedef struct syn_attend {
-    const float *q;    /* (queries, depth) */
-    const void *k, *v; /* (keys, depth) of `dtype`, which is f32, f16 or bf16; only f32 for
-                          gradients */
+    const float *q; /* (queries, depth) */
+    /* (keys, depth) of `dtype`, which is f32, f16 or bf16. attend_grad requires f32. */
+    const void *k, *v;
     syn_dtype dtype;
     const float *mask; /* (keys), added to the scores of every query; NULL: none */
     float *out;        /* (queries, depth) */
@@ -24,23 +24,22 @@ typedef struct syn_attend {
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t queries, keys, depth; /* queries <= the kernels' tile; depth: head_dim */
     int64_t visible;              /* keys that query 0 sees, at most `keys`; may be negative */
-    int64_t step;                 /* how many more keys each following query sees: 1 (causal) or
-                                     0 */
+    int64_t step;                 /* more keys that each following query sees: 1 (causal) or 0 */
     int64_t window; /* a query sees only the last `window` of these; 0: all, otherwise step is 1 */
     float scale;
     /* Dropout of the softmax weights, one entry per query; NULL: none. The weights that remain are
        multiplied by `keep`. */
     const syn_dropout_row *drop;
     uint32_t column; /* dropout column of key 0 */
-    float *scratch;  /* scratch_floats(depth, keys) floats, or grad_scratch_floats; aligned to a
-                        cache line */
+    /* Aligned to a cache line, of scratch_floats(depth, keys) or grad_scratch_floats floats. */
+    float *scratch;
 } syn_attend;
 
 /* Gradients for a tile of queries. dk and dv get this tile's contribution. A NULL gradient is not
    computed. */
 typedef struct syn_attend_grad {
-    syn_attend of;     /* with `out` and `log_sum` as attend computed them; queries <= the kernels'
-                          grad_tile */
+    /* With `out` and `log_sum` as attend computed them; queries <= the kernels' grad_tile. */
+    syn_attend of;
     const float *dout; /* (queries, depth) */
     int64_t dout_stride;
     float *dq; /* (queries, depth) */

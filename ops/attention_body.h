@@ -133,8 +133,7 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0;   /* first query that sees the key */
-    const int64_t until = a->window ? from + a->window : TILE; /* first query whose window has
-                                                                  passed it */
+    const int64_t until = a->window ? from + a->window : TILE; /* the first that is past it again */
     for (int v = 0; v < t->vecs; v++) {
         vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
         if (from > v * SYN_LANES)

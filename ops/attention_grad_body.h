@@ -13,8 +13,9 @@
 #include <string.h>
 
 enum {
-    GRAD_VECS = SYN_LANES == 16 ? 4 : 3, /* vectors of queries per tile: sums of 4 rows, these
-                                            vectors and a scalar fill the registers */
+    /* Vectors of queries per tile. Sums of 4 rows, these vectors and a scalar fill the registers.
+     */
+    GRAD_VECS = SYN_LANES == 16 ? 4 : 3,
     GRAD_TILE = GRAD_VECS * SYN_LANES
 };
 
@@ -109,14 +110,11 @@ static void multiply_add(sums p, int64_t rows, int64_t across) {
    missing queries; q and dout are (queries, pad). */
 typedef struct grad_tile {
     const syn_attend_grad *g;
-    int64_t width, pad;                          /* queries and depth, rounded up to whole
-                                                    vectors */
+    int64_t width, pad;                          /* queries and depth, in whole vectors */
     float *q_turned, *dout_turned, *dq;          /* q_turned: q times scale and log2 e */
     float *q, *dout;                             /* q times scale */
-    float *p, *ds;                               /* (BLOCK, GRAD_TILE): weights and their
-                                                    gradients */
-    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* log_sum in base 2; mean: sum of p dp = out
-                                                    dout */
+    float *p, *ds;                               /* (BLOCK, GRAD_TILE): p and ds */
+    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* log_sum: base 2; mean: out dout */
     uint32_t start[GRAD_TILE], twist[GRAD_TILE]; /* dropout state per query */
 } grad_tile;
 
@@ -173,8 +171,7 @@ LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p,
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0; /* first query that sees the key */
-    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* first whose window has
-                                                                       passed it */
+    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* first past it */
     for (int64_t i = first; i < t->width; i += SYN_LANES) {
         vec x = vec_add(vec_load(p + i), bias);
         if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);

@@ -1,4 +1,4 @@
-/* Ops of attention: softmax, fused attention for inference and for training, and the KV cache. */
+/* Softmax, fused attention for inference and training, and the KV cache. */
 #include <string.h>
 
 #include "ops/attention.h"
@@ -180,8 +180,7 @@ static const void *element(const syn_operand *o, int64_t at) {
     return (const char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* `n` rows of o as f32, *stride elements apart: in place if o is f32, otherwise converted to
-   `room` with *stride set to `depth`. */
+/* `n` rows of o as f32: in place, *stride apart, or converted to dense rows in `room`. */
 static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
                             int64_t *stride, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
@@ -190,15 +189,13 @@ static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t
     return room;
 }
 
-/* The kernel arguments for n queries of one head, starting with query `first`. Result pointers and
-   scratch memory are left out. `optional`: number of the first optional input. `room`: buffer for
-   the queries as f32. */
+/* The kernel arguments, except results and scratch, for n queries of a head from `first` on.
+   `optional`: number of the first optional input. `room`: buffer for the queries as f32. */
 static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t h, int64_t first,
                              int64_t n, syn_dropout_row rows[MOST_QUERIES], float *room) {
     const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
     const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
-    const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* the head of k and v for
-                                                                       head h of q */
+    const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* the k/v head */
     const int mask = mask_of(c, optional);
     const float *bias = mask ? c->in[mask].data : NULL;
     syn_attend a = {
@@ -231,9 +228,8 @@ struct heads {
     int64_t head_stride, row_stride; /* elements between heads and between queries of the result */
     float *log_sum;                  /* (B, H, T), or NULL */
     float *scratch;                  /* of all workers, scratch_floats each */
-    size_t scratch_floats, room; /* room: floats of the kernel's scratch, before the buffer for a
-                                    tile of queries */
-    int64_t tile, tiles;         /* queries per task, tasks per head */
+    size_t scratch_floats, room;     /* room: the kernel's part of it; a tile of queries follows */
+    int64_t tile, tiles;             /* queries per task, tasks per head */
 };
 
 /* Computes one tile of queries of one head. Later tiles of a head run first: with a causal mask
@@ -404,8 +400,8 @@ SYN__INFER(attention_grad) {
     return SYN_OK;
 }
 
-/* The scores are recomputed, and each of the two forward products has two gradients: 2.5 times the
-   flops of the forward op, less one product for each gradient that is not requested. */
+/* Recomputes the scores, and each of the two forward products has two gradients: 2.5 times the
+   forward flops, less one product for each gradient that is not requested. */
 SYN__COST(attention_grad) {
     const uint64_t product = 2 * syn__elems(&c->in[0]) * keys_seen(c);
     syn__attention_train_cost(c, cost);
@@ -423,11 +419,10 @@ struct heads_grad {
     int64_t chunk;       /* keys that are copied and processed at a time */
     int64_t pad;         /* row stride of the copies, in floats */
     int64_t room;        /* floats of the buffers for a tile of queries */
-    float *dq;      /* sums (parts, B, T, H, D); if dq is f32, the first part's sums are the output
-                       itself */
-    float *scratch; /* of all workers. Each has k, v, dk, dv (chunk, pad); q, out, dout (tile, D)
-                       unless they are f32; and the kernel's scratch. */
-    size_t scratch_floats;
+    float *dq;           /* sums (parts, B, T, H, D); without the first part if dq is f32 */
+    float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D) unless f32;
+                       the kernel's */
+    size_t scratch_floats; /* per worker, including the kernel's own scratch memory */
 };
 
 /* Gradients from keys first .. first + n - 1 of a k/v head and one head of queries. */
@@ -453,7 +448,8 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         };
         syn_attend *a = &g.of;
         a->out_stride = out->strides[1];
-        /* only read, despite its type */
+        /* copy_in copies rows of a head of x to f32 rows t->pad apart, copy_out copies them
+           back. */
         a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
                                   room + tile * depth);
         g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,
@@ -501,8 +497,7 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
     const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
-    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* the part's sums in t->dq;
-                                                                      -1: the output */
+    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* in t->dq; -1: the output */
     float *dq = !wants(c, 0) ? NULL
                 : own < 0    ? c->out[0].data
                              : t->dq + own * (int64_t)syn__elems(&c->out[0]);
@@ -535,12 +530,8 @@ static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 SYN__CPU(attention_grad) {
-    enum {
-        TASKS = 16,
-        FEWEST = 256,
-        CHUNK = 512
-    }; /* at least TASKS tasks, unless a part would
-          have fewer than FEWEST keys */
+    /* At least TASKS tasks, unless a part would have fewer than FEWEST keys. */
+    enum { TASKS = 16, FEWEST = 256, CHUNK = 512 };
     const int64_t *n = c->in[1].spec.dims, keys = n[2], depth = n[3], heads = n[0] * n[1];
     const int64_t elems = (int64_t)syn__elems(&c->out[0]); /* also 0 if dq is not requested */
     if (syn__elems(&c->in[0]) == 0 || keys == 0) {

@@ -88,8 +88,8 @@ SYN__INFER(all_reduce) {
 
 SYN__CPU(all_reduce) {
     describe(c, c->in);
-    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i; /* coalesced ops have the list's
-                                                                  length before it */
+    /* The last attribute: coalesced ops have the number of tensors before it. */
+    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i;
     return SYN_OK;
 }
 

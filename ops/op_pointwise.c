@@ -7,9 +7,7 @@
 
 SYN__INFER(unary) {
     c->out[0].spec = c->in[0].spec;
-    if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT)
-        return SYN_OK; /* copies accept every dtype
-                          and shape */
+    if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT) return SYN_OK; /* copies take any dtype */
     SYN_TRY(syn__want_float(c, 0));
     return c->in[0].spec.rank < 1 ? syn__bad_input(c, 0, "of at least one dimension") : SYN_OK;
 }

@@ -118,8 +118,8 @@ void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, 
 /* Allocates a buffer of `floats` floats per worker in the call's scratch memory. Worker w's buffer
    is at rooms + w * syn__room(floats). floats 0: *rooms becomes NULL. */
 syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
-static inline int64_t syn__room(int64_t floats) { /* rounds up to whole cache lines, so that
-                                                     workers do not share one */
+/* Rounds up to whole cache lines, so that workers do not share one. */
+static inline int64_t syn__room(int64_t floats) {
     return (floats + 31) / 32 * 32;
 }
 

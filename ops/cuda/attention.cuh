@@ -23,8 +23,7 @@ struct syn_attention {
     int64_t group;                  /* heads / shared */
     int64_t queries, keys;          /* T, S */
     int depth;                      /* D (head_dim) */
-    bool packs;                     /* all rows that are read start and end at multiples of 16
-                                       bytes */
+    bool packs;                     /* rows that are read start and end at multiples of 16 bytes */
     bool causal;
     int64_t offset, window; /* window 0: none */
     float scale;

@@ -39,8 +39,7 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
     SYN__FAULT_TARGET, /* "a target is <value>, which is no class of <limit>" */
-    SYN__FAULT_SEEN    /* "token <value> was seen, but there are <limit>", from a repetition
-                          penalty */
+    SYN__FAULT_SEEN    /* "token <value> was seen, but there are <limit>" */
 } syn__fault_kind;
 typedef struct syn__fault {
     int32_t kind;  /* syn__fault_kind */
@@ -50,17 +49,17 @@ typedef struct syn__fault {
 
 /* ---- the device state of a context ---- */
 
-typedef struct syn__cuda syn__cuda; /* defined in cuda_device.h, for the files that need more than
-                                       syn__cuda_at */
+/* Defined in cuda_device.h, for the files that need more than syn__cuda_at. */
+typedef struct syn__cuda syn__cuda;
 
 /* What kernel functions need to launch kernels. */
 typedef struct syn__cuda_at {
     cudaStream_t stream;
     cublasLtHandle_t lt;
-    int sms;             /* streaming multiprocessors */
-    int capability;      /* compute capability that kernels may assume: 75, 80, 89, 90, .... The
-                            device's, or less if the kernels were compiled for less and run from
-                            PTX. */
+    int sms; /* streaming multiprocessors */
+    /* Compute capability that kernels may assume, such as 75, 80, 89 or 90: the device's, or less
+       if the kernels were compiled for less and run from PTX. */
+    int capability;
     size_t shared_bytes; /* largest dynamic shared memory per block, with cudaFuncSetAttribute */
     syn__fault *fault;   /* in device memory */
     uint32_t node;       /* number of the node whose kernel runs */

@@ -1,13 +1,14 @@
-/* Fused attention forward: softmax(scale q k' + mask) v, a tile of queries a block, with the
-   running maximum and sum of Milakov and Gimelshein (2018) and Dao et al. (2022). Where there are
-   few queries, as in decoding, those of the heads that share keys make one tile, the keys are
-   divided among blocks, and their results are joined in order. */
+/* Fused attention, forward: softmax(scale q k' + mask) v. Each block processes a tile of queries
+   with a running maximum and sum (Milakov and Gimelshein 2018, Dao et al. 2022). With few queries,
+   as in decoding, the queries of all heads that share keys form one tile, the keys are divided
+   among blocks, and a second kernel combines their results in a fixed order. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/tiles.cuh"
 
-/* How a call is cut: units are heads, or heads of keys with all queries that see them. */
+/* How a call is divided. A unit is a query head, or with few queries a k/v head with all queries
+   that use it. */
 struct attend_cut {
-    int64_t unit_heads, unit_rows; /* units of a sample, queries of one */
+    int64_t unit_heads, unit_rows; /* units per sample, queries per unit */
     int64_t tiles, parts, tasks;
     float *partial; /* (B, unit_heads, unit_rows, parts, D + 2): sums, maximum, sum of weights */
 };
@@ -17,7 +18,7 @@ struct attend_rows {
     float *log_sum; /* (B, H, T), or NULL */
 };
 
-/* Row r of unit u. */
+/* Which query row r of unit u is. */
 struct query_place {
     int64_t b, head, t;
 };
@@ -29,8 +30,8 @@ static __device__ __forceinline__ query_place place_of(const syn_attention &a,
     return {b, first * a.group + r / a.queries, r % a.queries};
 }
 
-/* Scores, which are of base 2 when multiplied with `by`, to weights, in place, and the running
-   maximum and sum of each row; sums so far shrink. `sum` is of this lane's columns alone. */
+/* Turns scores into weights in place and updates each row's running maximum and sum; earlier sums
+   are rescaled. `by` converts scores to base 2. `sum` covers this lane's columns only. */
 template <class Tile>
 static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float by,
                                              float (&sums)[Tile::R][Tile::A], float (&max)[Tile::R],
@@ -54,18 +55,18 @@ static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float
     }
 }
 
-/* A block's queries, the keys it goes through, and which of the results' numbers it makes. */
+/* One block's work: its queries, its keys, and the elements of the results that it computes. */
 struct attend_task {
     int64_t unit, first; /* number of the first row within the unit */
     int n;               /* rows */
-    int64_t b, shared;   /* of the keys */
-    int64_t t0;          /* the first query that any row is, and the last, counted from it */
+    int64_t b, shared;   /* sample and head of the keys */
+    int64_t t0;          /* the first query of any row, and the last one relative to it */
     int last;
-    int64_t part, from, until; /* keys */
-    int depth;                 /* the first number of results */
+    int64_t part, from, until; /* range of keys */
+    int depth;                 /* first element of the results */
 };
 
-/* The tiles that see most come first. */
+/* Tiles that see the most keys come first. */
 template <class Tile>
 static __device__ __forceinline__ attend_task task_of(const syn_attention &a, const attend_cut &cut,
                                                       int64_t number) {
@@ -93,7 +94,7 @@ static __device__ __forceinline__ attend_task task_of(const syn_attention &a, co
     return k;
 }
 
-/* Takes the weights that dropout takes of keys s0 on. */
+/* Sets the weights that dropout removes to zero, for keys from s0 on. */
 template <class Tile>
 static __device__ __forceinline__ void drop(const syn_attention &a, const attend_cut &cut,
                                             const attend_task &k, int64_t s0,
@@ -108,12 +109,12 @@ static __device__ __forceinline__ void drop(const syn_attention &a, const attend
     }
 }
 
-/* A row's result, or what this part of the keys gives of it. */
+/* Stores a row's result, or its partial result for this part of the keys. */
 template <class Tile, typename T>
 static __device__ __forceinline__ void
 store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, const attend_task &k,
       int64_t row, const float (&sums)[Tile::A], float max, float sum) {
-    /* of the lanes, and pieces of the depth, that hold the row one */
+    /* true for one of the lanes and depth pieces that share the row */
     const bool leads = Tile::column(0) == 0 && k.depth == 0;
     if (cut.partial) {
         const int64_t place = (k.unit * cut.unit_rows + row) * cut.parts + k.part;
@@ -138,17 +139,18 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     typedef typename Tile::element E;
     constexpr int R = Tile::R, C = Tile::C, OTHER = Tile::OTHER, KEYS = OTHER * Tile::ROW;
     SYN_DYNAMIC_SHARED(E, own);
-    E *const others = own + Tile::OWN * Tile::ROW; /* of each stage keys and values */
+    E *const others = own + Tile::OWN * Tile::ROW; /* keys and values of each stage */
     float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
     float *const biases = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
-    const bool ready = scale > 0 && !a.mask; /* the largest product is the largest score */
+    /* The largest product is then the largest score, so products need not be scaled first. */
+    const bool ready = scale > 0 && !a.mask;
     const int64_t tasks = cut.tasks * syn_depth_pieces<Tile>(a.depth);
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const attend_task task = task_of<Tile>(a, cut, number);
         const T *const k = syn_rows_at<T>(rows.k, task.b, task.shared);
         const T *const v = syn_rows_at<T>(rows.v, task.b, task.shared);
-        int at[R]; /* of each row, which query after t0 */
+        int at[R]; /* query of each row, relative to t0 */
         float sums[R][Tile::A] = {}, max[R], sum[R] = {};
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -234,7 +236,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     }
 }
 
-/* A row of queries a block, a number of the depth a thread. */
+/* Combines partial results: one query per block, one element of the depth per thread. */
 template <typename T>
 static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
                                    const attend_rows rows) {
@@ -274,7 +276,7 @@ struct attend_call {
     attend_rows rows;
 };
 
-/* False: that is more shared memory than there is. */
+/* Returns false if there is too little shared memory. */
 template <class Tile, typename T> static bool launch(attend_call *call) {
     const size_t bytes =
         (Tile::OWN + Tile::STAGES * 2 * Tile::OTHER) * Tile::ROW * sizeof(typename Tile::element) +
@@ -290,7 +292,7 @@ template <class Tile, typename T> static bool launch(attend_call *call) {
     return true;
 }
 
-/* 16 queries at most: one warp with tensor cores. */
+/* up to 16 queries: one warp with tensor cores */
 enum { FEW = 16 };
 
 template <typename T> static bool launch_tensor(attend_call *call) {
@@ -324,11 +326,11 @@ template <typename T> static bool launch_plain(attend_call *call) {
                           : launch<syn_plain_tile<256, 16, 8, 1, 2, true>, T>(call);
 }
 
-/* Few queries: so that blocks of one warp fill the device, but parts are no shorter than is worth
-   joining. Depends on the keys alone where they are few, so that a steady step asks for as much
-   scratch memory as the one before. */
+/* For few queries: chooses the number of key parts, so that blocks of one warp fill the device but
+   parts are long enough to be worth combining. Scratch memory is sized for the largest number of
+   parts, so that it does not grow with the keys from step to step. */
 static syn_status cut_keys(attend_call *call) {
-    enum { BLOCKS = 4, FEWEST = 64 }; /* of a multiprocessor; keys of a part */
+    enum { BLOCKS = 4, FEWEST = 64 }; /* blocks per multiprocessor; keys per part */
     const syn_attention *a = &call->a;
     attend_cut *cut = &call->cut;
     const int64_t units = a->batches * cut->unit_heads,

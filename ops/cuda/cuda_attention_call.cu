@@ -1,9 +1,9 @@
-/* What a call of attention or of its gradient asks for. */
+/* Reads the shapes and attributes of an attention call for the kernels. */
 #include "ops/cuda/attention.cuh"
 
 syn_attention syn__attention_of(const syn_call *c, int first) {
     enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR };
-    const int64_t far = (int64_t)1 << 41; /* what lies further is as far */
+    const int64_t far = (int64_t)1 << 41; /* offsets beyond this have the same effect */
     const syn_operand *q = &c->in[0], *k = &c->in[1];
     const bool trains = c->n_attr >= N_ATTR;
     const int last = !trains ? OFFSET + 1 : first == 3 ? (int)N_ATTR : N_ATTR + 1;

@@ -1,23 +1,24 @@
-/* The gradient of fused attention, as Dao et al. (2022) compute it again from the log-sum-exp: with
-   weights p = exp(scale q k' + mask - log-sum-exp), factors f of dropout and dp = dout v',
-     dv = (p f)' dout,  ds = p (dp f - mean),  dq = scale ds k,  dk = scale ds' q,
-   where mean = sum of out dout over a query's depth. One kernel sums over keys, a tile of queries a
-   block, and one over queries, a tile of keys a block, with all heads of those keys in order: no
-   sum is shared between blocks. */
+/* The gradient of fused attention, recomputed from the log-sum-exp as in Dao et al. (2022). With
+   weights p = exp(scale q k' + mask - log-sum-exp), dropout factors f and dp = dout v':
+   dv = (p f)' dout,  ds = p (dp f - mean),  dq = scale ds k,  dk = scale ds' q,
+   where mean is the sum of out dout over a query's depth. One kernel computes dq: each block owns
+   a tile of queries and sums over keys. Another computes dk and dv: each block owns a tile of keys
+   and sums over the queries of all heads that share them, in a fixed order. No two blocks add to
+   the same sum. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/tiles.cuh"
 #include "ops/cuda/walk.cuh"
 
 struct grad_rows {
-    syn_head_rows q, k, v, out, dout, dq, dk, dv; /* without data: not wanted */
+    syn_head_rows q, k, v, out, dout, dq, dk, dv; /* dq, dk, dv without data: not requested */
     const float *log_sum;                         /* (B, H, T) */
     int64_t sum_batch, sum_head;
     float *mean; /* (B, H, T), dense */
 };
 
-/* What a score's weight and gradient need of its query. */
+/* The values of a query that its scores' weights and gradients need. */
 struct grad_query {
-    float log_sum, mean; /* base 2 */
+    float log_sum, mean; /* log_sum in base 2 */
     uint2 drop;
 };
 
@@ -35,7 +36,7 @@ static __device__ __forceinline__ float bias_of(const syn_attention &a, int64_t 
     return a.mask ? a.mask[b * a.mask_row + s] * SYN_LOG2_E : 0;
 }
 
-/* A query a warp. */
+/* Computes mean; one query per warp. */
 template <typename T>
 static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) {
     const int64_t n = a.batches * a.heads * a.queries, per_block = blockDim.x / SYN_WARP;
@@ -52,8 +53,8 @@ static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) 
     }
 }
 
-/* A thread's scores to weights p f and, in place of dp, to ds, for the first n columns; `query`,
-   `bias` and `key` give what belongs to row r and column c. */
+/* Replaces a thread's scores by p f and its dp by ds, for the first n columns. `query`, `bias` and
+   `key` return the values of row r and column c. */
 template <class Tile, typename Q, typename B, typename K>
 static __device__ __forceinline__ void weigh(const syn_attention &a, float (&s)[Tile::R][Tile::C],
                                              float (&dp)[Tile::R][Tile::C], syn_band band, int n,
@@ -83,11 +84,11 @@ template <class Tile> struct grad_shared {
     static constexpr size_t bytes =
         (2 * OWN + Tile::STAGES * 2 * OTHER) * sizeof(typename Tile::element) +
         Tile::WEIGHTS * sizeof(float) + Tile::STAGES * Tile::OTHER * sizeof(grad_query);
-    /* Blocks that registers should suffice for, where they nearly do. */
+    /* Blocks per multiprocessor that the registers should suffice for, where they almost do. */
     static constexpr int blocks = Tile::THREADS == 128 && Tile::DEPTH <= 64 ? 3 : 1;
 };
 
-/* Gradients of queries: own rows are queries and dout, the others keys and values. */
+/* Computes dq. Own rows are queries and dout; other rows are keys and values. */
 template <class Tile, typename T>
 static __global__ void __launch_bounds__(Tile::THREADS)
     queries_kernel(const syn_attention a, const grad_rows rows, int64_t tiles) {
@@ -102,7 +103,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     for (int64_t number = blockIdx.x; number < a.batches * a.heads * tiles * pieces;
          number += gridDim.x) {
         const int64_t task = number / pieces;
-        const int depth = (int)(number % pieces) * Tile::DEPTH; /* the first number of results */
+        const int depth = (int)(number % pieces) * Tile::DEPTH; /* first element of the results */
         const int64_t h = task / tiles % a.heads, b = task / tiles / a.heads;
         const int64_t first = (tiles - 1 - task % tiles) * Tile::OWN, left = a.queries - first;
         const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
@@ -185,7 +186,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     }
 }
 
-/* Gradients of keys and values: own rows are those, the others queries and dout. */
+/* Computes dk and dv. Own rows are keys and values; other rows are queries and dout. */
 template <class Tile, typename T>
 static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::blocks)
     keys_kernel(const syn_attention a, const grad_rows rows, int64_t tiles) {
@@ -201,7 +202,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
     for (int64_t number = blockIdx.x; number < a.batches * a.shared * tiles * pieces;
          number += gridDim.x) {
         const int64_t task = number / pieces;
-        const int depth = (int)(number % pieces) * Tile::DEPTH; /* the first number of results */
+        const int depth = (int)(number % pieces) * Tile::DEPTH; /* first element of the results */
         const int64_t h = task / tiles % a.shared, b = task / tiles / a.shared;
         const int64_t first = task % tiles * Tile::OWN, left = a.keys - first;
         const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
@@ -209,7 +210,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
         const T *const v = syn_rows_at<T>(rows.v, b, h) + first * rows.v.row;
         const int64_t from = syn_queries_of(a, first).from,
                       until = syn_queries_of(a, first + n - 1).until;
-        /* all tiles of queries of the heads that share the keys, one after the other */
+        /* iterates over the tiles of queries of all heads that share the keys */
         const int64_t per_head = from < until ? (until - from + Tile::OTHER - 1) / Tile::OTHER : 0;
         const int64_t steps = per_head * a.group;
         float bias[R] = {}, dk_sums[R][Tile::A] = {}, dv_sums[R][Tile::A] = {};
@@ -304,7 +305,7 @@ struct grad_call {
     grad_rows rows;
 };
 
-/* False: that is more shared memory than there is. */
+/* Returns false if there is too little shared memory. */
 template <class Tile, typename T> static bool launch(const grad_call *call) {
     const size_t bytes = grad_shared<Tile>::bytes;
     const syn_attention *a = &call->a;
@@ -348,7 +349,7 @@ template <typename T> static bool launch_plain(const grad_call *call) {
                           : launch<syn_plain_tile<256, 16, 8, 1, 1, true>, T>(call);
 }
 
-/* Output i, (B, T, H, D), if it is asked for. */
+/* Output i, (B, T, H, D), if it is requested. */
 static syn_head_rows wanted(const syn_call *c, int i) {
     enum { WANTED = 8 };
     const bool wants = c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;

@@ -1,5 +1,5 @@
-/* Products by cuBLASLt. Its matrices are column-major: a row-major (m, n) is its (n, m), so that it
-   is asked for out' = op(w)' op(x)'. */
+/* Matrix products with cuBLASLt. Its matrices are column-major, and a row-major (m, n) matrix is a
+   column-major (n, m) one, so we compute out' = op(w)' op(x)'. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,22 +9,22 @@
 /* ---- plans ---- */
 
 enum {
-    PLANS = 1024,  /* places of the table */
-    NEIGHBOURS = 8 /* places a plan may be in; when all are taken the first is given up */
+    PLANS = 1024,  /* entries of the hash table */
+    NEIGHBOURS = 8 /* entries probed for a plan; if all are taken, the first is replaced */
 };
 
-/* All that a choice of an algorithm depends on. */
+/* Everything that the choice of an algorithm depends on. */
 typedef struct plan_key {
     int64_t of[11];
 } plan_key;
 
 typedef struct syn__plan {
-    plan_key key; /* m is 0: a free place */
+    plan_key key; /* of[0], which is m, is 0: a free entry */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t x, w, out;
     cublasLtMatmulAlgo_t algo;
     size_t workspace; /* bytes that the algorithm needs */
-    bool possible;    /* cuBLASLt has an algorithm */
+    bool possible;    /* cuBLASLt has an algorithm for the product */
 } syn__plan;
 
 static int64_t log_alignment(const void *data) {
@@ -43,7 +43,7 @@ static plan_key key_of(const syn__product *p) {
              types | flags << 16, lie}};
 }
 
-/* FNV-1a, a word at a time. */
+/* FNV-1a over 64-bit words. */
 static uint64_t hash_of(const plan_key *key) {
     uint64_t h = 0xcbf29ce484222325u;
     for (int64_t word : key->of) h = (h ^ (uint64_t)word) * 0x100000001b3u;
@@ -65,7 +65,7 @@ static cudaDataType_t type_of(syn_dtype dtype) {
 #define SET(function, of, what, value) \
     SYN_CUBLAS(function((of), CUBLASLT_##what, &(value), sizeof(value)), "a description", err)
 
-/* Row-major (rows, columns), stored so. */
+/* Describes a row-major (rows, columns) matrix as stored. */
 static syn_status lay_out(cublasLtMatrixLayout_t *layout, syn_dtype dtype, int64_t rows,
                           int64_t columns, int64_t ld, int32_t batch, int64_t step,
                           syn_error *err) {
@@ -98,14 +98,14 @@ static syn_status describe(syn__plan *plan, const syn__product *p, bool tf32, sy
     return lay_out(&plan->out, p->out_dtype, p->m, p->n, p->n, batch, p->out_step, err);
 }
 
-/* On how many bytes all matrices of a batch lie. */
+/* Common alignment, in bytes, of all matrices of a batch. */
 static uint32_t alignment(const void *data, int64_t step, syn_dtype dtype, int64_t batch) {
     const int64_t bytes = batch > 1 ? step * (int64_t)syn_dtype_bytes(dtype) : 0;
     const uintptr_t both = reinterpret_cast<uintptr_t>(data) | (uintptr_t)bytes;
     return 1u << log_alignment(reinterpret_cast<const void *>(both));
 }
 
-/* What algorithms may use. Parts of sums are f32, whatever the type of the result. */
+/* Restricts the algorithms. Partial sums must be f32, whatever the dtype of the result. */
 static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, uint64_t bytes,
                          syn_error *err) {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -121,16 +121,15 @@ static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, 
     return SYN_OK;
 }
 
-/* Where it has none, or cannot tell, the plain kernel is there. */
+/* Asks cuBLASLt for an algorithm. If it has none or fails, the plain kernel is used. */
 static void choose(syn__plan *plan, cublasLtMatmulPreference_t how, const syn_call *c) {
     cublasLtMatmulHeuristicResult_t found = {};
     int n = 0;
     const cublasStatus_t code =
         cublasLtMatmulAlgoGetHeuristic(syn__cuda_of(c)->lt, plan->desc, plan->w, plan->x, plan->out,
                                        plan->out, how, 1, &found, &n);
-    if (code != CUBLAS_STATUS_SUCCESS) cudaGetLastError(); /* not the next launch's */
-    plan->possible =
-        code == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+    if (code != CUBLAS_STATUS_SUCCESS) cudaGetLastError(); /* not for the next launch to report */
+    plan->possible = code == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     plan->algo = found.algo;
     plan->workspace = plan->possible ? found.workspaceSize : 0;
 }
@@ -146,7 +145,7 @@ static syn_status make_plan(syn__plan *plan, const syn_call *c, const syn__produ
     return s;
 }
 
-/* The plan of that key, or a place for it. */
+/* The plan with that key, or a free entry for it. */
 static syn__plan *place_of(syn__plan *plans, const plan_key *key) {
     const uint64_t hash = hash_of(key);
     for (uint64_t i = 0; i < NEIGHBOURS; i++) {
@@ -157,7 +156,7 @@ static syn__plan *place_of(syn__plan *plans, const plan_key *key) {
     return &plans[hash % PLANS];
 }
 
-/* Graphs that know the workspace as it was are not launched again. */
+/* Changes scratch_number, so that graphs which use the old workspace are not launched again. */
 static syn_status grow_workspace(const syn_call *c, size_t bytes) {
     syn__cuda *d = syn__cuda_of(c)->device;
     syn__cuda_blas *own = &d->blas;
@@ -187,7 +186,7 @@ static bool matrix_fits(int64_t rows, int64_t columns, int64_t ld) {
     return rows > 0 && columns > 0 && rows <= INT32_MAX && columns <= INT32_MAX && ld >= columns;
 }
 
-/* What cuBLASLt can be asked for; a bias lies on 16 bytes. */
+/* Whether cuBLASLt supports the operands. A bias must be aligned to 16 bytes. */
 static bool fits(const syn__product *p) {
     const bool tx = p->transpose_x, tw = p->transpose_w;
     return p->x_dtype == p->w_dtype && matrix_fits(p->m, p->n, p->n) &&

@@ -1,4 +1,5 @@
-/* The backend: buffers, copies, waiting, and around each kernel what is to be known of its node. */
+/* The CUDA backend: device memory, copies, synchronization, and the bookkeeping around each
+   kernel. */
 #include "comm/cuda/cuda_comm.h"
 #include "ops/cuda/cuda_device.h"
 
@@ -12,7 +13,7 @@ static syn__cuda *cuda_of(void *device) {
     return static_cast<syn__cuda *>(device);
 }
 
-/* ---- which device ---- */
+/* ---- choosing a device ---- */
 
 static int capability_of(int device) {
     int major = 0, minor = 0;
@@ -53,7 +54,8 @@ static int attribute(const syn__cuda *d, cudaDeviceAttr what) {
 
 static __global__ void any_kernel() {}
 
-/* All kernels were compiled for the same; which one runs here. */
+/* Determines the compute capability that kernels may assume. All kernels are compiled for the same
+   targets, so one stands for all. */
 static syn_status find_capability(syn__cuda *d, syn_error *err) {
     struct cudaFuncAttributes a;
     SYN_CUDA(cudaFuncGetAttributes(&a, any_kernel), "looking for kernels", err);
@@ -100,7 +102,7 @@ static void cuda_close(void *device) {
     if (d->at.fault) cudaFree(d->at.fault);
     if (d->at.lt) cublasLtDestroy(d->at.lt);
     if (d->at.stream) cudaStreamDestroy(d->at.stream);
-    cudaGetLastError(); /* what failed meanwhile was told */
+    cudaGetLastError(); /* clears errors that were reported already */
     syn_free(d);
 }
 
@@ -130,7 +132,7 @@ static void *cuda_alloc(void *device, size_t bytes) {
     void *data = NULL;
     cudaSetDevice(cuda_of(device)->device);
     if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
-    cudaGetLastError(); /* told by the caller, who asks for the room */
+    cudaGetLastError(); /* the caller reports it */
     return NULL;
 }
 
@@ -201,7 +203,7 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
     if (bytes > d->scratch_bytes) {
         if (syn__graphs_capturing())
             return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "scratch memory grows within a graph");
-        const size_t twice = 2 * d->scratch_bytes; /* that it be seldom */
+        const size_t twice = 2 * d->scratch_bytes; /* so that it rarely grows */
         d->scratch_number++;
         SYN_TRY(syn__cuda_grow(d, &d->scratch, &d->scratch_bytes, bytes < twice ? twice : bytes,
                                bytes, "a kernel's scratch memory", c->err));
@@ -210,9 +212,9 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
     return SYN_OK;
 }
 
-/* ---- waiting ---- */
+/* ---- synchronization ---- */
 
-/* What a kernel noted (syn__fault). */
+/* Turns a fault of a kernel (syn__fault) into a failure, and clears it on the device. */
 static syn_status tell_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     if (fault.kind == SYN__FAULT_NONE) return SYN_OK;
     char place[256];
@@ -232,7 +234,7 @@ static syn_status tell_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     }
 }
 
-/* An error that the device tells late: between which ops it was. */
+/* Reports an asynchronous error, with the range of ops that may have caused it. */
 static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
     char what[600], first[256], last[256];
     snprintf(what, sizeof what, "waiting for the device");
@@ -246,13 +248,13 @@ static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
     return syn__cuda_failed(code, what, __FILE__, __LINE__, err);
 }
 
-/* For all that was asked for; times are known then. */
+/* Waits for all queued work. Afterwards times are known. */
 static cudaError_t wait_for_stream(syn__cuda *d) {
     const uint64_t from_ns = syn__clock_ns();
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
     if (code == cudaSuccess && d->exchanges &&
         syn__cuda_exchanges_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
-        d->first_node = 0; /* told by d->late */
+        d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
     if (d->exchanges) syn__cuda_exchanges_times(d->exchanges);
     syn__cuda_times_finish(d, code == cudaSuccess);
@@ -295,7 +297,7 @@ static syn_status cuda_ask(void *device, int which, const void *const *from, int
     return SYN_OK;
 }
 
-/* What was put off is launched before, so that the device has something to do. */
+/* Launches deferred ops first, so that the device has work while the host waits. */
 static syn_status cuda_get(void *device, int which, float *out, int n, syn_error *err) {
     syn__cuda *d = cuda_of(device);
     const cudaEvent_t done = d->asked_done[which];
@@ -314,7 +316,7 @@ static syn_status cuda_get(void *device, int which, float *out, int n, syn_error
 
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op) {
     if (syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op)) return;
-    wait_for_stream(d); /* out of marks; a failure stays, and is the next sync's */
+    wait_for_stream(d); /* all marks are used; a failure persists until the next sync reports it */
     syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op);
 }
 
@@ -323,7 +325,8 @@ void syn__cuda_time_end(syn__cuda *d) {
 }
 
 syn_status syn__cuda_run_alone(syn__cuda *d, syn_call *c, syn_kernel kernel, int segment, int op) {
-    if (d->work.keep) d->times.idle = false; /* its own beginning, without the host's time before */
+    /* Starts with a mark of its own, which excludes the host time before the launch. */
+    if (d->work.keep) d->times.idle = false;
     syn__cuda_time_begin(d, d->at.node, segment, op);
     syn__cuda_work_begin(d, d->at.node);
     const syn_status s = kernel(c);
@@ -339,7 +342,7 @@ static void cuda_begin(void *device, uint32_t node) {
     if (!d->first_node) d->first_node = node;
 }
 
-static void cuda_end(void *device, uint32_t node) { /* kernels' times are told in run */
+static void cuda_end(void *device, uint32_t node) { /* the times of kernels are recorded in run */
     (void)device;
     (void)node;
 }
@@ -351,7 +354,7 @@ static syn_status run(syn_call *c) {
     return syn__cuda_run_alone(d, c, kernel, -1, 0);
 }
 
-/* What went before is launched; from here on ops are launched alone, or not. */
+/* Launches deferred ops. From here on ops are launched one by one, or no longer are. */
 static void cuda_keep_work(void *device, bool keep) {
     syn__cuda *d = cuda_of(device);
     if (keep != d->work.keep && syn__cuda_before_other(d, &d->late) == SYN_OK) d->work.keep = keep;
@@ -372,7 +375,7 @@ syn_status syn__launched(const syn_call *c) {
     return SYN_OK;
 }
 
-/* ---- what it is ---- */
+/* ---- description ---- */
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 

@@ -42,8 +42,9 @@ void syn__cuda_staging_finish(syn__cuda_staging *s);
 typedef struct syn__cuda_span {
     uint32_t node;         /* node number; for a graph, that of its first op */
     uint32_t begins, ends; /* numbers of marks */
-    int segment, op; /* op >= 0: that op of a segment (handle, see cuda_graph.h), launched alone.
-                        op -1: the whole segment, as a graph. segment -1: neither. */
+    /* op >= 0: that op of a segment (handle, see cuda_graph.h), launched alone. op -1: the whole
+       segment, as a graph. segment -1: neither. */
+    int segment, op;
 } syn__cuda_span;
 enum { SYN__CUDA_MARKS = 1 << 14 };
 typedef struct syn__cuda_times {
@@ -151,8 +152,7 @@ struct syn__cuda {
     void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* changes whenever the scratch memory moves */
-    syn_error late;          /* failure of a call that cannot return one; the next sync reports
-                                it */
+    syn_error late;          /* of a call that cannot return it; the next sync reports it */
     uint32_t first_node;     /* first node since the last sync; 0: none */
 };
 
@@ -164,9 +164,9 @@ const syn_backend *syn__cuda_backend(void);
 /* Fails with d->late, if it is set. */
 syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Replaces the memory *data of *bytes bytes by one of `want` bytes, or of `least` bytes if that is
-   too much. Waits until the stream no longer uses the old memory. If memory is out, frees the
-   context's unused buffers first; that must not happen while a graph is captured or replayed,
-   whose deferred ops may need one of them. Such ops never grow memory, because they have run
+   too much. Waits until the stream no longer uses the old memory. If memory is out, first returns
+   the context's unused buffers to the device. Must not be called while ops are deferred, because
+   these may need one of the buffers; deferred ops never grow memory, because they have run
    before. */
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) SYN_MUST_USE;

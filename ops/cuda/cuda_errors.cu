@@ -1,7 +1,7 @@
-/* Codes of CUDA and cuBLASLt as sentences. */
+/* Converts error codes of CUDA and cuBLASLt to sentences. */
 #include "ops/cuda/cuda.h"
 
-/* What may help, or "". */
+/* Advice on the error, or "". */
 static const char *advice(cudaError_t code) {
     switch (code) {
     case cudaErrorMemoryAllocation:

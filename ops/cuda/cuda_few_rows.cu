@@ -1,5 +1,5 @@
-/* Products of few rows: the time is that of reading w, once, in packs of 16 bytes, by as many warps
-   as there can be. Sums are joined in a fixed order. */
+/* Products of few rows. Reading w takes the time, so w is read once, in packs of 16 bytes, by as
+   many warps as possible. Partial sums are added in a fixed order. */
 #include "ops/cuda/cuda_products.h"
 #include "ops/cuda/device.cuh"
 
@@ -8,13 +8,14 @@ enum { MOST_ROWS = 4, THREADS = 256, WARPS = THREADS / SYN_WARP };
 struct few_rows {
     int64_t n, k, ldx, ldw;
     int m;
-    /* w (n, k): warps that share a column of the result. w (k, n): threads along the columns. */
+    /* w (n, k): warps per column of the result (share). w (k, n): threads along the columns
+       (across). */
     int share, across;
-    int64_t rounds;                /* w (n, k): packs of each thread, all of which there are */
-    int64_t groups, pieces, chunk; /* w (k, n): of columns; of k, and how long one is */
+    int64_t rounds;                /* w (n, k): packs that every thread of a column has */
+    int64_t groups, pieces, chunk; /* w (k, n): groups of columns; pieces of k, rows per piece */
 };
 
-/* V elements that lie on their bytes, at most 16. */
+/* Loads V elements, aligned to their size up to 16 bytes, as f32. */
 template <int V, typename T>
 static __device__ __forceinline__ void load_floats(const T *from, float (&to)[V]) {
     constexpr int n = V < syn_wide<T>::n ? V : syn_wide<T>::n;
@@ -31,12 +32,12 @@ static __device__ __forceinline__ X with_bias(float sum, const X *bias, int64_t 
     return syn_from_float<X>(bias ? sum + syn_to_float(bias[column]) : sum);
 }
 
-/* Rows past the last are taken for the last; nobody reads what they give. */
+/* Offset of row r. Missing rows repeat the last one; their results are not used. */
 static __device__ __forceinline__ int64_t row_of(const few_rows &s, int r) {
     return (r < s.m ? r : s.m - 1) * s.ldx;
 }
 
-/* What V elements of w, from `i` on along k, add to the sums of one column. */
+/* Adds V elements of w, from i on along k, to the sums of one column. */
 template <int V, typename X, typename W, int M>
 static __device__ __forceinline__ void add_along_k(const X *x, const W *w, int64_t i,
                                                    const few_rows &s, float (&sums)[M]) {
@@ -50,7 +51,7 @@ static __device__ __forceinline__ void add_along_k(const X *x, const W *w, int64
     }
 }
 
-/* What row i of w adds to the sums of V columns. */
+/* Adds row i of w to the sums of V columns. */
 template <int V, typename X, typename W, int M>
 static __device__ __forceinline__ void add_along_n(const X *x, const W *w, int64_t i,
                                                    const few_rows &s, float (&sums)[M][V]) {
@@ -64,7 +65,7 @@ static __device__ __forceinline__ void add_along_n(const X *x, const W *w, int64
     }
 }
 
-/* w (n, k): a warp sums along k for one column. */
+/* w (n, k): each warp sums along k for one column. */
 template <typename X, typename W, int M, int V>
 static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *y,
                                       const few_rows s) {
@@ -99,8 +100,8 @@ static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *
     }
 }
 
-/* w (k, n): a thread sums V columns over rows of w that lie a block apart. With several pieces of k
-   their sums go to pieces (pieces, m, n), else they are the result. */
+/* w (k, n): each thread sums V columns over every down-th row of w. If k is split into pieces, the
+   sums go to pieces (pieces, m, n), otherwise to y. */
 template <typename X, typename W, int M, int V>
 static __global__ void along_n_kernel(const X *x, const W *w, const X *bias, X *y, float *pieces,
                                       const few_rows s) {
@@ -152,7 +153,8 @@ static __global__ void join_kernel(const float *pieces, const X *bias, X *y, con
 
 /* ---- on the host ---- */
 
-/* So many warps share a column that all multiprocessors are full, if k is long enough. */
+/* Chooses how many warps share a column, so that all multiprocessors are busy if k is long
+   enough. */
 template <typename X, typename W, int M, int V>
 static syn_status along_k(const syn_call *c, const syn__product *p, few_rows s) {
     const int64_t warps = (int64_t)syn__cuda_of(c)->sms * 32;
@@ -166,8 +168,8 @@ static syn_status along_k(const syn_call *c, const syn__product *p, few_rows s) 
     return syn__launched(c);
 }
 
-/* Threads that are neighbours read lines of 128 bytes. k is cut so that there are 4 blocks a
-   multiprocessor, of at least 4 rows of w a thread. */
+/* Adjacent threads read lines of 128 bytes. k is split so that there are about 4 blocks per
+   multiprocessor, with at least 4 rows of w per thread. */
 template <typename X, typename W, int M, int V>
 static syn_status along_n(const syn_call *c, const syn__product *p, few_rows s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
@@ -192,7 +194,7 @@ static syn_status along_n(const syn_call *c, const syn__product *p, few_rows s) 
     return syn__launched(c);
 }
 
-/* Whether rows of `length` elements at `data`, `ld` apart, can be had in packs of n. */
+/* Whether rows of `length` elements, `ld` apart, allow aligned packs of n elements. */
 static bool has_packs(const void *data, int64_t length, int64_t ld, int64_t rows, size_t bytes,
                       int n) {
     return length % n == 0 && (rows == 1 || (uint64_t)ld * bytes % 16 == 0) &&

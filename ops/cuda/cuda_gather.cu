@@ -1,14 +1,15 @@
-/* Collectives and messages: their kernels describe the exchange, and comm/cuda runs it. Blocks of
-   whole ranks are woven into rows here. */
+/* Collectives and messages. Their kernel functions describe the operation, and comm/cuda runs it.
+   Also the kernel that converts between rows and blocks of whole ranks. */
 #include "comm/cuda/cuda_comm.h"
 #include "ops/cuda/device.cuh"
 
-/* The CPU's only describe, too: they touch no data. */
+/* Reuses the CPU's kernel, which only describes the operation and touches no data. */
 static syn_status described_cuda(syn_call *c) {
     return c->def->cpu(c);
 }
 
-/* One segment; the elements are those of this rank's part. Rows are woven by who runs it. */
+/* Describes one segment with the elements of this rank's shard. comm/cuda converts rows to
+   blocks. */
 static void describe(syn_call *c, const syn_operand *part) {
     c->segments[0].in = c->in[0].data;
     c->segments[0].out = c->out[0].data;
@@ -32,13 +33,14 @@ static syn_status reduce_scatter_cuda(syn_call *c) {
     return SYN_OK;
 }
 
-/* One thread a word of W: rows are [outer][n][inner], blocks [n][outer][inner], inner in words. */
+/* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back; one word of type W per
+   thread, inner in words. */
 template <typename W>
 static __global__ void weave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
                              bool to_rows) {
     const int64_t all = n * outer * inner, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
-        const int64_t at = i / inner, o = at / n, r = at % n; /* i: within rows */
+        const int64_t at = i / inner, o = at / n, r = at % n; /* i is the index within rows */
         const int64_t block = (r * outer + o) * inner + i % inner;
         if (to_rows) to[i] = from[block];
         else to[block] = from[i];

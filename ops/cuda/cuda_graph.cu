@@ -9,16 +9,17 @@
 
 enum { OP_BITS = 14, SEGMENT_BITS = 6, GENERATION_BITS = 11 };
 enum {
-    MAX_SEGMENTS = 1 << SEGMENT_BITS, /* of a step; what comes after them is not repeated */
-    MAX_OPS = 1 << OP_BITS,           /* of a segment, likewise */
+    MAX_SEGMENTS = 1 << SEGMENT_BITS, /* per step; later ops of the step are not put in graphs */
+    MAX_OPS = 1 << OP_BITS,           /* per segment; a longer one is not put in a graph */
     FEWEST = 4                        /* ops that are worth a graph */
 };
 
-/* In place of a node's number in kernels of a graph: its segment's handle, and the op. */
+/* Set in the node number that kernels of a graph get; the other bits are the segment's handle and
+   the op's number. */
 enum { IN_GRAPH = 1u << 31 };
 
-/* One whose graph was in flight when its place was given to another: until the next sync, which
-   tells of times and faults, its ops are known. */
+/* A segment that was replaced while its graph was in flight. Its ops are kept until the next sync,
+   which reports times and faults. */
 typedef struct retired_segment {
     struct retired_segment *next;
     int at;
@@ -26,36 +27,36 @@ typedef struct retired_segment {
 } retired_segment;
 
 typedef enum segment_mode {
-    OFF,     /* ops are launched, and not remembered */
-    EAGER,   /* ops are launched, and remembered in `fresh` */
-    CAPTURE, /* they go into a graph, and into `fresh` */
-    REPLAY   /* they are compared with those of the graph, whose copies are kept up to date */
+    OFF,     /* launch ops and do not record them */
+    EAGER,   /* launch ops and record them in `fresh` */
+    CAPTURE, /* capture ops in a graph and record them in `fresh` */
+    REPLAY   /* compare ops with the graph's and update the graph where they differ */
 } segment_mode;
 
 struct syn__graphs {
     syn__cuda *device;
-    bool steps; /* the program has told of steps */
-    int at;     /* number of the segment within the step */
+    bool steps; /* the program has called syn_next_step */
+    int at;     /* number of the current segment within the step */
     segment_mode mode;
-    bool open; /* the segment has begun */
-    bool same; /* EAGER: so far as in the step before */
-    size_t n;  /* ops of it so far */
+    bool open; /* a segment has begun */
+    bool same; /* EAGER: all ops so far were the same as in the step before */
+    size_t n;  /* ops of the segment so far */
     syn__segment segments[MAX_SEGMENTS], fresh;
     retired_segment *retired;
     uint32_t generations;
     uint64_t launched;
-    syn_call call; /* for what was put off */
-    /* where launches go to while an op is captured or changed */
+    syn_call call; /* for launching deferred ops */
+    /* state while an op is captured or updated in the graph */
     syn__graph_op *op;
     bool failed;
 };
 
 /* ---- launches ---- */
 
-/* Set while an op's kernels go into a graph, or change one. */
+/* Set while an op's launches are captured in a graph, or update one. */
 static thread_local syn__graphs *sink;
 
-/* The graph that the stream is captured into, and its n newest nodes; CUDA 12 does not tell of
+/* The graph that the stream is captured in, and its n latest nodes. CUDA 12 has no argument for
    edges. */
 static bool capture_info(cudaStream_t stream, cudaGraph_t *graph, const cudaGraphNode_t **newest,
                          size_t *n) {
@@ -118,7 +119,7 @@ static syn_status launch_alone(syn__graphs *g, syn_call *c, syn_kernel kernel, u
     return syn__cuda_run_alone(g->device, c, kernel, segment_number, op);
 }
 
-/* The first n ops of a segment, which were put off. */
+/* Launches the first n ops of a segment, which were deferred. */
 static syn_status launch_copies(syn__graphs *g, const syn__segment *s, size_t n, syn_error *err) {
     syn_call *c = &g->call;
     for (size_t i = 0; i < n; i++) {
@@ -140,12 +141,12 @@ static syn_status launch_copies(syn__graphs *g, const syn__segment *s, size_t n,
 
 /* ---- segments ---- */
 
-/* What spans and faults know it by. */
+/* The number by which spans and faults identify the segment. */
 static int handle_of(const syn__graphs *g, const syn__segment *s) {
     return (int)(s->generation << SEGMENT_BITS | (uint32_t)g->at);
 }
 
-/* The segment of a handle; NULL: its ops were others since. */
+/* The segment of a handle; NULL if it has other ops by now. */
 static const syn__segment *find(const syn__graphs *g, int handle) {
     const int at = handle & (MAX_SEGMENTS - 1);
     const uint32_t generation = (uint32_t)handle >> SEGMENT_BITS;
@@ -160,7 +161,8 @@ static uint32_t next_generation(syn__graphs *g) {
     return g->generations;
 }
 
-/* Sets what is in flight aside; that fails only in that it will not be told of. */
+/* Keeps a copy of a segment that is in flight. Without memory, its times and faults are not
+   reported. */
 static void retire(syn__graphs *g, syn__segment *s) {
     retired_segment *r =
         s->in_flight ? static_cast<retired_segment *>(syn_calloc(1, sizeof *r)) : NULL;
@@ -181,7 +183,7 @@ static void clear(syn__graphs *g, syn__segment *s) {
     s->n_ops = s->n_bytes = 0;
 }
 
-/* `fresh` takes the place of the segment. */
+/* Makes `fresh` the current segment. */
 static void replace(syn__graphs *g, syn__segment_state state) {
     syn__segment *s = &g->segments[g->at];
     const syn__segment before = *s;
@@ -192,8 +194,8 @@ static void replace(syn__graphs *g, syn__segment_state state) {
     clear(g, &g->fresh);
 }
 
-/* Relaxed: between two ops the context may ask for memory, which else would fail, and the capture
-   with it. */
+/* Relaxed mode, because the context may allocate between two ops; in other modes that would fail
+   and end the capture. */
 static bool begin_capture(syn__graphs *g) {
     return cudaStreamBeginCapture(g->device->at.stream, cudaStreamCaptureModeRelaxed) ==
            cudaSuccess;
@@ -219,7 +221,7 @@ static void begin_segment(syn__graphs *g) {
     }
 }
 
-/* Runs the op's function with its launches going to the graph. */
+/* Runs the op's kernel function with its launches going to the graph. */
 static bool sink_op(syn__graphs *g, syn__graph_op *op, syn_call *c, syn_kernel kernel) {
     syn_error unseen = {};
     syn_error *const err = c->err;
@@ -253,7 +255,7 @@ static bool capture(syn__graphs *g, syn__graph_op *op, syn_call *c, syn_kernel k
     return true;
 }
 
-/* Compares with what the graph has, and changes its kernels where that differs. */
+/* Compares the op with the graph's, and updates its kernels if it differs. */
 static bool replay(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t distance) {
     syn__segment *s = &g->segments[g->at];
     if (g->n >= s->n_ops || !syn__same_kind(&s->ops[g->n], c, distance)) return false;
@@ -270,7 +272,7 @@ static bool replay(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t dist
     return true;
 }
 
-/* Ends a capture without a graph. */
+/* Ends a capture and discards its graph. */
 static void forget_capture(syn__graphs *g) {
     cudaGraph_t graph = NULL;
     cudaStreamEndCapture(g->device->at.stream, &graph);
@@ -278,7 +280,8 @@ static void forget_capture(syn__graphs *g) {
     cudaGetLastError();
 }
 
-/* The segment is not what it was: what was put off is launched, op by op, and so is the rest. */
+/* The segment differs from the recorded one: launches the deferred ops one by one, and so all that
+   follow. */
 static syn_status give_up(syn__graphs *g, syn_error *err) {
     syn__segment *s = g->mode == CAPTURE ? &g->fresh : &g->segments[g->at];
     const uint32_t node = g->device->at.node;
@@ -300,7 +303,7 @@ static syn_status launch_graph(syn__graphs *g, syn__segment *s, syn_error *err) 
     return SYN_OK;
 }
 
-/* The captured segment becomes a graph, which is launched. */
+/* Turns the captured segment into a graph and launches it. */
 static syn_status end_capture(syn__graphs *g, syn_error *err) {
     syn__segment *s = &g->fresh;
     const bool same = g->n == g->segments[g->at].n_ops && g->n >= FEWEST;
@@ -396,7 +399,7 @@ void syn__graphs_close(syn__graphs *g) {
     syn_free(g);
 }
 
-/* ---- what others ask ---- */
+/* ---- queries of other files ---- */
 
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node) {
     if (!(node & IN_GRAPH)) return node;

@@ -1,10 +1,10 @@
-/* Rows of tables: embedding, and the gradient's way back; rope; the KV cache. */
+/* Embedding and its gradient, rotary position embedding, and the KV cache. */
 #include "ops/cuda/each.cuh"
 #include "ops/cuda/sort.cuh"
 
 /* ---- embedding ---- */
 
-/* E: what is copied at once. Ids that stand for no row of this table give zeros. */
+/* E: a unit of 2 to 16 bytes that is copied at once. Ids outside the table give zeros. */
 template <typename E>
 static __global__ void embedding_kernel(const E *table, const int32_t *ids, E *out,
                                         const syn_walk<1> walk, int64_t step, int64_t rows,
@@ -50,19 +50,22 @@ static syn_status embedding_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* ---- its gradient ----
-
-   Places are sorted by id, stably, and cut into chunks. A block adds the rows of a chunk, in order;
-   what of an id reaches into other chunks becomes parts, which another pass joins in order. So sums
-   are the same every time, and a frequent id is no block's alone. */
+/* ---- gradient of embedding ----
+   Positions are sorted by id with a stable sort and split into chunks. A block adds the rows of a
+   chunk in order. Sums of an id that extends to other chunks are stored as parts, which a second
+   kernel adds in order. Results are therefore reproducible, and no block has to process a frequent
+   id alone. */
 
 enum { CHUNK = 64 };
 
 struct scattering {
-    const uint32_t *ids, *places; /* sorted; ids that get nothing are last, as `none` */
+    /* Sorted. Positions without a gradient come last, with the id `none`. */
+    const uint32_t *ids, *places;
     uint32_t none;
-    int64_t n;    /* places */
-    float *parts; /* (chunks, 2, width): of an id that began before, of one that goes on behind */
+    int64_t n; /* number of positions */
+    /* (chunks, 2, width): the sum of an id that began in an earlier chunk, and of one that
+       continues in the next. */
+    float *parts;
     float *table;
     int64_t step, width;
 };
@@ -93,7 +96,7 @@ static __global__ void chunks_kernel(const scattering s, const T *dy, const syn_
     }
 }
 
-/* A block joins the parts of the id that goes on behind its chunk and began there. */
+/* Adds up the parts of an id that begins in this block's chunk and continues in the next. */
 static __global__ void parts_kernel(const scattering s) {
     const int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
     int64_t chunk = blockIdx.x, first = chunk * CHUNK, end = first + CHUNK;
@@ -109,7 +112,7 @@ static __global__ void parts_kernel(const scattering s) {
     s.table[(int64_t)id * s.step + column] += sum;
 }
 
-/* Ids as rows of the table; `none` for what gets nothing. */
+/* Converts ids to rows of the table; `none` for ids without a gradient. */
 static __global__ void rows_kernel(const int32_t *ids, const syn_walk<1> walk, uint32_t *rows,
                                    uint32_t *places, int64_t first, uint32_t none, int64_t padding,
                                    int64_t n) {
@@ -123,7 +126,8 @@ static __global__ void rows_kernel(const int32_t *ids, const syn_walk<1> walk, u
     }
 }
 
-/* Adds dy to the table; `ids`: that input, dy is the next. `others`: attributes before padding. */
+/* Adds dy to the table. ids: number of that input; dy is the next one. others: number of
+   attributes before the optional padding. */
 static syn_status scatter(const syn_call *c, int ids, int others) {
     const syn__cuda_at *d = syn__cuda_of(c);
     const syn_operand *dy = &c->in[ids + 1], *table = &c->out[0];
@@ -183,7 +187,7 @@ struct turning {
     float factor, sine_factor;
 };
 
-/* A block turns all heads of a token; the angles are made once. */
+/* Each block rotates all heads of one token, so the angles are computed once. */
 template <typename T>
 static __global__ void rope_kernel(const T *x, const int32_t *positions, const float *frequencies,
                                    T *y, const turning r) {
@@ -239,7 +243,7 @@ static syn_status rope_cuda(syn_call *c) {
 /* ---- the KV cache ---- */
 
 static syn_status kv_append_cuda(syn_call *c) {
-    syn_operand rows = c->out[0]; /* those that x goes to */
+    syn_operand rows = c->out[0]; /* the rows that x is copied to */
     const size_t bytes = syn_dtype_bytes((syn_dtype)rows.spec.dtype);
     rows.spec = c->in[1].spec;
     rows.data = static_cast<char *>(rows.data) + c->attr[0].i * rows.strides[2] * (int64_t)bytes;

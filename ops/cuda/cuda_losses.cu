@@ -1,5 +1,5 @@
-/* Cross-entropy: the gradient is made in place of the logits. A block takes a row: it reads it once
-   for the maximum and the sum, and once more for the gradient. */
+/* Cross-entropy loss. The gradient replaces the logits. Each block processes a row: it reads the
+   row once for maximum and sum, and once more for the gradient. */
 #include "ops/cuda/walk.cuh"
 #include "ops/ops.h"
 
@@ -7,8 +7,8 @@ enum { MOST_THREADS = 512, SUM_THREADS = 1024 };
 
 /* ---- rows ---- */
 
-/* f(i, pack) for the elements of a row that are this thread's, W of them in pack.at, or one where a
-   pack would not lie on its bytes; what f leaves in the pack is stored if STORES. */
+/* Calls f(i, pack) for this thread's elements of a row: W at a time, or one where a pack would not
+   be aligned. If STORES, stores the pack as f leaves it. */
 template <bool STORES, typename T, typename F>
 static __device__ __forceinline__ void each_pack(T *x, int64_t n, F f) {
     constexpr int wide = syn_wide<T>::n;
@@ -30,10 +30,10 @@ static __device__ __forceinline__ void each_pack(T *x, int64_t n, F f) {
 }
 
 struct row_sum {
-    float max, sum; /* of exp(x - max) */
+    float max, sum; /* sum of exp(x - max) */
 };
 
-/* exp(x - max) of what has no maximum yet is that of 0. */
+/* The value to subtract in exp(x - max); 0 if there is no maximum yet. */
 static __device__ __forceinline__ float shift_of(float max) {
     return max == -INFINITY ? 0.0f : max;
 }
@@ -53,7 +53,7 @@ struct add_pack {
     }
 };
 
-/* All threads get the row's: -infinity and 0 of no elements. */
+/* All threads get the row's result; -infinity and 0 for n = 0. */
 template <typename T>
 static __device__ __forceinline__ row_sum sum_of_row(T *x, int64_t n, float *space) {
     row_sum own = {-INFINITY, 0};
@@ -86,12 +86,13 @@ struct make_zero {
     }
 };
 
-/* Rows of logits, and what is known of each. */
+/* The rows of logits and what is known about them. */
 struct losses {
     syn_walk<1> at;
-    int64_t rows, classes, width, first; /* the first class of this rank */
+    int64_t rows, classes, width, first; /* first class of this rank */
     const int32_t *targets;
-    const float *weight, *max, *sum, *meant; /* of all ranks; NULL: this one has all classes */
+    /* Except for weight: reduced over all ranks; NULL: this rank has all classes. */
+    const float *weight, *max, *sum, *meant;
     double *of_row;
     syn__fault *fault;
     uint32_t node;
@@ -119,7 +120,7 @@ template <typename T> static __global__ void loss_kernel(T *logits, const losses
         if (threadIdx.x == 0)
             s.of_row[row] = log((double)sum.sum) + (double)sum.max - (double)meant;
         const float weight = *s.weight;
-        __syncthreads(); /* all have read what the target's logit is */
+        __syncthreads(); /* all threads have read the target's logit */
         each_pack<true>(
             x, s.width,
             make_gradient{sum.max, weight / sum.sum, weight, target - s.first, s.classes});
@@ -143,7 +144,7 @@ static __global__ void part_kernel(const T *logits, const losses s, float *max, 
     }
 }
 
-/* ---- sums over rows, by one block in a fixed order ---- */
+/* ---- sums over rows, in one block and a fixed order ---- */
 
 static __device__ __forceinline__ double sum_of_block(double x) {
     __shared__ double sums[SUM_THREADS];
@@ -157,7 +158,7 @@ static __device__ __forceinline__ double sum_of_block(double x) {
     return sums[0];
 }
 
-/* One over the number of targets that count. */
+/* 1 / (number of targets that are not ignored). */
 static __global__ void mean_kernel(const int32_t *targets, int64_t rows, float *weight) {
     int64_t n = 0;
     for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) n += targets[i] != SYN_IGNORED_TARGET;
@@ -175,7 +176,7 @@ static __global__ void sum_kernel(const double *of_row, int64_t rows, const floa
 
 /* ---- the ops ---- */
 
-/* A power of 2 from one warp to `most`, for n things of which a thread has `each`. */
+/* Number of threads for n elements, `each` per thread: a power of 2 from one warp to `most`. */
 static unsigned threads_for(int64_t n, int64_t each, unsigned most) {
     unsigned threads = SYN_WARP;
     while (threads < most && (int64_t)threads * each < n) threads *= 2;
@@ -200,7 +201,7 @@ static losses losses_of(const syn_call *c) {
     return s;
 }
 
-/* Input `weight`: the loss's weight, if it is there. */
+/* weight: number of the optional weight input. */
 static syn_status all_losses(const syn_call *c, losses s, int weight) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     const unsigned sum_threads = threads_for(s.rows, 1, SUM_THREADS);

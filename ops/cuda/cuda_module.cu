@@ -1,4 +1,4 @@
-/* What the program asks the module for: its backend, with a column of kernels. */
+/* Entry point of the module: returns the backend and fills its table of kernels. */
 #include <string.h>
 
 #include "ops/cuda/cuda_device.h"

@@ -1,13 +1,13 @@
-/* layernorm, rmsnorm (which has no mean and no bias), and their gradients. Rows whose packs of 16
-   bytes fit are read once, into registers: a warp has a row, or a block where it is long. A block
-   goes through any other row. Sums are f32, of what is left after the mean was taken off, so that
-   rows far from zero lose nothing. */
+/* layernorm, rmsnorm (without mean and bias), and their gradients. If a row allows packs of 16
+   bytes and is short enough, it is read once and held in registers by a warp, or by a block if it
+   is longer. Otherwise a block reads the row several times. Sums are f32 and computed after the
+   mean was subtracted, so that rows far from zero keep their precision. */
 #include "ops/cuda/each.cuh"
 
-enum { PACKS = 4, THREADS = 256 }; /* that a thread holds at most; of a block */
+enum { PACKS = 4, THREADS = 256 }; /* packs per thread at most; threads per block */
 
-/* Mean, what rounding left of it, and 1 / deviation of a row; without a mean (MEAN false) it is 0.
-   All threads get them. */
+/* A row's mean, the rest of the mean that rounding lost, and 1 / deviation. MEAN false: the mean
+   is 0. All threads get the result. */
 struct moments {
     float mean, rest, inverse;
 
@@ -32,12 +32,12 @@ static __device__ moments moments_of(const T *x, int64_t n, float eps, float *sp
     return {sum, rest, 1.0f / sqrtf(fmaxf(squares - rest * rest, 0.0f) + eps)};
 }
 
-/* Over the GROUP threads, a warp or a block, that have a row. */
+/* Sum over the GROUP threads that share a row: a warp or a block. */
 template <int GROUP> static __device__ __forceinline__ float group_sum(float x, float *space) {
     return GROUP == SYN_WARP ? syn_warp_sum(x) : syn_block_sum(x, space);
 }
 
-/* A row, or of it the packs GROUP apart that are this thread's; zeros behind its end. */
+/* This thread's part of a row: packs that are GROUP packs apart, with zeros past the row's end. */
 template <typename T, int GROUP> struct held_row {
     static constexpr int W = syn_wide<T>::n;
     float at[PACKS][W];
@@ -54,7 +54,7 @@ template <typename T, int GROUP> struct held_row {
             for (int i = 0; i < W; i++) at[p][i] = there ? syn_to_float(pack.at[i]) : 0.0f;
         }
     }
-    /* f(pack, element of it, value) of each. */
+    /* Calls f(pack, element within it, value) for each element. */
     template <typename F> __device__ __forceinline__ void each(int64_t n, F f) const {
 #pragma unroll
         for (int p = 0; p < PACKS; p++)
@@ -63,7 +63,7 @@ template <typename T, int GROUP> struct held_row {
                 for (int i = 0; i < W; i++) f(p, i, at[p][i]);
             }
     }
-    /* Stores what f gives of each. */
+    /* Stores f's result for each element. */
     template <typename F> __device__ __forceinline__ void store(T *y, int64_t n, F f) const {
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
@@ -95,7 +95,8 @@ static __device__ __forceinline__ moments moments_of(const held_row<T, GROUP> &x
     return {sum, rest, 1.0f / sqrtf(fmaxf(squares - rest * rest, 0.0f) + eps)};
 }
 
-/* The first row of this group of threads; groups go on by as many as there are. */
+/* The first row of this group of threads. The next one is as many rows later as there are
+   groups. */
 template <int GROUP> static __device__ __forceinline__ int64_t first_row() {
     return (int64_t)blockIdx.x * (THREADS / GROUP) + threadIdx.x / GROUP;
 }
@@ -137,7 +138,7 @@ static __global__ void norm_kernel(const T *x, const T *weight, const T *bias, T
     }
 }
 
-/* Whether all rows, of n elements, and what `data` points to, lie on 16 bytes. */
+/* Whether all rows of n elements, and the pointers in `data`, are aligned to 16 bytes. */
 template <typename T, int N>
 static bool packs_fit(const syn_walk<N> &walk, const T *const (&data)[4], int64_t n) {
     constexpr int wide = syn_wide<T>::n;
@@ -150,15 +151,16 @@ static bool packs_fit(const syn_walk<N> &walk, const T *const (&data)[4], int64_
     return packs;
 }
 
-/* The threads that hold a row in packs, 0: it is too long. */
+/* Number of threads that hold a row in registers; 0: the row is too long. */
 template <typename T> static int group_of(int64_t n) {
     const int64_t each = PACKS * syn_wide<T>::n;
     return n <= SYN_WARP * each ? (int)SYN_WARP : n <= THREADS * each ? (int)THREADS : 0;
 }
 
-/* Blocks that hold rows: weights are loaded once for some of them. */
+/* Number of blocks that hold rows. It is limited, so that each block loads the weights once for
+   several rows. */
 static unsigned held_blocks(const syn_call *c, int64_t rows, int group) {
-    enum { BLOCKS = 16 }; /* of a multiprocessor */
+    enum { BLOCKS = 16 }; /* blocks per multiprocessor */
     const int64_t blocks = (rows + THREADS / group - 1) / (THREADS / group);
     const int64_t most = (int64_t)syn__cuda_of(c)->sms * BLOCKS;
     return (unsigned)(blocks < most ? blocks : most);
@@ -195,7 +197,7 @@ template <bool MEAN> static syn_status norm_cuda(syn_call *c) {
 
 /* ---- gradients ---- */
 
-/* dx of each row, and the row's moments for the columns' sums: see row_layernorm_grad in
+/* Computes dx of each row, and the row's moments for the column sums; see row_layernorm_grad in
    ops/rows_scalar.c. */
 template <typename T, bool MEAN>
 static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy, T *dx,
@@ -253,12 +255,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Threads along the columns, and rows at a time, of a block of the columns' sums; columns that a
-   thread has where packs fit. */
+/* Column sums: threads along the columns, rows at a time, and columns per thread if packs are
+   possible. */
 enum { TILE = 32, LINES = 8, WIDE = 4 };
 
-/* Of a tile of W columns a thread and a piece of the rows: sums[piece] holds dweight, then
-   dbias. */
+/* Each block sums a tile of columns, W per thread, over a piece of the rows: sums[piece] has
+   dweight, then dbias. */
 template <typename T, int W>
 static __global__ void columns_kernel(const T *x, const T *dy, const moments *of_row, float *sums,
                                       const syn_walk<2> walk, int64_t rows, int64_t piece,
@@ -297,7 +299,7 @@ static __global__ void columns_kernel(const T *x, const T *dy, const moments *of
     }
 }
 
-/* The sums of all pieces, in order. */
+/* Adds the sums of all pieces in order. */
 static __global__ void pieces_kernel(const float *sums, float *dweight, float *dbias,
                                      int64_t pieces, int64_t n) {
     const int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -323,7 +325,7 @@ template <typename T, bool MEAN> static syn_status launch_norm_grad(const syn_ca
     const bool packs = packs_fit(walk, all, n);
     const int64_t width = packs ? TILE * WIDE : TILE;
     const int64_t tiles = (n + width - 1) / width, most = (rows + LINES - 1) / LINES;
-    int64_t pieces = 4 * d->sms / tiles + 1; /* about four blocks a multiprocessor */
+    int64_t pieces = 4 * d->sms / tiles + 1; /* about four blocks per multiprocessor */
     if (pieces > most) pieces = most;
     if (pieces < 1) pieces = 1;
     const int64_t piece = (rows + pieces - 1) / pieces;

@@ -1,26 +1,25 @@
-/* AdamW over a list of parameters in one launch; each number is read and written once. */
+/* AdamW for a list of parameters in one launch. Each value is read and written once. */
 #include "ops/cuda/lists.cuh"
 
 enum { THREADS = 256, PIECE = 4096, WIDE = 4 };
 
-/* See syn_adamw in ops/rows.h, whose names these are. Rates and scale are the device's: a factor
-   for the decay, the rate and the root of one step. */
+/* Uses the names of syn_adamw in ops/rows.h. rates and scale are in device memory. */
 struct adamw {
     void *p[SYN_MAX_LIST];
     const float *g[SYN_MAX_LIST];
-    int64_t before[SYN_MAX_LIST + 1]; /* elements of the tensors before */
+    int64_t before[SYN_MAX_LIST + 1]; /* number of elements in the tensors before */
     syn_pieces pieces;
-    float *m, *v, *masters; /* of all tensors, one after another; masters: NULL or of 16-bit p */
+    float *m, *v, *masters; /* all tensors, one after the other; masters NULL: p is f32 */
     const float *rates, *scale;
     float beta1, rest1, beta2, rest2, eps, decay;
-    uint64_t decayed; /* bit t: tensor t decays */
+    uint64_t decayed; /* bit t: weight decay for tensor t */
 };
 
 struct step {
     float scale, rate, root, shrink;
 };
 
-/* One number and its moments. */
+/* An element and its moments. */
 struct state {
     float x, m, v;
 };
@@ -34,7 +33,8 @@ static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s,
     return now;
 }
 
-/* W numbers from `from` of their tensor, `at` of all, on. P: float, or 16 bits with masters. */
+/* Updates W elements, from element `from` of tensor t, which is element `at` of m, v and masters.
+   P: float, or a 16-bit type with masters. */
 template <typename P, int W>
 static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s, int t,
                                                   int64_t from, int64_t at) {
@@ -78,7 +78,7 @@ template <typename P> static __global__ void adamw_kernel(const adamw a) {
     const int n = (int)(left < PIECE ? left : (int64_t)PIECE);
     const step s = {*a.scale, a.rates[1], a.rates[2],
                     a.decayed >> t & 1 ? 1.0f - a.rates[0] * a.decay : 1.0f};
-    if (!(s.scale > 0)) return; /* as syn_adamw_step says */
+    if (!(s.scale > 0)) return; /* NaN or 0: changes nothing, see syn_adamw_step */
     const int packed = packs_fit<P>(a, t, before) ? n / WIDE * WIDE : 0;
     for (int i = tid * WIDE; i < packed; i += THREADS * WIDE)
         adamw_pack<P, WIDE>(a, s, t, from + i, before + from + i);

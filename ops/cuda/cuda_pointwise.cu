@@ -1,9 +1,9 @@
-/* Element by element: gelu, silu, scale, dropout, masks, and their gradients; casts; softmax, which
-   goes row by row. The formulas are those of ops/rows_scalar.c. */
+/* Elementwise ops (gelu, tanh, silu, swiglu, scale, dropout, scale_mask, cast) and their
+   gradients, and softmax, which works on rows. The formulas are those of ops/rows_scalar.c. */
 #include "ops/cuda/each.cuh"
 #include "ops/dropout.h"
 
-/* ---- one element ---- */
+/* ---- ops that depend on the element's value only ---- */
 
 static __device__ __forceinline__ float sigmoid(float x) {
     return 1.0f / (1.0f + expf(-x));
@@ -15,7 +15,7 @@ static __device__ __forceinline__ float silu_slope(float x) {
     return s + x * s * (1.0f - s);
 }
 
-/* fminf and fmaxf lose NaN. */
+/* Returns x if it is NaN, which fminf and fmaxf drop, otherwise y. */
 static __device__ __forceinline__ float keep_nan(float x, float y) {
     return x == x ? y : x;
 }
@@ -107,19 +107,19 @@ static syn_status scale_cuda(syn_call *c) {
     return syn_each<1, 1>(c, f);
 }
 
-/* ---- by place ---- */
+/* ---- ops that also depend on the element's position ---- */
 
-/* x (B, ..., C): `rows` rows of `columns`, in packs, a sample. */
+/* x (B, ..., C): each sample has `rows` rows of `columns` packs. */
 struct dropping {
     uint64_t seed;
     int64_t sample, row, column;
     syn_divisor rows, columns;
     int32_t limit;
     float keep;
-    const int32_t *keys; /* or NULL: sample + the index in the batch */
+    const int32_t *keys; /* or NULL: sample + index in the batch */
 };
 
-/* A pack lies within a row, whose generator is made once for it. */
+/* A pack lies within one row, so its generator is computed once. */
 template <typename T, int W>
 static __global__ void dropout_kernel(const syn_each_places<T, 1, 1> p, const dropping d,
                                       int64_t n) {
@@ -172,7 +172,7 @@ static syn_status dropout_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* scores (..., T, S), and the mask of (B, H, T, S) */
+/* Scores (..., T, S), and the mask for scores (B, H, T, S). */
 struct masking {
     float factor;
     syn_divisor rows, columns, per_mask;
@@ -210,7 +210,7 @@ static syn_status scale_mask_cuda(syn_call *c) {
     return syn_each<1, 1>(c, f);
 }
 
-/* sum, its part's largest, the largest of all */
+/* all: the largest logit of all ranks. */
 static __global__ void exp_rescale_kernel(const float *sum, const float *max, const float *all,
                                           float *out, int64_t n) {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
@@ -227,7 +227,7 @@ static syn_status exp_rescale_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* ---- casts: of any strides ---- */
+/* ---- casts, for any strides ---- */
 
 template <typename To, typename From, int W>
 static __global__ void cast_kernel(const From *x, To *y, const syn_walk<1> walk, int64_t n) {
@@ -275,7 +275,7 @@ static syn_status cast_cuda(syn_call *c) {
 
 /* ---- softmax ---- */
 
-/* A row of nothing but -infinity gives zeros; a NaN spreads to its whole row. */
+/* A row that is all -infinity gives zeros; a NaN spreads to its whole row. */
 template <typename T>
 static __global__ void softmax_kernel(const T *x, T *y, const syn_walk<1> walk, int64_t rows,
                                       int64_t n) {

@@ -1,13 +1,14 @@
-/* linear, matmul, matmul_add. */
+/* Matrix products: linear, matmul, matmul_add. */
 #include "ops/cuda/cuda_products.h"
 
 #include "ops/cuda/walk.cuh"
 
-/* ---- a plain kernel, for what cuBLASLt does not take ---- */
+/* ---- a plain kernel, for products that cuBLASLt does not support ---- */
 
-enum { TILE = 32, DOWN = 8 }; /* a block makes TILE * TILE results, a thread TILE / DOWN of them */
+/* A block computes TILE * TILE results, a thread TILE / DOWN of them. */
+enum { TILE = 32, DOWN = 8 };
 
-/* Elements (row, column) of op(x) and op(w) lie at row * down + column * right. */
+/* Element (row, column) of op(x) or op(w) is at row * down + column * right. */
 struct plain_product {
     int64_t m, n, k, batch, x_down, x_right, w_down, w_right, x_step, w_step, out_step;
     bool add;
@@ -83,7 +84,7 @@ static void plain(const syn_call *c, const syn__product *p) {
                    else launch_plain<T, T>(c, p));
 }
 
-/* ---- w of 16 bits for x of f32 ---- */
+/* ---- 16-bit w and f32 x ---- */
 
 template <typename T>
 static __global__ void widen_kernel(const T *from, int64_t ld, float *to, int64_t rows,
@@ -93,7 +94,7 @@ static __global__ void widen_kernel(const T *from, int64_t ld, float *to, int64_
         to[i] = syn_to_float(from[ld == columns ? i : i / columns * ld + i % columns]);
 }
 
-/* w becomes f32, dense, in scratch memory. */
+/* Converts w to dense f32 in scratch memory. */
 static syn_status widen(const syn_call *c, syn__product *p) {
     const int64_t rows = p->transpose_w ? p->n : p->k, columns = p->transpose_w ? p->k : p->n;
     void *wide;
@@ -110,7 +111,7 @@ static syn_status widen(const syn_call *c, syn__product *p) {
 
 /* ---- the ops ---- */
 
-/* As many entries as one launch of cuBLASLt takes. */
+/* largest batch per launch of cuBLASLt */
 enum { MOST_ENTRIES = 65535 };
 
 static syn_status product(const syn_call *c, syn__product p) {
@@ -122,8 +123,7 @@ static syn_status product(const syn_call *c, syn__product p) {
     return syn__launched(c);
 }
 
-/* Elements from row to row of a matrix, the last two dimensions; at least a row's length where
-   there is but one row. */
+/* Row stride of a matrix, the last two dimensions; the row length if there is one row. */
 static int64_t leading(const syn_operand *o) {
     const int last = o->spec.rank - 1;
     return o->spec.dims[last - 1] > 1 ? o->strides[last - 1] : o->spec.dims[last];
@@ -142,7 +142,7 @@ static syn_status linear_cuda(syn_call *c) {
     p.bias = c->n_in == 3 ? c->in[2].data : NULL;
     p.out = c->out[0].data;
     p.ldx = p.k;
-    for (int d = 0; d < x->rank - 1; d++) /* rows lie a fixed step apart */
+    for (int d = 0; d < x->rank - 1; d++) /* rows have a constant stride */
         if (x->dims[d] > 1) p.ldx = c->in[0].strides[d];
     p.ldw = leading(&c->in[1]);
     p.x_dtype = p.out_dtype = (syn_dtype)x->dtype;
@@ -151,7 +151,7 @@ static syn_status linear_cuda(syn_call *c) {
     return product(c, p);
 }
 
-/* Leading dimensions of x, w and out; those that can be are one. */
+/* A walk over the leading dimensions of x, w and out, merged where possible. */
 static syn_walk<3> entries_of(const syn_operand *in, const syn_operand *out) {
     syn_walk<3> walk = {};
     for (int d = 0; d < out->spec.rank - 2; d++) {
@@ -162,7 +162,7 @@ static syn_walk<3> entries_of(const syn_operand *in, const syn_operand *out) {
     return walk;
 }
 
-/* The walk without its longest dimension, which is `longest` then. */
+/* Removes the longest dimension from the walk. Returns its length, and its strides in `steps`. */
 static int64_t take_longest(syn_walk<3> *walk, int64_t (&steps)[3]) {
     int longest = 0;
     for (int d = 1; d < walk->rank; d++)
@@ -178,7 +178,7 @@ static void *ahead(const void *data, int64_t elements, syn_dtype dtype) {
            elements * (int64_t)(dtype == SYN_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-/* The products of in[0] and in[1], in place of what the output holds, or added to it. */
+/* Multiplies in[0] by in[1]. Overwrites the output, or adds to it. */
 static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
     const syn_operand *out = &c->out[0];
     const int r = out->spec.rank;

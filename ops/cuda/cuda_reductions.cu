@@ -1,22 +1,22 @@
-/* Sums: sum_to over what broadcasting repeats, square_sum of a list, and the clipping factor. The
-   order of a sum depends on shapes and layouts alone. */
+/* Sums: sum_to, which undoes broadcasting, square_sum of a list, and clip_factor. The order of
+   additions depends only on shapes and layouts. */
 #include "ops/cuda/lists.cuh"
 
 enum { THREADS = 256 };
 
 /* ---- sum_to ---- */
 
-/* What is summed, cut into pieces: a block sums one of `chunk` rows for `across` places of the
-   result. Along the rows or the columns, whichever the elements are dense in, go threads that are
-   neighbours, and packs. */
+/* How a sum is divided. The summed rows are split into pieces; a block sums one piece of `chunk`
+   rows for `across` elements of the result. Adjacent threads and packs go along the rows or the
+   columns, whichever are dense. */
 struct summation {
     syn_walk<1> kept, summed;
-    int64_t places, rows; /* in packs, of the one that packs go along */
+    int64_t places, rows; /* in packs, for the one that packs go along */
     int64_t chunk, pieces, groups;
     int across; /* a power of 2 up to THREADS */
 };
 
-/* y: pieces of places. COLUMNS: packs go along the places. */
+/* y: (pieces, places). COLUMNS: packs go along the places. */
 template <typename T, typename Sum, int W, bool COLUMNS>
 static __global__ void __launch_bounds__(THREADS, 4)
     sum_kernel(const T *x, float *y, const summation s) {
@@ -57,15 +57,15 @@ static __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-/* The least power of 2 that is not below n, or `most`, which is one. */
+/* The smallest power of 2 that is at least n, but at most `most`, which is a power of 2. */
 static int power_from(int64_t n, int most) {
     int p = 1;
     while (p < most && p < n) p *= 2;
     return p;
 }
 
-/* Cuts the sums so that enough blocks are busy, but in pieces worth a block, and so that no thread
-   adds more than 128 packs one after another; whole: not at all. */
+/* Chooses the pieces: enough to keep the device busy, not too small for a block, and so that no
+   thread adds more than 128 packs in sequence. whole: one piece. */
 static void cut_rows(summation *s, bool columns, bool whole) {
     enum { BLOCKS = 1024, LEAST = 4, MOST = 128 };
     s->across = columns ? power_from(s->places, SYN_WARP)
@@ -89,7 +89,8 @@ static void launch_sums(cudaStream_t stream, const T *x, float *y, const summati
     else SYN_LAUNCH((sum_kernel<T, Sum, W, false>), blocks, THREADS, 0, stream, x, y, s);
 }
 
-/* The sums of pieces lie dense; there are few, and double precision costs nothing. */
+/* Adds the dense sums of the pieces. Uses double precision, which costs nothing here because there
+   are few. */
 static void join_pieces(cudaStream_t stream, const float *pieces, float *y, int64_t n,
                         int64_t places) {
     summation s = {};
@@ -137,7 +138,7 @@ static syn_status sum_to_cuda(syn_call *c) {
     const syn_operand *x = &c->in[0];
     const syn_spec *shape = &x->spec;
     summation s = {};
-    syn_operand rows = *x; /* what is summed, with dimensions of 1 in place of those kept */
+    syn_operand rows = *x; /* what is summed, with the kept dimensions replaced by 1 */
     const syn_operand *const operands[1] = {&rows};
     for (int d = 0; d < shape->rank; d++) {
         const int64_t stride[1] = {x->strides[d]};
@@ -162,7 +163,7 @@ struct squares {
     syn_pieces pieces;
 };
 
-/* The sum over the block, in thread 0. */
+/* The sum over the block; valid in thread 0. */
 static __device__ __forceinline__ double block_sum(double x) {
     __shared__ double sums[THREADS];
     const int tid = (int)threadIdx.x;
@@ -175,7 +176,7 @@ static __device__ __forceinline__ double block_sum(double x) {
     return sums[0];
 }
 
-/* Squares of a thread's 64 numbers are summed in f32, the rest in double precision. */
+/* Each thread sums 64 squares in f32; these sums are added in double precision. */
 static __global__ void square_kernel(const squares s, double *sums) {
     enum { W = 4 };
     const int t = syn_piece_tensor(s.pieces, blockIdx.x), tid = (int)threadIdx.x;

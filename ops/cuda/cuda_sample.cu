@@ -1,8 +1,9 @@
-/* Sampling. Without cuts of the best the order is that of the tokens: sums of parts of a row, then
-   the part and the token where the sum passes the number drawn. With top_k or top_p it is that of
-   probability: runs of a row are sorted and summed, and where a sum over all runs passes a number
-   is found by halving the keys. Sums are of doubles, in an order of their own; the tokens are those
-   of the CPU but where a sum is within its last digits of the number drawn. */
+/* Sampling. Without top_k and top_p, tokens are processed in their order: sum the likelihoods of
+   each part of a row, then find the part and the token where the running sum passes the random
+   number. With top_k or top_p they are processed by probability: sort and sum each run of a row,
+   and find the key at which the sum over all runs passes a number by bisecting the range of keys.
+   Sums are doubles. They are added in another order than on the CPU, so the sampled token can
+   differ from the CPU's only if a sum is within rounding error of the random number. */
 #include "ops/cuda/select.cuh"
 #include "ops/hash.h"
 
@@ -11,10 +12,10 @@ enum { MOST = SYN_SELECT_THREADS };
 struct sampling {
     double temperature, top_p, min_p;
     int64_t top_k;
-    uint64_t key; /* of the numbers drawn */
+    uint64_t key; /* key of the random numbers */
 };
 
-/* Not with an inverse of the temperature: that may overflow. */
+/* Divides by the temperature, because its inverse could overflow. */
 static __device__ __forceinline__ double likelihood(float x, double max, const sampling &s) {
     return exp(((double)x - max) / s.temperature);
 }
@@ -23,7 +24,7 @@ struct syn_sum_two {
     __device__ __forceinline__ double operator()(double a, double b) const { return a + b; }
 };
 
-/* The sum of x over the threads up to this one; space[t] is then that of thread t. */
+/* Inclusive prefix sum of x over the threads; space[t] has the one of thread t. */
 static __device__ __forceinline__ double running_sum(double x, double *space) {
     const int tid = (int)threadIdx.x;
     space[tid] = x;
@@ -37,8 +38,8 @@ static __device__ __forceinline__ double running_sum(double x, double *space) {
     return space[tid];
 }
 
-/* The first thread up to which the sum of x is above `limit`, or the number of threads; *before:
-   the sum of those before it. */
+/* The first thread whose prefix sum is above `limit`, or the number of threads if there is none.
+ *before: the prefix sum of the thread before it. */
 static __device__ __forceinline__ int first_above(double x, double limit, double *space,
                                                   double *before) {
     __shared__ int first;
@@ -52,9 +53,9 @@ static __device__ __forceinline__ int first_above(double x, double limit, double
     return found;
 }
 
-/* ---- in the order of the tokens ---- */
+/* ---- tokens in their order ---- */
 
-/* How likely number i is beside the likeliest; 0 if that is too little to be kept. */
+/* Likelihood of element i relative to the most likely one; 0 if min_p removes it. */
 template <typename T>
 static __device__ __forceinline__ double kept(const T *row, int64_t i, int64_t n, double max,
                                               const sampling &s) {
@@ -86,7 +87,8 @@ static __global__ void mass_kernel(const T *x, const uint64_t *best, double *mas
     }
 }
 
-/* The part where the sum of parts passes `limit`, and what is then left of it; -1: none, of NaN. */
+/* The part where the running sum passes `limit`, which becomes relative to that part; -1 if there
+   is none because of NaN. */
 static __device__ __forceinline__ int64_t part_above(const double *masses, int64_t parts,
                                                      double *limit, double *space) {
     for (int64_t first = 0; first < parts; first += blockDim.x) {
@@ -121,7 +123,7 @@ static __global__ void draw_kernel(const T *x, const uint64_t *best, const doubl
         if (part < 0) continue;
         const double mass = thread_mass(row, part, r.n, max, s);
         const double most = syn_join(mass, space, syn_sum_two()) * (1 - 0x1p-48);
-        if (!(limit < most)) limit = most; /* the parts' sums are rounded otherwise */
+        if (!(limit < most)) limit = most; /* sums of parts are rounded differently */
         const int found = first_above(mass, limit, space, &before);
         if ((int)threadIdx.x != found) continue;
         for (int64_t i = part * SYN_PART + (int64_t)found * SYN_EACH_OF_PART,
@@ -135,9 +137,9 @@ static __global__ void draw_kernel(const T *x, const uint64_t *best, const doubl
     }
 }
 
-/* ---- in the order of probability ---- */
+/* ---- tokens by probability ---- */
 
-/* Of each run, sorted: the sums of likelihoods up to each key. */
+/* For each sorted run: prefix sums of the likelihoods. */
 static __global__ void run_mass_kernel(const uint64_t *keys, double *masses,
                                        const syn_number_rows r, int64_t length, const sampling s) {
     __shared__ uint64_t largest[MOST];
@@ -163,16 +165,16 @@ static __global__ void run_mass_kernel(const uint64_t *keys, double *masses,
     }
 }
 
-/* The sorted runs of one row. Of run i, the first `low[i]` keys are surely among those looked for,
-   those from `up[i]` on are not. */
+/* The sorted runs of one row. The first low[i] keys of run i are known to be selected; those from
+   up[i] on are known not to be. */
 struct sorted_runs {
     const uint64_t *keys;
-    const double *masses; /* NULL: a key counts 1 */
+    const double *masses; /* NULL: each key counts 1 */
     int64_t runs, length;
     int32_t *low, *up, *cut;
 };
 
-/* What is left to choose from. */
+/* The keys that are still undecided. */
 struct span {
     int64_t count;
     uint64_t least, most;
@@ -207,7 +209,7 @@ static __device__ __forceinline__ double mass_up_to(const sorted_runs &r, const 
     return syn_join(sum, space, syn_sum_two());
 }
 
-/* cut[i]: how many keys of run i are `key` or larger. */
+/* cut[i]: number of keys of run i that are >= `key`. */
 static __device__ __forceinline__ void cut_at(const sorted_runs &r, uint64_t key) {
     for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) {
         int32_t low = r.low[i], high = r.up[i];
@@ -220,8 +222,9 @@ static __device__ __forceinline__ void cut_at(const sorted_runs &r, uint64_t key
     }
 }
 
-/* The key, best first, with which the sum reaches `limit` (or `above` it), or else the last; `up`
-   is then behind it. Of up[] at the start. */
+/* The key at which the sum, from the largest key on, reaches `limit` (or exceeds it, if `above`);
+   otherwise the last key. `up` is then just behind it. Searches the first up[i] keys of each
+   run. */
 static __device__ __forceinline__ uint64_t reach(const sorted_runs &r, double limit, bool above,
                                                  span *spans, double *space) {
     for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) r.low[i] = 0;
@@ -235,7 +238,7 @@ static __device__ __forceinline__ uint64_t reach(const sorted_runs &r, double li
     }
 }
 
-/* Leaves what is at least min_p times as likely as the likeliest. */
+/* Removes tokens that are less than min_p times as likely as the most likely one. */
 static __device__ __forceinline__ void keep_likely(const sorted_runs &r, double max,
                                                    const sampling &s) {
     for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) {

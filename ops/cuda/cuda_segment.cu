@@ -22,7 +22,7 @@ bool syn__same_kind(const syn__graph_op *op, const syn_call *c, uint32_t distanc
            op->n_attr == c->n_attr && op->distance == distance;
 }
 
-/* Compares operands field by field: what lies between and behind them is undefined. */
+/* Compares operands by field, because padding and unused dimensions are undefined. */
 static bool same_operands(const syn_operand *a, const syn_operand *b, int n) {
     for (int i = 0; i < n; i++) {
         const size_t dims = (size_t)a[i].spec.rank * sizeof *a[i].strides;

@@ -41,8 +41,8 @@ typedef struct syn__segment {
 /* Packs the operands and attributes of a call to `to`, unless it is NULL. Returns their size in
    bytes. */
 size_t syn__call_pack(const syn_call *c, char *to);
-/* syn__same_kind: whether op and call are equal except for pointers and values of attributes.
-   syn__same_call: whether these are equal, too. */
+/* syn__same_kind: whether op and call have the same definition, number of operands and attributes,
+   and distance. syn__same_call: whether they also have equal operands and attributes. */
 bool syn__same_kind(const syn__graph_op *op, const syn_call *c, uint32_t distance);
 bool syn__same_call(const syn__segment *s, const syn__graph_op *op, const syn_call *c);
 /* Returns NULL if memory is out. */

@@ -1,12 +1,12 @@
-/* Choosing from rows: argmax, top_k, repetition_penalty. A row is cut among many blocks, whose
-   choices are then joined; the order of equals is that of their indices, so results repeat. */
+/* Token selection: argmax, top_k, repetition_penalty. A row is divided among many blocks, and
+   their selections are combined. Equal values are ordered by index, so results are reproducible. */
 #include "ops/cuda/select.cuh"
 
 enum { THREADS = SYN_SELECT_THREADS };
 
 /* ---- argmax ---- */
 
-/* The largest key of numbers from .. end of a row; W: in packs. */
+/* The largest key of elements from .. end - 1 of a row, W at a time. */
 template <typename T, int W>
 static __device__ __forceinline__ uint64_t best_of(const T *x, int64_t from, int64_t end) {
     uint64_t best = 0;
@@ -49,7 +49,7 @@ static __global__ void argmax_kernel(const T *x, const uint64_t *parts, int32_t 
     __shared__ uint64_t space[THREADS];
     for (int64_t row = blockIdx.x; row < r.rows; row += gridDim.x) {
         const uint64_t best = syn_largest(parts + row * r.parts, r.parts, 1, space);
-        const float first = syn_to_float(*syn_row_at(x, r, row)); /* nothing is above a NaN */
+        const float first = syn_to_float(*syn_row_at(x, r, row)); /* NaN comes first */
         if (threadIdx.x == 0) out[row] = first != first ? 0 : syn_key_index(best);
     }
 }
@@ -72,11 +72,11 @@ static syn_status argmax_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* ---- top_k: runs are sorted, then each number counts those before it in the other runs ---- */
+/* ---- top_k: sorts runs; then each key counts the larger keys of the other runs ---- */
 
-/* The log2(K) stages of a bitonic network (Batcher 1968) whose pairs lie K/2 * low to `low` keys
-   apart, with the K keys that meet in them in registers. Runs of `length` go down and up in
-   turn. */
+/* The log2(K) stages of a bitonic sorting network (Batcher 1968) whose pairs are K/2 * low down to
+   `low` keys apart. A thread holds the K keys of such pairs in registers. Runs of `length` are
+   sorted alternately in descending and ascending order. */
 template <int K>
 static __device__ __forceinline__ void sort_stages(uint64_t *keys, int size, int length, int low) {
     for (int i = (int)threadIdx.x; i < size / K; i += (int)blockDim.x) {
@@ -135,8 +135,8 @@ void syn__launch_runs(const syn_call *c, const syn_number_rows &r, int64_t keep,
                               static_cast<const T *>(c->in[0].data), keys, r, size, (int)keep));
 }
 
-/* How many of the n keys of a run are larger: looked for from the front, as few are for a key that
-   is chosen. */
+/* Number of larger keys among the n keys of a run. Searches from the front, because selected keys
+   have few larger ones. */
 static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64_t n,
                                                       uint64_t key) {
     int64_t low = 0, high = 1;
@@ -144,7 +144,7 @@ static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64
         low = high;
         high *= 2;
     }
-    high = high - 1 < n ? high - 1 : n; /* run[high] is not larger, or there is none */
+    high = high - 1 < n ? high - 1 : n; /* run[high] is not larger, or does not exist */
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (run[middle] > key) low = middle + 1;
@@ -188,7 +188,7 @@ static syn_status top_k_cuda(syn_call *c) {
 
 /* ---- repetition_penalty ---- */
 
-/* From the old logit, so that a token seen twice is penalized once. */
+/* Starts from the old logit, so a token that was seen twice is penalized once. */
 template <typename T>
 static __global__ void penalty_kernel(const T *x, const int32_t *seen, T *y, int64_t rows,
                                       int64_t many, int64_t vocab, int64_t x_stride,

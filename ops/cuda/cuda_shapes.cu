@@ -1,20 +1,20 @@
-/* What goes through elements of any strides: add, mul, accumulate, slice_add, and the copies
-   contiguous, concat, slice_grad. All are bound by memory: packs of 16 bytes where rows allow it,
-   and tiles of shared memory where a copy turns rows into columns. */
+/* Ops on elements with any strides: add, mul, accumulate, slice_add, and the copies contiguous,
+   concat, slice_grad. All are limited by memory bandwidth: they use packs of 16 bytes where
+   alignment allows, and tiles in shared memory where a copy transposes. */
 #include "ops/cuda/walk.cuh"
 
 enum { THREADS = 256 };
 
-/* ---- packs, where all operands allow them ---- */
+/* ---- packs, if all operands allow them ---- */
 
-/* Where the operands of a walk lie; the first is written. */
+/* Addresses of the operands of a walk; the first is the output. */
 template <int N> struct places {
     char *at[N];
-    int bytes[N]; /* of an element */
+    int bytes[N]; /* bytes per element */
 };
 
-/* Calls launch(walk, places, whether it is in packs of `wide`); for what is left over behind the
-   packs of a single row once more. */
+/* Calls launch(walk, places, whether in packs of `wide`). If a single row has elements left over
+   after its packs, calls it once more for these. */
 template <int N, typename F>
 static void in_packs(syn_walk<N> walk, const places<N> &p, int wide, F launch) {
     const int64_t rest = walk.rank == 1 && walk.dims[0] > wide ? walk.dims[0] % wide : 0;
@@ -39,7 +39,7 @@ template <int N> static int64_t count_of(const syn_walk<N> &walk) {
     return n;
 }
 
-/* W elements that are `step` apart; packs of those side by side. */
+/* Loads W elements that are `step` apart, as a pack if they are adjacent. */
 template <typename T, int W>
 static __device__ __forceinline__ syn_pack<T, W> gather(const T *x, int64_t step) {
     if (step == 1) return syn_load<T, W>(x);
@@ -51,7 +51,7 @@ static __device__ __forceinline__ syn_pack<T, W> gather(const T *x, int64_t step
 
 /* ---- copies ---- */
 
-/* Elements as bits: E is an unsigned integer of their size. */
+/* Copies elements as bits: E is an unsigned integer of their size. */
 template <typename E, int W>
 static __global__ void copy_kernel(E *to, const E *from, const syn_walk<2> walk, int64_t n) {
     const int64_t step = walk.strides[1][walk.rank - 1] / W;
@@ -65,17 +65,18 @@ static __global__ void copy_kernel(E *to, const E *from, const syn_walk<2> walk,
     }
 }
 
-/* Two dimensions of a copy of which `to` has the one dense, `from` the other; the rest around. */
+/* A transposing copy: `to` is dense in one dimension and `from` in another. `around`: the other
+   dimensions. */
 struct turn {
     syn_walk<2> around;
     int64_t rows, columns; /* of `from`, whose rows are dense */
     int64_t from_step, to_step;
-    int64_t across, tiles; /* in a row, and in all */
+    int64_t across, tiles; /* tiles per row, and in total */
 };
 
 template <typename E, int SIDE>
 static __global__ void turn_kernel(E *to, const E *from, const turn t) {
-    __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* columns go through all banks */
+    __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* a column uses all banks */
     const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
     const int64_t down = (t.rows + SIDE - 1) / SIDE;
     for (int64_t b = blockIdx.x; b < t.tiles; b += gridDim.x) {
@@ -95,7 +96,8 @@ static __global__ void turn_kernel(E *to, const E *from, const turn t) {
     }
 }
 
-/* The dimension in which `from` is dense while `to` is in another; -1: there is none worth it. */
+/* The dimension in which `from` is dense although `to` is not; -1: none, or too short to
+   transpose. */
 static int turned_dimension(const syn_walk<2> &walk) {
     const int last = walk.rank - 1;
     if (walk.strides[0][last] != 1 || walk.strides[1][last] == 1 || walk.dims[last] < 16) return -1;
@@ -107,7 +109,7 @@ static int turned_dimension(const syn_walk<2> &walk) {
 template <typename E>
 static void launch_turn(cudaStream_t stream, const syn_walk<2> &walk, int turned, void *to,
                         const void *from) {
-    constexpr int side = sizeof(E) < 4 ? 64 : 32; /* rows of at least 128 bytes */
+    constexpr int side = sizeof(E) < 4 ? 64 : 32; /* tile rows of at least 128 bytes */
     const int last = walk.rank - 1;
     turn t = {};
     for (int d = 0; d < last; d++) {
@@ -168,7 +170,7 @@ void syn__cuda_copy(const syn_call *c, const syn_operand *to, const syn_operand 
     }
 }
 
-/* `length` of dimension `axis` of `whole`, from `start` on. */
+/* Elements start .. start + length - 1 of dimension `axis` of `whole`. */
 static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start, int64_t length) {
     syn_operand part = *whole;
     part.spec.dims[axis] = length;
@@ -205,7 +207,7 @@ static syn_status slice_grad_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* ---- pairs of elements ---- */
+/* ---- elementwise ops with two operands ---- */
 
 struct sum_of {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -214,7 +216,7 @@ struct product_of {
     __device__ __forceinline__ float operator()(float a, float b) const { return a * b; }
 };
 
-/* y may be a. */
+/* y may equal a. */
 template <typename T, typename B, typename F, int W>
 static __global__ void pairs_kernel(T *y, const T *a, const B *b, const syn_walk<3> walk, int64_t n,
                                     F join) {
@@ -271,7 +273,7 @@ static syn_status mul_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* to += from; to is f32, or of the type of from. */
+/* to += from. to is f32 or has from's dtype. */
 static syn_status add_to(const syn_call *c, const syn_operand *to, const syn_operand *from) {
     if (to->spec.dtype == SYN_F32)
         SYN_WITH_FLOAT(from->spec.dtype, B, (launch_pairs<float, B>(c, to, to, from, sum_of())));

@@ -17,7 +17,7 @@ void syn__cuda_times_close(syn__cuda_times *t) {
         if (t->anchors[i]) cudaEventDestroy(t->anchors[i]);
 }
 
-/* Number of a mark where the stream is now. */
+/* Records a mark at the current position of the stream and returns its number. */
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream) {
     const uint32_t i = t->n_marks++;
     if (i == t->n_events) {
@@ -44,8 +44,8 @@ void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream) {
     t->spans[t->n_spans++].ends = syn__cuda_times_mark(t, stream);
 }
 
-/* Nanoseconds from one event to another; times are floats of milliseconds, so the events should be
-   near each other. */
+/* Nanoseconds between two events. CUDA returns milliseconds as float, so the events should be
+   close to each other. */
 static uint64_t between_ns(cudaEvent_t from, cudaEvent_t to) {
     float ms = 0;
     if (cudaEventElapsedTime(&ms, from, to) != cudaSuccess || ms < 0) return 0;
@@ -60,7 +60,7 @@ cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream)
     return cudaEventRecord(t->anchors[1], stream);
 }
 
-/* Divides the time of a graph among its ops as they took it when they were launched alone. */
+/* Divides the time of a graph among its ops, in proportion to their times when launched alone. */
 static void give_shares(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns,
                         struct syn_ctx *ctx, syn__graphs *graphs) {
     const int n = syn__graphs_ops(graphs, span->segment);
@@ -86,7 +86,7 @@ static void give(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns
     syn__cuda_host->set_time(ctx, span->node, begin_ns, wall_ns, 0);
 }
 
-/* Time at a mark, which is told from mark to mark, as each is near the one before. */
+/* Time at a mark, summed up from mark to mark, because each is close to the one before. */
 typedef struct cursor {
     cudaEvent_t last;
     uint64_t now_ns;
@@ -136,8 +136,9 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
     t->idle = false;
-    /* By the device's clock, so that what began before the sync and is told behind it agrees; by
-       the host's, which comes to the sync after the device, where the two have drifted apart. */
+    /* Advances the anchor by the device's clock, so that times before and after this sync are
+       consistent. If device and host clocks have drifted apart, uses the host's clock, which is
+       read after the device has finished. */
     const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
     t->anchor_ns =
         passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;

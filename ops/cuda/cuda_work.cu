@@ -7,13 +7,13 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* Since 12.3 CUDA tells a kernel's name. */
+/* CUDA 12.3 and newer can return a kernel's name. */
 #if !defined SYN_EMULATED && CUDART_VERSION >= 12030
 #define SYN_KERNEL_NAMES
 #include <cxxabi.h>
 #endif
 
-/* Set within a node whose work is noted. */
+/* Set within a node whose work is recorded. */
 static thread_local syn__cuda *noting;
 
 void syn__cuda_work_begin(syn__cuda *d, uint32_t node) {
@@ -36,8 +36,8 @@ void syn__cuda_work_end(syn__cuda *d) {
     noting = NULL;
 }
 
-/* A piece that was asked for since from_ns. A mark is put behind it; where marks are out, which are
-   kept for the ends of nodes, its time is not known. */
+/* Adds a piece whose call began at from_ns, and a mark at its end. The last marks are reserved for
+   the ends of nodes; without a mark the piece's time is unknown. */
 static syn__cuda_piece *add_piece(syn__cuda *d, uint64_t from_ns) {
     syn__cuda_work *w = &d->work;
     syn__cuda_times *t = &d->times;
@@ -54,7 +54,7 @@ static syn__cuda_piece *add_piece(syn__cuda *d, uint64_t from_ns) {
     return p;
 }
 
-/* When the call before ended: where a library does not say when it was asked. */
+/* When the previous call ended: the assumed begin of a library's call, which is not reported. */
 static uint64_t before_ns(const syn__cuda *d) {
     const syn_node_work *work = &d->work.calls[d->work.n_calls - 1].work;
     if (work->n_pieces == 0) return work->call_ns;
@@ -62,7 +62,7 @@ static uint64_t before_ns(const syn__cuda *d) {
     return last->call_ns + last->call_wall_ns;
 }
 
-/* As it was written in SYN_LAUNCH, without brackets around all of it. */
+/* The name as written in SYN_LAUNCH, without outer parentheses. */
 static char *written_name(const char *name) {
     const size_t n = strlen(name);
     const bool around = n > 1 && name[0] == '(' && name[n - 1] == ')';
@@ -71,7 +71,8 @@ static char *written_name(const char *name) {
     return copy;
 }
 
-/* As the compiler knows it, types of templates and all: "add<float, 4>(int, float *)". */
+/* The compiler's name, with template arguments and parameter types: "add<float, 4>(int, float
+ *)". */
 static char *name_of(const syn__launch *l) {
 #ifdef SYN_KERNEL_NAMES
     const char *mangled;
@@ -79,7 +80,7 @@ static char *name_of(const syn__launch *l) {
     if (cudaFuncGetName(&mangled, l->kernel) == cudaSuccess) {
         char *full = abi::__cxa_demangle(mangled, NULL, NULL, &status);
         char *copy = syn_strdup(status == 0 && full ? full : mangled);
-        free(full); /* the C++ library's */
+        free(full); /* allocated by the C++ library */
         return copy;
     }
     cudaGetLastError();
@@ -93,7 +94,7 @@ bool syn__cuda_work_launch(const syn__launch *l) {
     const uint64_t from_ns = syn__clock_ns();
     if (cudaLaunchKernel(l->kernel, l->grid, l->block, l->arguments, l->shared, l->stream) !=
         cudaSuccess)
-        return true; /* told by syn__launched */
+        return true; /* syn__launched reports it */
     syn__cuda_piece *p = add_piece(d, from_ns);
     if (!p) return true;
     const dim3 *sizes[] = {&l->grid, &l->block};
@@ -132,7 +133,8 @@ void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes) 
 
 /* ---- between nodes ---- */
 
-/* Where marks are out the next node waits for the device, and what is between is not noted. */
+/* Returns NULL if marks are out: work between nodes is not recorded then, and the next node
+   synchronizes. */
 static syn__cuda_between *next_between(syn__cuda *d) {
     syn__cuda_work *w = &d->work;
     if (!w->keep || d->times.n_marks + 3 > SYN__CUDA_MARKS ||
@@ -146,8 +148,8 @@ void syn__cuda_between_begin(syn__cuda *d) {
     d->work.open = b != NULL;
     if (!b) return;
     memset(b, 0, sizeof *b);
-    b->begins = d->times.idle ? d->times.n_marks - 1
-                              : syn__cuda_times_mark(&d->times, d->at.stream);
+    b->begins =
+        d->times.idle ? d->times.n_marks - 1 : syn__cuda_times_mark(&d->times, d->at.stream);
     b->it.after = d->at.node;
     b->it.piece.device = (uint32_t)d->device;
     b->it.piece.stream = SYN__CUDA_COMPUTE_STREAM;

@@ -14,8 +14,7 @@ typedef struct syn_divisor {
 
 /* by 0: the divisor must not be used for any index. */
 static inline syn_divisor syn_divisor_of(int64_t by) {
-    syn_divisor d = {by, 0, 31}; /* values for by < 1 and by > INT32_MAX, where quotients of small
-                                    n are 0 */
+    syn_divisor d = {by, 0, 31}; /* for by < 1 and by > INT32_MAX: quotients of small n are 0 */
     if (by < 1 || by > INT32_MAX) return d;
     d.shift = 0;
     while (((int64_t)1 << d.shift) < by) d.shift++;

@@ -105,8 +105,7 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
     static constexpr bool DEEP = false;
     static constexpr int DEPTH = D, THREADS = WARPS * SYN_WARP, OWN = WARPS * M * 16, OTHER = N;
     static constexpr int R = 2 * M, C = N / 4, A = D / 4, LANES = 4;
-    static constexpr int ROW = D + 8; /* an odd multiple of 16 bytes, so that no bank is used
-                                         twice */
+    static constexpr int ROW = D + 8; /* an odd multiple of 16 bytes: no bank is used twice */
     static constexpr int STAGES = 2, WEIGHTS = 0;
     static_assert(D % 16 == 0 && N % 16 == 0, "whole fragments");
 

@@ -1,5 +1,5 @@
-/* How far predicted times are from measured ones, and constants of a stack fitted to them. Each
-   measured run is recorded on meta; its ops are priced for any hardware. */
+/* Compares predicted with measured times, and fits a stack's constants to the measurements. Each
+   measured run is recorded on meta, so its ops can be priced for any hardware. */
 #include "tools/calibrate/calibrate.h"
 #include "tools/cli.h"
 

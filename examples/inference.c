@@ -1,7 +1,6 @@
-/* Inference with tensor parallelism, traced: GPT continues a text, BERT fills in its [MASK]s.
-
-   One rank's program is `rank_main`; it runs on N threads (--tp N), on N processes (mpirun -n N),
-   or N times without data (--device meta), and cannot tell which. */
+/* Traced inference with tensor parallelism: GPT continues a text, BERT fills in its [MASK]s.
+   rank_main is the program of one rank. It runs on N threads (--tp N), in N processes (mpirun -n
+   N), or N times without data (--device meta), and is the same in all three cases. */
 #include "syntorch/mesh.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
@@ -23,7 +22,8 @@ static cli_program program = {
 
 static inference run;
 
-/* The rank's part of a model, in a context that records each op, and the prompts through it. */
+/* Creates this rank's shard of the model in a context that records every op, and runs the
+   prompts. */
 static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_error *err) {
     (void)unused;
     syn_mesh mesh;
@@ -33,13 +33,14 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     syn_ctx_set_hashing(*ctx, run.launch.want_hashes);
     syn_model *model;
     SYN_TRY(inference_load_model(&run, *ctx, mesh.group[SYN_AXIS_TP], &model, err));
-    syn_ctx_keep_work(*ctx, run.launch.want_graph); /* not of the weights' way there */
+    /* After loading, so that copies of weights are not recorded. */
+    syn_ctx_keep_work(*ctx, run.launch.want_graph);
     const syn_status s = inference_run_model(&run, *ctx, model, err);
     syn_model_free(model);
     return s == SYN_OK && run.args->save_weights ? checkpoint_save(&run, *ctx, comm, err) : s;
 }
 
-/* What came of it, on rank 0; the graph is that of all ranks' traces. */
+/* Prints and saves the results, on rank 0. The graph contains the traces of all ranks. */
 static syn_status tell(syn_error *err) {
     const inference_args *args = run.args;
     if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
@@ -51,7 +52,7 @@ static syn_status tell(syn_error *err) {
     return visualize_run(run.launch.graph, args->out_dir, "syntorch " SYN_VERSION, list, err);
 }
 
-/* The run, or one of a sweep's. */
+/* Runs once: the only run, or one of a sweep. */
 static syn_status infer(syn_error *err) {
     launch *l = &run.launch;
     l->plan = inference_plan;

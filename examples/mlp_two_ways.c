@@ -1,9 +1,10 @@
-/* Teaching example: one MLP, whole on one rank, and cut over two: both matrices by columns, both by
-   rows, and as Megatron-LM does it, the first by columns and the second by rows.
+/* Teaching example: one MLP, complete on one rank and sharded over two: both matrices by columns,
+   both by rows, and as in Megatron-LM, the first by columns and the second by rows.
 
-       mlp_two_ways    writes of each a picture of rank 0, .svg, and the graph of all ranks, .json
+       mlp_two_ways    writes a picture of rank 0 (.svg) and the graph of all ranks (.json) for each
 
-   Nothing is computed: the device is `meta`. It is built as any user's program is:
+   Nothing is computed: the device is `meta`. To compile it:
+
        cc mlp_two_ways.c $(pkg-config --cflags --libs syntorch) -o mlp_two_ways */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static struct way {
             {"mlp_both.svg", "mlp_both.json", "By columns, then by rows: rank 0", 2, 0, 1, 0},
             {"mlp_step.svg", "mlp_step.json", "The same, and its backward pass", 2, 0, 1, 1}};
 
-/* x (1, T, in) -> (1, T, out). With `pieces`, what lies between the two layers is left cut. */
+/* x (1, T, in) -> (1, T, out). pieces: the tensor between the two layers stays sharded. */
 static syn_tensor layer(syn_ctx *ctx, syn_tensor x, const char *name, int64_t in, int64_t out,
                         bool by_rows, bool pieces, const syn_group *tp) {
     const syn_initializer init = {.std = 0.02, .seed = 1};

@@ -1,9 +1,11 @@
-/* Teaching example: a model of your own, of three layers, cut over ranks: a table of words by rows,
-   an MLP by columns and by rows, a head by columns. Written once; `tp` says how it is cut.
+/* Teaching example: your own model of three layers, sharded over ranks: a word table by rows, an
+   MLP by columns and by rows, a head by columns. The model is written once; `tp` sets the number
+   of ranks.
 
        own_model [RANKS]    writes own_model.svg, and own_model.<rank>.et for a simulator
 
-   Nothing is computed: the device is `meta`, and times are those of A100s.
+   Nothing is computed: the device is `meta`, and times are predicted for A100s.
+
        cc own_model.c $(pkg-config --cflags --libs syntorch) -o own_model */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +34,7 @@ static syn_status model(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
 int main(int argc, char **argv) {
     const syn_plan shape = {.tp = argc > 1 ? atoi(argv[1]) : 4};
     const syn_export_options how = {.title = "A model of one's own", .comm_graph = true};
-    syn_hardware a100; /* says how long each op lasts */
+    syn_hardware a100; /* predicts how long each op takes */
     syn_graph *graph = NULL;
     syn_error err = {0};
     syn_status s = shape.tp > 0 ? syn_hardware_load(&a100, "a100-80g", NULL, &err)

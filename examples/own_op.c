@@ -1,11 +1,11 @@
-/* Teaching example: an op of your own, made of the library's. A scope gives it a box in pictures;
-   the rows within it bring their costs, their gradients and their parallelism along. (An op with a
-   kernel of its own is a row of the library's table: docs/extending.md.)
+/* Teaching example: your own op, built from the library's ops. Its scope becomes a box in
+   pictures. The ops within it provide costs, gradients and parallelism. (An op with a kernel of
+   its own is a row of the library's op table: docs/extending.md.)
 
        own_op
 
-   The op is the squared sigmoid-weighted unit, silu(x)^2. It is checked against the formula and its
-   derivative, and drawn, forward and backward, to own_op.svg.
+   The op is the squared sigmoid-weighted unit, silu(x)^2. The program compares it and its gradient
+   with the formulas, and draws forward and backward to own_op.svg.
 
        cc own_op.c $(pkg-config --cflags --libs syntorch) -lm -o own_op */
 #include <math.h>
@@ -53,7 +53,7 @@ int main(void) {
     syn_ctx *ctx = NULL;
     syn_status s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err);
     if (s == SYN_OK) s = run(ctx, &err);
-    if (ctx && s != SYN_OK) syn_ctx_check(ctx, &err); /* of a builder the first failure says why */
+    if (ctx && s != SYN_OK) syn_ctx_check(ctx, &err); /* if a builder failed: its message */
     if (s != SYN_OK) fprintf(stderr, "own_op: %s\n", err.text);
     syn_ctx_free(ctx);
     return s != SYN_OK || fflush(stdout) != 0;

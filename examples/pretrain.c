@@ -1,8 +1,7 @@
-/* Pretraining of a GPT or BERT on SQuAD's questions and paragraphs, on ranks with other texts (data
-   parallelism) that may share each layer (--tp), with one step captured.
-
-   One rank's program is pretrain_rank; it runs on N threads (--num-gpus N), on N processes
-   (mpirun -n N), or N times without data (--device meta), and cannot tell which. */
+/* Pretrains a GPT or BERT on the questions and paragraphs of SQuAD and traces one step. Ranks are
+   data-parallel (each has its own samples), and optionally tensor-parallel (--tp). pretrain_rank
+   is the program of one rank. It runs on N threads (--num-gpus N), in N processes (mpirun -n N),
+   or N times without data (--device meta), and is the same in all three cases. */
 #include "tools/pretrain/pretrain.h"
 
 static const char *const examples[] = {
@@ -24,7 +23,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     return SYN_OK;
 }
 
-/* The run, or one of a sweep's. */
+/* Runs once: the only run, or one of a sweep. */
 static syn_status train(syn_error *err) {
     launch *l = &run.launch;
     l->quiet = run.args->quiet;
@@ -47,7 +46,7 @@ static syn_status train_all(syn_error *err) {
     SYN_TRY(train(err));
     pretrain_list_saved(&run);
     SYN_TRY(pretrain_tell(&run, err));
-    *run.args = given; /* a run fills in what was not */
+    *run.args = given; /* a run fills in options that were not given */
     pretrain_levers(&run, train);
     return SYN_OK;
 }

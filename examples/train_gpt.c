@@ -1,12 +1,12 @@
-/* Teaching example: a small GPT that learns a poem by heart, on one rank, or on several that share
-   each layer (TP) or the texts (DP); the losses are the same for any number.
+/* Teaching example: a small GPT learns a poem by heart, on one rank or on several: tensor-parallel
+   (TP), data-parallel (DP), or both. The losses are the same for any number of ranks.
 
        train_gpt [TP [DP [TYPE]]]      in TP x DP threads of this process
        mpirun -n 4 train_gpt 2 2
 
-   TYPE bf16 computes in 16 bits; the optimizer then keeps the parameters in f32 as well.
-   The last step of rank 0, forward, backward and optimizer, is drawn to train_gpt.svg. Built as any
-   user's program:
+   TYPE bf16 computes in 16 bits; the optimizer then keeps f32 copies of the parameters. The last
+   step of rank 0 (forward, backward, optimizer) is drawn to train_gpt.svg. Compile it like any
+   program that uses the library:
 
        cc train_gpt.c $(pkg-config --cflags --libs syntorch) -o train_gpt */
 #include <stdio.h>
@@ -19,7 +19,8 @@ enum { BATCH = 4, TOKENS = 32, STEPS = 100 };
 static const char poem[] = "Twinkle, twinkle, little star, How I wonder what you are! Up above the "
                            "world so high, Like a diamond in the sky. ";
 
-/* This rank's texts, a letter a token, and the letters that follow. */
+/* n samples of the batch, from number `first` on, with one token per letter, and the next
+   letters. */
 static void make_batch(int32_t *x, int32_t *y, int step, int first, int n) {
     for (int i = 0; i < n * TOKENS; i++) {
         const int at = (step * BATCH + first + i / TOKENS) * 13 + i % TOKENS;
@@ -40,10 +41,11 @@ static syn_status draw(const syn_ctx *ctx, syn_error *err) {
 
 typedef struct learner {
     syn_model *gpt;
-    int step, first, share; /* of a batch's texts, this rank's */
+    /* This rank's samples: number of the first one in the batch, and how many. */
+    int step, first, share;
 } learner;
 
-/* This rank's part of the loss, the mean over each token of all ranks' texts. */
+/* This rank's part of the loss, which is the mean over the tokens of all ranks' samples. */
 static syn_tensor loss_of(void *arg, int pass) {
     const learner *l = arg;
     syn_ctx *ctx = syn_model_ctx(l->gpt);
@@ -57,7 +59,7 @@ static syn_tensor loss_of(void *arg, int pass) {
                            syn_input(ctx, "weight", &one, &weight));
 }
 
-/* What each rank does. */
+/* The program of one rank. */
 static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     const syn_dtype *dtype = arg;
     learner l = {.share = BATCH / mesh->size[SYN_AXIS_DP]};
@@ -72,7 +74,7 @@ static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
     const syn_trainer_options how = {
         .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
         .dp = mesh->group[SYN_AXIS_DP]};
-    syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
+    syn_ctx_set_overlap(ctx, true); /* all-reduces of gradients overlap the backward pass */
     syn_status s = syn_model_new(&l.gpt, ctx, &config, &options, err);
     if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
     l.first = l.share * mesh->index[SYN_AXIS_DP];
@@ -93,7 +95,7 @@ int main(int argc, char **argv) {
     syn_dtype dtype = SYN_F32;
     syn_error err = {0};
     if (argc > 3 && !syn_dtype_parse(argv[3], &dtype)) return 2;
-    syn_blas_set_threads(1); /* ranks multiply side by side */
+    syn_blas_set_threads(1); /* because ranks multiply at the same time */
     if (syn_ranks_compute(&(syn_plan){.tp = tp, .dp = dp}, SYN_DEVICE_CPU, train, &dtype, &err) ==
         SYN_OK)
         return fflush(stdout) != 0;

@@ -1,5 +1,6 @@
-/* Teaching example: an MLP learns to add two digits modulo 8, on one rank or on several, each with
-   its share of the batch; what it prints is the same for any number of them.
+/* Teaching example: an MLP learns to add two digits modulo 8, on one rank or data-parallel on
+   several. It prints the same losses for any number of ranks.
+
        train_mlp [RANKS]     in 1, 2, 4, ... threads; over MPI: mpirun -n 4 train_mlp
        cc train_mlp.c $(pkg-config --cflags --libs syntorch) -o train_mlp */
 #include <stdio.h>
@@ -10,10 +11,10 @@ enum { DIGITS = 8, BATCH = DIGITS * DIGITS, HIDDEN = 128, STEPS = 50 };
 typedef struct learner {
     syn_ctx *ctx;
     syn_layer_linear fc, proj;
-    int share; /* of the batch, which is all sums, so many are this rank's */
+    int share; /* this rank's number of samples; the batch has all sums */
 } learner;
 
-/* This rank's part of the loss, the mean over the whole batch. */
+/* This rank's part of the loss, which is the mean over the whole batch. */
 static syn_tensor loss_of(void *arg, int pass) {
     const learner *l = arg;
     const syn_spec xs = {SYN_F32, 2, {l->share, 2 * DIGITS}}, ys = {SYN_I32, 1, {l->share}};
@@ -37,7 +38,7 @@ static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
     learner l = {.ctx = ctx, .share = BATCH / mesh->size[SYN_AXIS_DP]};
     syn_trainer *trainer = NULL;
     double loss;
-    syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
+    syn_ctx_set_overlap(ctx, true); /* all-reduces of gradients overlap the backward pass */
     l.fc = syn_column_linear_new(ctx, "fc", 2 * DIGITS, HIDDEN, 1, init, NULL);
     l.proj = syn_column_linear_new(ctx, "proj", HIDDEN, DIGITS, 1, init, NULL);
     syn_status s = syn_trainer_new(&trainer, ctx, &how, err);

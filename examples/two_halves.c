@@ -1,8 +1,8 @@
-/* Teaching example: an all-reduce is a reduce-scatter, which gives each rank the sum of its part,
-   and an all-gather, which gives all parts to all. ZeRO and FSDP do the two at different times, and
-   keep no more than a part in between.
+/* Teaching example: an all-reduce equals a reduce-scatter, which gives each rank the sum of its
+   shard, followed by an all-gather, which gives all shards to all ranks. ZeRO and FSDP run the two
+   at different times and keep only a shard in between.
 
-       two_halves [RANKS]        in 2 threads of this process, or more
+       two_halves [RANKS]        in 2 or more threads of this process
        mpirun -n 4 two_halves    over MPI
 
        cc two_halves.c $(pkg-config --cflags --libs syntorch) -lm -o two_halves */
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <syntorch/syntorch.h>
 
-enum { ELEMENTS = 5040 }; /* any number up to 10 divides it */
+enum { ELEMENTS = 5040 }; /* divisible by every number of ranks up to 10 */
 
-/* What each rank does. */
+/* The program of one rank. */
 static syn_status add_twice(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     static _Thread_local float x[ELEMENTS], sum[ELEMENTS], joined[ELEMENTS];
     const syn_spec spec = {SYN_F32, 1, {ELEMENTS}};

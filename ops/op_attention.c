@@ -86,8 +86,7 @@ static int64_t window_of(const syn_call *c) {
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* Optional inputs start at number `first`: the mask, then dropout's keys. These return the number
-   of the mask, or of the keys; 0 if it is missing. */
+/* The number of the mask, or of dropout's keys: optional inputs from `first` on. 0: missing. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
@@ -158,7 +157,7 @@ SYN__COST(attention) {
 
 enum { MOST_QUERIES = 64 }; /* largest tile of queries of any kernel */
 
-/* Sets up dropout for a's queries. `first`: number of the first one within its head. */
+/* Sets up dropout for a's queries; `first` is the number of the first one in its head. */
 static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
                         syn_dropout_row rows[MOST_QUERIES], syn_attend *a) {
     if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
@@ -232,8 +231,7 @@ struct heads {
     int64_t tile, tiles;             /* queries per task, tasks per head */
 };
 
-/* Computes one tile of queries of one head. Later tiles of a head run first: with a causal mask
-   they see the most keys and take longest. */
+/* Computes one tile of queries of a head. The last tiles see the most keys, so they run first. */
 static void attend_task(void *arg, int64_t i, int worker) {
     const struct heads *t = arg;
     const int64_t *n = t->c->in[0].spec.dims;

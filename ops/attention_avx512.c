@@ -1,3 +1,4 @@
+/* Fused attention with AVX-512: attention_body.h, compiled with the flags of that level. */
 #include "ops/attention_body.h"
 #include "ops/attention_grad_body.h"
 

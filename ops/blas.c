@@ -1,3 +1,4 @@
+/* Wraps OpenBLAS, with plain loops for builds without it. No other file includes cblas.h. */
 #include "ops/blas.h"
 
 #include <stdio.h>

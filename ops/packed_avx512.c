@@ -1,3 +1,4 @@
+/* Packed products with AVX-512: packed_body.h, compiled with the flags of that level. */
 #include "ops/packed_body.h"
 
 #if SYN_LANES == 16

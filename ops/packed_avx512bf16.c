@@ -1,3 +1,4 @@
+/* Packed products with bf16 dot products: packed_body.h, compiled with AVX512-BF16. */
 #include "ops/packed_body.h"
 
 #if SYN_LANES == 16

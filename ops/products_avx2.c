@@ -1,3 +1,4 @@
+/* Product kernels with AVX2: products_body.h, compiled with the flags of that level. */
 #include "ops/products_body.h"
 
 #if SYN_LANES > 0

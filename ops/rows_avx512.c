@@ -1,3 +1,4 @@
+/* Row kernels with AVX-512: rows_body.h, compiled with the flags of that level. */
 #include "ops/rows_body.h"
 
 #if SYN_LANES > 0

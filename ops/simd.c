@@ -1,3 +1,4 @@
+/* Detects which SIMD levels this processor and this build support. */
 #include "ops/simd.h"
 
 #include <stdatomic.h>

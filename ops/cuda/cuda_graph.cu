@@ -1,3 +1,11 @@
+/* Decides for each segment of a step whether its ops are launched one by one, captured as a CUDA
+   graph, or replayed from one.
+
+   A segment starts as NEW. After a step it is SEEN; after the next step with the same ops it is
+   SEEN_TWICE. In the third step its ops are captured, and it becomes READY. From then on each op
+   is compared with the recorded one and the graph is updated where they differ. The graph is
+   launched at the end of the segment. If an op does not fit, the ops so far are launched one by
+   one and the segment starts again. */
 #include "ops/cuda/cuda_graph.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Stores the ops of a segment, and compares calls with them (cuda_graph.h). */
 #include "ops/cuda/cuda_segment.h"
 
 #include <string.h>

@@ -49,7 +49,8 @@ static __global__ void argmax_kernel(const T *x, const uint64_t *parts, int32_t 
     __shared__ uint64_t space[THREADS];
     for (int64_t row = blockIdx.x; row < r.rows; row += gridDim.x) {
         const uint64_t best = syn_largest(parts + row * r.parts, r.parts, 1, space);
-        const float first = syn_to_float(*syn_row_at(x, r, row)); /* NaN comes first */
+        /* As on the CPU: no element is larger than a NaN. */
+        const float first = syn_to_float(*syn_row_at(x, r, row));
         if (threadIdx.x == 0) out[row] = first != first ? 0 : syn_key_index(best);
     }
 }

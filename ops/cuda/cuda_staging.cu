@@ -1,3 +1,4 @@
+/* Copies between host and device memory through pinned staging memory (cuda_device.h). */
 #include <string.h>
 
 #include "ops/cuda/cuda_device.h"

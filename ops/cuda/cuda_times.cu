@@ -1,3 +1,5 @@
+/* Measures when the work of nodes ran, with CUDA events, and converts device times to the host's
+   monotonic clock (cuda_device.h). */
 #include "ops/cuda/cuda_device.h"
 #include "syntorch/base/clock.h"
 

@@ -1,3 +1,5 @@
+/* Records the kernels, copies and fills of each node, and those between nodes, for traces that
+   show device activity (cuda_device.h). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,7 @@
 #include <string.h>
 
 enum {
-    /* Vectors of queries per tile. Sums of 4 rows, these vectors and a scalar fill the registers.
-     */
+    /* Vectors of queries per tile. They, the sums of 4 rows and a scalar fill the registers. */
     GRAD_VECS = SYN_LANES == 16 ? 4 : 3,
     GRAD_TILE = GRAD_VECS * SYN_LANES
 };

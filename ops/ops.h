@@ -121,6 +121,8 @@ syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t p
 syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* Dimension i of the result is dimension order[i] of x. */
 syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank);
+/* Elements start .. start + length - 1 of dimension `axis`. Here and below, a negative axis counts
+   from the last dimension. */
 syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_t length);
 /* Entry of a tensor-parallel region (Megatron's f): returns x unchanged. Its gradient is an
    all-reduce over `group`, which must have at least two ranks. */

@@ -62,10 +62,10 @@ syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up);
 syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
-/* Dropout of x (B, ..., C): sets an element to zero with probability p and divides the others by 1
-   - p. The choice depends only on the seed, the sample's key and the element's position within its
-   sample, so it is the same for every distribution of samples and shards over ranks. keys (B) i32;
-   SYN_NO_KEYS: the key is `sample` + index in the batch. */
+/* Dropout of x (B, ..., C): sets an element to zero with probability p and divides the others by
+   1 - p. The choice depends only on the seed, the sample's key and the element's position within
+   its sample, so it is the same for every distribution of samples and shards over ranks. keys (B)
+   i32; SYN_NO_KEYS: the key is `sample` + index in the batch. */
 typedef struct syn_dropping {
     double p;      /* in [0, 1) */
     uint64_t seed; /* identifies this dropout in the model */
@@ -99,8 +99,8 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
    and the window - 1 keys before it. window 0: no limit. */
 syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                 syn_tensor mask, double scale, int64_t offset, int64_t window);
-/* Fused attention for training. The result is (B, T, H, D). A second output, one value per query,
-   is saved for the gradient. */
+/* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H, D).
+   A second output, one value per query, is saved for the gradient. */
 typedef struct syn_attention_how {
     syn_tensor mask; /* SYN_NO_MASK, or as in syn_attention */
     double scale;
@@ -183,13 +183,15 @@ typedef struct syn_adamw_call {
     int n;
     syn_tensor *m, *v;
     syn_tensor *masters; /* for f16 and bf16 parameters; NULL: parameters are f32 */
+    /* rates: three elements: the learning rate, learning rate / (1 - beta1^t) and
+       1 / sqrt(1 - beta2^t), where t is 1 in the first step. scale: one element. */
     syn_tensor rates, scale;
     double beta1, beta2, eps, weight_decay;
-    int64_t decayed;
+    int64_t decayed; /* bit i: weight decay for parameter i */
 } syn_adamw_call;
 void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call);
 
-/* The same for logits that are sharded over the ranks of a group: (..., V/tp), whose first
+/* syn_cross_entropy for logits that are sharded over the ranks of a group: (..., V/tp), whose first
    `classes` columns are the classes from `first` on. targets, weight and the loss are the same on
    all ranks. Needs three all-reduces of one value per target (Shoeybi et al. 2019, sec. 3): the
    largest logit, the sum of exponentials, and the target's logit. */
@@ -230,7 +232,8 @@ void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce re
 /* Concatenates the ranks' tensors along `axis`, in group order: that dimension grows `size`
    times. */
 syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group);
-/* Reduces x, splits it into `size` shards along `axis`, and returns this rank's shard. */
+/* Reduces x, splits it into `size` shards along `axis`, and returns this rank's shard. `size` must
+   divide that dimension. */
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
                               const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's

@@ -24,7 +24,7 @@ typedef struct syn__cuda_blas {
     struct syn__plan *plans; /* descriptions and algorithms of the products so far */
     void *workspace;         /* as large as the plans so far need, at most most_workspace */
     size_t workspace_bytes, most_workspace;
-    bool tf32; /* SYNTORCH_CUDA_TF32=1: f32 products use TF32 */
+    bool tf32; /* SYNTORCH_CUDA_TF32=1: f32 products use TF32, with 11 bits */
 } syn__cuda_blas;
 syn_status syn__cuda_blas_open(syn__cuda_blas *p, int capability, syn_error *err) SYN_MUST_USE;
 void syn__cuda_blas_close(syn__cuda_blas *p);

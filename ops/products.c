@@ -12,8 +12,8 @@
 #define MANY_ROWS 1024
 #define LONG      256
 /* Rows from which packing pays: for f32 and for bf16 pairs, with w stored as (k, n) (ACROSS) and
-   as (n, k) (ALONG), and for other 16-bit products. MANY_STEPS: k from which OpenBLAS also packs a
-   transposed x. */
+   as (n, k) (ALONG), and for other 16-bit products. MANY_STEPS: k from which f32 products with a
+   transposed x are left to OpenBLAS. */
 #define FLOATS_ACROSS 96
 #define FLOATS_ALONG  24
 #define PAIRS_ACROSS  2

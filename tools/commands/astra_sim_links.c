@@ -129,7 +129,8 @@ static syn_status add_one(collectives *all, const syn_hardware *hw, const syn_gr
     else if (is_far(group, hw->node_ranks)) one.where = ASTRAY;
     one.predicted_ns = syn_hardware_predict_ns(hw, node, group, group->ranks[0]);
     one.by_switch = has_switch(hw) && node->comm == SYN_COMM_ALL_REDUCE && group->n_ranks > 2;
-    one.by_one_link = one.where == FAR && is_by_one_link(group, world, hw->node_ranks);
+    one.by_one_link =
+        one.where == FAR && hw->collectives.name[0] && is_by_one_link(group, world, hw->node_ranks);
     all->at[all->n++] = one;
     return SYN_OK;
 }

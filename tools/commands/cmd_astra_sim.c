@@ -226,10 +226,10 @@ static void report_times(const syn_hardware *hw, const astra_dimension *d, bool 
            d->simulated_ns / 1e6, d->least, d->most);
     if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
     printf("note: %s\n",
-           !longer        ? "rings cross nodes on some of their hops only"
-           : d->by_switch ? "switches sum up in our prediction, and ASTRA-sim has rings alone"
+           !longer ? "rings cross nodes on some of their hops only"
            : d->by_one_link
                ? "a ring leaves a node by the link of one rank there, and a library by those of all"
+           : d->by_switch ? "switches sum up in our prediction, and ASTRA-sim has rings alone"
            : hw->collectives.name[0]
                ? "at the links' rates ASTRA-sim's rings take longer, even without latency"
                : "ASTRA-sim adds what moving each part through memory takes");

@@ -62,8 +62,7 @@ typedef struct syn_mpi_options {
        on all of them with a sentence. Without this it is undefined behaviour. Costs one message per
        pair of members. */
     bool check_collectives;
-    bool measure_wait; /* adds a barrier before each collective, to separate wait time from transfer
-                        */
+    bool measure_wait; /* a barrier before each collective separates wait time from transfer */
     /* Collectives run while the rank computes, one thread per group, and so do messages. Requires
        MPI_THREAD_MULTIPLE, which makes every MPI call slower. Calls are then compared only within a
        group. Without overlap, collectives are finished when start returns, so ranks must start them

@@ -428,12 +428,12 @@ def resumed_otherwise(runs):
 def checkpoints_of_earlier_versions(runs):
     """A checksum of the model that is another version's does not make it another model: config.json
     beside it says which model it is of."""
-    folder = runs.path("earlier")
-    start = ["--model-config", "earlier.json", "--max-seq-length", "16", "--save-dir", folder,
+    folder = runs.path("version")
+    start = ["--model-config", "version.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
 
     def run(steps, **changes):
-        with open(runs.path("earlier.json"), "w", encoding="utf-8") as f:
+        with open(runs.path("version.json"), "w", encoding="utf-8") as f:
             json.dump({**LLAMA, **changes}, f)
         return runs.start(*start, steps)
 
@@ -449,14 +449,14 @@ def checkpoints_of_earlier_versions(runs):
     for changes in ({"rope_theta": 5e5}, {"rms_norm_eps": 1e-5},
                     {"rope_scaling": {"type": "linear", "factor": 2}}):
         done = run("4", **changes)
-        check(done.returncode == 1 and done.stderr.endswith("model earlier has changed\n"),
+        check(done.returncode == 1 and done.stderr.endswith("model version has changed\n"),
               f"{changes}: {done.stderr}")
     done = run("4", eos_token_id=5)  # which training does not look at
     check(done.returncode == 0 and not done.stderr, done.stderr)
     os.remove(os.path.join(folder, "checkpoint-2", "config.json"))
     shutil.rmtree(os.path.join(folder, "checkpoint-4"))
     done = run("4")
-    check(done.returncode == 1 and done.stderr.endswith("model earlier has changed\n"), done.stderr)
+    check(done.returncode == 1 and done.stderr.endswith("model version has changed\n"), done.stderr)
 
 
 def nothing_to_do(runs):

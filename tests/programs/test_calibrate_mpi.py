@@ -26,7 +26,8 @@ REFUSED = [
     (["--help"], GIVEN, None),
     (GIVEN, ["--help"], "calibrate: rank 1: was started with --help or --version, but rank 0"),
     (GIVEN, ["--measure", "--hw", "none.json"], "calibrate: rank 1: cannot read none.json"),
-    ([*GIVEN[:-1], "cpu.json/x"], [*GIVEN[:-1], "cpu.json/x"], "calibrate: cannot write cpu.json/x"),
+    ([*GIVEN[:-1], "cpu.json/x"], [*GIVEN[:-1], "cpu.json/x"],
+     "calibrate: cannot write cpu.json/x"),
     (["--rows", "rows.csv"], ["--rows", "rows.csv"], "calibrate: over MPI there is only --measure"),
 ]
 

@@ -225,8 +225,8 @@ with open("kept/.sweep.lock", "w", encoding="utf-8") as lock:
     for name, option in (("inference", "--out_dir"), ("pretrain", "--trace-output-dir")):
         said = start(name, "--sweep", "tp=1", option, "kept", code=1)
         check(said.startswith(f"{name}: another run (pretrain, process 77 on elsewhere, since ") and
-              said.endswith(f"writes to 'kept/sweep.*': wait until it ends, or name another {option}"
-                            "\n"), said)
+              said.endswith("writes to 'kept/sweep.*': wait until it ends, or name another "
+                            f"{option}\n"), said)
 start("inference", "--sweep", "tp=1", "--num_output_tokens", "2", "--out_dir", "kept")
 check(not os.path.exists("kept/.sweep.lock"), "the lock stays")
 finish()

@@ -4,6 +4,7 @@
 #include "models/layers.h"
 #include "ops/attention.h"
 #include "ops/rules.h"
+#include "tests/support/device.h"
 #include "tests/support/guarded.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -206,6 +207,7 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
 
 static void test_kernels(void) {
     guarded m[PLACES];
+    if (ref_on_cuda()) return; /* the CPU's */
     for (int i = 0; i < PLACES; i++) m[i] = guarded_new(KEYS * ROW * 3 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (uint64_t seed = 0; seed < TEST_ROUNDS(800) && syn_simd_runs(level) && !test_failures;
@@ -272,7 +274,7 @@ static void exact_op(const ref x[4], const syn_attention_how *how, ref r[5]) {
 
 static void test_layouts(void) {
     static ref x[4], r[5];
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < ref_rounds(200); round++) {
         ref_seed((uint64_t)round);
         const int64_t b = ref_int(1, 3), g = ref_int(1, 2), h = g * ref_int(1, 3),
                       t = ref_int(1, 7), s = ref_int(1, 9), d = ref_int(1, 5);

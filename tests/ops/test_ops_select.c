@@ -1,5 +1,6 @@
 /* argmax, top_k, penalties and sampling; the draws against exactly computed distributions. */
 
+#include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -7,7 +8,7 @@
 /* Of equals the lowest index: selection by counting who is better. */
 static void test_argmax_and_top_k(void) {
     static ref x, values, indices, best;
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < ref_rounds(400); round++) {
         ref_seed((uint64_t)round);
         const bool ties = round % 2;
         do ref_fill(&x, ref_random_spec(SYN_F32, 1, 5, true), ties ? -1 : -50, ties ? 1 : 50);
@@ -44,7 +45,7 @@ static void test_argmax_and_top_k(void) {
 /* Each logit by itself: whether its token is among those seen. */
 static void test_repetition_penalty(void) {
     static ref x, seen, want;
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < ref_rounds(200); round++) {
         ref_seed((uint64_t)round);
         const int64_t rows = ref_int(0, 4), vocab = ref_int(1, 40), n = ref_int(0, 30);
         const float penalty = round % 3 ? (float)ref_real(0.1, 3) : 1.0F;

@@ -14,6 +14,10 @@ bool ref_on_cuda(void) {
     return device && strcmp(device, "cuda") == 0;
 }
 
+int ref_rounds(int n) {
+    return ref_on_cuda() && getenv("SYN_EMULATED_DEVICES") ? (n + 3) / 4 : n;
+}
+
 bool ref_has_cuda(void) {
     const syn_backend *backend;
     return syn_backend_get(SYN_DEVICE_CUDA, &backend, NULL) == SYN_OK;

@@ -10,6 +10,9 @@
 
 /* Whether CUDA stands for the CPU. */
 bool ref_on_cuda(void);
+/* How many of n similar rounds to run: a quarter on the emulated device, which is a hundred times
+   slower than the CPU; else n. */
+int ref_rounds(int n);
 /* Whether there is a module and a device; who compares both says SKIP("no CUDA device") else. */
 bool ref_has_cuda(void);
 /* How many; 0: none. So many ranks have one each, and exchange by NCCL. */

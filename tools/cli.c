@@ -15,7 +15,7 @@
 
 #include "syntorch/base/utf8.h"
 
-static syn_error *kept; /* see cli_keep_messages */
+static syn_error *kept; /* set by cli_keep_messages */
 
 void cli_keep_messages(syn_error *in) {
     kept = in;
@@ -33,7 +33,7 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
         return code;
     }
     fflush(stdout);
-    /* One line, written at once: a launcher may mix what several processes say. */
+    /* Print the line in one write, because a launcher may interleave the output of processes. */
     FILE *out = fmemopen(line, sizeof line, "w");
     if (out) cli_print_escaped(out, text, strlen(text));
     const bool escaped = out && fclose(out) == 0;
@@ -74,7 +74,8 @@ static int distance(const char *a, const char *b) {
 }
 
 void cli_nearest(cli_near *near, const char *typed, const char *name) {
-    const int n = (int)strlen(typed), limit = n < 6 ? n / 2 + 1 : 4; /* half wrong is no slip */
+    const int n = (int)strlen(typed),
+              limit = n < 6 ? n / 2 + 1 : 4; /* a name with more errors is no typo */
     const int d = distance(typed, name);
     if (d >= (near->name ? near->distance : limit)) return;
     *near = (cli_near){name, d};
@@ -93,7 +94,7 @@ static int unknown(const cli_program *program, const char *arg, size_t n) {
     return cli_fail(program, CLI_USAGE, "unknown option --%s (--help lists all)", name);
 }
 
-/* The choice's words as a sentence has them: "auto, full or once". */
+/* Lists the words of a choice as in a sentence: "auto, full or once". */
 static int fail_choice(const cli_program *program, const cli_option *o, const char *text) {
     char words[256];
     size_t used = 0;
@@ -150,7 +151,7 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
 
 int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     switch (o->kind) {
-    case CLI_ALIAS: /* cli_find_option gives the option itself */
+    case CLI_ALIAS: /* not reached: cli_find_option resolves aliases */
         return CLI_RUN;
     case CLI_FLAG:
         *(bool *)o->value = true;
@@ -158,7 +159,7 @@ int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     case CLI_TEXT:
         *(const char **)o->value = text;
         return CLI_RUN;
-    case CLI_TEXTS: /* set_texts has them */
+    case CLI_TEXTS: /* handled by set_option */
         return CLI_RUN;
     case CLI_CHOICE:
         return set_choice(program, o, text);
@@ -201,7 +202,7 @@ static void print_default(const cli_option *o) {
         print_chosen(o->arg, *(const int *)o->value);
 }
 
-/* The help text of an option, broken at spaces behind a margin. */
+/* Prints the help text of an option after a left margin, broken at spaces. */
 static void print_wrapped(const char *text, int margin, int width) {
     int column = margin;
     while (*text) {
@@ -249,13 +250,13 @@ const cli_option *cli_find_option(const cli_program *program, const char *name, 
     return NULL;
 }
 
-/* The option that an argument names, as "--name" or "--name=value"; NULL: none. */
+/* The option in an argument "--name" or "--name=value"; NULL: none. */
 static const cli_option *find_option(const cli_program *program, const char *arg) {
     return strncmp(arg, "--", 2) == 0 ? cli_find_option(program, arg + 2, strcspn(arg + 2, "="))
                                       : NULL;
 }
 
-/* How many of the arguments behind argv[i], which names the option, are its values. */
+/* The number of arguments after argv[i], which names the option, that are its values. */
 static int values_behind(const cli_option *o, int argc, char **argv, int i) {
     int n = 1;
     if (o->kind == CLI_FLAG || strchr(argv[i], '=') || i + 1 >= argc) return 0;
@@ -266,8 +267,8 @@ static int values_behind(const cli_option *o, int argc, char **argv, int i) {
     return n;
 }
 
-/* The option that argv[i] names, whose values are the n arguments behind it or what is behind the
-   "=" in it. */
+/* Sets the option that argv[i] names. Its values are the n following arguments, or the text after
+   "=" in argv[i]. */
 static int set_option(const cli_program *program, const cli_option *o, char **argv, int i, int n) {
     const char *equals = strchr(argv[i], '=');
     if (o->kind == CLI_FLAG && equals)
@@ -284,7 +285,8 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
 }
 
 int cli_parse(const cli_program *program, int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error with a sentence */
+    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` then returns an error instead of killing
+                                 the process */
     for (const cli_option *o = program->options; o->name; o++)
         if (o->kind == CLI_TEXTS) *(cli_texts *)o->value = (cli_texts){.n = 0};
     for (int i = 1; i < argc; i++) {
@@ -326,9 +328,9 @@ int cli_check_rules(const cli_program *program, int argc, char **argv, const cli
     return CLI_RUN;
 }
 
-/* Moves the arguments that are neither options nor values of options to the end, in their order;
-   returns where they begin. Behind "--" all are such; *n_options: how many are before it, or them,
-   with argv[0]. */
+/* Moves the arguments that are neither options nor option values to the end, in order, and returns
+   the index of the first of them. All arguments after "--" are moved. *n_options: the number of
+   arguments before the moved ones, without "--". */
 static int plain_to_end(const cli_program *program, int argc, char **argv, int *n_options) {
     int end = argc;
     bool all = false;
@@ -372,8 +374,8 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
 
 /* ---- Texts ---- */
 
-/* Characters that a terminal obeys instead of showing them: control characters, and those that turn
-   the direction of writing or end a line. */
+/* Whether a terminal would interpret the character instead of showing it: control characters, and
+   characters that change the writing direction or end a line. */
 static bool is_obeyed(const unsigned char *p, size_t n) {
     if (n == 1) return p[0] < 0x20 || p[0] == 0x7F;
     if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C);
@@ -382,9 +384,10 @@ static bool is_obeyed(const unsigned char *p, size_t n) {
            (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
 }
 
-#define ESCAPED_BYTES 17 /* of one character */
+#define ESCAPED_BYTES 17 /* per character */
 
-/* The character that begins at `text` as it may be shown; returns how many bytes it takes there. */
+/* Writes the first character at `text` in printable form and returns the number of bytes it has
+   there. */
 static size_t escape(const char *text, size_t bytes, char out[ESCAPED_BYTES]) {
     const unsigned char *p = (const unsigned char *)text;
     const size_t n = syn_utf8_char_bytes(text, bytes);

@@ -1,5 +1,6 @@
-/* What the programs share: options, messages, files. Programs print and set the exit code: 0 ok, 1
-   failed, 2 usage. */
+/* Command-line handling shared by all programs: options, messages, number formats and data files.
+   The core returns errors; only programs print and set the exit code: 0 success, 1 failure, 2 wrong
+   usage. */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
 
@@ -8,10 +9,10 @@
 #include "syntorch/base/status.h"
 
 typedef enum cli_kind {
-    CLI_ALIAS, /* an earlier name of the option `arg`; not in --help, nor suggested */
+    CLI_ALIAS, /* an earlier name of the option `arg`; not in --help and never suggested */
     CLI_FLAG,
     CLI_TEXT,
-    CLI_TEXTS, /* one or more, up to the next option; not for cli_parse_inputs */
+    CLI_TEXTS, /* one or more values, up to the next option; not for cli_parse_inputs */
     CLI_CHOICE,
     CLI_INT,
     CLI_MIB,
@@ -19,25 +20,26 @@ typedef enum cli_kind {
 } cli_kind;
 
 typedef struct cli_texts {
-    const char *const *at; /* n of them: in argv, or the only one, which `one` is */
+    const char *const *at; /* n values: a part of argv, or &one */
     int n;                 /* 0: the option was not given */
     const char *one;
 } cli_texts;
 
 typedef struct cli_option {
-    const char *name; /* without the leading "--"; underscores in it match dashes and the reverse */
+    const char *name; /* without the leading "--"; "_" and "-" are interchangeable */
     cli_kind kind;
-    void *value;      /* bool *, const char **, cli_texts *, int *, int64_t *, uint64_t * (bytes),
-                         double *: holds the default */
-    const char *arg;  /* name of the value in --help; CLI_CHOICE: the words "auto|full|once", of
-                         which the value is the index */
-    const char *help; /* NULL: not in --help, nor suggested */
+    void *value;      /* holds the default; a bool *, const char **, cli_texts *, int *, int64_t *,
+                         uint64_t * (bytes) or double *, depending on kind */
+    const char *arg;  /* name of the value in --help; CLI_CHOICE: the words, "auto|full|once"; the
+                         value is the index of a word */
+    const char *help; /* NULL: not in --help and never suggested */
     double min, max;  /* CLI_INT, CLI_MIB, CLI_REAL: allowed range */
 } cli_option;
 
 #define CLI_END \
     { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
-/* The option of all commands that read gzip; uint64_t *, 0: the default. */
+/* The option --max_unpacked_mib, for all commands that read gzip. `bytes`: uint64_t *; 0 selects
+   the default limit. */
 #define CLI_MAX_UNPACKED(bytes)                                                               \
     {                                                                                         \
         "max_unpacked_mib", CLI_MIB, (bytes), "N",                                            \
@@ -47,84 +49,92 @@ typedef struct cli_option {
     }
 
 typedef struct cli_program {
-    const char *name, *summary;  /* "inference", what it does in a line or more */
-    const cli_option *options;   /* ended by CLI_END */
-    const char *const *examples; /* for --help, ended by NULL; NULL: none */
-    bool mute;                   /* another rank prints the same message */
+    const char *name, *summary;  /* "inference", and one or more lines for --help */
+    const cli_option *options;   /* terminated by CLI_END */
+    const char *const *examples; /* for --help, terminated by NULL; NULL: none */
+    bool mute;                   /* print nothing, because another rank prints the same messages */
 } cli_program;
 
 enum { CLI_RUN = -1, CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* What main returns: runs `body` where the stack is large enough, whatever the shell's limit.
-   CLI_FAILED in place of CLI_OK if printed text was lost, on a full disk or because standard output
-   or standard error is closed. */
+/* The body of main: runs `body` on a stack that is large enough regardless of the shell's limit,
+   and returns its exit code. Returns CLI_FAILED instead of CLI_OK if printed text was lost, because
+   the disk is full or because standard output or standard error is closed. */
 int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, char **argv);
-/* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
-   or a message. */
+/* Parses the arguments and stores the options' values. Returns CLI_RUN, or an exit code after
+   --help, --version or an error message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
-/* Whether an option, named with dashes, is among the arguments, which cli_parse has taken. */
+/* Whether the option `name` (without "--") is among the arguments. Call cli_parse first. */
 bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name);
-/* Options that would do nothing beside others: a user who gives an option should see its effect. */
+/* A rule that refuses options which would have no effect in combination with others. A user who
+   gives an option should see its effect. */
 typedef struct cli_rule {
     bool holds;
-    const char *names[13]; /* of options, up to NULL */
-    const char *why;       /* such an option is refused: what is behind "--name" in the sentence */
+    const char *names[13]; /* option names, terminated by NULL; these are refused if `holds` */
+    const char *why;       /* the rest of the error sentence after "--name " */
 } cli_rule;
-/* CLI_RUN, or CLI_USAGE after the sentence of the first rule that holds for a given option. */
+/* Applies the rules in order. Returns CLI_RUN, or CLI_USAGE after the error message of the first
+   rule that holds for an option among the arguments. */
 int cli_check_rules(const cli_program *program, int argc, char **argv, const cli_rule *rules,
                     size_t n_rules);
-/* The option of such a name, which needs no zero behind it; NULL: none. */
+/* The option with this name, which need not be null-terminated; an alias gives its target. NULL:
+   unknown name. */
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes);
-/* Gives an option that is no flag its value. CLI_RUN, or CLI_USAGE after a message. */
+/* Sets an option other than a flag to the value `text`. Returns CLI_RUN, or CLI_USAGE after an
+   error message. */
 int cli_set(const cli_program *program, const cli_option *option, const char *text);
-/* Whether it could have it; the option keeps the value that it has. */
+/* The same check without changing the option's value. */
 int cli_check(const cli_program *program, const cli_option *option, const char *text);
-/* cli_parse for a command that reads what `input`, the value of --input, names or what arguments
-   that are no options do, as all behind "--" are: *paths gets either, *n_paths how many, 1 at
-   least. `needed` begins the sentence that they are: "a file is". */
+/* cli_parse for commands that read files, given either by --input (stored in *input) or as
+   arguments that are not options; all arguments after "--" are files. Sets *paths and *n_paths, at
+   least 1. `needed` begins the error sentence if there is no file: "a file is". Reorders argv. */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
-/* The name that a user most likely meant: begin with {NULL, 0} and go through all names. A name
-   with more wrong letters than a slip has is not taken. */
+/* Finds the name that a user probably meant. Start with {NULL, 0} and call cli_nearest for every
+   known name. Names with too many wrong characters for a typo are ignored. */
 typedef struct cli_near {
     const char *name;
     int distance;
 } cli_near;
 void cli_nearest(cli_near *near, const char *typed, const char *name);
-/* "inference: sentence" on standard error, in one line; returns code. */
+/* Prints "inference: sentence" as one line on standard error, and returns `code`. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
-/* From now on such sentences go there, and nothing is printed; NULL: as before. */
+/* Redirects the sentences of cli_fail to *in instead of printing them; NULL: print again. */
 void cli_keep_messages(syn_error *in);
-/* How a command ends: CLI_OK, or CLI_FAILED after the error's sentence. */
+/* The exit code of a command: CLI_OK, or CLI_FAILED after printing the error's sentence. */
 int cli_done(const cli_program *program, syn_status status, const syn_error *err);
 
-/* Bytes as text in one line: what a terminal would obey, and what is not UTF-8, as escapes. */
+/* Prints bytes as text in one line. Control characters, and bytes that are not UTF-8, are
+   escaped. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
-/* The same into buf, for names of files and whatever else comes from outside; cut if it is too
-   long. Returns buf. */
+/* Writes the same text to buf, truncated if it is too long, and returns buf. For file names and
+   other text from outside. */
 const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
 #define CLI_SHOWN_BYTES 1024
-/* "" for one, else "s". */
+/* "" for 1, otherwise "s". */
 const char *cli_plural(uint64_t n);
-/* "12.3 KiB", "4.56 G", "1.23 ms"; returns buf. */
+/* "12.3 KiB", "4.56 G", "1.23 ms"; they return buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);
 const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
-/* Path of a file that comes with the program (configs/NAME): beside the build, in the installed
-   share folder or in the current folder's examples/. False if there is none. */
+/* Finds the path of a file that is installed with the program (configs/NAME): in examples/ next to
+   the build folder, in the installed share folder, or in examples/ of the current folder. Returns
+   false if it does not exist. */
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
-/* Path of a file beside weights, in their folder or in that of their file. False: there is none. */
+/* Finds the path of the file `name` next to weights: in the folder `weights`, or in the folder of
+   the file `weights`. Returns false if it does not exist. */
 bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
-/* Ends the program with a sentence when the limit on address space leaves no room for OpenBLAS,
-   whose threads each take 128 MiB and, when they cannot have it, try for ever, also at exit. */
+/* Exits with an error message if the address space limit (ulimit -v) is too small for OpenBLAS.
+   Each of its threads takes 128 MiB; if a thread cannot get them, it retries forever, even at
+   exit. */
 void cli_check_address_space(const cli_program *program);
-/* Makes OpenBLAS take the buffers of so many callers at a time while there is room for them, for
-   the same reason. */
+/* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while there is memory
+   for them, for the same reason. Does nothing without a limit on address space. */
 void cli_take_blas_buffers(int callers);
-/* Starts the program anew with OPENBLAS_CORETYPE set when OpenBLAS has chosen lesser kernels than
-   this processor runs and nobody forced them; otherwise, or if that is not possible, returns. Call
-   it first in main. */
+/* If OpenBLAS has chosen slower kernels than this processor supports, and the user has not forced
+   them, restarts the program with OPENBLAS_CORETYPE set. Otherwise, or if that fails, it returns.
+   Call it first in main. */
 void cli_choose_blas(char **argv);
 
 #endif

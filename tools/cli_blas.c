@@ -1,5 +1,5 @@
-/* What programs that multiply matrices do about OpenBLAS. Apart from cli.c, so that the others do
-   not load it: its threads spin for a while whenever a program starts. */
+/* OpenBLAS setup for programs that multiply matrices. It is separate from cli.c so that other
+   programs do not load OpenBLAS, whose threads spin for a while at each program start. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -31,8 +31,8 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Multiplies until the time in *until. Large enough that no kernel for small products, which needs
-   no buffer, takes it. */
+/* Multiplies matrices until the time in *until. They are too large for OpenBLAS's kernels for small
+   products, which need no buffer. */
 static void *multiply(void *until) {
     enum { N = 128 };
     static const float zeros[N * N];
@@ -50,8 +50,9 @@ void cli_take_blas_buffers(int callers) {
     int64_t until = 0;
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
     if (callers > MOST) callers = MOST;
-    /* A buffer goes from one caller to the next: only those who multiply at the same time make it
-       several. Calls are all that these threads do, so soon all are in one at once. */
+    /* OpenBLAS reuses a buffer for the next caller, so only concurrent calls make it allocate
+       several. These threads do nothing but call, so all of them are soon in a call at the same
+       time. */
     if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
     while (started < callers - 1 && syn__thread_start(&threads[started], multiply, &until) == 0)
         started++;

@@ -1,4 +1,5 @@
-/* How every program begins and ends. */
+/* Start and end of every program: a large enough stack, valid standard descriptors, and detection
+   of lost output. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,17 +22,17 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* Opens /dev/null on descriptors 0 to 2 that the program was started without. Otherwise the next
-   files to be opened would get them, and what is printed would be written into these files. Each is
-   opened the wrong way round, so that reading or printing fails and check_output reports it. */
+/* Opens /dev/null on each of the descriptors 0 to 2 that is closed. Otherwise the next file to be
+   opened would get that descriptor, and printed text would go to that file. Each one is opened for
+   the opposite access mode, so that reading or printing fails and check_output reports it. */
 static void fill_standard(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* Fails if anything that was printed is lost: on a full disk, or because the output was closed.
-   What was printed may still be in the buffer. */
+/* Returns CLI_FAILED if printed text was lost, because the disk is full or the output is closed.
+   Flushes standard output first, since text may still be buffered. */
 static int check_output(const char *name, int code) {
     errno = 0;
     const bool flushed = fflush(stdout) == 0;

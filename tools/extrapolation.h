@@ -1,4 +1,5 @@
-/* Where a prediction goes beyond what the constants of its times were fitted to. */
+/* Collects the ops of a run whose sizes are outside of the ranges that the prediction's constants
+   were fitted to, and describes them in one line. */
 #ifndef TOOLS_EXTRAPOLATION_H
 #define TOOLS_EXTRAPOLATION_H
 
@@ -10,25 +11,27 @@ enum { EXTRAPOLATION_MOST = 12 };
 
 typedef struct extrapolation {
     struct extrapolated {
-        syn_hw_beyond worst; /* of those alike: the farthest from the range */
-        double ns;           /* what all of them take */
-        bool measured;       /* the range is of measured kernels */
+        syn_hw_beyond
+            worst; /* of all ops with the same kind and extent, the one farthest from the range */
+        double ns; /* total time of these ops */
+        bool measured; /* the range is that of measured kernels */
     } at[EXTRAPOLATION_MOST];
     int n;
-    double ns; /* of all nodes */
+    double ns; /* total time of all nodes */
 } extrapolation;
 
-/* Adds a node that takes so long. */
+/* Adds a node with its predicted time. */
 void extrapolation_add(extrapolation *e, const syn_hardware *hw, const syn_node *node,
                        const syn_graph_group *group, double ns);
-/* Adds what `from` has to tell. */
+/* Adds the entries of `from` that would be reported. */
 void extrapolation_merge(extrapolation *e, const extrapolation *from);
-/* "all-reduce over 512 ranks (fitted on 2 to 128), ...", "" if there is nothing to tell; returns
-   buf. Ranks and nodes are always told; sizes if they take a hundredth of the time. */
+/* Writes "all-reduce over 512 ranks (fitted on 2 to 128), ...", or "" if nothing is out of range,
+   and returns buf. Ranks and nodes out of range are always reported; sizes are reported if their
+   ops take at least 1 % of the time. */
 const char *extrapolation_text(const extrapolation *e, char *buf, size_t bytes);
-/* The same as a list of texts. */
+/* The same as a JSON list of strings. */
 void extrapolation_json(const extrapolation *e, syn_sink *out);
-/* "extrapolated: ..." as a line, or nothing. */
+/* Prints the line "extrapolated: ...", or nothing. */
 void extrapolation_print(const extrapolation *e, FILE *out);
 
 #endif

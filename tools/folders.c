@@ -38,7 +38,7 @@ static bool is_file(const struct dirent *e) {
     return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 }
 
-/* Removes what is in an open folder, which it closes. */
+/* Removes the contents of the folder that is open as fd, and closes fd. */
 static void remove_entries(int fd) {
     DIR *dir = fdopendir(fd);
     if (!dir) {
@@ -77,7 +77,7 @@ syn_status folder_check_output(const char *path, syn_error *err) {
     return syn_sink_close(sink, false, err);
 }
 
-/* The nearest folder above that is there, or a file in its place; cuts the path behind it. */
+/* The nearest existing folder above `path`, or a file in its place. Truncates path to it. */
 static const char *nearest(char *path) {
     struct stat st;
     for (char *slash; (slash = strrchr(path, '/'));) {
@@ -88,7 +88,7 @@ static const char *nearest(char *path) {
     return ".";
 }
 
-/* The longest ending of a set's files, but for more than a thousand ranks. */
+/* The longest ending of a set's file names, for up to 1,000 ranks. */
 static const char ending[] = ".999_kineto.json";
 
 syn_status folder_check_prefix(const char *prefix, syn_error *err) {

@@ -1,5 +1,5 @@
-/* Folders of files: paths, removing, writing them to the disk, and moving what is complete to where
-   it is read. */
+/* File system helpers for outputs: paths, removing folders, flushing to disk, and moving complete
+   files to their final folder. */
 #ifndef TOOLS_FOLDERS_H
 #define TOOLS_FOLDERS_H
 
@@ -10,29 +10,30 @@ enum { FOLDER_PATH_BYTES = 4400 };
 /* "folder/name" */
 syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char *folder,
                        const char *name) SYN_MUST_USE;
-/* A folder, and no link to one, whose files are elsewhere. */
+/* Whether path is a folder and not a symbolic link to one, whose files are elsewhere. */
 bool folder_is(const char *path);
-/* Whether files can be named by adding to the prefix: it does not end in a folder's name ("out/",
-   "out/..") and is not empty. */
+/* Whether file names can be made by appending to the prefix: it is not empty and does not end in a
+   folder's name ("out/", "out/.."). */
 bool folder_is_prefix(const char *prefix);
-/* Whether both are names of one folder. */
+/* Whether both paths name the same folder. */
 bool folder_same(const char *a, const char *b);
-/* Removes the folder and all below it, through no link; no error if it is not there. Else the file
-   or link. */
+/* Removes a folder with everything in it, or a file or link. Does not follow symbolic links. No
+   error if it does not exist. */
 void folder_remove(const char *folder);
-/* Makes the folder anew: whatever has its name goes, so that nothing of it remains. */
+/* Creates an empty folder. Whatever has that name is removed first. */
 syn_status folder_make_empty(const char *folder, syn_error *err) SYN_MUST_USE;
-/* Whether a file can be written is found out before the work that it is for: opens and discards
-   it. Pipes and devices are not opened; NULL: there is none. */
+/* Checks before a long computation whether its output file can be written: creates a file and
+   discards it. Pipes and devices are not opened. NULL: no output. */
 syn_status folder_check_output(const char *path, syn_error *err) SYN_MUST_USE;
-/* The same of files whose names begin with `prefix`, or "folder/", which may have to be made. */
+/* The same for files whose names begin with `prefix`, which may be "folder/"; the folder need not
+   exist yet. */
 syn_status folder_check_prefix(const char *prefix, syn_error *err) SYN_MUST_USE;
-/* A file or folder is on the disk. */
+/* Flushes a file or folder to disk. */
 syn_status folder_sync_path(const char *path, syn_error *err) SYN_MUST_USE;
-/* All files of a folder, and the folder, are on the disk. */
+/* Flushes all files of a folder, and the folder itself, to disk. */
 syn_status folder_sync(const char *folder, syn_error *err) SYN_MUST_USE;
-/* Moves all files of a folder into another, in place of those of their names, and removes the
-   first. */
+/* Moves all files of folder `from` to folder `to`, replacing files of the same names, and removes
+   `from`. */
 syn_status folder_move_files(const char *from, const char *to, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;
-    /* Whoever reads it says what is wrong. */
+    /* Reading the set will report what is wrong. */
     if (syn__et_files_open(&files, &prefix, 1, NULL) != SYN_OK) return SYN_OK;
     syn_status s = syn__input_files_add(inputs, files.groups, err);
     for (size_t i = 0; i < files.n && s == SYN_OK; i++)

@@ -1,5 +1,5 @@
-/* What commands read and write. A command never writes over the files that it reads
-   (export/text/input_files.h), nor over those of a set. */
+/* Input and output files of commands. A command never overwrites a file that it reads
+   (export/text/input_files.h), and no file of a trace set that it reads. */
 #ifndef TOOLS_INPUTS_H
 #define TOOLS_INPUTS_H
 
@@ -9,30 +9,32 @@
 #include "tools/cli.h"
 #include "tools/output_lock.h"
 
-/* The files of a set of execution traces, or the one file of that name. */
+/* Adds the files of a trace set, or the one file of that name, to the inputs. */
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
                               syn_error *err) SYN_MUST_USE;
-/* For commands with one input: call it before cli_files_open. */
+/* Fails if the output is the input. For commands with one input; call it before cli_files_open. */
 syn_status cli_keep_input(const char *input, const char *output, syn_error *err) SYN_MUST_USE;
-/* Likewise for the set that would be written: <prefix>.<rank>.et of each rank, the groups, and the
-   files of further ranks, which a new set removes. */
+/* Fails if writing a trace set would overwrite an input. The set is <prefix>.<rank>.et of each
+   rank, the groups file, and files of further ranks, which a new set removes. */
 syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
                                syn_error *err) SYN_MUST_USE;
 
-/* For commands that write a set: makes the folder of PREFIX.<rank>.et and locks these names until
-   output_lock_release. Refuses a prefix that ends in a folder, whose files would be hidden. */
+/* For commands that write a set: creates the folder of PREFIX.<rank>.et and locks these names until
+   output_lock_release. Refuses a prefix that ends in a folder name, because the files would be
+   hidden. */
 syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
                         syn_error *err) SYN_MUST_USE;
 
-/* The file that a command reads and the one that it makes of it. */
+/* The file that a command reads, and the file that it writes. */
 typedef struct cli_files {
     syn__file_text in;
     syn_sink *out;
 } cli_files;
-/* max_unpacked_bytes: see syn__file_text_open. Close it if this succeeds. */
+/* Opens both. max_unpacked_bytes: see syn__file_text_open. Call cli_files_close if this
+   succeeds. */
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,
                           uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
-/* Unless `status` is SYN_OK nothing is written. Returns the first failure. */
+/* Closes both. The output is written only if `status` is SYN_OK. Returns the first failure. */
 syn_status cli_files_close(cli_files *files, syn_status status, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -45,8 +45,8 @@ bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shar
     return true;
 }
 
-/* Shares as whole numbers of per cent that add up to 100: what is missing goes to those that lost
-   most by being rounded down. */
+/* Converts shares to whole percentages that add up to 100. The missing points go to the shares that
+   lost most by rounding down. */
 static void whole(const double shares[SYN_LIMIT_COUNT], int out[SYN_LIMIT_COUNT]) {
     double lost[SYN_LIMIT_COUNT];
     int left = 100;

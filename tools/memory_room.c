@@ -9,7 +9,7 @@
 
 enum { PATH_BYTES = 4500, LINE_BYTES = 4096 };
 
-/* ---- files of numbers ---- */
+/* ---- Files of numbers ---- */
 
 static FILE *open_under(const char *root, const char *folder, const char *name) {
     char path[PATH_BYTES];
@@ -17,8 +17,8 @@ static FILE *open_under(const char *root, const char *folder, const char *name) 
     return n > 0 && (size_t)n < sizeof path ? fopen(path, "r") : NULL;
 }
 
-/* The number behind `key` at the beginning of a line ("": the file's first line), in the file's
-   unit; `none` if there is none, as in "max". */
+/* Reads the number that follows `key` at the beginning of a line ("": on the first line), in the
+   unit of the file. Returns `none` if there is no number, as in "max". */
 static double number_of(const char *root, const char *folder, const char *name, const char *key,
                         double none) {
     char line[LINE_BYTES];
@@ -38,7 +38,7 @@ static double number_of(const char *root, const char *folder, const char *name, 
     return found;
 }
 
-/* ---- the machine ---- */
+/* ---- The machine ---- */
 
 static double of_machine(const char *root) {
     const double kib = 1024, swap = number_of(root, "/proc", "meminfo", "SwapFree", 0);
@@ -48,10 +48,10 @@ static double of_machine(const char *root) {
     return pages > 0 && page > 0 ? (double)pages * (double)page : INFINITY;
 }
 
-/* ---- control groups, of both versions ---- */
+/* ---- Control groups, versions 1 and 2 ---- */
 
 typedef struct group_files {
-    const char *limit, *used, *inactive, *active; /* files, and keys in memory.stat */
+    const char *limit, *used, *inactive, *active; /* limit and usage files; keys in memory.stat */
 } group_files;
 
 static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
@@ -59,7 +59,7 @@ static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_
 static const group_files version_2 = {"memory.max", "memory.current", "inactive_file",
                                       "active_file"};
 
-/* What a group leaves: caches of files do not count. */
+/* Memory that a group has left. File caches count as available. */
 static double of_group(const char *root, const char *folder, const group_files *f) {
     const double limit = number_of(root, folder, f->limit, "", INFINITY);
     if (!isfinite(limit)) return INFINITY;
@@ -70,7 +70,8 @@ static double of_group(const char *root, const char *folder, const group_files *
     return limit > taken ? limit - taken : 0;
 }
 
-/* Of the group and all that it is in. A path that is not there is another namespace's. */
+/* The minimum over the group and all groups that contain it. Folders that do not exist belong to
+   another namespace and are ignored. */
 static double of_groups(const char *root, const char *mount, const char *path,
                         const group_files *f) {
     char folder[PATH_BYTES];
@@ -111,7 +112,7 @@ memory_room memory_room_of_machine(const char *root) {
     return container.bytes < machine.bytes ? container : machine;
 }
 
-/* ---- this process ---- */
+/* ---- This process ---- */
 
 memory_room memory_room_of_process(const char *root, double space_bytes, double data_bytes) {
     const double kib = 1024;

@@ -1,20 +1,20 @@
-/* Memory that can still be had. */
+/* Available memory, for checks before large allocations. */
 #ifndef TOOLS_MEMORY_ROOM_H
 #define TOOLS_MEMORY_ROOM_H
 
 typedef struct memory_room {
-    double bytes;     /* infinity: nobody knows */
-    const char *says; /* for a sentence: "this machine has", before "3.2 GiB available" */
+    double bytes;     /* infinity: unknown */
+    const char *says; /* begins a sentence: "this machine has", followed by "3.2 GiB available" */
 } memory_room;
 
-/* Of all processes of this machine together, or of this container's if that has less: free, or
-   caches of files that the system gives up; swap counts. `root`: before /proc and /sys, "" but in
-   tests. */
+/* Available memory of this machine, or of this container if that is less. File caches that the
+   system can drop, and swap, count as available. `root` is put before /proc and /sys; it is ""
+   except in tests. */
 memory_room memory_room_of_machine(const char *root);
-/* Of this process alone: the limits of the shell (ulimit -v, ulimit -d; infinity: none) less what
-   is mapped. */
+/* Memory that this process may still map within the shell's limits (ulimit -v, ulimit -d; infinity:
+   no limit). */
 memory_room memory_room_of_process(const char *root, double space_bytes, double data_bytes);
-/* The same with the limits that there are. */
+/* The same with the current limits. */
 memory_room memory_room_of_this_process(void);
 
 #endif

@@ -12,7 +12,10 @@
 
 #include "syntorch/base/memory.h"
 
-enum { NAME_BYTES = 200 /* of the prefix's name that the lock's keeps; NAME_MAX is 255 */ };
+enum {
+    NAME_BYTES = 200 /* maximum length of the part of a lock file's name that comes from the prefix;
+                        NAME_MAX is 255 */
+};
 
 static bool without_flock;
 
@@ -42,7 +45,8 @@ static bool write_owner(int fd, const char *who) {
     return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
 }
 
-/* The other run may have the lock and be about to write its record. All zeros if there is none. */
+/* Reads the owner's record. Retries for 200 ms, because the other run may hold the lock but not
+   have written its record yet. All zeros if there is none. */
 static owner read_owner(int fd) {
     for (int tries = 0; tries < 20; tries++) {
         const struct timespec pause = {0, 10000000};
@@ -56,7 +60,8 @@ static owner read_owner(int fd) {
     return (owner){.pid = 0};
 }
 
-/* Its process was on this host, and is gone. A process of this one's number was an earlier one. */
+/* Whether the owner's process ran on this host and no longer exists. If the record has our own
+   process id, it is from an earlier process. */
 static bool is_gone(const owner *o) {
     char host[256];
     this_host(host);
@@ -64,7 +69,8 @@ static bool is_gone(const owner *o) {
     return o->pid == (long)getpid() || (kill((pid_t)o->pid, 0) != 0 && errno == ESRCH);
 }
 
-/* remove: a file that the user may have to remove, or NULL. */
+/* Fails because another run holds the lock. remove: a file that the user may have to remove, or
+   NULL. */
 static syn_status fail_held(const char *prefix, const owner *o, const char *advice,
                             const char *remove, syn_error *err) {
     char run[400] = "another run", when[40] = "", rest[600] = "";
@@ -85,7 +91,8 @@ static syn_status fail_held(const char *prefix, const owner *o, const char *advi
 
 /* ---- The lock file ---- */
 
-/* "out/.trace.lock" of "out/trace", "out/.lock" of "out/"; with `more` behind it. */
+/* "out/.trace.lock" for "out/trace", "out/.lock" for "out/", followed by `more`. The caller frees
+   it. */
 static char *lock_path(const char *prefix, const char *more) {
     const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
     const size_t bytes = strlen(prefix) + strlen(more) + 8;
@@ -96,7 +103,7 @@ static char *lock_path(const char *prefix, const char *more) {
     return path;
 }
 
-/* Whether the name is still that of this file, and not of none or of another run's. */
+/* Whether `path` still names the open file `fd`; another run may have removed or replaced it. */
 static bool is_named(int fd, const char *path) {
     struct stat held, named;
     return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
@@ -130,7 +137,7 @@ static bool create(const char *path, const char *who, syn_status *status, syn_er
     return true;
 }
 
-/* All zeros if there is no such file. */
+/* The owner recorded in a file; all zeros if the file does not exist. */
 static owner owner_of(const char *path) {
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return (owner){.pid = 0};
@@ -139,9 +146,10 @@ static owner owner_of(const char *path) {
     return o;
 }
 
-/* Removes the file of an owner that is gone. Of several runs that find it one does: between looking
-   and removing, another could have removed it and made its own. The guard is held for an instant;
-   a run that is killed then leaves it, and the user must remove it. */
+/* Removes the file of an owner that no longer exists. Several runs may find it at once, and between
+   checking and removing, another run could have replaced it. A guard file, held for an instant,
+   ensures that only one run removes it. If a run is killed while it holds the guard, the user must
+   remove the guard. */
 static syn_status remove_gone(const char *path, const char *guard, const char *prefix,
                               const char *who, const char *advice, syn_error *err) {
     const struct timespec pause = {0, 10000000};
@@ -160,7 +168,7 @@ static syn_status remove_gone(const char *path, const char *guard, const char *p
     return fail_held(prefix, &o, advice, guard, err);
 }
 
-/* Where there is no flock: whoever creates the file that names the owner has the lock. */
+/* Without flock: the run that creates the owner file holds the lock. */
 static syn_status take_named(output_lock *lock, const char *prefix, const char *who,
                              const char *advice, syn_error *err) {
     char *guard = lock_path(prefix, ".guard");
@@ -181,7 +189,7 @@ static syn_status take_named(output_lock *lock, const char *prefix, const char *
     return s;
 }
 
-/* One try; *again: the owner removed the file while it was being locked. */
+/* Tries once to lock. *again: the previous owner removed the file meanwhile, so try again. */
 static syn_status try_lock(output_lock *lock, const char *prefix, const char *who,
                            const char *advice, bool *again, syn_error *err) {
     *again = false;
@@ -189,7 +197,8 @@ static syn_status try_lock(output_lock *lock, const char *prefix, const char *wh
     if (lock->fd < 0) return fail_open(lock->path, err);
     if (try_flock(lock->fd) == 0) {
         *again = !is_named(lock->fd, lock->path);
-        /* The record only serves the other run's sentence: on a full disk there is none. */
+        /* The record is only needed for the error sentence of other runs, so a failed write is
+           ignored. */
         if (*again) (void)close(lock->fd);
         else (void)write_owner(lock->fd, who);
         return SYN_OK;
@@ -224,7 +233,7 @@ syn_status output_lock_take(output_lock *lock, const char *prefix, const char *w
 
 void output_lock_release(output_lock *lock) {
     if (!lock->path) return;
-    /* Removed while it is held, so that nobody else's is. */
+    /* Remove the files while the lock is held, so that another run's files are never removed. */
     if (lock->owner) (void)unlink(lock->owner);
     (void)unlink(lock->path);
     (void)close(lock->fd);

@@ -21,7 +21,7 @@ static const char *count_text(const progress *p, double count, char buf[COUNT_BY
     return buf;
 }
 
-/* "0.49" or "1.3 GiB", of a second */
+/* "0.49" or "1.3 GiB", per second */
 static const char *rate_text(const progress *p, double rate, char buf[COUNT_BYTES]) {
     if (!p->unit) return cli_bytes_text(rate, buf, COUNT_BYTES);
     snprintf(buf, COUNT_BYTES, "%.3g", rate);

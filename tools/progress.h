@@ -1,5 +1,5 @@
-/* Progress of work that takes more than a second: on a terminal a line that is rewritten (bar,
-   rate, time left), elsewhere a plain line every ten seconds. On standard error. */
+/* Progress of work that takes more than a second, on standard error. On a terminal it is one line
+   that is redrawn (bar, rate, time left); otherwise a plain line every ten seconds. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
@@ -7,16 +7,16 @@
 #include "tools/progress_line.h"
 
 typedef struct progress {
-    const char *what, *unit; /* "generating", "tokens"; NULL: bytes, shown as GiB */
+    const char *what, *unit; /* "generating", "tokens"; unit NULL: bytes, shown as GiB */
     bool quiet;
-    bool terminal_only;      /* no lines elsewhere */
-    double start_s, shown_s; /* 0: not begun */
+    bool terminal_only;      /* print nothing if standard error is not a terminal */
+    double start_s, shown_s; /* 0: not started */
     bool on_terminal;
     progress_line line;
 } progress;
 
-/* `user` is a progress; `done` of `of` units are done. The first call begins the clock, the last
-   (done == of) clears the line. */
+/* Reports that `done` of `of` units are done. `user` is a progress *. The first call starts the
+   clock; the last call (done == of) clears the line. */
 void progress_step(void *user, int64_t done, int64_t of);
 
 #endif

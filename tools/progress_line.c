@@ -5,15 +5,15 @@
 
 enum { LINE_BYTES = 512, BAR_MOST = 30, BAR_LEAST = 6 };
 
-/* The columns that may be written to. */
+/* The number of columns that a line may use. */
 static int columns_of(FILE *out) {
     struct winsize size;
-    int columns = 80; /* of terminals that do not say */
+    int columns = 80; /* if the terminal does not report its size */
     if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns = size.ws_col;
     return columns <= LINE_BYTES ? columns - 1 : LINE_BYTES - 1;
 }
 
-/* Behind the text, if the line stays within so many columns. */
+/* Appends `more` if the line then still has at most `columns` columns. */
 static bool append(char *text, int columns, const char *more) {
     const size_t used = strlen(text), n = strlen(more);
     if (used + n > (size_t)columns) return false;
@@ -21,7 +21,8 @@ static bool append(char *text, int columns, const char *more) {
     return true;
 }
 
-/* As wide as all facts leave room for, narrow where they do not; none where the first would go. */
+/* Appends a bar that is as wide as the facts leave space for. If they do not all fit, the bar has
+   its minimum width; if the bar would displace the first fact, it is omitted. */
 static void append_bar(char *text, int columns, double part, const char *const facts[]) {
     char bar[BAR_MOST + 4] = " [";
     int left = columns - (int)strlen(text) - (int)strlen(" []"), least = 0;

@@ -1,6 +1,6 @@
-/* One line of a terminal, written over again and again: "step 12/40 [####......]  loss 5.12  0:12
-   left". It never reaches the terminal's last column, so that no line wraps; the width is asked for
-   each time, for terminals change theirs. Plain blanks clear what a longer line has left. */
+/* A line of a terminal that is redrawn in place: "step 12/40 [####......] loss 5.12 0:12 left". It
+   never uses the last column, so it cannot wrap. The width is queried for each redraw, because
+   terminals can be resized. Spaces overwrite the rest of a longer previous line. */
 #ifndef TOOLS_PROGRESS_LINE_H
 #define TOOLS_PROGRESS_LINE_H
 
@@ -10,16 +10,16 @@
 
 typedef struct progress_line {
     FILE *out;  /* a terminal */
-    int filled; /* columns */
+    int filled; /* columns of the current line; 0: no line */
 } progress_line;
 
-/* `head`, a bar, and of the facts (ended by NULL, the most important first) as many as fit. All
-   are ASCII. */
+/* Draws `head`, a bar, and as many of the facts as fit. facts: most important first, terminated by
+   NULL. All text is ASCII. */
 void progress_line_draw(progress_line *line, const char *head, int64_t done, int64_t of,
                         const char *const facts[]);
-/* Leaves an empty line, and the cursor at its begin. */
+/* Erases the line and puts the cursor at its beginning. */
 void progress_line_clear(progress_line *line);
-/* What stands there stays. */
+/* Ends the line so that it stays visible. */
 void progress_line_end(progress_line *line);
 
 /* "0:07", "12:07", "3:12:07"; returns buf. */

@@ -8,7 +8,8 @@ enum { DIMENSIONS = 7, NEAREST = 8 };
 
 static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",        "dp",
                                               "batch",  "tokens",      "new tokens"};
-/* What was left out together to know how far off other ones are; SYN_HW_SPLITS: nothing was. */
+/* For each dimension, the split whose error applies if the run is outside of the measured range;
+   SYN_HW_SPLITS: none. */
 static const syn_hw_split splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
                                                 SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
                                                 SYN_HW_LENGTH};
@@ -17,7 +18,7 @@ static double ratio(double a, double b) {
     return log2((a + 1) / (b + 1));
 }
 
-/* The nearest so far, the farthest of them last. */
+/* The nearest rows so far, sorted by distance. */
 typedef struct near_rows {
     double distance[NEAREST], error[NEAREST];
     int n;
@@ -40,7 +41,8 @@ static void name(run_error *e, const char *what) {
     snprintf(e->beyond + used, sizeof e->beyond - used, "%s%s", used > 0 ? ", " : "", what);
 }
 
-/* What lies beyond all rows, and the error of such rows. */
+/* Adds the dimensions that are outside of the range of all rows to e->beyond, and raises the error
+   to that of their split. */
 static void look_beyond(run_error *e, const double *at, const double *least, const double *most,
                         const struct syn_hw_apart *apart) {
     for (int d = 0; d < DIMENSIONS; d++) {

@@ -7,12 +7,11 @@ enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_WORK, TAG_NUMBER, TAG_STATUS, TAG_FIR
 
 static const syn_export_options as_links = {.nx_key = SYN_NX_LINKS};
 
-/* What travels of a rank's graph: node-link JSON, which holds all of it but what a device did, and
-   that. */
+/* A rank's graph as sent: node-link JSON, and the device's work, which JSON does not contain. */
 typedef struct parcel {
     syn_sink *json;
     const char *text;
-    char *work; /* NULL: none is known */
+    char *work; /* NULL: no device work was recorded */
     size_t text_bytes, work_bytes;
 } parcel;
 
@@ -21,7 +20,8 @@ static void unwrap(parcel *p) {
     syn_free(p->work);
 }
 
-/* Both as long as whole words. */
+/* Packs a graph. The sizes of both parts are multiples of 4 bytes, because they are sent as
+   int32. */
 static syn_status wrap(parcel *p, const syn_graph *mine, syn_error *err) {
     const syn_work *work = mine->n_ranks > 0 ? mine->ranks[0].work : NULL;
     *p = (parcel){0};
@@ -40,7 +40,7 @@ static syn_status wrap(parcel *p, const syn_graph *mine, syn_error *err) {
     return s;
 }
 
-/* The graph that travelled. */
+/* Unpacks a received graph. */
 static syn_status open_parcel(syn_graph **out, const parcel *p, syn_error *err) {
     syn_work work;
     SYN_TRY(syn_import_json_memory(out, "a rank's graph", p->text, p->text_bytes, err));
@@ -103,7 +103,7 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     if (comm->rank != 0) return send_graph(comm, mine, err);
     syn_graph **parts = syn_calloc((size_t)comm->size, sizeof *parts);
     if (!parts) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *parts, "the ranks' graphs");
-    /* Rank 0's own goes the same way, so that all parts are alike. */
+    /* Rank 0's own graph is packed and unpacked, too, so that all parts have the same form. */
     syn_status s = gather_copy(&parts[0], mine, err);
     for (int32_t r = 1; r < comm->size && s == SYN_OK; r++)
         s = receive_graph(&parts[r], comm, r, err);

@@ -27,7 +27,7 @@ int launch_device(launch *l, const char *name) {
     return cli_fail(l->program, CLI_USAGE, "--device is cpu, meta or cuda, not '%s'", name);
 }
 
-/* Before anything is read or started for it. */
+/* Fails early if the device is not available, before any file is read. */
 static syn_status check_device(const launch *l, syn_error *err) {
     const syn_backend *backend;
     syn_error why = {0};
@@ -36,7 +36,9 @@ static syn_status check_device(const launch *l, syn_error *err) {
 }
 
 syn_status launch_threads(launch *l, syn_error *err) {
-    int32_t together = l->ranks, processes = 1; /* ranks on this machine; of them in one process */
+    int32_t together = l->ranks,
+            processes =
+                1; /* ranks on this machine that share a process; processes on this machine */
     if (l->mpi) syn_mpi_launched(NULL, &processes);
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (l->mpi && local && atoi(local) > 0) processes = atoi(local);
@@ -45,7 +47,7 @@ syn_status launch_threads(launch *l, syn_error *err) {
     if (l->threads < 1) l->threads = 1;
     if (l->threads > SYN_WORKERS_MAX) l->threads = SYN_WORKERS_MAX;
     if (l->mpi) together = 1;
-    syn_blas_set_threads(1); /* a rank's own threads call it side by side */
+    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
     const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
     if (l->device != SYN_DEVICE_CPU) return SYN_OK;
     char value[CLI_SHOWN_BYTES];
@@ -84,13 +86,14 @@ static syn_status run_meta(launch *l, syn_error *err) {
 /* ---- MPI ---- */
 
 static void mpi_log(void *user, const char *sentence) {
-    if (((const launch *)user)->failed) return; /* which is what it says */
+    if (((const launch *)user)->failed) return; /* the failure has been printed already */
     char shown[CLI_SHOWN_BYTES];
     fprintf(stderr, "%s: %s\n", ((const launch *)user)->program->name,
             cli_shown(sentence, shown, sizeof shown));
 }
 
-/* numbers, of which each rank has its own, become all ranks' on rank 0. */
+/* Each rank passes its own number in numbers[rank]. On rank 0, `numbers` then has those of all
+   ranks. */
 static syn_status share(uint64_t *numbers, syn_comm *comm, syn_error *err) {
     uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
     if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the ranks' numbers");
@@ -100,7 +103,7 @@ static syn_status share(uint64_t *numbers, syn_comm *comm, syn_error *err) {
     return s;
 }
 
-/* The graph of all ranks on rank 0. */
+/* Builds the graph of all ranks on rank 0. */
 static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(l->ctx[comm->rank]);
     syn_graph *mine;
@@ -111,7 +114,8 @@ static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
     return s;
 }
 
-/* A sentence about the lowest rank that was started otherwise, which calls it, too. */
+/* Prints how `rank` differs from rank 0. These two ranks must both call it; the others return at
+   once. */
 static void tell_difference(const launch *l, syn_comm *comm, int32_t rank) {
     launch_part parts[LAUNCH_PARTS];
     uint64_t hashes[LAUNCH_PARTS];
@@ -135,14 +139,16 @@ void launch_pause(void) {
     nanosleep(&pause, NULL);
 }
 
-/* A rank that could not begin (a file that only its machine lacks), or that was started with other
-   options, must not leave the others waiting: the lowest such rank is named. */
+/* If a rank could not start (for example, because a file is missing on its machine) or was started
+   with other options, the other ranks must not wait for it. All ranks stop, and the lowest such
+   rank is reported. */
 static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_error *err) {
     gather_start start;
     const uint64_t plan = before == SYN_OK ? l->plan(l->user) : 0;
     if (gather_agreement(&start, comm, before, plan, err) != SYN_OK) return false;
     if (start.failed < 0 && start.differs < 0) return true;
-    /* Said before the others end: a launcher stops all as soon as one has failed. */
+    /* Print before the other ranks exit, because a launcher stops all ranks as soon as one has
+       failed. */
     if (start.failed < 0) tell_difference(l, comm, start.differs);
     if (start.failed == 0 && comm->rank == 0) cli_fail(l->program, CLI_FAILED, "%s", err->text);
     if (start.failed > 0 && comm->rank == start.failed)
@@ -171,7 +177,7 @@ int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char
     if (code == CLI_RUN || !l->mpi || open_mpi(l, &comm, &err) != SYN_OK) return code;
     const syn_status s = gather_agreement(&start, comm, SYN_E_INVALID, 0, &err);
     const bool speaks = s == SYN_OK && start.failed == comm->rank && comm->rank != 0;
-    if (speaks) { /* rank 0 was not mute */
+    if (speaks) { /* rank 0 has printed its own message */
         snprintf(name, sizeof name, "%s: rank %d", l->program->name, comm->rank);
         l->program->name = name;
         l->program->mute = false;
@@ -184,7 +190,8 @@ int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char
     return speaks && code == CLI_OK ? CLI_FAILED : code;
 }
 
-/* Ends with what all ranks have to tell on rank 0. A rank that fails says so and ends the job. */
+/* Runs this process's rank and collects the results on rank 0. A rank that fails prints its error
+   and aborts the job. */
 static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     syn_comm *comm;
     SYN_TRY(open_mpi(l, &comm, err));

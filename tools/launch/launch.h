@@ -1,5 +1,5 @@
-/* The three ways a program's ranks run: as threads, as MPI processes, or one after the other
-   without data (--device meta). The rank's own program cannot tell which. */
+/* Runs a program's ranks in one of three ways: as threads, as MPI processes, or one after the other
+   without data (--device meta). The code of a rank is the same in all three. */
 #ifndef TOOLS_LAUNCH_H
 #define TOOLS_LAUNCH_H
 
@@ -8,71 +8,76 @@
 #include "syntorch/hardware/hardware.h"
 #include "tools/launch/parallel.h"
 
-/* Something that must be the same on every rank, as a hash of it. */
+/* A property that must be the same on all ranks, as a hash. */
 typedef struct launch_part {
-    const char *name; /* "--option", or a word for it */
+    const char *name; /* "--option", or a description */
     uint64_t hash;
 } launch_part;
 
 enum { LAUNCH_PARTS = 40 };
 
-/* One rank's program. It makes *ctx, which launch_free frees. */
+/* The code of one rank. It creates *ctx, which launch_free frees. */
 typedef syn_status launch_main(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err);
 
 typedef struct launch {
-    /* what to run */
+    /* Set by the program: */
     cli_program *program;
     syn_device device;
     int32_t ranks;
     syn_plan parallel;  /* of these ranks; complete once the model is known */
-    bool alone;         /* on meta: one of them and no other, */
-    int32_t alone_rank; /* this one */
+    bool alone;         /* on meta: run only one rank, */
+    int32_t alone_rank; /* which is this one */
     bool quiet, check_collectives;
-    int64_t watchdog_s; /* over MPI: say what a rank waits for after so long; 0: never */
+    int64_t watchdog_s; /* over MPI: report which operation a rank waits for after this time; 0:
+                           never */
     bool want_hashes, want_graph;
-    const syn_hardware *hw;                                       /* for predicted times, or NULL */
-    uint64_t (*plan)(void *user);                                 /* hash of all that decides which
-                                                                     collectives a rank calls */
-    int (*parts)(void *user, launch_part[LAUNCH_PARTS]);          /* of the plan, to name what
-                                                                     differs; gives how many; may
-                                                                     be NULL */
-    syn_status (*facts)(void *user, syn_graph *, syn_error *err); /* adds those of the run */
+    const syn_hardware *hw; /* for predicted times; NULL: none */
+    uint64_t (*plan)(
+        void *user); /* hash of everything that determines which collectives a rank calls */
+    int (*parts)(void *user,
+                 launch_part[LAUNCH_PARTS]); /* the parts of the plan, to name the one that differs;
+                                                returns their number; may be NULL */
+    syn_status (*facts)(void *user, syn_graph *,
+                        syn_error *err); /* adds the run's metadata to the graph */
     launch_main *main;
     void *user;
-    /* set by launch_begin */
+    /* Set by launch_begin and launch_threads: */
     bool mpi;
-    int32_t rank; /* of this process; 0 unless MPI */
-    int threads;  /* of each rank */
-    /* what came of it */
-    bool failed;      /* over MPI: this rank, and said so */
-    syn_ctx **ctx;    /* by rank; over MPI only this process's */
-    uint64_t *nodes;  /* recorded by each rank; over MPI only on rank 0 */
-    uint64_t *hashes; /* of the traces, likewise, if wanted */
-    syn_graph *graph; /* of all ranks, if wanted; over MPI NULL but on rank 0 */
+    int32_t rank; /* rank of this process; 0 without MPI */
+    int threads;  /* per rank */
+    /* Results: */
+    bool failed;      /* over MPI: this rank has failed and has printed its error */
+    syn_ctx **ctx;    /* by rank; over MPI only this process's is set */
+    uint64_t *nodes;  /* number of nodes recorded by each rank; over MPI only on rank 0 */
+    uint64_t *hashes; /* trace hashes by rank, if want_hashes; over MPI only on rank 0 */
+    syn_graph *graph; /* of all ranks, if want_graph; over MPI only on rank 0, otherwise NULL */
 } launch;
 
-/* First call of the program: finds out whether a launcher started it as one of several ranks (then
-   all but rank 0 are mute). */
+/* First call of the program. Detects whether a launcher started this process as one of several
+   ranks; if so, all ranks but 0 are mute. */
 void launch_begin(launch *l, cli_program *program);
-/* Reads the options: `read` gives CLI_RUN or an exit code after a message. Over MPI a rank that
-   alone refuses its own is the one to say so, and no rank waits for one that was started with
-   --help. */
+/* Parses the options with `read`, which returns CLI_RUN or an exit code after a message. Over MPI,
+   if only some ranks refuse their options, the lowest of them prints its message, and no rank hangs
+   because another one was started with --help. */
 int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv);
-/* Over MPI, before a rank ends with a failure: time for the launcher to pass on the message of
-   another rank, since it stops all ranks as soon as one has failed. */
+/* Over MPI, call it before a rank exits with a failure. It waits a moment (0.1 s) so that the
+   launcher can forward another rank's message, because the launcher stops all ranks as soon as one
+   has failed. */
 void launch_pause(void);
-/* What --device means: CLI_RUN, or an exit code after a message. */
+/* Sets the device from the value of --device. Returns CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"
 int launch_device(launch *l, const char *name);
-/* Call after the options are known: gives OpenBLAS one thread a caller and each rank its share of
-   the cores. Fails when there is no memory for OpenBLAS's buffers. */
+/* Sets the number of threads: one OpenBLAS thread per caller, and for each rank its share of the
+   cores. Call it after the options are known. Fails if there is no memory for OpenBLAS's
+   buffers. */
 syn_status launch_threads(launch *l, syn_error *err) SYN_MUST_USE;
-/* Runs all ranks; `before`: how preparing went, which over MPI the other ranks must hear. After a
-   failure whose sentence was printed already the program is mute. */
+/* Runs all ranks. `before` is the status of the program's preparations, which over MPI is exchanged
+   so that all ranks stop if one has failed. If the error has been printed already, the program is
+   mute afterwards. */
 syn_status launch_run(launch *l, syn_status before, syn_error *err) SYN_MUST_USE;
 void launch_free(launch *l);
 
-/* "8 ranks on 2 cores" when ranks take turns, which their times then show; else NULL. */
+/* "8 ranks on 2 cores" if ranks have to share cores, which affects their times; otherwise NULL. */
 const char *launch_shared_cores(const launch *l, char *buf, size_t buf_bytes);
 
 #endif

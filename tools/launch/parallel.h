@@ -1,18 +1,19 @@
-/* The options of both programs that make a parallel plan. */
+/* The options for parallelism that both programs share. */
 #ifndef TOOLS_PARALLEL_H
 #define TOOLS_PARALLEL_H
 
 #include "syntorch/plan.h"
 #include "tools/cli.h"
 
-/* Degrees; 0: not given. */
+/* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
     int64_t pp, cp, ep, etp, zero;
     int schedule;
     bool sp;
 } parallel_options;
 
-/* Not in --help, since no model implements them: the plan refuses them in one sentence. */
+/* These options are not in --help, because no model implements them yet; the plan refuses them with
+   an error sentence. */
 #define PARALLEL_OPTIONS(o)                                                                       \
     {"pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536}, {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, \
         {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536},                                            \
@@ -22,7 +23,8 @@ typedef struct parallel_options {
         "schedule", CLI_CHOICE, &(o).schedule, "1f1b|gpipe|interleaved|zb-h1", NULL, 0, 0         \
     }
 
-/* The complete plan of `ranks` ranks (0: one for each place), tp of which share each layer. */
+/* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel
+   size tp. */
 syn_status parallel_plan(syn_plan *plan, const parallel_options *options, int64_t ranks, int64_t tp,
                          syn_error *err) SYN_MUST_USE;
 

@@ -23,7 +23,7 @@ const char *const model_folder_tokenizer[] = {"tokenizer.json",
                                               "chat_template.jinja",
                                               NULL};
 
-/* ---- reading ---- */
+/* ---- Reading ---- */
 
 bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
     static const char *const files[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
@@ -37,7 +37,7 @@ bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folde
     return false;
 }
 
-/* ---- writing ---- */
+/* ---- Writing ---- */
 
 static syn_status copy_file(const char *from, const char *folder, const char *name,
                             syn_error *err) {
@@ -76,14 +76,14 @@ syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *com
     SYN_TRY(syn_model_config_save(m->config, m->heads, path, err));
     SYN_TRY(folder_path(path, err, folder, "generation_config.json"));
     if (m->generation) SYN_TRY(copy_file(m->generation, folder, "generation_config.json", err));
-    else if (syn_model_is_causal(m->config)) /* as transformers, which writes none for a BERT */
+    else if (syn_model_is_causal(m->config)) /* like transformers, which writes none for BERT */
         SYN_TRY(syn_text_ending_save(&m->config->end, m->said, path, err));
     return m->tokenizer ? copy_tokenizer(m->tokenizer, folder, err) : SYN_OK;
 }
 
-/* ---- in place of an older one ---- */
+/* ---- Replacing an older model ---- */
 
-/* model.safetensors, its index, or one of several files. */
+/* Whether it is model.safetensors, its index, or one of several shards. */
 static bool is_weights(const char *name) {
     int part, of, end = 0;
     if (strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.safetensors.index.json") == 0)
@@ -98,8 +98,9 @@ static bool is_of_tokenizer(const char *name) {
     return false;
 }
 
-/* Names of weights in `folder` that `complete` has not; and of a tokenizer, if it has one, which
-   would be read together with the new one's. */
+/* Collects the names of weight files in `folder` that `complete` does not have. If `complete` has a
+   tokenizer, also collects such tokenizer files, because they would be loaded together with the new
+   ones. */
 static syn_status find_stale(syn_intern *names, const char *complete, const char *folder,
                              syn_error *err) {
     char path[FOLDER_PATH_BYTES];

@@ -57,7 +57,8 @@ static void begin(trial *t, const cli_program *program, const syn_hardware *own,
 
 typedef int give(const cli_program *program, const cli_option *option, const char *text);
 
-/* Has cli_check or cli_set take what is changed. */
+/* Passes all settings of a lever to `how`, which is cli_check or cli_set. Returns false at the
+   first one that is not valid. */
 static bool give_all(const trial *t, const lever *of, give *how) {
     const cli_program *program = t->one.program;
     bool taken = true;
@@ -69,7 +70,8 @@ static bool give_all(const trial *t, const lever *of, give *how) {
     return taken;
 }
 
-/* False: it cannot be run. of: what is changed, NULL: nothing; `try` changes it back. */
+/* Predicts the run with the changes in `of` (NULL: unchanged). Returns false if it cannot be run.
+   t->try must restore the options. */
 static bool run(const trial *t, const lever *of, sweep_times *times) {
     syn_error err = {0};
     *times = (sweep_times){0};
@@ -80,7 +82,7 @@ static bool run(const trial *t, const lever *of, sweep_times *times) {
     return ran && times->tokens > 0;
 }
 
-/* Another value of the option that was kept; NULL: there is none. */
+/* The lever already kept for this option; NULL: none. */
 static lever *kept_of(levers *l, int kept, const char *option) {
     for (int i = 0; i < kept; i++)
         if (strcmp(l->at[i].set->option, option) == 0) return &l->at[i];
@@ -89,13 +91,13 @@ static lever *kept_of(levers *l, int kept, const char *option) {
 
 /* ---- Faster ---- */
 
-/* The same texts at a time on the same ranks; on more of them; more texts. */
+/* 0: same ranks and batch; 1: more ranks; 2: larger batch. */
 static int class_of(const levers *l, const lever *x) {
     if (x->t.ranks > l->own.ranks) return 1;
     return x->t.tokens > l->own.tokens ? 2 : 0;
 }
 
-/* In order of class, then of change. */
+/* Sorts by class, then by change. */
 static void sort(levers *l) {
     for (int i = 1; i < l->n; i++) {
         const lever x = l->at[i];

@@ -33,7 +33,8 @@ void sweep_name(sweep *s, const char *option, const char *model, const char *all
 
 /* ---- All combinations ---- */
 
-/* The next one of all but machines; false: that was the last. */
+/* Advances `at` to the next combination of all axes but the machine axis. Returns false after the
+   last one. */
 static bool advance(const sweep *s, int at[SWEEP_AXES]) {
     for (int i = s->n_axes; i-- > 0;) {
         if (i == s->machine_axis) continue;
@@ -47,7 +48,8 @@ bool sweep_fits(const syn_hardware *hw, const sweep_times *t) {
     return hw->memory_bytes <= 0 || t->rank_bytes <= hw->memory_bytes;
 }
 
-/* Of another size of batch or text the same combination may fit. */
+/* Marks a row that exceeds the memory of its machine. Its times remain set, because they are valid
+   for a machine with more memory. */
 static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *err) {
     char a[32], b[32], name[CLI_SHOWN_BYTES], text[2 * CLI_SHOWN_BYTES];
     row->too_large = !sweep_fits(hw, &row->t);
@@ -59,7 +61,7 @@ static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *e
     return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof text, "--sweep");
 }
 
-/* A row for each machine. */
+/* Adds a row for each machine. */
 static syn_status add_rows(sweep *s, const int at[SWEEP_AXES], syn_error *err) {
     for (int m = 0; m < s->n_machines; m++) {
         SYN_TRY(syn_grow(&s->rows, &s->cap, s->n + 1, sizeof *s->rows, err));
@@ -91,14 +93,14 @@ static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times
     return try(user, s, times, why);
 }
 
-/* Whether a run that names no dtype has the same one on both. */
+/* Whether runs without --dtype have the same dtype on both machines. */
 static bool alike(const syn_hardware *a, const syn_hardware *b) {
     const double *x = a->peak_flops_per_ns, *y = b->peak_flops_per_ns;
     return (a->multiprocessors > 0) == (b->multiprocessors > 0) &&
            (x[SYN_F16] > 0) == (y[SYN_F16] > 0) && (x[SYN_BF16] > 0) == (y[SYN_BF16] > 0);
 }
 
-/* One combination: once for all machines that are alike. */
+/* Tries one combination, once for each group of machines that give the same dtype. */
 static syn_status try_machines(sweep *s, const int at[SWEEP_AXES], sweep_times *times,
                                sweep_try *try, void *user, syn_error *err) {
     const size_t first = s->n;
@@ -107,7 +109,7 @@ static syn_status try_machines(sweep *s, const int at[SWEEP_AXES], sweep_times *
         syn_error why = {0};
         int k = 0;
         while (!alike(&s->machines[k], &s->machines[m])) k++;
-        if (k < m) continue; /* done */
+        if (k < m) continue; /* a machine of this group was tried before */
         s->deciding = m;
         cli_keep_messages(&why);
         const bool refused = try_one(s, at, times, try, user, &why) != SYN_OK;

@@ -1,5 +1,6 @@
-/* --sweep KEY=VALUE,... ...: a run on meta for each combination of options' values, of which rank 0
-   alone is recorded, and its time on each machine. */
+/* --sweep KEY=VALUE,... ...: predicts a run for every combination of option values on every
+   machine. Each combination is recorded on meta for one rank only; each machine's times are then
+   predicted from the recorded ops. */
 #ifndef TOOLS_SWEEP_H
 #define TOOLS_SWEEP_H
 
@@ -18,94 +19,97 @@ typedef struct sweep_axis {
     int n;
 } sweep_axis;
 
-/* What a program predicts for one combination on one machine; times in ns, 0: there is none. */
+/* A program's prediction for one combination on one machine. Times are in ns; 0: not applicable. */
 typedef struct sweep_times {
-    double ns;                                /* all of it */
-    double forward_ns, prefill_ns, decode_ns; /* of it */
-    double tokens;                            /* that the time is for */
-    double rank_bytes;                        /* most that a rank has at a time */
+    double ns;                                /* total time */
+    double forward_ns, prefill_ns, decode_ns; /* parts of ns */
+    double tokens;                            /* number of tokens that ns is for */
+    double rank_bytes;                        /* peak memory of a rank */
     syn_dtype dtype;
     int64_t ranks;
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
-    run_error error;                             /* to be expected */
+    run_error error;                             /* expected error */
     extrapolation beyond;
 } sweep_times;
 
 typedef struct sweep_row {
-    int at[SWEEP_AXES]; /* which value of each axis */
+    int at[SWEEP_AXES]; /* index of the value on each axis */
     int machine;
-    sweep_times t;  /* also of what is refused for its size alone */
-    char *refused;  /* why this cannot be run; NULL: it can */
-    bool too_large; /* that is why: for its machine's memory */
-    int front; /* its number among those that none beats in both time and cost, from 1; else 0 */
+    sweep_times t; /* also set if the combination is refused only for its size */
+    char *
+        refused; /* why the combination is not possible; NULL: it is possible. Owned by the sweep */
+    bool too_large; /* it is refused because it exceeds its machine's memory */
+    int front;      /* number in the Pareto front of time and cost, from 1; 0: not in the front */
 } sweep_row;
 
 typedef struct sweep {
     const cli_program *program;
-    bool training;                  /* times are of steps of different sizes: by token */
-    char title[160], subtitle[200]; /* of the picture */
+    bool training;                  /* compare times per token, because steps differ in size */
+    char title[160], subtitle[200]; /* of the picture and the table */
     sweep_axis axes[SWEEP_AXES];
-    int n_axes, machine_axis; /* that of --hw; -1: there is none */
-    char *words;              /* what values point into */
+    int n_axes, machine_axis; /* machine_axis: index of the axis of --hw; -1: none */
+    char *words;              /* copy of the arguments, which the axes' values point into */
     const char **machine_names;
     syn_hardware *machines;
     int n_machines;
-    int deciding;    /* the one whose dtype a run has that names none, while one is tried */
-    sweep_row *rows; /* machines vary fastest */
+    int deciding; /* during a try: the machine that determines the dtype of runs without --dtype */
+    sweep_row *rows; /* machines vary fastest within equal other values */
     size_t n, cap;
-    output_lock lock; /* of the files, until sweep_free */
+    output_lock lock; /* lock of the output files, held until sweep_free */
 } sweep;
 
 typedef struct sweep_how {
     const cli_program *program;
     bool training;
-    const cli_texts *words;                   /* of --sweep */
-    const char *const *keys, *const *useless; /* options that may vary; that mean nothing; each list
-                                                 ended by NULL */
-    const char *hw, *device;                  /* what these options say; NULL: nothing */
-    const char *stack;                        /* of machines that name none */
+    const cli_texts *words;                   /* the arguments of --sweep */
+    const char *const *keys, *const *useless; /* names of options that may vary, and of options that
+                                                 have no effect in a sweep; terminated by NULL */
+    const char *hw, *device;                  /* the values of --hw and --device; NULL: not given */
+    const char *stack;                        /* for machines without a stack in their name */
 } sweep_how;
 
 #define SWEEP_ALONE "--sweep predicts all ranks in one process; start it without a launcher"
-/* After cli_parse. CLI_RUN, or an exit code after a message about what makes no sense. */
+/* Parses the arguments of --sweep and loads the machines; call it after cli_parse. Returns CLI_RUN,
+   or an exit code after an error message. */
 int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv);
 void sweep_free(sweep *s);
 
-/* One combination, for which the options have their values: fills times, one for each of
-   s->machines. A failure is why it is refused. */
+/* Predicts one combination, whose values the options have: fills times[i] for s->machines[i]. If it
+   fails, the combination is not possible, and *err says why. */
 typedef syn_status sweep_try(void *user, const sweep *s, sweep_times *times, syn_error *err);
-/* Tries all. The program's messages go into the rows meanwhile. */
+/* Tries all combinations. Meanwhile the program's error messages are stored in the rows instead of
+   printed. */
 syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error *err) SYN_MUST_USE;
 
-/* Whether what a rank has at a time fits the machine. */
+/* Whether the peak memory of a rank fits the machine. */
 bool sweep_fits(const syn_hardware *hw, const sweep_times *t);
-/* Time of the run, or of a million tokens of training, ns; and seconds of all ranks together a
-   thousand tokens. */
+/* sweep_time: ns of the run, or of a million tokens in training. sweep_cost: seconds of all ranks
+   together per thousand tokens. */
 double sweep_time(const sweep *s, const sweep_row *row);
 double sweep_cost(const sweep_row *row);
-/* Rows that are not refused, fastest first, of equal ones the cheapest; *n of them. The caller
-   frees the list with syn_free. NULL: there is no memory. */
+/* Returns the *n rows that are possible, fastest first; equally fast ones by cost. The caller frees
+   the list with syn_free. NULL: out of memory. */
 sweep_row **sweep_in_order(const sweep *s, size_t *n);
-/* What it is of, with the dtypes of its rows where --dtype does not vary: "gpt2 in f32"; returns
-   buf. */
+/* "gpt2 in f32": the title, with the dtypes of the rows unless --dtype varies; returns buf. */
 const char *sweep_title(const sweep *s, char *buf, size_t bytes);
-/* "tp 8, batch_size 64, hw h100": of the axes with more than one value; returns buf. */
+/* "tp 8, batch_size 64, hw h100": the values on the axes with more than one value; returns buf. */
 const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
 
-/* How many values the option of this name has; 1 if it does not vary. */
+/* The number of values of the option with this name; 1 if it does not vary. */
 int sweep_values(const sweep *s, const char *option);
-/* The title, of the first combination that was possible, and what all have in common; `option` says
-   which model. */
+/* Sets title and subtitle, unless they are set already. `option` is the option that selects the
+   model: if it varies, the title is the number of models instead of `model`. `all`: the subtitle,
+   with properties that all combinations share. */
 void sweep_name(sweep *s, const char *option, const char *model, const char *all);
-/* Makes the folder, tries whether files can be written there, and locks their names, so that no
-   other sweep writes them; `option` names the folder. */
+/* Creates the folder, checks that files can be written there, and locks their names against other
+   sweeps. `option` is the option that names the folder, for the error sentence. */
 syn_status sweep_open_folder(sweep *s, const char *folder, const char *option,
                              syn_error *err) SYN_MUST_USE;
-/* Writes sweep.csv and sweep.svg to the folder; prints the table, or the rows as a
+/* Writes sweep.csv and sweep.svg to the folder, and prints the table or, with `json`, the rows as a
    JSON array. Then fails if no combination is possible. */
 syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
                       syn_error *err) SYN_MUST_USE;
-/* The picture: time against cost. */
+/* Writes the picture: time against cost, or columns if only one option varies. */
 syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* The words of --sweep, and what contradicts them. */
+/* Parses the arguments of --sweep and checks them against the other options. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -6,7 +6,7 @@
 
 #define SWEEP_ROWS 1000000
 
-/* ---- The words ---- */
+/* ---- The arguments ---- */
 
 static bool may_vary(const sweep *s, const cli_option *option, const char *const *keys) {
     for (; option && *keys; keys++)
@@ -43,7 +43,7 @@ static syn_status split(sweep_axis *axis, char *list, syn_error *err) {
     return SYN_OK;
 }
 
-/* A word "KEY=VALUE,...", which is taken apart. */
+/* Adds the axis of an argument "KEY=VALUE,...", which is split in place. */
 static syn_status add_axis(sweep *s, char *word, const char *const *keys, syn_error *err) {
     char *equals = strchr(word, '=');
     if (!equals)
@@ -105,7 +105,8 @@ static syn_status open_words(sweep *s, const sweep_how *how, syn_error *err) {
     return SYN_OK;
 }
 
-/* A value that the option cannot have is a mistake, and no combination that is not possible. */
+/* Checks all values in advance: an invalid value is an error in the arguments, not a combination
+   that is not possible. */
 static int check_values(const sweep *s) {
     for (int i = 0; i < s->n_axes; i++)
         for (int k = 0; k < s->axes[i].n; k++) {

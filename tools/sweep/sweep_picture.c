@@ -1,5 +1,5 @@
-/* The picture of a sweep: time against cost, with those that none beats in both; or, of one option
-   alone, what the time of each of its values goes to. */
+/* The picture of a sweep: time against cost with the Pareto front; or, if only one option varies, a
+   column for each of its values that shows the composition of its time. */
 #include <math.h>
 #include <string.h>
 
@@ -7,11 +7,11 @@
 #include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 
-/* Of the page, and of the plot on it, in pixels. */
+/* Positions and sizes in pixels: of the page, and of the plot on it. */
 enum { LEAST_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
 enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15, COLORS = 6 };
 
-/* Of machines. */
+/* Colours of machines. */
 static const char *const colors[COLORS] = {"#4f7aa8", "#e08a2e", "#4c9f70",
                                            "#8d6cab", "#b0863c", "#7a7f87"};
 
@@ -24,10 +24,11 @@ typedef struct plot {
     axis x, y;
     const sweep_row **front;
     int n_front;
-    double columns[SWEEP_AXES]; /* of the list: where each axis's begins; 0: it has one value */
-    double width;               /* of the page */
-    const sweep_axis *only;     /* of one option alone; NULL: there are others */
-    double column;              /* of which each value has one, so wide */
+    double columns[SWEEP_AXES]; /* x of each axis's column in the list; 0: the axis has only one
+                                   value and no column */
+    double width;               /* width of the page */
+    const sweep_axis *only; /* the only axis that varies; NULL: several vary, or too many values */
+    double column;          /* width of a value's column, if `only` is set */
 } plot;
 
 static double x_of(const plot *p, double time) {
@@ -38,7 +39,7 @@ static double y_of(const plot *p, double cost) {
     return TOP + HEIGHT * (p->y.to - log10(cost)) / (p->y.to - p->y.from);
 }
 
-/* A little room around, and half a decade at least. */
+/* Adds a margin, and widens the axis to at least half a decade. */
 static void settle(axis *a) {
     const double room = fmax(0.06 * (a->to - a->from), (0.5 - (a->to - a->from)) / 2);
     a->from -= room;
@@ -50,7 +51,9 @@ static void widen(axis *a, double value) {
     a->to = fmax(a->to, log10(value));
 }
 
-/* Values 1, 2 and 5 times a power of ten within the axis, or 1 alone if those are many. */
+/* Finds the next tick within the axis, at 1, 2 or 5 times a power of ten, or only at powers of ten
+   if the axis is longer than three decades. *at is the search position; returns false at the
+   end. */
 static bool next_tick(const axis *a, int *at, double *value) {
     static const double steps[] = {1, 2, 5};
     const bool few = a->to - a->from > 3;
@@ -71,7 +74,7 @@ static void text_at(syn_sink *svg, double x, double y, const char *how, const ch
     syn_sink_text(svg, "</text>\n");
 }
 
-/* "200 ms": a tick's number is round. */
+/* "200 ms", for ticks, whose numbers are round. */
 static const char *tick_time(double ns, char buf[32]) {
     static const char *const units[] = {"ns", "\xC2\xB5s", "ms", "s"};
     int u = 0;
@@ -133,7 +136,7 @@ static void draw_points(syn_sink *svg, const plot *p) {
     }
 }
 
-/* What is between two of the front is not to be had: steps. */
+/* Draws the front as steps, because no combination lies between two of its points. */
 static void draw_front(syn_sink *svg, const plot *p) {
     char number[16];
     double last_x = -100, last_y = -100;
@@ -148,7 +151,7 @@ static void draw_front(syn_sink *svg, const plot *p) {
     for (int k = 1; k <= p->n_front; k++) {
         const sweep_row *row = p->front[k - 1];
         const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
-        if (hypot(x - last_x, y - last_y) < 15) continue; /* no room for its number */
+        if (hypot(x - last_x, y - last_y) < 15) continue; /* no space for its number */
         snprintf(number, sizeof number, "%d", k);
         text_at(svg, x - 6, y + 14, " fill=\"#c62828\" font-weight=\"bold\" text-anchor=\"end\"",
                 number);
@@ -157,7 +160,7 @@ static void draw_front(syn_sink *svg, const plot *p) {
     }
 }
 
-/* "31.4", without an exponent. */
+/* "31.4", never with an exponent. */
 static const char *cost_text(double cost, char buf[32]) {
     const int digits = cost >= 99.95 ? 0 : cost >= 9.995 ? 1 : cost >= 0.9995 ? 2 : 4;
     snprintf(buf, 32, "%.*f", digits, cost);
@@ -166,7 +169,8 @@ static const char *cost_text(double cost, char buf[32]) {
 
 #define HEAD " font-size=\"10.5\" fill=\"#777777\""
 
-/* Right of the plot: what the numbers are, and the colours. */
+/* Draws the list to the right of the plot: the combinations of the front, and the colours of the
+   machines. */
 static void draw_list(syn_sink *svg, const plot *p) {
     static const char *const right = " font-size=\"11.5\" text-anchor=\"end\"";
     static const char *const left = " font-size=\"11.5\"";
@@ -211,7 +215,8 @@ static const char *const limit_colors[SYN_LIMIT_COUNT] = {[SYN_LIMIT_COMPUTE] = 
                                                           [SYN_LIMIT_LAUNCH] = "#b9bec4",
                                                           [SYN_LIMIT_COMMUNICATION] = "#c62828"};
 
-/* The axis that alone has several values, few enough to stand side by side; NULL: there is none. */
+/* The only axis with several values, if these are few enough to be drawn side by side; otherwise
+   NULL. */
 static const sweep_axis *only_axis(const sweep *s) {
     const sweep_axis *only = NULL;
     for (int i = 0; i < s->n_axes; i++) {
@@ -226,7 +231,8 @@ static double middle_of(const plot *p, size_t row) {
     return LEFT + p->column * ((double)row + 0.5);
 }
 
-/* From 0 to `top`, at 1, 2 or 5 times a power of ten. */
+/* Draws the time axis from 0 to `top`, with lines at multiples of 1, 2 or 5 times a power of
+   ten. */
 static void draw_times(syn_sink *svg, const plot *p, double top) {
     const double right = LEFT + p->column * (double)p->s->n,
                  decade = pow(10, floor(log10(top / 5)));
@@ -244,8 +250,8 @@ static void draw_times(syn_sink *svg, const plot *p, double top) {
                     TOP + HEIGHT / 2, time_title(p->s));
 }
 
-/* Its shares stand on each other, compute at the bottom; a share that has room says how large it
-   is. */
+/* Draws the shares of a row's time as a stacked bar, compute at the bottom. A share that is high
+   enough has its percentage in it. */
 static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
     const sweep *s = p->s;
     const sweep_row *row = &s->rows[i];
@@ -271,8 +277,7 @@ static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
             cli_time_text(time, text, sizeof text));
 }
 
-/* Below: which value, what it costs, and the memory it takes; to the right what these and the
-   colours are. */
+/* Draws the labels: value, cost and memory below each column, and the legend to the right. */
 static void draw_words(syn_sink *svg, const plot *p) {
     const sweep *s = p->s;
     const sweep_axis *of = p->only;
@@ -320,7 +325,7 @@ static void draw_columns(syn_sink *svg, const plot *p) {
 
 /* ---- The page ---- */
 
-/* About as wide as their longest text. */
+/* Each column is about as wide as its longest text. */
 static void place_columns(plot *p) {
     double x = LIST + 143;
     for (int i = 0; i < p->s->n_axes; i++) {
@@ -343,7 +348,7 @@ static void place_bars(plot *p) {
     if (p->only) p->width = LEFT + p->column * p->only->n + 220;
 }
 
-/* The axes, the front and the list's columns. */
+/* Computes the axes, the front and the columns of the list. */
 static syn_status lay_out(plot *p, syn_error *err) {
     const sweep *s = p->s;
     for (size_t i = 0; i < s->n; i++) {

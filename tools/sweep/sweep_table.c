@@ -1,4 +1,4 @@
-/* What a sweep prints and writes. */
+/* Output of a sweep: the table, sweep.csv, sweep.svg and JSON. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
 
-/* What the stars mean: the longest of the lists, in which most others are. */
+/* Explains the stars with the longest of the rows' lists, which contains most of the others. */
 static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)
@@ -107,7 +107,8 @@ static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
     extrapolation_print(&beyond, out);
 }
 
-/* Of each machine how many do not fit, and the smallest of them. */
+/* For each machine: the number of combinations that do not fit, and the smallest memory among
+   them. */
 static void print_too_large(const sweep *s, FILE *out) {
     char name[CLI_SHOWN_BYTES], a[32], b[32];
     for (int m = 0; m < s->n_machines; m++) {
@@ -127,7 +128,8 @@ static void print_too_large(const sweep *s, FILE *out) {
     }
 }
 
-/* Each of the first reasons once, with how many combinations it is of and the first of them. */
+/* Prints each of the first REASONS reasons once, with its first combination and the number of
+   others. */
 static void print_refused(const sweep *s, FILE *out) {
     const sweep_row *first[REASONS];
     size_t same[REASONS], n = 0, others = 0;
@@ -193,7 +195,7 @@ static void put_csv_text(syn_sink *out, const char *text) {
     syn_sink_char(out, '"');
 }
 
-/* A row's figures in the order of their names; NaN: it has no such one. */
+/* The figures of a row, in the order of figure_names. NaN: not applicable. */
 enum { FIGURES = 15 };
 
 static const char *const figure_names[FIGURES] = {"ranks",
@@ -233,7 +235,7 @@ static void figures_of(const sweep_row *row, double out[FIGURES]) {
     for (int i = 0; i < FIGURES; i++) out[i] = timed ? figures[i] : NAN;
 }
 
-/* "" of rows without a time. */
+/* "" for rows without a time. */
 static const char *dtype_of(const sweep_row *row) {
     return row->t.ns > 0 ? syn_dtype_name(row->t.dtype) : "";
 }
@@ -244,7 +246,7 @@ static void put_figure(syn_sink *out, double value) {
     else syn_sink_double(out, value);
 }
 
-/* What no measured run had, and what no constants were fitted to. */
+/* Properties that no measured run had, and sizes that no constants were fitted to. */
 static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
     char text[1024];
     const char *error = row->t.error.beyond;
@@ -332,7 +334,7 @@ syn_status sweep_open_folder(sweep *s, const char *folder, const char *option, s
     return output_lock_take(&s->lock, path, s->program->name, advice, err);
 }
 
-/* Whether a file holds exactly this table. */
+/* Whether the file at `path` contains exactly this table. */
 static bool is_same(const char *path, const sweep *s) {
     syn_error ignored = {0};
     syn_sink *now;
@@ -348,7 +350,7 @@ static bool is_same(const char *path, const sweep *s) {
     return same;
 }
 
-/* Another sweep's table and picture stay, under the next free number, which is told. */
+/* Renames the table and picture of another sweep to the next free number, and prints a note. */
 static syn_status keep_old(const sweep *s, const char *folder, bool quiet, syn_error *err) {
     static const char *const ends[] = {"csv", "svg"};
     char from[4300], to[4300], shown[CLI_SHOWN_BYTES];

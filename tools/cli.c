@@ -74,8 +74,8 @@ static int distance(const char *a, const char *b) {
 }
 
 void cli_nearest(cli_near *near, const char *typed, const char *name) {
-    const int n = (int)strlen(typed),
-              limit = n < 6 ? n / 2 + 1 : 4; /* a name with more errors is no typo */
+    /* A name with more errors is no typo. */
+    const int n = (int)strlen(typed), limit = n < 6 ? n / 2 + 1 : 4;
     const int d = distance(typed, name);
     if (d >= (near->name ? near->distance : limit)) return;
     *near = (cli_near){name, d};

@@ -11,9 +11,9 @@ enum { EXTRAPOLATION_MOST = 12 };
 
 typedef struct extrapolation {
     struct extrapolated {
-        syn_hw_beyond
-            worst; /* of all ops with the same kind and extent, the one farthest from the range */
-        double ns; /* total time of these ops */
+        /* Of all ops with the same kind and extent, the one farthest from the range. */
+        syn_hw_beyond worst;
+        double ns;     /* total time of these ops */
         bool measured; /* the range is that of measured kernels */
     } at[EXTRAPOLATION_MOST];
     int n;

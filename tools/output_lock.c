@@ -12,10 +12,8 @@
 
 #include "syntorch/base/memory.h"
 
-enum {
-    NAME_BYTES = 200 /* maximum length of the part of a lock file's name that comes from the prefix;
-                        NAME_MAX is 255 */
-};
+/* Maximum length of the part of a lock file's name that comes from the prefix; NAME_MAX is 255. */
+enum { NAME_BYTES = 200 };
 
 static bool without_flock;
 

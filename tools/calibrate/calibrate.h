@@ -1,4 +1,4 @@
-/* The calibrate program: options, and what it prints. */
+/* The calibrate program: its options and entry point. */
 #ifndef TOOLS_CALIBRATE_H
 #define TOOLS_CALIBRATE_H
 
@@ -9,10 +9,10 @@ typedef struct calibrate_args {
     const char *hw, *rows_stack, *output, *predictions;
     bool check, json, measure;
     int64_t rounds;
-    int device; /* of --measure; 0: the CPU, 1: CUDA */
+    int device; /* for --measure; 0: CPU, 1: CUDA */
 } calibrate_args;
 
-extern calibrate_args calibrate_given; /* the options' values */
+extern calibrate_args calibrate_given; /* values of the options */
 extern cli_program calibrate_cli;
 
 int calibrate_program(int argc, char **argv);

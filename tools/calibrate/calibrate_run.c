@@ -14,7 +14,7 @@
 
 #define args calibrate_given
 
-/* What a run found out, for both ways to print it. */
+/* Results of a run, to be printed as text or as JSON. */
 typedef struct findings {
     char title[160];
     const measured *rows;
@@ -22,10 +22,10 @@ typedef struct findings {
     fit_errors before, after;
     fit_free constants;
     syn_hardware start, fitted;
-    extrapolation beyond;                            /* of the rows, by `start` */
-    double *predicted[FIT_SPLITS];                   /* ns, of each row by a fit to others */
-    double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* means of absolute and squared errors */
-    int parts[FIT_SPLITS];                           /* fewer than 2: nothing could be left out */
+    extrapolation beyond;          /* of the rows, with `start` */
+    double *predicted[FIT_SPLITS]; /* per row: ns predicted by a fit without its part */
+    double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* means of absolute and of squared errors */
+    int parts[FIT_SPLITS]; /* number of parts; less than 2: nothing could be left out */
 } findings;
 
 static void print_errors(const char *what, const fit_errors *e, const measured *m) {
@@ -77,14 +77,14 @@ static void print_alike(const findings *f, size_t first) {
     printf("\n");
 }
 
-/* The library is fitted to collectives alone. */
+/* Whether all rows are collectives. Only then is the library fitted. */
 static bool collectives_alone(const measured *m) {
     for (size_t i = 0; i < m->n; i++)
         if (m->rows[i].kind != MEASURED_COLLECTIVE) return false;
     return true;
 }
 
-/* Mean errors, in the order of the first rows. */
+/* Prints mean errors by kind and number of ranks, in the order of their first rows. */
 static void print_kinds(const findings *f) {
     if (!collectives_alone(f->rows)) return;
     printf("  %-16s %6s %13s %13s %13s\n", "collective", "ranks", "below 1 MiB", "below 64 MiB",
@@ -189,8 +189,8 @@ static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error 
     return SYN_OK;
 }
 
-/* The fitted constants take along how far off they are. More rows than there is room for: each of a
-   few. */
+/* Stores the errors on left-out rows with the fitted constants. If there are more rows than
+   SYN_HW_ROWS, it stores every second, third, ... row. */
 static void keep_errors(findings *f) {
     static const syn_hw_split splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
                                                     [FIT_TP] = SYN_HW_TP,
@@ -217,7 +217,7 @@ static void keep_errors(findings *f) {
         if (f->parts[s] > 1) e->apart[training].error[splits[s]] = sqrt(f->square[s]);
 }
 
-/* The constants that were fitted take along to what. */
+/* Stores the ranges of the rows with the fitted constants. */
 static void keep_ranges(findings *f) {
     const bool library = collectives_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
     syn_hw_fitted *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
@@ -287,13 +287,13 @@ static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err)
     return SYN_OK;
 }
 
-/* What would be written at the end, after minutes. */
+/* Checks the outputs now, because they are written only after minutes of work. */
 static syn_status check_outputs(syn_error *err) {
     SYN_TRY(folder_check_output(args.output, err));
     return folder_check_output(args.predictions, err);
 }
 
-/* What any one of the rows has to tell. */
+/* Merges the extrapolations of all rows. */
 static void find_extrapolations(findings *f) {
     for (size_t i = 0; i < f->rows->n; i++) {
         extrapolation one = {.n = 0};
@@ -342,12 +342,12 @@ static syn_status prepare_over_mpi(const launch *l, syn_hardware *hw, syn_error 
     return SYN_OK;
 }
 
-/* Over MPI only what MPI takes: kernels are those of a run without it. */
+/* Over MPI, only all-reduces are measured; the kernels come from a run without MPI. */
 static syn_status measure_over_mpi(launch *l, syn_hardware *hw, syn_error *err) {
     bool is_first = false;
     const syn_status before = prepare_over_mpi(l, hw, err);
     const syn_status s = measure_mpi(hw, args.json, before, &is_first, err);
-    l->program->mute = s == SYN_E_COMM; /* another rank has the sentence */
+    l->program->mute = s == SYN_E_COMM; /* another rank prints the error */
     if (l->program->mute) launch_pause();
     if (s == SYN_OK) return is_first ? write_file(hw, err) : SYN_OK;
     const syn_error why = *err;
@@ -366,7 +366,7 @@ static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {
 }
 
 static syn_status measure(launch *l, syn_error *err) {
-    static syn_hardware hw; /* too large for some stacks */
+    static syn_hardware hw; /* static, because it is too large for some stacks */
     const bool cuda = args.device == 1;
     if (l->mpi) return measure_over_mpi(l, &hw, err);
     SYN_TRY(check_outputs(err));

@@ -30,7 +30,8 @@ static const fit_constant scalars[] = {
 
 #define PROTOCOL(id, member) offsetof(syn_hardware, collectives.protocols[SYN_PROTOCOL_##id].member)
 
-/* Of the library, which all stacks of a machine share: fitted to all-reduces alone. */
+/* Constants of the collective library, which all stacks of a machine share. They are fitted only if
+   all rows are collectives. */
 static const fit_constant protocols[] = {
     {"ll.base_us", PROTOCOL(LL, base_ns), 1, 100, 5, 1e3},
     {"ll.step_us", PROTOCOL(LL, step_ns), 0.1, 20, 1, 1e3},
@@ -58,8 +59,9 @@ double fit_value(const fit_constant *c, const syn_hardware *hw) {
     return value / c->scale;
 }
 
-/* Where fits begin, which end in different valleys: the usual constants, and those with all, with
-   the shares of a peak, or with all others half way to their most. */
+/* Fixed starting points, because fits from one point may end in a local minimum: the typical
+   values; and the typical values with all constants, only the fractions of a peak, or only the
+   other constants moved half way to their upper bound (on a logarithmic scale). */
 enum { STARTS = 4 };
 
 static void set_start(syn_hardware *hw, const fit_free *constants, int start) {
@@ -166,17 +168,19 @@ fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hard
 
 /* ---- Least squares ---- */
 
-#define DAMPED_FROM 0.05 /* errors above this weigh less and less */
+#define DAMPED_FROM 0.05 /* errors above this have less and less weight */
 
 typedef struct problem {
     syn_hardware *hw;
     const fit_free *free;
     const measured_row *const *rows;
     size_t n;
-    double *off, *moved, *slopes; /* logarithms; of n rows, and n for each constant */
+    /* Logarithms of predicted / measured: n values each, and n per constant. */
+    double *off, *moved, *slopes;
 } problem;
 
-/* Sum of 2 (sqrt(1 + (r/s)^2) - 1) s^2. */
+/* The loss: a sum over rows that grows like r^2 for errors r below s = DAMPED_FROM, and like |r|
+   above. Sets off[] to the errors. */
 static double losses(const problem *p, double *off) {
     double sum = 0;
     for (size_t i = 0; i < p->n; i++) {
@@ -193,7 +197,8 @@ static double set(const problem *p, int i, double value) {
     return before;
 }
 
-/* Slopes by the logarithm of each constant, towards the inside of its bounds. */
+/* Computes the slope of each row's error by the logarithm of each constant, with a difference
+   towards the inside of its bounds. */
 static void differentiate(const problem *p) {
     for (int c = 0; c < p->free->n; c++) {
         const double before = fit_value(&p->free->at[c], p->hw);
@@ -206,7 +211,8 @@ static void differentiate(const problem *p) {
     }
 }
 
-/* Solves a * x = b of k unknowns in place, a positive definite; false if it is not. */
+/* Solves a * x = b in place for k unknowns; x replaces b. Returns false if a is not positive
+   definite. */
 static bool solve(double *a, double *b, int k) {
     for (int i = 0; i < k; i++) {
         if (!(a[i * k + i] > 0)) return false;
@@ -223,7 +229,7 @@ static bool solve(double *a, double *b, int k) {
     return true;
 }
 
-/* The step of Levenberg and Marquardt; rows weigh by how far off they are. */
+/* Computes a Levenberg-Marquardt step. Rows with larger errors have less weight. */
 static bool find_step(const problem *p, double damping, double step[FIT_CONSTANTS]) {
     static const double s = DAMPED_FROM;
     double a[FIT_CONSTANTS * FIT_CONSTANTS] = {0};
@@ -241,7 +247,8 @@ static bool find_step(const problem *p, double damping, double step[FIT_CONSTANT
     return solve(a, step, k);
 }
 
-/* One round: tries ever shorter steps. False: none is better. */
+/* Does one iteration: shortens the step until the loss decreases. Returns false if no step is
+   better or the gain is negligible. */
 static bool improve(const problem *p, double *loss, double *damping) {
     double step[FIT_CONSTANTS], before[FIT_CONSTANTS];
     differentiate(p);
@@ -296,7 +303,7 @@ syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_
 const char *const fit_split_names[FIT_SPLITS] = {"a tenth of the rows", "a model", "a tp degree",
                                                  "a batch size", "a length"};
 
-/* Rows of one part have the same. */
+/* Names the part that a row belongs to. */
 static void part_of(const measured_row *row, size_t index, fit_split split, char out[80]) {
     switch (split) {
     case FIT_TENTH:
@@ -332,7 +339,7 @@ static void divide(const measured *all, fit_split split, const char *part, halve
     }
 }
 
-/* Whether no earlier row is of the same part. */
+/* Whether no earlier row belongs to the same part. */
 static bool is_first(const measured *all, size_t index, fit_split split, const char *part) {
     char other[80];
     for (size_t i = 0; i < index; i++) {

@@ -10,17 +10,17 @@
 #include "tools/calibrate/measured.h"
 #include "tools/launch/gather.h"
 
-/* What a rank of a job has. */
+/* State of a rank. */
 typedef struct worker {
     const job *what;
-    const struct job_shape *shape; /* that runs */
-    timed_ops *ops;                /* rank 0's; NULL on others */
+    const struct job_shape *shape; /* the current one */
+    timed_ops *ops;                /* on rank 0 only; NULL on the others */
     syn_ctx *ctx;
     syn_model *model;
     const syn_mesh *mesh;
     int32_t *ids;
-    uint64_t counted; /* nodes up to this id were */
-    int done;         /* runs or steps */
+    uint64_t counted; /* id of the last node that was taken into ops */
+    int done;         /* finished runs or steps */
     bool timed;
     job_times shortest;
 } worker;
@@ -31,8 +31,8 @@ static void note_step(double *shortest, double ns) {
 
 /* ---- Times ---- */
 
-/* What was recorded since the last call, but not of the first run, which finds nothing in caches
-   and takes memory from the system. */
+/* Takes the times recorded since the last call. Those of the first run are dropped, because its
+   data is not in caches and its memory is allocated from the system. */
 static syn_status note_rows(worker *w, syn_error *err) {
     if (w->ops == NULL) return SYN_OK;
     return timed_ops_take(w->done > 0 ? w->ops : NULL, w->ctx, &w->counted, err);
@@ -64,7 +64,8 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
     return s;
 }
 
-/* Runs are watched, which takes time between steps, and then, if asked for, timed as a whole. */
+/* Runs first with times taken after each step, which itself takes time between steps; then, if
+   `timed`, again with only whole steps timed. */
 static syn_status generate(worker *w, syn_error *err) {
     const int runs = (w->timed ? 2 : 1) * w->what->steps;
     for (w->done = 0; w->done <= runs; w->done++)
@@ -155,7 +156,7 @@ static syn_status run_model(worker *w, syn_error *err) {
     return s;
 }
 
-/* Sums of two tensors instead of a model. */
+/* Measures additions of two tensors instead of a model. */
 static syn_status add(worker *w, int64_t elements, syn_error *err) {
     const syn_spec spec = {SYN_F32, 1, {elements}};
     const syn_tensor a = syn_state(w->ctx, "a", &spec), b = syn_state(w->ctx, "b", &spec);
@@ -168,7 +169,7 @@ static syn_status add(worker *w, int64_t elements, syn_error *err) {
     return syn_ctx_check(w->ctx, err);
 }
 
-/* Sums of one size; *ns: what all of them took on the slowest rank. */
+/* Runs the all-reduces of one size. *ns: their total time on the slowest rank. */
 static syn_status sum_of_size(worker *w, int bits, double *ns, syn_error *err) {
     const syn_spec spec = {SYN_F32, 1, {(int64_t)1 << bits}}, one = {SYN_F32, 1, {1}};
     const syn_group *tp = w->mesh->group[SYN_AXIS_TP];
@@ -185,14 +186,14 @@ static syn_status sum_of_size(worker *w, int bits, double *ns, syn_error *err) {
     const syn_tensor all = syn_all_reduce(w->ctx, mine, SYN_REDUCE_MAX, tp);
     if (syn_tensor_read(w->ctx, all, &most, sizeof most) != SYN_OK)
         return syn_ctx_check(w->ctx, err);
-    w->counted = syn_ctx_mark(w->ctx).node - 1; /* this one is none of them */
+    w->counted = syn_ctx_mark(w->ctx).node - 1; /* the maximum itself is not measured */
     syn_forget(w->ctx, mark, NULL, 0);
     syn_drop(w->ctx, a);
     *ns = most;
     return SYN_OK;
 }
 
-#define SUMS_NS 2e8 /* of one size: larger ones are not tried */
+#define SUMS_NS 2e8 /* total time of one size after which no larger size is tried */
 
 static syn_status sum_over_ranks(worker *w, syn_error *err) {
     double ns = 0;
@@ -202,19 +203,19 @@ static syn_status sum_over_ranks(worker *w, syn_error *err) {
     return syn_ctx_check(w->ctx, err);
 }
 
-/* What ranks do. */
+/* The task of all ranks. */
 typedef enum task { TASK_MODEL, TASK_ADD, TASK_ALL_REDUCE } task;
 
 typedef struct started {
     const job *what;
     timed_ops *ops;
     task task;
-    int64_t elements; /* to add */
+    int64_t elements; /* for TASK_ADD */
     bool timed;
     job_times times;
-    int32_t ranks;     /* that there were */
-    int32_t refused;   /* over MPI: the lowest rank that could not begin; -1: all could */
-    bool refused_here; /* that is this one */
+    int32_t ranks;     /* number of ranks that ran */
+    int32_t refused;   /* over MPI: the lowest rank that could not start; -1: none */
+    bool refused_here; /* this rank is that one */
 } started;
 
 static syn_status run_task(worker *w, const started *s, syn_error *err) {
@@ -248,7 +249,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return status;
 }
 
-/* A rank that could not prepare must not leave the others waiting. */
+/* Over MPI, agrees with the other ranks before it starts, so that no rank waits for one whose
+   preparations failed. */
 static syn_status begin_rank(syn_comm *comm, void *arg, syn_error *err) {
     started *s = arg;
     gather_start start = {-1, -1};

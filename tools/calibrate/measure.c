@@ -10,8 +10,9 @@
 #include "tools/cli.h"
 #include "tools/memory_room.h"
 
-/* What is run. Weights of the large model are not found in caches when a step comes back to them,
-   as those of models that are worth predicting are not; the small one takes what launches take. */
+/* The models that are run. The weights of a large model are evicted from the caches before the next
+   step needs them, as for any model that is worth predicting. The steps of the tiny model take only
+   launch time. */
 static const job models[] = {
     {.layers = 8,
      .hidden = 1024,
@@ -26,20 +27,21 @@ static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = 
 static const syn_dtype types[] = {SYN_F32, SYN_BF16};
 
 enum { MODELS = sizeof models / sizeof models[0], STEPS = 1, ROUNDS = 4, TRIES = 3, SUMS = 20 };
-enum { SMALLEST = 12, LARGEST = 26 }; /* elements of a sum, powers of two */
-#define QUIET    0.03                 /* of the cores may be others' while a job runs */
-#define RETRY_NS 45000000000          /* from then on jobs are not run again */
-#define ALL_NS   100000000000         /* rounds end before */
-#define SPOILED  0.1                  /* others' part of the cores that makes rates worthless */
+enum { SMALLEST = 12, LARGEST = 26 }; /* elements of an addition, as exponents of 2 */
+#define QUIET    0.03                 /* fraction of the cores that others may use during a job */
+#define RETRY_NS 45000000000          /* no job is repeated after this time */
+#define ALL_NS   100000000000         /* all rounds end before this time */
+#define SPOILED  0.1                  /* fraction used by others that makes rates useless */
 
-/* A power of two, since ranks share heads; of more each would read too little to tell. */
+/* A power of two, because ranks share the heads; at most 8, because each of more ranks would read
+   too few bytes to measure. */
 static int32_t most_ranks(void) {
     int32_t ranks = 1;
     while (2 * ranks <= cli_cores() && 2 * ranks <= 8) ranks *= 2;
     return ranks;
 }
 
-/* Ranks side by side, each with its share of the cores. */
+/* Concurrent ranks, each with its share of the cores. */
 static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
     job j = *what;
     const int threads = cli_cores() / ranks;
@@ -51,14 +53,14 @@ static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
     return j;
 }
 
-/* What measuring has come to. */
+/* State of a measurement. */
 typedef struct measuring {
     uint64_t begun_ns;
-    double disturbed; /* by others, at worst, in what counts */
-    double own_ns;    /* of an op with next to no work, by its own clock */
+    double disturbed; /* highest fraction of the cores used by others in jobs that count */
+    double own_ns;    /* of an op with almost no work, by its own clock */
 } measuring;
 
-/* Runs a job, again if something else ran beside it, while there is time. */
+/* Runs a job. While there is time, repeats it if other processes used the cores. */
 static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, job_times *times,
                               syn_error *err) {
     double others = 1;
@@ -92,7 +94,7 @@ static syn_status measure_launch(measuring *m, syn_hw_kernels *k, syn_error *err
     job_times times = {0};
     double n = 0;
     j.steps = 10;
-    j.ranks = 1; /* collectives are no launches */
+    j.ranks = 1; /* without collectives, which are not launches */
     const syn_status s = run_quietly(m, &j, &ops, &times, err);
     for (size_t i = 0; i < ops.n; i++)
         if (ops.at[i].node.phase == SYN_PHASE_DECODE) n += (double)ops.at[i].n;
@@ -130,8 +132,8 @@ static syn_status run_models(measuring *m, timed_ops *ops, int32_t ranks, syn_er
     return SYN_OK;
 }
 
-/* Of one rank and of several; in rounds, as many as there is time for, since what slows a machine
-   down may last for seconds. */
+/* Runs the models with one rank and with several. Repeats this ROUNDS times or until time is out,
+   because a slowdown of the machine may last for seconds. */
 static syn_status run_all(measuring *m, timed_ops ops[2], int32_t ranks, syn_error *err) {
     for (uint64_t round = 0; round < ROUNDS; round++) {
         const uint64_t ns = syn__clock_ns() - m->begun_ns;
@@ -152,7 +154,7 @@ static syn_status measure_ranks(measuring *m, syn_hw_kernels *k, timed_ops *ops,
     return SYN_OK;
 }
 
-/* ---- Printed ---- */
+/* ---- Output ---- */
 
 static void print_curve(const char *what, const syn_hw_curve *curve, double scale) {
     if (curve->n == 0) return;
@@ -162,7 +164,8 @@ static void print_curve(const char *what, const syn_hw_curve *curve, double scal
                i + 1 < curve->n ? "," : "\n");
 }
 
-/* Curves line by line; of ops that move bytes, all on one: the largest size that was measured. */
+/* Prints each curve on a line. Ops that move bytes are on shared lines, with the rate at the
+   largest size. */
 static void print_width(const struct syn_hw_width *w, const char *name) {
     printf("  %s: GFLOP/s by rows or queries\n", name);
     for (int32_t i = 0; i < w->flops_per_ns.n; i++)
@@ -188,7 +191,7 @@ static void print_kernels(const syn_hw_kernels *k) {
     print_width(&k->widths[1], "16 bits");
 }
 
-/* ---- All of it ---- */
+/* ---- All measurements ---- */
 
 static double highest(const syn_hw_kernels *k, int width) {
     const syn_hw_rates *rates = &k->widths[width].flops_per_ns;
@@ -199,7 +202,7 @@ static double highest(const syn_hw_kernels *k, int width) {
     return most;
 }
 
-/* What the format asks for besides, from the same measurements. */
+/* Sets the other values that the file format requires, from the same measurements. */
 static void fill_machine(syn_hardware *hw) {
     const syn_hw_kernels *k = &hw->alone;
     snprintf(hw->name, sizeof hw->name, "this-cpu");
@@ -232,11 +235,11 @@ static void print_machine(const syn_hardware *hw, const measuring *m) {
 
 static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_error *err) {
     const int32_t ranks = most_ranks();
-    syn_blas_set_threads(1); /* a rank's own threads call it side by side */
+    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
     SYN_TRY(syn_blas_reserve(cli_cores(), err));
     SYN_TRY(run_all(m, ops, ranks, err));
     SYN_TRY(measure_ranks(m, &hw->alone, &ops[0], 1, err));
-    hw->intra = (syn_link){1000, 10}; /* of a rank that is alone: never used */
+    hw->intra = (syn_link){1000, 10}; /* for a single rank, which never uses it */
     if (ranks > 1) {
         SYN_TRY(measure_ranks(m, &hw->shared, &ops[1], ranks, err));
         measure_link(&hw->intra, &ops[1], ranks);

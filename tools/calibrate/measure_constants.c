@@ -1,4 +1,4 @@
-/* From times of a GPU's ops to the constants of its prediction. */
+/* Computes the constants of a GPU's predictions from the times of its ops. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ void measure_kernels(syn_stack *stack, const timed_ops *ops) {
         for (size_t k = 0; k < ops->n; k++) {
             const timed_op *other = &ops->at[k];
             if (other->kernels == 0 || strcmp(other->node.op, node->op) != 0) continue;
-            if (k < i) break; /* it was the first of its name */
+            if (k < i) break; /* an earlier op has this name */
             n += 1;
             all += other->kernels;
         }
@@ -50,13 +50,13 @@ double measure_launches(const syn_stack *stack, const timed_ops *ops, bool decod
     return n;
 }
 
-/* ---- What was seen at best ---- */
+/* ---- Highest rates seen ---- */
 
 static double bytes_of(const syn_node *n) {
     return (double)n->bytes_read + (double)n->bytes_written;
 }
 
-/* Flops a nanosecond of products. */
+/* Flops per nanosecond of the fastest product. */
 static double best_product(const timed_ops *ops, syn_dtype dtype) {
     double best = 0;
     for (size_t i = 0; i < ops->n; i++) {
@@ -67,7 +67,8 @@ static double best_product(const timed_ops *ops, syn_dtype dtype) {
     return best;
 }
 
-/* Bytes a nanosecond of ops that move as much as no cache holds, as far as there are such. */
+/* Bytes per nanosecond among the ops that move the most bytes (at least an eighth of the maximum),
+   which should exceed any cache. */
 static double best_memory(const timed_ops *ops) {
     double most = 0, best = 0;
     for (size_t i = 0; i < ops->n; i++) most = fmax(most, bytes_of(&ops->at[i].node));
@@ -79,8 +80,8 @@ static double best_memory(const timed_ops *ops) {
 
 /* ---- Fits ---- */
 
-/* Ops as rows, so that constants are fitted to them as they are to measured runs. ranks: of the
-   group of collectives. */
+/* Converts ops to rows, so that constants can be fitted as for measured runs. ranks: ranks of a
+   collective's group. */
 static syn_status add_rows(measured *m, const timed_ops *ops, uint32_t ranks, syn_error *err) {
     for (size_t i = 0; i < ops->n; i++) {
         measured_row row = {.ns = ops->at[i].ns, .beside = 1, .tp = 1, .dp = 1};
@@ -111,7 +112,7 @@ static syn_status fit_all(syn_hardware *hw, const fit_free *constants, const mea
 
 #define AT(member) offsetof(syn_hardware, member)
 
-/* A constant that is known but for a factor. */
+/* Adds a constant that is known up to a factor. */
 static void add_near(fit_free *out, const char *name, size_t offset, double value, double factor) {
     fit_constant *c = &out->at[out->n++];
     *c = (fit_constant){.offset = offset,
@@ -126,7 +127,7 @@ static void add_all(fit_free *out, const fit_constant *constants, size_t n) {
     for (size_t i = 0; i < n; i++) out->at[out->n++] = constants[i];
 }
 
-/* Efficiencies of products are within the peaks, which are what was reached. */
+/* There is no efficiency of products, because the peaks are the rates that they reached. */
 static const fit_constant of_stack[] = {
     {"kernel_us", AT(stack.kernel_ns), 0.01, 1e4, 3, 1e3},
     {"matmul_tail", AT(stack.matmul_tail), 0.02, 3, 0.5, 1},
@@ -178,8 +179,9 @@ static const fit_constant of_steps[] = {
     {"simple.step_us", AT(collectives.protocols[SYN_PROTOCOL_SIMPLE].step_ns), 0.01, 1e4, 2, 1e3},
 };
 
-/* Between nodes a protocol stays as it was, at the rate that its own part of the link, or its most,
-   left it there; one that was not there does as that of large buffers. */
+/* Returns a protocol whose behaviour between nodes is that of hw: it keeps the same network rate,
+   given by its network efficiency or its maximum bandwidth. If hw does not have the protocol, uses
+   that of large buffers (`simple`). */
 static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
     const syn_protocol *all = hw->collectives.protocols, *p = &all[id];
     if (p->link_efficiency <= 0) p = &all[SYN_PROTOCOL_SIMPLE];
@@ -193,7 +195,8 @@ static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
                           .network_fill_ns = p->network_fill_ns};
 }
 
-/* Small sums by a protocol with a low rate, large ones by another. */
+/* A library of two protocols: one with a low latency for small buffers, and one with a high rate
+   for large ones. */
 static syn_collectives library_of(const syn_hardware *hw) {
     return (syn_collectives){
         .name = "nccl",
@@ -208,7 +211,8 @@ syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const time
     measured m = {0};
     syn_link link = {0, 0};
     measure_link(&link, of_all, ranks);
-    if (hw->collectives.name[0] == '\0') /* a rank's link; with a library it is a node's */
+    /* inter is a rank's link; with a library it must be a node's. */
+    if (hw->collectives.name[0] == '\0')
         hw->inter.bytes_per_ns = fmin(hw->inter.bytes_per_ns * ranks, 1e6);
     hw->collectives = library_of(hw);
     add_near(&constants, "intra", AT(intra.bytes_per_ns), link.bytes_per_ns, 4);

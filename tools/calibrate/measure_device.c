@@ -1,5 +1,5 @@
-/* What a GPU does: ops at growing sizes, steps of small models for the host's part, all-reduces of
-   its neighbours. */
+/* Measures a GPU: single ops at growing sizes, steps of small models for the host's launches, and
+   all-reduces between the GPUs of the machine. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tools/calibrate/probe.h"
 #include "tools/cli.h"
 
-/* Steps of next to no work, which take what their launches take. */
+/* Steps with almost no work, which take only launch time. */
 static const job decoding = {.layers = 8,
                              .hidden = 64,
                              .vocabulary = 64,
@@ -31,13 +31,13 @@ static const job sums = {.shapes = {{1, 1, 1}},
                          .last_bits = 26,
                          .more_bits = 2};
 
-#define PROBES_NS 60000000000 /* from then on series end at once */
+#define PROBES_NS 60000000000 /* after this time each series has only one size */
 
 typedef struct measuring {
     syn_device device;
     uint64_t begun_ns;
     probed probes;
-    timed_ops kernels;        /* of ops whose kernels were counted */
+    timed_ops kernels;        /* ops whose kernels were counted */
     timed_ops of_two, of_all; /* all-reduces */
     fit_errors errors, sum_errors;
 } measuring;
@@ -52,8 +52,9 @@ static syn_status count_kernels(measuring *m, const job *what, syn_error *err) {
     return job_run(&j, &m->kernels, NULL, err);
 }
 
-/* The part of launch_ns that a launch takes in steps of that kind, which the device may repeat as a
-   whole. No kernel there takes longer: alone it may, for the events beside it. */
+/* Sets *factor to the time per launch in repeated steps, which the device may launch as a whole,
+   relative to launch_ns. Also limits kernel_ns to that time: a kernel that was measured alone may
+   take longer because of the events around it. */
 static syn_status measure_steps(measuring *m, const job *what, double *factor, syn_stack *stack,
                                 syn_error *err) {
     const bool decodes = what->shapes[0].new_tokens > 0;
@@ -94,8 +95,8 @@ static syn_status sum_over(const measuring *m, int32_t ranks, timed_ops *ops, sy
     return SYN_OK;
 }
 
-/* Of all devices, and of two where these are fewer, which tells what a step more takes. Between
-   nodes all is as it was given. */
+/* Measures all-reduces over all devices and, if there are more than two, over two of them, which
+   gives the time of a further step. Between nodes, the given constants are kept. */
 static syn_status measure_links(measuring *m, syn_hardware *hw, syn_error *err) {
     const int32_t ranks = m->probes.device.devices;
     if (ranks < 2) return SYN_OK;
@@ -105,7 +106,7 @@ static syn_status measure_links(measuring *m, syn_hardware *hw, syn_error *err) 
     return measure_library(hw, &m->of_two, &m->of_all, ranks, &m->sum_errors, err);
 }
 
-/* ---- Printed ---- */
+/* ---- Output ---- */
 
 static void print_constants(const syn_hardware *hw, const measuring *m) {
     const syn_stack *s = &hw->stack;
@@ -144,9 +145,10 @@ static void print_links(const syn_hardware *hw, const measuring *m, const char *
     printf("between nodes: as in %s (--hw)\n", given);
 }
 
-/* ---- All of it ---- */
+/* ---- All measurements ---- */
 
-/* Links between nodes stay those of *hw, and where there is one device all of them. */
+/* Resets *hw to the device's properties. Keeps the links between nodes and, with a single device,
+   all links. */
 static void fill_machine(syn_hardware *hw, const measuring *m) {
     const probed *p = &m->probes;
     syn_hardware own = {.multiprocessors = p->device.multiprocessors,

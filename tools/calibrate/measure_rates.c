@@ -1,4 +1,4 @@
-/* From times of ops to rates of kernels. */
+/* Computes the rates of a CPU's kernels from the times of ops. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +6,11 @@
 #include "syntorch/hardware/hardware_private.h"
 #include "tools/calibrate/measure.h"
 
-/* ---- The value that explains best ---- */
+/* ---- The rate that explains the samples best ---- */
 
 enum { MOST = 256 };
 
-/* An observation of a rate: `work` took ns, of which `least` cannot be less whatever the rate. */
+/* A measurement of a rate: `work` took ns. It cannot take less than `least` at any rate. */
 typedef struct sample {
     double work, ns, least, weight;
 } sample;
@@ -33,8 +33,8 @@ static double off(const samples *s, double rate) {
     return sum;
 }
 
-/* Of the samples' own rates the one with the least sum of errors: a weighted median where nothing
-   bounds them. 0: there are no samples. */
+/* Among the rates of the samples, returns the one with the smallest sum of errors. If no sample has
+   a `least`, this is a weighted median. 0: no samples. */
 static double best(const samples *s) {
     double found = 0, least = INFINITY;
     for (int i = 0; i < s->n; i++) {
@@ -65,7 +65,7 @@ static double bytes_of(const syn_node *n) {
     return (double)n->bytes_read + (double)n->bytes_written;
 }
 
-/* How much a rate counts that an op shows: what it does of a step, damped. */
+/* The weight of an op's rate: the square root of its work in a step. */
 static double weight_of(const timed_op *op) {
     const syn_node *n = &op->node;
     return sqrt(((double)n->flops + bytes_of(n) + (double)n->comm_bytes) * (double)op->n);
@@ -75,7 +75,8 @@ static double work_ns(const timed_op *op, double own_ns) {
     return fmax(op->ns - own_ns, 0.1 * op->ns);
 }
 
-/* Weights of a product of one row are read once; small ones may lie in a cache. */
+/* Minimum bytes of a product to measure reading of weights; smaller weights may be in a cache. With
+   one row, weights are read once. */
 #define LARGE (4 << 20)
 
 static double reading(const timed_ops *ops, int width) {
@@ -91,14 +92,14 @@ static double reading(const timed_ops *ops, int width) {
 
 /* ---- Curves ---- */
 
-/* Rates of one op, which is `of` or, of products, any. */
+/* Which ops a curve is for. */
 typedef struct kind {
-    const char *of; /* NULL: products */
+    const char *of; /* op name; NULL: all products */
     int width;
     bool counts_flops;
 } kind;
 
-/* Where on the kind's curve an op is; 0: it is of another kind. */
+/* The position of an op on the curve; 0: the curve is not for this op. */
 static double place(const kind *what, const syn_node *n) {
     const syn_extents *e = &n->extents;
     const bool many = is_attention(n) && e->rows > 1;
@@ -113,7 +114,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The ops at sizes from `first` to `last` as a point, unless reading explains their times. */
+/* Adds a point for the ops with sizes from `first` to `last`, unless most of their time is
+   explained by reading weights. */
 static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernels *k,
                       const timed_ops *ops, double first, double last, double own_ns) {
     samples s = {.n = 0};
@@ -136,7 +138,7 @@ static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernel
             (struct syn_hw_point){first < last ? round(exp(sizes / all)) : first, rate};
 }
 
-/* A point for sizes that are less than `apart` times the smallest of them. */
+/* Fits a curve with one point for each range of sizes within a factor of `apart`. */
 static void fit_curve(syn_hw_curve *curve, const kind *what, const syn_hw_kernels *k,
                       const timed_ops *ops, double apart, double own_ns) {
     double sizes[MOST];

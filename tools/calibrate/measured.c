@@ -10,7 +10,7 @@
 
 enum { COLUMNS = 32 };
 
-/* A line's fields, in place. */
+/* The fields of a record, split in place. */
 typedef struct fields {
     char *at[COLUMNS];
     int n;
@@ -18,19 +18,19 @@ typedef struct fields {
 
 typedef struct reading {
     const char *path;
-    int64_t line; /* of the record's first line */
-    int64_t next; /* of the line behind it */
+    int64_t line; /* line number of the record's first line */
+    int64_t next; /* line number after the record */
     fields names, at;
     syn_error *err;
 } reading;
 
-/* What follows a field. */
+/* Whether the character ends a field. */
 static bool is_end(char c) {
     return c == ',' || c == '\n' || c == '\r' || c == '\0';
 }
 
-/* The field within quotes that begins at *at, of which "" are one (RFC 4180); it may have commas
-   and line breaks. *at: behind it. */
+/* Unquotes the field that begins at *at, in place (RFC 4180: "" is one quote; it may contain commas
+   and line breaks). Moves *at to its end. */
 static syn_status unquote(reading *r, char **at) {
     char *to = *at, *from = *at + 1;
     const long long line = r->next;
@@ -55,8 +55,8 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-/* Cuts a record into its fields, in place, without blanks around them; *text: the one behind it,
-   NULL: there is none. */
+/* Splits a record into fields, in place, and strips blanks around them. *text: the next record,
+   NULL after the last one. */
 static syn_status split(reading *r, char **text, fields *f) {
     char *at = *text;
     r->line = r->next;
@@ -78,14 +78,14 @@ static syn_status split(reading *r, char **text, fields *f) {
     return SYN_OK;
 }
 
-/* A column's field; NULL: there is none. */
+/* The field in the column `name`; NULL if there is none. */
 static const char *field(const fields *names, const fields *line, const char *name) {
     for (int i = 0; i < names->n && i < line->n; i++)
         if (strcmp(names->at[i], name) == 0) return line->at[i];
     return NULL;
 }
 
-/* A number above 0 and at most `most`. */
+/* Reads a number above 0 and at most `most`. */
 static syn_status number(const reading *r, const char *name, double most, double *out) {
     const char *text = field(&r->names, &r->at, name);
     char *end = NULL;
@@ -159,7 +159,8 @@ static syn_status read_training(const reading *r, measured_row *row) {
     return SYN_OK;
 }
 
-/* The kind in the column `collective`, without which rows are all-reduces. */
+/* Reads the kind of collective from the column `collective`; without that column it is
+   all-reduce. */
 static syn_status read_kind(const reading *r, measured_row *row) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE,     SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_ALL_TO_ALL,
@@ -225,7 +226,8 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
 static syn_status read_records(measured *m, char *text, const char *path, const char *stack,
                                syn_error *err) {
     reading r = {.path = path, .next = 1, .err = err};
-    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3; /* as spreadsheets mark UTF-8 */
+    /* UTF-8 byte order mark, which spreadsheets write. */
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
     SYN_TRY(split(&r, &text, &r.names));
     bool has_stack = stack == NULL;
     for (int i = 0; i < r.names.n; i++)
@@ -256,7 +258,7 @@ void measured_free(measured *m) {
     *m = (measured){0};
 }
 
-/* Groups of a run have at most its ranks. */
+/* Rebuilds the group of an op. Groups have at most as many ranks as a run, MEASURED_RANKS. */
 static syn_graph_group group_of(const tally_row *op, int32_t ranks[MEASURED_RANKS]) {
     for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
     return (syn_graph_group){.id = 1, .ranks = ranks, .n_ranks = op->group_ranks};

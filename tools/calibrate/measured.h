@@ -1,5 +1,6 @@
-/* Measured times, and what the same run takes by prediction: each row of a CSV file is recorded on
-   meta once, its distinct ops are counted, and then evaluated for any hardware. */
+/* Measured times from CSV files, and their predictions. Each row is recorded on meta once and
+   reduced to its distinct ops with their counts, so it can be evaluated quickly for any
+   hardware. */
 #ifndef TOOLS_MEASURED_H
 #define TOOLS_MEASURED_H
 
@@ -11,27 +12,28 @@
 
 typedef enum measured_kind {
     MEASURED_INFERENCE, /* prefill and decode */
-    MEASURED_TRAINING,  /* a step */
+    MEASURED_TRAINING,  /* one step */
     MEASURED_COLLECTIVE
 } measured_kind;
 
-/* Ops of a rank that cost the same, and how many they are. */
+/* A group of ops of a rank with the same cost, and their number. */
 typedef struct tally_row {
-    syn_node node;                      /* without deps, tensors and attributes */
-    uint32_t group_ranks, group_stride; /* 0: no group; ranks 0, stride, 2 * stride, ... */
+    syn_node node; /* without deps, tensors and attributes */
+    /* The group has ranks 0, stride, 2 * stride, ...; group_ranks 0: no group. */
+    uint32_t group_ranks, group_stride;
     uint64_t count;
 } tally_row;
 
 typedef struct measured_row {
     measured_kind kind;
-    char model[64], stack[32]; /* "": none was given */
+    char model[64], stack[32]; /* "": not given */
     int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
-    syn_comm_kind comm; /* of a collective, with the bytes of its whole buffer */
+    syn_comm_kind comm; /* for collectives; `bytes` is the size of the whole buffer */
     uint64_t bytes;
-    const char *path; /* the caller's */
+    const char *path; /* owned by the caller */
     int64_t line;
     double ns;
-    double beside; /* part of the sum of its ops' times, for some run beside others */
+    double beside; /* duration / sum of op times; below 1 if ops overlap */
     tally_row *ops;
     size_t n_ops, cap_ops;
 } measured_row;
@@ -39,23 +41,24 @@ typedef struct measured_row {
 typedef struct measured {
     measured_row *rows;
     size_t n, cap;
-    size_t n_skipped; /* rows with pipelines, which are not predicted yet */
+    size_t n_skipped; /* number of rows with pipelines, which cannot be predicted yet */
 } measured;
 
-/* Three kinds of files, told by their first line (docs/hardware.md); the line of a failure is in
-   its sentence. stack: only rows of this one; NULL: all. Appends. */
+/* Reads a CSV file and appends its rows. The first line determines which of three kinds of rows it
+   has (docs/hardware.md). Error sentences contain the line number. stack: read only rows with this
+   stack; NULL: all. */
 syn_status measured_read(measured *m, const char *path, const char *stack,
                          syn_error *err) SYN_MUST_USE;
 void measured_free(measured *m);
 
-/* Records the row's run and counts its ops; hw: which ran beside others is found with its times,
-   and taken to be so with other constants as well. */
+/* Records the row's run and counts its ops. Overlap is determined with the times of hw and assumed
+   to be the same for other constants. */
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
-/* Adds what of the row's ops lies beyond what hw was fitted to. */
+/* Adds the row's ops that are outside of the ranges that hw was fitted to. */
 void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond);
-/* Widens the ranges to the row's ops. */
+/* Extends the ranges in *fitted to include the row's ops. */
 void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fitted *fitted);
-/* Whether two nodes of one device take the same time by all that predictions know. */
+/* Whether two nodes have the same predicted time on any hardware. */
 bool measured_same_cost(const syn_node *a, const syn_node *b);
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw);
 

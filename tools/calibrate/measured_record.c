@@ -1,4 +1,5 @@
-/* Runs of measured rows on meta: rank 0 alone, since all ranks of these do the same. */
+/* Records the runs of measured rows on meta. Only rank 0 is recorded, because all ranks do the same
+   in these runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "syntorch/mesh.h"
 #include "tools/calibrate/measured.h"
 
-/* What the measured runs had: Megatron pads GPT-2's 50257 tokens to this. */
+/* The vocabulary of the measured runs: Megatron pads GPT-2's 50257 tokens to this. */
 #define VOCABULARY 51200
 
 /* ---- Counting ---- */
@@ -26,7 +27,7 @@ bool measured_same_cost(const syn_node *a, const syn_node *b) {
            strcmp(a->op, b->op) == 0;
 }
 
-/* The op of the row that costs the same; NULL: the row has none. */
+/* The row's entry for ops with the same cost; NULL if it has none. */
 static tally_row *find_op(const measured_row *row, const tally_row *one) {
     for (size_t i = row->n_ops; i-- > 0;) {
         tally_row *known = &row->ops[i];
@@ -37,7 +38,7 @@ static tally_row *find_op(const measured_row *row, const tally_row *one) {
     return NULL;
 }
 
-/* Of one rank's nodes. */
+/* Adds a node of the recorded rank to the row's counts. */
 static syn_status count_node(measured_row *row, const syn_graph *graph, const syn_node *node,
                              syn_error *err) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
@@ -150,8 +151,8 @@ static syn_tensor loss_of(void *arg, int pass) {
     return syn_pretraining_loss(t->model, &batch);
 }
 
-/* Counts the ops of a step of `passes` passes into row, and predicts how long they take where some
-   run in parallel. */
+/* Records a step of `passes` microbatches, counts its ops in *row, and predicts its duration *ns,
+   which includes overlap. */
 static syn_status record_step(measured_row *row, syn_trainer *trainer, struct training *t,
                               int passes, const syn_hardware *hw, double *ns, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(t->model);
@@ -167,7 +168,8 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
     return s;
 }
 
-/* Adds the ops that row has and `fewer`, with one pass less, has not, so many times more. */
+/* Adds the ops of `passes` further microbatches. One microbatch is the difference between *row and
+ *fewer, which has one microbatch less. */
 static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *other = find_op(fewer, &row->ops[i]);
@@ -175,7 +177,8 @@ static void add_passes(measured_row *row, const measured_row *fewer, uint64_t pa
     }
 }
 
-/* Passes between the first and the last are equal: they are recorded once and counted. */
+/* Records a training step. All microbatches between the first and the last are equal, so steps with
+   at most 3 microbatches are recorded, and further ones are extrapolated. */
 static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct training *t,
                                const syn_hardware *hw, syn_error *err) {
     enum { RECORDED = 3 };
@@ -216,7 +219,7 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
     return s;
 }
 
-/* ---- All kinds ---- */
+/* ---- All kinds of rows ---- */
 
 static syn_status count_collective(measured_row *row, syn_error *err) {
     const bool shard = row->comm == SYN_COMM_ALL_GATHER;

@@ -11,21 +11,23 @@
 typedef struct series series;
 typedef struct prober prober;
 
-/* An op at a size. */
+/* A kind of op. */
 typedef struct kind {
-    int (*operands)(const series *s, int64_t size, syn_spec out[3]); /* shapes; gives how many */
+    /* Fills in the shapes of its operands for a size; returns their number. */
+    int (*operands)(const series *s, int64_t size, syn_spec out[3]);
     void (*call)(prober *p, const syn_tensor in[3]);
 } kind;
 
 static const kind product, sum, gelu, norm, turned, attention;
 
-/* Sizes are powers of two from 1 << first to 1 << last, 1 << step apart: columns and terms of
-   products, tokens of attention, elements of others. */
+/* A series of measurements of one op. Sizes are powers of two, from 1 << first to 1 << last, with
+   exponents `step` apart: columns and inner size of products, tokens of attention, elements of
+   other ops. */
 struct series {
     const kind *kind;
     int first, last, step;
-    int64_t rows; /* of a product, 0: as many as columns; sequences of attention */
-    bool decodes; /* attention of one query */
+    int64_t rows; /* rows of a product (0: as many as columns); sequences of attention */
+    bool decodes; /* attention with one query */
     syn_dtype dtype;
 };
 
@@ -46,25 +48,25 @@ static const series all[] = {
 
 enum { SERIES = sizeof all / sizeof all[0] };
 enum { HEADS = 16, HEAD = 64, NORM = 1024 };
-enum { LEAST_RUNS = 3, MOST_RUNS = 40 };         /* of a size */
-enum { LAYERS = 20, LAYER_OPS = 5, ROUNDS = 5 }; /* of small ops */
-enum { NOISE = 1 << 18 };                        /* random numbers, which operands repeat */
+enum { LEAST_RUNS = 3, MOST_RUNS = 40 };         /* calls per size */
+enum { LAYERS = 20, LAYER_OPS = 5, ROUNDS = 5 }; /* for measuring launches of small ops */
+enum { NOISE = 1 << 18 };                        /* number of random values; operands repeat them */
 enum { HELD_MOST = 8192 };
-#define POOL_BYTES 1073741824.0 /* of operands, which no cache holds, at most */
-#define LONG_NS    4e6          /* what takes longer is a series' last size */
-#define RUNS_NS    30e6         /* of a size */
-#define HELD_NS    2e6          /* of the product that keeps the device busy */
+#define POOL_BYTES 1073741824.0 /* maximum size of all operands, more than any cache */
+#define LONG_NS    4e6          /* a series ends at the first size that takes longer */
+#define RUNS_NS    30e6         /* total time per size */
+#define HELD_NS    2e6          /* duration of the product that keeps the device busy */
 
 struct prober {
     syn_ctx *ctx;
     probed *out;
     uint64_t until_ns, counted;
     double pool_bytes;
-    const series *series; /* that is measured */
-    syn_tensor noise;     /* (NOISE), of its type */
-    syn_tensor pool;      /* one operand behind the other */
+    const series *series; /* the current one */
+    syn_tensor noise;     /* (NOISE), in the dtype of the series */
+    syn_tensor pool;      /* operands, one after the other */
     int64_t pool_elems;
-    syn_tensor held; /* a factor of the product that keeps the device busy */
+    syn_tensor held; /* factor of the product that keeps the device busy */
     double held_ns;
 };
 
@@ -108,7 +110,7 @@ static void norm_call(prober *p, const syn_tensor in[3]) {
     (void)syn_layernorm(p->ctx, in[0], weight, weight, 1e-5);
 }
 
-/* Heads and tokens change places, as between products and attention. */
+/* Transposes heads and tokens, as between products and attention. */
 static int turned_operands(const series *s, int64_t size, syn_spec out[3]) {
     out[0] = (syn_spec){(int32_t)s->dtype, 3, {size / (4 * HEAD), 4, HEAD}};
     return 1;
@@ -151,7 +153,8 @@ static int64_t elems_of(const series *s, int64_t size) {
     return n;
 }
 
-/* The op on operands number i: other ones each time while the pool has some. */
+/* Calls the op on the i-th operands in the pool, so that successive calls use different data;
+   starts over when the pool ends. */
 static void call(prober *p, int64_t size, int64_t i) {
     syn_spec specs[3];
     syn_tensor in[3];
@@ -165,7 +168,8 @@ static void call(prober *p, int64_t size, int64_t i) {
     p->series->kind->call(p, in);
 }
 
-/* So many elements: the noise over and over. Zeros would be multiplied faster than numbers are. */
+/* Fills the pool with `elems` elements by repeating the noise. Zeros would not do, because they are
+   multiplied faster than other numbers. */
 static void make_pool(prober *p, int64_t elems) {
     const int64_t times = (elems + NOISE - 1) / NOISE, one[2] = {1, NOISE},
                   many[2] = {times, NOISE};
@@ -182,7 +186,7 @@ static syn_status make_noise(prober *p, syn_dtype dtype, syn_error *err) {
     uint32_t state = 1;
     if (random == NULL) return SYN_FAIL_NOMEM(err, NOISE * sizeof *random, "random numbers");
     for (int i = 0; i < NOISE; i++) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes */
+        state = state * 1664525u + 1013904223u; /* constants from Numerical Recipes */
         random[i] = (float)(state >> 8) / (1 << 23) - 1;
     }
     p->noise = syn_cast(p->ctx, syn_input(p->ctx, "noise", &spec, random), dtype);
@@ -196,7 +200,8 @@ static syn_status wait_for(const prober *p, syn_error *err) {
     return syn_ctx_sync(p->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(p->ctx, err);
 }
 
-/* Calls of one size, which the device may still be busy with; what the host took for one. */
+/* Calls the op `runs` times and returns the host time per call. The device may still be busy
+   afterwards. */
 static double call_often(prober *p, int64_t size, int runs) {
     const syn_mark mark = syn_ctx_mark(p->ctx);
     const uint64_t begun_ns = syn__clock_ns();
@@ -207,8 +212,8 @@ static double call_often(prober *p, int64_t size, int runs) {
     return (double)(syn__clock_ns() - begun_ns) / runs;
 }
 
-/* Keeps the device busy for so long, while the host asks for what is measured: no op then waits for
-   the host. */
+/* Keeps the device busy for about ns, while the host queues the ops to be measured, so that no op
+   waits for the host. */
 static void hold(prober *p, double ns) {
     const syn_mark mark = syn_ctx_mark(p->ctx);
     for (int i = 0; i < 1 + (int)(ns / p->held_ns); i++) {
@@ -232,7 +237,7 @@ static syn_status find_hold(prober *p, syn_error *err) {
     return SYN_OK;
 }
 
-/* Takes what was recorded since. */
+/* Takes the times recorded since count_from_here or the last call. */
 static syn_status take(prober *p, timed_ops *into, syn_error *err) {
     SYN_TRY(syn_ctx_check(p->ctx, err));
     return timed_ops_take(into, p->ctx, &p->counted, err);
@@ -242,7 +247,8 @@ static void count_from_here(prober *p) {
     p->counted = syn_ctx_mark(p->ctx).node - 1;
 }
 
-/* *ns: what a call takes, with the host's part; *host_ns: that alone. */
+/* Calls the op twice, first with its kernels counted. *ns: time of the second call including the
+   host; *host_ns: its host part. */
 static syn_status warm_up(prober *p, int64_t size, double *ns, double *host_ns, syn_error *err) {
     make_pool(p, elems_of(p->series, size));
     count_from_here(p);
@@ -290,7 +296,7 @@ static syn_status measure_series(prober *p, const series *s, syn_error *err) {
 
 /* ---- Launches ---- */
 
-/* The ops of a layer, of next to no work. */
+/* The ops of a layer, with almost no work. */
 static void small_layer(prober *p, syn_tensor x, syn_tensor w, syn_tensor q) {
     const syn_tensor weight = syn_slice(p->ctx, p->noise, 0, 0, HEAD);
     (void)syn_layernorm(p->ctx, x, weight, weight, 1e-5);
@@ -322,7 +328,7 @@ static syn_status measure_launch(prober *p, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- All measurements ---- */
 
 static syn_status find_room(prober *p, syn_error *err) {
     size_t free_bytes, all_bytes;

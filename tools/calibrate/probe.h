@@ -1,5 +1,5 @@
-/* Ops alone on a device, each at sizes that grow until one takes long: what they take by its
-   clock. */
+/* Measures single ops on a device, each at sizes that grow until a call takes long, with the
+   device's clock. */
 #ifndef TOOLS_PROBE_H
 #define TOOLS_PROBE_H
 
@@ -8,14 +8,14 @@
 typedef struct probed {
     syn_device_facts device;
     double memory_bytes;
-    timed_ops ops;       /* settled */
-    timed_ops first;     /* what each size took for the first time, with the kernels of each */
-    int n_series, sizes; /* an op of a type and its sizes; of all together */
-    double launch_ns;    /* what the host takes to ask for a small op */
+    timed_ops ops;       /* times, settled */
+    timed_ops first;     /* the first call of each size, with its number of kernels */
+    int n_series, sizes; /* a series is an op in one dtype; sizes: total over all series */
+    double launch_ns;    /* host time to launch a small op */
 } probed;
 
-/* In a context of its own on a device that works beside the host. From until_ns on, by the clock,
-   a series has no further size than its first. */
+/* Measures with a context of its own on an asynchronous device. After until_ns (monotonic clock), a
+   series ends after its first size. */
 syn_status probe_device(probed *out, syn_device device, uint64_t until_ns,
                         syn_error *err) SYN_MUST_USE;
 void probed_free(probed *p);

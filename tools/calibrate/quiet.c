@@ -7,7 +7,8 @@
 #include "syntorch/base/clock.h"
 #include "tools/cli.h"
 
-/* user, nice, system, irq, softirq and steal, but neither idle nor iowait. */
+/* CPU time of all cores: user, nice, system, irq, softirq and steal, without idle and iowait; -1 if
+   unknown. */
 static double busy_s(void) {
     unsigned long long t[8] = {0};
     FILE *f = fopen("/proc/stat", "r");

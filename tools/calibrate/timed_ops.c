@@ -55,8 +55,9 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of n sorted values, without the outermost twentieth at either end, one at least: steps take what
-   their ops take on average, which is more than the median where a machine is slow at times. */
+/* The mean of n sorted values without the lowest and highest twentieth (at least one value on each
+   side, if possible). A mean, because steps take the average of their ops' times, which exceeds the
+   median on a machine that is slow at times. */
 static double mean_within(const double *values, size_t n) {
     const size_t twentieth = (n + 19) / 20, cut = n > 2 * twentieth ? twentieth : (n - 1) / 2;
     double sum = 0;

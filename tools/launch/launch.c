@@ -36,9 +36,8 @@ static syn_status check_device(const launch *l, syn_error *err) {
 }
 
 syn_status launch_threads(launch *l, syn_error *err) {
-    int32_t together = l->ranks,
-            processes =
-                1; /* ranks on this machine that share a process; processes on this machine */
+    /* Ranks in this process; processes on this machine. */
+    int32_t together = l->ranks, processes = 1;
     if (l->mpi) syn_mpi_launched(NULL, &processes);
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (l->mpi && local && atoi(local) > 0) processes = atoi(local);

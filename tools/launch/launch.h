@@ -32,13 +32,12 @@ typedef struct launch {
                            never */
     bool want_hashes, want_graph;
     const syn_hardware *hw; /* for predicted times; NULL: none */
-    uint64_t (*plan)(
-        void *user); /* hash of everything that determines which collectives a rank calls */
-    int (*parts)(void *user,
-                 launch_part[LAUNCH_PARTS]); /* the parts of the plan, to name the one that differs;
-                                                returns their number; may be NULL */
-    syn_status (*facts)(void *user, syn_graph *,
-                        syn_error *err); /* adds the run's metadata to the graph */
+    /* Hash of everything that determines which collectives a rank calls. */
+    uint64_t (*plan)(void *user);
+    /* The parts of the plan, to name the one that differs; returns their number. May be NULL. */
+    int (*parts)(void *user, launch_part[LAUNCH_PARTS]);
+    /* Adds the run's metadata to the graph. */
+    syn_status (*facts)(void *user, syn_graph *, syn_error *err);
     launch_main *main;
     void *user;
     /* Set by launch_begin and launch_threads: */

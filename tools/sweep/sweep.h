@@ -35,9 +35,8 @@ typedef struct sweep_times {
 typedef struct sweep_row {
     int at[SWEEP_AXES]; /* index of the value on each axis */
     int machine;
-    sweep_times t; /* also set if the combination is refused only for its size */
-    char *
-        refused; /* why the combination is not possible; NULL: it is possible. Owned by the sweep */
+    sweep_times t;  /* also set if the combination is refused only for its size */
+    char *refused;  /* why the combination is not possible; NULL: it is. Owned by the sweep */
     bool too_large; /* it is refused because it exceeds its machine's memory */
     int front;      /* number in the Pareto front of time and cost, from 1; 0: not in the front */
 } sweep_row;

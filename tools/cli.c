@@ -1,3 +1,4 @@
+/* Parses options, prints --help and error messages, formats numbers, and finds data files. */
 #include "tools/cli.h"
 
 #include <ctype.h>

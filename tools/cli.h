@@ -22,7 +22,7 @@ typedef enum cli_kind {
 typedef struct cli_texts {
     const char *const *at; /* n values: a part of argv, or &one */
     int n;                 /* 0: the option was not given */
-    const char *one;
+    const char *one;       /* a value given as --option=value */
 } cli_texts;
 
 typedef struct cli_option {
@@ -69,7 +69,7 @@ bool cli_was_given(const cli_program *program, int argc, char **argv, const char
 /* A rule that refuses options which would have no effect in combination with others. A user who
    gives an option should see its effect. */
 typedef struct cli_rule {
-    bool holds;
+    bool holds;            /* whether the rule applies */
     const char *names[13]; /* option names, terminated by NULL; these are refused if `holds` */
     const char *why;       /* the rest of the error sentence after "--name " */
 } cli_rule;

@@ -1,3 +1,5 @@
+/* Collects ops outside of fitted ranges. Of ops with the same kind and extent, only the one
+   farthest from the range is kept. */
 #include "tools/extrapolation.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@ typedef struct extrapolation {
         double ns;     /* total time of these ops */
         bool measured; /* the range is that of measured kernels */
     } at[EXTRAPOLATION_MOST];
-    int n;
+    int n;     /* number of entries */
     double ns; /* total time of all nodes */
 } extrapolation;
 

@@ -1,3 +1,5 @@
+/* Folders and files of outputs: removing without following links, early checks, flushing,
+   moving. */
 #include "tools/folders.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Compares inputs with outputs before anything is written, and opens both. */
 #include "tools/inputs.h"
 
 #include <inttypes.h>

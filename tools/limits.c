@@ -1,3 +1,4 @@
+/* Sums the limits of predicted times by phase, and formats their shares. */
 #include "tools/limits.h"
 
 #include <stdio.h>

@@ -8,10 +8,10 @@
 
 /* Sums over the ops of one rank, by phase. */
 typedef struct limits {
-    double ns[SYN_PHASE_COUNT][SYN_LIMIT_COUNT];
+    double ns[SYN_PHASE_COUNT][SYN_LIMIT_COUNT]; /* predicted time by limit */
     double at_peak_ns[SYN_PHASE_COUNT]; /* time of products and attention at the peak of their
                                            dtype; recomputation does not count */
-    extrapolation beyond;
+    extrapolation beyond;               /* ops outside of the fitted ranges */
 } limits;
 
 #define LIMITS_ALL ((1u << SYN_PHASE_COUNT) - 1)

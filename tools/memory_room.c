@@ -1,3 +1,5 @@
+/* Reads available memory from /proc, control groups and resource limits. It is separate so that
+   tests can run it on a copy of /proc and /sys. */
 #include "tools/memory_room.h"
 
 #include <math.h>

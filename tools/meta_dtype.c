@@ -1,3 +1,4 @@
+/* The rules of meta_dtype. They are separate because both programs use them. */
 #include "tools/meta_dtype.h"
 
 syn_dtype meta_dtype(const meta_run *run) {

@@ -6,7 +6,7 @@
 #include "syntorch/hardware/hardware.h"
 
 typedef struct meta_run {
-    const syn_hardware *hw;
+    const syn_hardware *hw;     /* machine of the predicted times */
     const syn_dtype *published; /* from the preset or config.json, otherwise from the checkpoint;
                                    NULL: unknown */
     bool chosen;                /* the user named a machine or a model preset */

@@ -1,3 +1,4 @@
+/* Output locks: with flock, and without it by creating a file that names the owner. */
 #include "tools/output_lock.h"
 
 #include <errno.h>

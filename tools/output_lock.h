@@ -15,7 +15,7 @@
 typedef struct output_lock {
     char *path;  /* path of the lock file; NULL: not locked */
     char *owner; /* without flock: path of the file that names the owner; otherwise NULL */
-    int fd;
+    int fd;      /* open lock file, which holds the flock */
 } output_lock;
 
 /* Locks all files whose names begin with `prefix`: "out/trace", or "out/" for files with fixed

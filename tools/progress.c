@@ -1,3 +1,4 @@
+/* Decides when to show progress, and formats it for a terminal or as plain lines. */
 #include "tools/progress.h"
 
 #include <stdio.h>

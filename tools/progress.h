@@ -8,10 +8,10 @@
 
 typedef struct progress {
     const char *what, *unit; /* "generating", "tokens"; unit NULL: bytes, shown as GiB */
-    bool quiet;
+    bool quiet;              /* print nothing */
     bool terminal_only;      /* print nothing if standard error is not a terminal */
     double start_s, shown_s; /* 0: not started */
-    bool on_terminal;
+    bool on_terminal;        /* standard error is a terminal; set by the first call */
     progress_line line;
 } progress;
 

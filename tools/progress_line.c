@@ -1,3 +1,4 @@
+/* Draws a progress line on a terminal of any width. */
 #include "tools/progress_line.h"
 
 #include <string.h>

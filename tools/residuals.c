@@ -1,3 +1,4 @@
+/* Finds the measured runs nearest to a prediction, and the error to expect from theirs. */
 #include "tools/residuals.h"
 
 #include <math.h>

@@ -5,11 +5,11 @@
 #include "tools/cli.h"
 
 typedef struct calibrate_args {
-    cli_texts rows, fix;
+    cli_texts rows, fix; /* CSV files; names of constants */
     const char *hw, *rows_stack, *output, *predictions;
     bool check, json, measure;
-    int64_t rounds;
-    int device; /* for --measure; 0: CPU, 1: CUDA */
+    int64_t rounds; /* maximum iterations of a fit */
+    int device;     /* for --measure; 0: CPU, 1: CUDA */
 } calibrate_args;
 
 extern calibrate_args calibrate_given; /* values of the options */

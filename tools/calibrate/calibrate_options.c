@@ -1,3 +1,4 @@
+/* Options and --help of calibrate. */
 #include "tools/calibrate/calibrate.h"
 
 calibrate_args calibrate_given = {.hw = "a100-80g+serving", .rounds = 60};

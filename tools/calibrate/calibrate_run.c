@@ -1,3 +1,5 @@
+/* The calibrate program: reads measured rows, fits or checks constants, or measures this machine,
+   and prints and writes the results. */
 #include "tools/calibrate/calibrate.h"
 
 #include <math.h>

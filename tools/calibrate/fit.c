@@ -1,3 +1,4 @@
+/* Least squares by the Levenberg-Marquardt method, and cross-validation. */
 #include "tools/calibrate/fit.h"
 
 #include <math.h>

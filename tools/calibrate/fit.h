@@ -35,7 +35,7 @@ int fit_at_bounds(const syn_hardware *hw, const fit_constant *c);
 typedef struct fit_errors {
     /* mean, median and worst: of absolute errors; bias: mean of signed errors. */
     double mean, median, worst, bias;
-    size_t n, worst_row;
+    size_t n, worst_row; /* number of rows; index of the row with the largest absolute error */
 } fit_errors;
 fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hardware *hw);
 

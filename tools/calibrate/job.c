@@ -1,3 +1,4 @@
+/* Runs the ranks of a job as threads or MPI processes, and takes the op times of rank 0. */
 #include "tools/calibrate/job.h"
 
 #include "comm/comm.h"

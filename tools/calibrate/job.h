@@ -10,7 +10,7 @@
 enum { JOB_SHAPES = 4 };
 
 typedef struct job {
-    int64_t layers, hidden, vocabulary;
+    int64_t layers, hidden, vocabulary; /* of a GPT with heads of 64 */
     struct job_shape {
         int64_t batch, tokens, new_tokens; /* new_tokens 0: a training step */
     } shapes[JOB_SHAPES]; /* run one after the other, all of the same kind; ends at batch 0 */

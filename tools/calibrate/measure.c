@@ -1,3 +1,5 @@
+/* Measures a CPU: runs small models on one rank and on several, and all-reduces over threads or
+   MPI. */
 #include "tools/calibrate/measure.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Reads measured rows from CSV files and predicts them from their op counts. */
 #include "tools/calibrate/measured.h"
 
 #include <math.h>

@@ -21,7 +21,7 @@ typedef struct tally_row {
     syn_node node; /* without deps, tensors and attributes */
     /* The group has ranks 0, stride, 2 * stride, ...; group_ranks 0: no group. */
     uint32_t group_ranks, group_stride;
-    uint64_t count;
+    uint64_t count; /* number of such ops */
 } tally_row;
 
 typedef struct measured_row {
@@ -31,10 +31,10 @@ typedef struct measured_row {
     syn_comm_kind comm; /* for collectives; `bytes` is the size of the whole buffer */
     uint64_t bytes;
     const char *path; /* owned by the caller */
-    int64_t line;
-    double ns;
-    double beside; /* duration / sum of op times; below 1 if ops overlap */
-    tally_row *ops;
+    int64_t line;     /* line number in the file */
+    double ns;        /* measured time */
+    double beside;    /* duration / sum of op times; below 1 if ops overlap */
+    tally_row *ops;   /* distinct ops with their counts; set by measured_record */
     size_t n_ops, cap_ops;
 } measured_row;
 

@@ -1,3 +1,5 @@
+/* Runs single ops on a device at growing sizes. Operands come from a pool of up to 1 GiB, so that
+   they are in no cache. */
 #include "tools/calibrate/probe.h"
 
 #include <math.h>

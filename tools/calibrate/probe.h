@@ -7,7 +7,7 @@
 
 typedef struct probed {
     syn_device_facts device;
-    double memory_bytes;
+    double memory_bytes; /* total memory of the device */
     timed_ops ops;       /* times, settled */
     timed_ops first;     /* the first call of each size, with its number of kernels */
     int n_series, sizes; /* a series is an op in one dtype; sizes: total over all series */

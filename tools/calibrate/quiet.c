@@ -1,3 +1,4 @@
+/* Compares the CPU time of all processes with that of this process. */
 #include "tools/calibrate/quiet.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Groups op times by cost and averages them. */
 #include "tools/calibrate/timed_ops.h"
 
 #include <stdlib.h>

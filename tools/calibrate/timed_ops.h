@@ -15,7 +15,7 @@ typedef struct timed_op {
 } timed_op;
 
 typedef struct timed_ops {
-    timed_op *at;
+    timed_op *at; /* one entry per cost */
     size_t n, cap;
 } timed_ops;
 

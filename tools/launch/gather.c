@@ -1,3 +1,4 @@
+/* Sends graphs, numbers and statuses of MPI ranks to rank 0. */
 #include "tools/launch/gather.h"
 
 #include "export/export.h"

@@ -1,3 +1,5 @@
+/* Runs ranks as threads, MPI processes, or one after the other on meta, and collects their
+   results. */
 #include "tools/launch/launch.h"
 
 #include <stdlib.h>

@@ -23,15 +23,15 @@ typedef struct launch {
     /* Set by the program: */
     cli_program *program;
     syn_device device;
-    int32_t ranks;
+    int32_t ranks;      /* number of ranks */
     syn_plan parallel;  /* of these ranks; complete once the model is known */
     bool alone;         /* on meta: run only one rank, */
     int32_t alone_rank; /* which is this one */
     bool quiet, check_collectives;
     int64_t watchdog_s; /* over MPI: report which operation a rank waits for after this time; 0:
                            never */
-    bool want_hashes, want_graph;
-    const syn_hardware *hw; /* for predicted times; NULL: none */
+    bool want_hashes, want_graph; /* compute `hashes` and `graph` */
+    const syn_hardware *hw;       /* for predicted times; NULL: none */
     /* Hash of everything that determines which collectives a rank calls. */
     uint64_t (*plan)(void *user);
     /* The parts of the plan, to name the one that differs; returns their number. May be NULL. */
@@ -39,9 +39,9 @@ typedef struct launch {
     /* Adds the run's metadata to the graph. */
     syn_status (*facts)(void *user, syn_graph *, syn_error *err);
     launch_main *main;
-    void *user;
+    void *user; /* passed to the functions above */
     /* Set by launch_begin and launch_threads: */
-    bool mpi;
+    bool mpi;     /* a launcher started this process as one of several ranks */
     int32_t rank; /* rank of this process; 0 without MPI */
     int threads;  /* per rank */
     /* Results: */

@@ -1,3 +1,4 @@
+/* Converts the options for parallelism to a plan. */
 #include "tools/launch/parallel.h"
 
 syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t ranks, int64_t tp,

@@ -1,3 +1,4 @@
+/* Writes a model's files, and replaces an older model's folder file by file. */
 #include "tools/saving/model_folder.h"
 
 #include <dirent.h>

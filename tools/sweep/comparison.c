@@ -1,3 +1,4 @@
+/* Loads the machines of --compare, and prints their times as a table and as JSON. */
 #include "tools/sweep/comparison.h"
 
 #include <math.h>

@@ -7,8 +7,8 @@
 typedef struct comparison {
     syn_hardware *machines; /* the run's own hardware, if it has one, then those of the list */
     sweep_times *times;     /* the run's times on each machine; filled in by the program */
-    int n;
-    bool own; /* machines[0] is the run's own hardware */
+    int n;                  /* number of machines */
+    bool own;               /* machines[0] is the run's own hardware */
 } comparison;
 
 /* Loads the machines of `list`, "h100,h200+megatron,file.json"; NULL: none. own: the run's

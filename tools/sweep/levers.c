@@ -1,3 +1,4 @@
+/* Tries changed options, as a sweep of one combination, and prints the best ones. */
 #include "tools/sweep/levers.h"
 
 #include <stdlib.h>

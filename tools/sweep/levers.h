@@ -9,7 +9,7 @@ enum { LEVERS_MOST = 60, LEVERS_SHOWN = 3, LEVER_SETTINGS = 3, LEVER_BYTES = 64 
 
 typedef struct lever {
     struct lever_setting {
-        const char *option;
+        const char *option; /* name without "--" */
         char value[LEVER_BYTES];
     } set[LEVER_SETTINGS]; /* the suggested option first, then options that change with it */
     int n;

@@ -1,3 +1,4 @@
+/* Runs the combinations of a sweep, and finds the Pareto front. */
 #include "tools/sweep/sweep.h"
 
 #include <math.h>

@@ -15,30 +15,30 @@ enum { SWEEP_AXES = 12 };
 
 typedef struct sweep_axis {
     const cli_option *option;
-    const char **values;
+    const char **values; /* the values as text, which point into sweep.words */
     int n;
 } sweep_axis;
 
 /* A program's prediction for one combination on one machine. Times are in ns; 0: not applicable. */
 typedef struct sweep_times {
-    double ns;                                /* total time */
-    double forward_ns, prefill_ns, decode_ns; /* parts of ns */
-    double tokens;                            /* number of tokens that ns is for */
-    double rank_bytes;                        /* peak memory of a rank */
-    syn_dtype dtype;
-    int64_t ranks;
+    double ns;                                   /* total time */
+    double forward_ns, prefill_ns, decode_ns;    /* parts of ns */
+    double tokens;                               /* number of tokens that ns is for */
+    double rank_bytes;                           /* peak memory of a rank */
+    syn_dtype dtype;                             /* of the run */
+    int64_t ranks;                               /* number of GPUs */
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
     run_error error;                             /* expected error */
-    extrapolation beyond;
+    extrapolation beyond;                        /* ops outside of the fitted ranges */
 } sweep_times;
 
 typedef struct sweep_row {
     int at[SWEEP_AXES]; /* index of the value on each axis */
-    int machine;
-    sweep_times t;  /* also set if the combination is refused only for its size */
-    char *refused;  /* why the combination is not possible; NULL: it is. Owned by the sweep */
-    bool too_large; /* it is refused because it exceeds its machine's memory */
-    int front;      /* number in the Pareto front of time and cost, from 1; 0: not in the front */
+    int machine;        /* index into sweep.machines */
+    sweep_times t;      /* also set if the combination is refused only for its size */
+    char *refused;      /* why the combination is not possible; NULL: it is. Owned by the sweep */
+    bool too_large;     /* it is refused because it exceeds its machine's memory */
+    int front; /* number in the Pareto front of time and cost, from 1; 0: not in the front */
 } sweep_row;
 
 typedef struct sweep {
@@ -49,7 +49,7 @@ typedef struct sweep {
     int n_axes, machine_axis; /* machine_axis: index of the axis of --hw; -1: none */
     char *words;              /* copy of the arguments, which the axes' values point into */
     const char **machine_names;
-    syn_hardware *machines;
+    syn_hardware *machines; /* those of --hw */
     int n_machines;
     int deciding; /* during a try: the machine that determines the dtype of runs without --dtype */
     sweep_row *rows; /* machines vary fastest within equal other values */

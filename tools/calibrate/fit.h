@@ -40,7 +40,7 @@ typedef struct fit_errors {
 fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hardware *hw);
 
 /* Fits the constants in *hw to n rows. Starts from a few fixed points and, if `given`, also from
- *hw, and uses the best result. At most `rounds` iterations per start. */
+   the values in *hw, and uses the best result. At most `rounds` iterations per start. */
 syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_row *const *rows,
                     size_t n, bool given, int rounds, syn_error *err) SYN_MUST_USE;
 

@@ -168,8 +168,8 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
     return s;
 }
 
-/* Adds the ops of `passes` further microbatches. One microbatch is the difference between *row and
- *fewer, which has one microbatch less. */
+/* Adds the ops of `passes` further microbatches. `fewer` has one microbatch less than `row`, so
+   their difference is one microbatch. */
 static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *other = find_op(fewer, &row->ops[i]);

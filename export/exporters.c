@@ -1,4 +1,4 @@
-/* The list of exporters, and what runs any of them. */
+/* The list of exporters, the lookups in it, and the functions that run an exporter. */
 #include "export/export.h"
 
 #include <stdio.h>
@@ -50,7 +50,8 @@ static bool ends_with(const char *text, const char *end) {
     return true;
 }
 
-/* Several formats share .json: node-link is the plain one, the others go by the words in front. */
+/* Several formats share .json. The end of the file name selects one ("..timeline.json"); a plain
+   .json is node-link JSON. */
 const syn_exporter *syn_exporter_by_path(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *file = slash != NULL ? slash + 1 : path;

@@ -1,4 +1,4 @@
-/* Reads a graph from any of our formats, told apart by content. */
+/* Reads a graph in any of our formats, detected by content. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 
 #define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"
 
-/* What speaks against a file of that kind; NULL: nothing. What is wrong with broken JSON says the
-   reader that meets it. */
+/* Why a file of that kind cannot be imported, as the end of a sentence; NULL: it can be tried.
+   Errors in broken JSON are reported by the JSON reader. */
 static const char *refusal(syn__file_kind kind) {
     switch (kind) {
     case SYN__FILE_OTHER:
-    case SYN__FILE_GZIP: /* the reader says what to do */
+    case SYN__FILE_GZIP: /* the reader's error says what to do */
     case SYN__FILE_NODE_LINK:
     case SYN__FILE_CHAKRA_JSON:
     case SYN__FILE_JSON:
@@ -50,7 +50,8 @@ static syn_status import_content(syn_graph **out, const char *path, const char *
     return syn__et_import_file(out, path, data, bytes, err);
 }
 
-/* The set <path>.<rank>.et, if there is one. */
+/* Whether the trace set <path>.<rank>.et exists (its rank 0) and no file has the name `path`
+   itself. */
 static bool is_prefix(const char *path) {
     char name[4096];
     const int bytes = snprintf(name, sizeof name, "%s.0.et", path);

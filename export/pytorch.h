@@ -1,6 +1,7 @@
-/* PyTorch's traces as Chakra execution traces. Of each rank torch.profiler writes a device trace
-   (Kineto's JSON) and its ExecutionTraceObserver a host trace; both, or one of them, become an .et,
-   and the ranks of a job a set. How to record them, and what is written: docs/pytorch.md.
+/* Converts PyTorch traces to Chakra execution traces. For each rank, torch.profiler writes a device
+   trace (Kineto's JSON) and its ExecutionTraceObserver a host trace. One or both of them become one
+   .et file; the ranks of a job become a trace set. docs/pytorch.md explains how to record traces
+   and what the conversion writes.
 
        const syn_pytorch_source ranks[] = {{.host = "host.0.json", .device = "device.0.json"},
                                            {.host = "host.1.json", .device = "device.1.json"}};
@@ -17,15 +18,15 @@
 
 SYN_API_BEGIN
 
-/* Why an op waits for another: X(id, name). */
-#define SYN_PYTORCH_EDGE_LIST(X)                                                       \
-    X(CALL, "call")       /* for its caller in the host trace: a ctrl_dep */           \
-    X(PROGRAM, "program") /* for the op before it in its thread, in order of calls */  \
-    X(LAUNCH, "launch")   /* device work waits for the op that launched it */          \
-    X(STREAM, "stream")   /* ... and for what ran before it on its (device, stream) */ \
-    X(SYNC, "sync")       /* the host waits for the device, or a stream for another */ \
-    X(GROUP, "group")     /* a collective waits for the group's previous one */        \
-    X(THREAD, "thread")   /* a thread waits for another that woke it */
+/* Classes of dependencies, by their reason: X(id, name). */
+#define SYN_PYTORCH_EDGE_LIST(X)                                                     \
+    X(CALL, "call")       /* on the caller in the host trace; a ctrl_dep */          \
+    X(PROGRAM, "program") /* on the previous op of the same thread */                \
+    X(LAUNCH, "launch")   /* of device work on the op that launched it */            \
+    X(STREAM, "stream")   /* of device work on the previous one on its stream */     \
+    X(SYNC, "sync")       /* of the host on the device, or of a stream on another */ \
+    X(GROUP, "group")     /* of a collective on the group's previous one */          \
+    X(THREAD, "thread")   /* of a thread on the thread that woke it up */
 
 typedef enum syn_pytorch_edge_class {
 #define SYN_X(id, name) SYN_PYTORCH_EDGE_##id,
@@ -38,60 +39,66 @@ const char *syn_pytorch_edge_name(syn_pytorch_edge_class edge_class);
 
 /* ---- What to convert, and how ---- */
 
-/* The files of one rank, also packed by gzip. */
+/* The files of one rank, which may be gzip-compressed. */
 typedef struct syn_pytorch_source {
-    const char *host;    /* or a linked trace; NULL: host ops are the CPU ops of the device trace */
-    const char *device;  /* NULL: without times, but for those of a linked trace */
-    const int32_t *rank; /* NULL: as the device trace says, else its place among the sources */
-    bool rank_is_guessed; /* from a name: it gives way if the device trace's job has no such rank */
+    const char *host;     /* host trace or linked trace; NULL: CPU ops of the device trace become
+                             host ops */
+    const char *device;   /* NULL: no times, except those of a linked trace */
+    const int32_t *rank;  /* NULL: the rank in the device trace, or else the index of the source */
+    bool rank_is_guessed; /* rank comes from the file name; it is ignored if it does not exist in
+                             the job that the device trace describes */
 } syn_pytorch_source;
 
 typedef enum syn_pytorch_profile {
     SYN_PYTORCH_FULL,     /* every node */
-    SYN_PYTORCH_ASTRA_SIM /* what that simulator runs: device work and communication */
+    SYN_PYTORCH_ASTRA_SIM /* only what ASTRA-sim runs: device work and communication */
 } syn_pytorch_profile;
 
 typedef enum syn_pytorch_objects {
     SYN_PYTORCH_LAST_OBJECT, /* the last complete one */
-    SYN_PYTORCH_ALL_OBJECTS, /* all together, under fresh ids */
+    SYN_PYTORCH_ALL_OBJECTS, /* all of them, with new ids */
     SYN_PYTORCH_ONE_OBJECT
 } syn_pytorch_objects;
 
-/* Which of several JSON objects in a host file is read. */
+/* Which JSON object of a host file to read if it has several. */
 typedef struct syn_pytorch_object {
     syn_pytorch_objects which;
-    uint64_t number; /* ONE_OBJECT: from 0 */
+    uint64_t number; /* with ONE_OBJECT: its index, from 0 */
 } syn_pytorch_object;
 
-/* Which of several nodes with one id keeps it; children mean that one. */
+/* Which node keeps its id if several nodes have the same. Children of that id belong to the node
+   that keeps it. */
 typedef enum syn_pytorch_same_ids {
-    SYN_PYTORCH_FIRST_KEEPS, /* children may mean another one, that ran around them */
+    SYN_PYTORCH_FIRST_KEEPS, /* children may belong to another of the nodes, if that one ran around
+                                them in time */
     SYN_PYTORCH_LAST_KEEPS,
-    SYN_PYTORCH_NONE_KEEPS /* SYN_E_FORMAT instead */
+    SYN_PYTORCH_NONE_KEEPS /* fail with SYN_E_FORMAT */
 } syn_pytorch_same_ids;
 
-/* All zero, or NULL for the whole: the defaults. */
+/* Zero-initialized, or a NULL pointer to it: the defaults. */
 typedef struct syn_pytorch_options {
     syn_pytorch_profile profile;
-    bool is_set; /* the output is a prefix, even of one source; so it is of several in any case */
-    bool compat; /* exactly what chakra_trace_link and chakra_converter write, of one rank with a
-                    host trace; of the rest only max_unpacked_bytes and progress go with it */
-    bool strict; /* any anomaly is SYN_E_FORMAT, and nothing is written */
-    bool trim; /* device work launched before or after all that the host trace holds is left out */
-    bool replay;      /* the report has a replay of each rank */
-    uint32_t without; /* profile full: dependencies that are not wanted, bits 1 << class; those of
-                         calls and the program are always there */
-    int64_t thread_gap_ns; /* a thread idle for longer was woken by another; 0: a millisecond;
-                              negative: any time */
+    bool is_set; /* `output` is a prefix even for one source; for several sources it always is */
+    bool compat; /* write exactly what chakra_trace_link and chakra_converter write, for one rank
+                    with a host trace; can only be combined with max_unpacked_bytes and progress */
+    bool strict; /* treat any anomaly as SYN_E_FORMAT and write nothing */
+    bool trim;   /* omit device work that was launched before or after the time that the host trace
+                    covers */
+    bool replay; /* add a replay of each rank to the report */
+    uint32_t without;      /* profile full: dependency classes to omit, as bits 1 << class; CALL and
+                              PROGRAM are always written */
+    int64_t thread_gap_ns; /* a thread that was idle for longer than this was woken up by another
+                              thread; 0: 1 ms; negative: any idle time counts */
     syn_pytorch_same_ids same_ids;
     syn_pytorch_object object;
-    uint64_t max_unpacked_bytes; /* of gzip; 0: 200 times its size, and 16 GiB */
-    const char *version;         /* of the program, recorded in files; NULL: not recorded */
-    void (*progress)(void *user, int64_t done, int64_t of); /* after each step; NULL: none */
-    void *user;                                             /* its first argument */
+    uint64_t max_unpacked_bytes; /* limit for gzip input; 0: 200 times its size, and 16 GiB */
+    const char *version;         /* program version to record in files; NULL: none is recorded */
+    void (*progress)(void *user, int64_t done, int64_t of); /* called after each step; may be
+                                                               NULL */
+    void *user;                                             /* passed to progress */
 } syn_pytorch_options;
 
-/* ---- What was met and done ---- */
+/* ---- Report: what was found and what was written ---- */
 
 typedef enum syn_pytorch_op_kind {
     SYN_PYTORCH_OP_HOST,     /* a host node */
@@ -102,21 +109,26 @@ typedef enum syn_pytorch_op_kind {
     SYN_PYTORCH_OP_KINDS
 } syn_pytorch_op_kind;
 
-/* How host nodes and device events found each other. */
+/* How host nodes and device events were matched to each other. */
 typedef struct syn_pytorch_matches {
-    uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event */
-    uint64_t host_calls;    /* host nodes with a record function id: not the roots */
+    uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event; found
+                                                                  by record function id, External
+                                                                  id, or name and order */
+    uint64_t host_calls;    /* host nodes with a record function id, which the roots lack */
     uint64_t device_events; /* kernels, copies, memsets */
     uint64_t device_correlation, device_external, device_time, device_none;
-    uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
-                                the others only if they are kept */
-    uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
-    uint64_t cpu_events_kept;               /* ... that the host trace lacks, made into host ops */
-    bool repeats;    /* by name and order, several places fitted equally: the first was taken */
-    bool renumbered; /* by name and order, but autograd's sequence numbers differ: other steps */
+    uint64_t device_outside; /* launched before or after the time that the host trace covers;
+                                counted in the other fields only if they are written */
+    uint64_t cpu_events, cpu_events_unused; /* CPU events without a host node */
+    uint64_t cpu_events_kept;               /* CPU events that the host trace lacks and that became
+                                               host ops */
+    bool repeats;    /* matching by name and order fitted equally well at several places; the first
+                        was used */
+    bool renumbered; /* matched by name and order, but the sequence numbers of autograd differ: the
+                        two traces show different steps */
 } syn_pytorch_matches;
 
-/* A dependency that was dropped, by the ids of profile full. */
+/* A dependency that was dropped; ids as in profile full. */
 typedef struct syn_pytorch_edge {
     uint32_t from, to;
     syn_pytorch_edge_class edge_class;
@@ -124,35 +136,40 @@ typedef struct syn_pytorch_edge {
 
 #define SYN_PYTORCH_REASONS 12
 
-/* What a simulator gets of a rank. */
+/* What profile astra-sim writes for one rank. */
 typedef struct syn_pytorch_simulated {
-    uint64_t nodes, compute, delays; /* of all nodes: kernels and copies; "host delay" */
-    uint64_t stand_ins;              /* communication written as computation; */
-    uint64_t absorbed;               /* ... of a library's threads: in delays, without nodes; */
+    uint64_t nodes, compute, delays; /* nodes in total; kernels and copies; "host delay" nodes */
+    uint64_t stand_ins;              /* communication written as compute nodes */
+    uint64_t absorbed;               /* communication on a library's threads, which is part of
+                                        delays and has no node */
     struct {
-        const char *why; /* "a group of one rank"; static. NULL: no further reason */
+        const char *why; /* "a group of one rank"; static; NULL: end of the list */
         uint64_t count;
-    } reasons[SYN_PYTORCH_REASONS]; /* ... and why */
+    } reasons[SYN_PYTORCH_REASONS]; /* reasons for the two counts above */
     uint64_t collectives, messages;
-    uint64_t dropped_barriers; /* no nodes: their dependencies are passed on */
-    int64_t delay_us;          /* of all delays */
+    uint64_t dropped_barriers; /* they have no nodes; their dependencies are passed on to their
+                                  successors */
+    int64_t delay_us;          /* sum over all delay nodes */
 } syn_pytorch_simulated;
 
-/* A thread or a stream; of profile astra-sim computation and communication. */
+/* One row of a replay: a thread or a stream; in profile astra-sim, computation or communication. */
 typedef struct syn_pytorch_replay_row {
     char name[64];
-    int64_t measured_ns, replayed_ns; /* from the trace's first op to the row's last end */
-    int64_t busy_ns;                  /* sum of the written durations */
-    int64_t idle_ns; /* of a thread: measured time in no op, which profile full has no node for */
+    int64_t measured_ns, replayed_ns; /* from the first op of the trace to the end of the row's last
+                                         op */
+    int64_t busy_ns;                  /* sum of the durations written */
+    int64_t idle_ns; /* of a thread: measured time outside of all ops; profile full has no nodes for
+                        it */
     uint64_t n_ops;
 } syn_pytorch_replay_row;
 
-/* What was written, run again on its own durations. Of profile full an op starts when all that it
-   waits for is over and its row is free, in the order of ids. Time between ops is in no node, and a
-   caller's own time passes before its callees', waits included: so the replay may end far from the
-   measured end. Of profile astra-sim two slots always run the ready node with the lowest id. */
+/* Replays the written trace with the durations in it. Profile full: an op starts when all its
+   dependencies have finished and its row is free, in order of ids. No node covers time between ops,
+   and the own time of a caller is replayed before its callees, including time it spent waiting; so
+   the replay can finish far from the measured end. Profile astra-sim: two slots always run the
+   ready node with the lowest id. */
 typedef struct syn_pytorch_replay {
-    int64_t measured_ns, replayed_ns; /* end to end */
+    int64_t measured_ns, replayed_ns; /* from start to end */
     syn_pytorch_replay_row *rows;
     size_t n_rows;
 } syn_pytorch_replay;
@@ -160,44 +177,49 @@ typedef struct syn_pytorch_replay {
 typedef struct syn_pytorch_rank_report {
     int32_t rank;
     char *host, *device;                                          /* its files; NULL: none */
-    uint64_t n_nodes;                                             /* written to its file */
-    uint64_t in[SYN_PYTORCH_OP_KINDS], out[SYN_PYTORCH_OP_KINDS]; /* in the traces; as ops */
-    uint64_t n_further; /* ops beside those: for each call of a kernel but its first */
+    uint64_t n_nodes;                                             /* nodes in its output file */
+    uint64_t in[SYN_PYTORCH_OP_KINDS], out[SYN_PYTORCH_OP_KINDS]; /* ops in the input traces, and
+                                                                     ops written */
+    uint64_t n_further; /* further ops: one for each call that a kernel carries after its first */
     syn_pytorch_matches matches;
     uint64_t n_edges[SYN_PYTORCH_EDGE_CLASSES];
-    syn_pytorch_edge *dropped; /* as they closed cycles */
+    syn_pytorch_edge *dropped; /* dependencies dropped because they closed cycles */
     size_t n_dropped;
-    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* NONE: collectives of no such kind */
-    uint64_t comm_bytes;                   /* without those of unknown size */
+    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* NONE: collectives that have no such kind */
+    uint64_t comm_bytes;                   /* collectives of unknown size are not included */
     uint64_t n_comms_unsized;
     size_t n_groups;
     uint32_t hints;                  /* bits 1 << syn_pytorch_hint */
-    syn_pytorch_simulated simulated; /* profile astra-sim */
-    syn_pytorch_replay replay;       /* if wanted */
+    syn_pytorch_simulated simulated; /* profile astra-sim only */
+    syn_pytorch_replay replay;       /* only with the option `replay` */
 } syn_pytorch_rank_report;
 
 typedef struct syn_pytorch_report {
-    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES]; /* files are texts of the report */
-    uint64_t n_anomalies;                          /* kinds that were met */
-    syn_pytorch_rank_report *ranks;                /* as the sources */
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES]; /* file names belong to the report */
+    uint64_t n_anomalies;                          /* number of kinds of anomalies found */
+    syn_pytorch_rank_report *ranks;                /* in the order of the sources */
     size_t n_ranks;
-    uint64_t in_bytes, out_bytes; /* read, unpacked; written, without the file of groups */
-    bool groups_replaced; /* one rank's groups took the place of others in a file that was there */
+    uint64_t in_bytes, out_bytes; /* bytes read, after unpacking; bytes written, excluding the group
+                                     file */
+    bool groups_replaced; /* the groups of one rank replaced other groups in an existing group
+                             file */
 } syn_pytorch_report;
 
-/* Converts the ranks of a job: one source to the file `output` ("-": standard output), several to
-   <output>.<rank>.et and <output>.comm_group.json. Beside one file <prefix>.<rank>.et its groups
-   are written to <prefix>.comm_group.json, if it knows any. A set is written whole or not at all,
-   and no source is written over (SYN_E_INVALID). Damage is read over and counted; SYN_E_FORMAT: a
-   file holds nothing that could be converted, or anomalies and `strict`; SYN_E_INVALID: options
-   that do not go together, two sources of one rank, nothing that a simulator could run. The report
-   is the caller's to free in any case; after a failure it has the anomalies that were met until
-   then, and of compatible mode only what concerns the whole. */
+/* Converts the ranks of a job. One source is written to the file `output` ("-": standard output),
+   several sources to <output>.<rank>.et and <output>.comm_group.json. If a single output file is
+   named <prefix>.<rank>.et and the rank's groups are known, they are written to
+   <prefix>.comm_group.json. A trace set is written completely or not at all, and a source is never
+   overwritten (SYN_E_INVALID).
+   Damaged parts of a file are skipped and counted. SYN_E_FORMAT: a file has nothing to convert, or
+   `strict` is set and there are anomalies. SYN_E_INVALID: options contradict each other, two
+   sources are the same rank, or nothing is left for a simulator to run.
+   The caller frees the report in all cases. After a failure it contains the anomalies found so far;
+   in compat mode it only contains totals. */
 syn_status syn_pytorch_convert(syn_pytorch_report *report, const syn_pytorch_source *sources,
                                size_t n_sources, const char *output,
                                const syn_pytorch_options *options, syn_error *err) SYN_MUST_USE;
-/* Writes one rank's traces as a linked trace instead, a host trace with the times and the device
-   work of the device trace (JSON), for other tools. The profile does not matter. */
+/* Writes the traces of one rank as a linked trace for other tools: the host trace, as JSON, with
+   the times and the device work of the device trace. options->profile has no effect. */
 syn_status syn_pytorch_link(syn_pytorch_report *report, const syn_pytorch_source *source,
                             const char *output, const syn_pytorch_options *options,
                             syn_error *err) SYN_MUST_USE;

@@ -1,5 +1,5 @@
-/* What a conversion of PyTorch's traces may meet: anomalies of the files, and what the profiler
-   should have recorded. docs/pytorch.md explains each under its name. */
+/* Findings of a conversion of PyTorch traces: anomalies in the files, and hints on missing profiler
+   options. docs/pytorch.md explains each of them under its name. */
 #ifndef EXPORT_PYTORCH_NOTES_H
 #define EXPORT_PYTORCH_NOTES_H
 
@@ -7,7 +7,7 @@
 
 SYN_API_BEGIN
 
-/* Anomalies: X(id, name, what was met (plural), what was done with it). */
+/* Anomalies: X(id, name, what was found (plural), how it was handled). */
 #define SYN_PYTORCH_ANOMALY_LIST(X)                                                                \
     X(TRUNCATED, "truncated", "files that end in the middle of a value",                           \
       "what is complete before it is kept")                                                        \
@@ -114,15 +114,15 @@ const char *syn_pytorch_anomaly_done(syn_pytorch_anomaly kind);
 
 #define SYN_PYTORCH_NO_PLACE UINT64_MAX
 
-/* How often an anomaly was met, and where first. */
+/* How often an anomaly was found, and where it was found first. */
 typedef struct syn_pytorch_note {
     uint64_t count;
     const char *file;  /* NULL: none */
-    uint64_t at, node; /* byte offset; id of a node; SYN_PYTORCH_NO_PLACE: none */
+    uint64_t at, node; /* byte offset; id of the node; SYN_PYTORCH_NO_PLACE: none */
 } syn_pytorch_note;
 
-/* Hints, what a pair of traces lacks and which option of the profiler would give it: X(id, name,
-   sentence without full stop). */
+/* Hints. Each names information that a pair of traces lacks and the profiler option that would
+   record it: X(id, name, sentence without full stop). */
 #define SYN_PYTORCH_HINT_LIST(X)                                                                   \
     X(NO_DEVICE_TRACE, "no-device-trace",                                                          \
       "no device trace was given: the result has no times and no device work (--device: what "     \

@@ -1,6 +1,6 @@
-/* Checks Chakra execution traces, one file or the set of all ranks: whether the files are whole and
-   whether a simulator runs them to their end. Works on the files themselves, so that damaged and
-   foreign ones can be described. What simulators want: docs/formats.md. */
+/* Validates Chakra execution traces, one file or the trace set of all ranks: whether the files are
+   intact, and whether a simulator would run them to the end. It works on the files themselves, so
+   it can also describe damaged and foreign ones. docs/formats.md lists what simulators require. */
 #ifndef EXPORT_VALIDATE_H
 #define EXPORT_VALIDATE_H
 
@@ -8,8 +8,8 @@
 
 SYN_API_BEGIN
 
-/* Kinds of findings, causes before what follows from them: X(id, name, is a problem, what comes of
-   it). Anything that is no problem is a warning. */
+/* Kinds of findings, causes before their consequences: X(id, name, is a problem, consequence). A
+   finding that is not a problem is a warning. */
 #define SYN_FINDING_LIST(X)                                                                        \
     X(RECORDING, "recording", true, "simulators do not run the host's part of a real run")         \
     X(MISSING, "missing-file", true, "simulators end at once when a rank has no file")             \
@@ -64,13 +64,14 @@ const char *syn_finding_name(syn_finding_kind kind);
 bool syn_finding_is_problem(syn_finding_kind kind);
 const char *syn_finding_why(syn_finding_kind kind);
 
-#define SYN_FINDINGS_KEPT 100 /* of each kind, in full; the rest is counted */
+#define SYN_FINDINGS_KEPT 100 /* findings of each kind kept in full */
 
 typedef struct syn_finding {
     syn_finding_kind kind;
-    int32_t rank; /* -1: of the whole set */
+    int32_t rank; /* -1: concerns the whole set */
     bool has_node, has_offset;
-    uint64_t node, offset; /* id; byte of the file at which its message, or the damage, begins */
+    uint64_t node, offset; /* node id; byte offset in the file of the node's message or of the
+                              damage */
     char *text;            /* a sentence without full stop; UTF-8 */
 } syn_finding;
 
@@ -79,49 +80,51 @@ typedef struct syn_validation {
     uint64_t n_nodes, n_deps, n_collectives, n_sends, n_recvs;
     uint64_t n_problems, n_warnings;
     uint64_t counts[SYN_FINDING_KINDS];
-    syn_finding *findings; /* by kind, then as found */
+    syn_finding *findings; /* ordered by kind, then in order of detection */
     size_t n_findings;
-    bool across;   /* whether ranks were compared with each other */
-    bool executed; /* whether the set ran to its end; false: it stuck, or was not run */
-    /* Compute nodes; those on the CPU; those that state their ops and bytes. */
+    bool across;   /* ranks were compared with each other */
+    bool executed; /* the simulated set ran to its end; false: it got stuck, or was not run */
+    /* Compute nodes; compute nodes on the CPU; compute nodes that record ops and bytes. */
     uint64_t n_compute, n_on_cpu, n_costed;
 } syn_validation;
 
 typedef struct syn_validate_options {
-    bool any_node;      /* traces of real runs: CPU, memory and metadata nodes are no problem */
-    bool single;        /* one file: nothing is compared across ranks; implies any_node */
-    const char *groups; /* file; NULL: <prefix>.comm_group.json if there is one */
-    uint64_t max_unpacked_bytes; /* of gzip; 0: 200 times its size, and 16 GiB */
+    bool any_node;      /* for traces of real runs: CPU, memory and metadata nodes are allowed */
+    bool single;        /* one file only: no comparison across ranks; implies any_node */
+    const char *groups; /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
+    uint64_t max_unpacked_bytes; /* limit for gzip input; 0: 200 times its size, and 16 GiB */
 } syn_validate_options;
 
-/* Whether it holds all nodes of a real run, as converters write them that were not asked for a
-   simulator's trace. */
+/* Whether the trace has all nodes of a real run, as converters write it by default, instead of only
+   those that simulators run. */
 static inline bool syn_validation_is_recording(const syn_validation *v) {
     return v->n_on_cpu > 0 && (v->n_costed == 0 || v->n_on_cpu >= v->n_compute - v->n_on_cpu);
 }
 
-/* Checks the files, or the set of one prefix (paths[0] with n = 1, if there is no such file).
-   A recording, unless asked for by any_node or single, is one problem and then checked as such.
-   SYN_OK whatever is found; a failure is one of the machine or the call. free *out in any case. */
+/* Validates the given files, or the trace set with the prefix paths[0] if n is 1 and no file has
+   that name. If a file is a trace of a real run, and neither any_node nor single is set, that is
+   reported as one problem and the rest is checked as if any_node were set. Returns SYN_OK whatever
+   the findings are; other codes mean that the machine or the call failed. The caller frees *out in
+   all cases. */
 syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
                         const syn_validate_options *options, syn_error *err) SYN_MUST_USE;
 void syn_validation_free(syn_validation *v);
-/* All of it as one JSON object. */
+/* Writes the whole result as one JSON object. */
 void syn_validation_json(const syn_validation *v, syn_sink *sink);
 
-/* ---- From memory: groups first if there are any, then ranks in ascending order ---- */
+/* ---- From memory: first the groups, if there are any, then the ranks in ascending order ---- */
 
 typedef struct syn_validator syn_validator;
 
-/* world: ranks of the set; 0: not known. */
+/* world: number of ranks of the set; 0: unknown. */
 syn_status syn_validator_open(syn_validator **out, const syn_validate_options *options,
                               uint32_t world, syn_error *err) SYN_MUST_USE;
 syn_status syn_validator_groups(syn_validator *v, const char *name, const char *data, size_t bytes,
                                 syn_error *err) SYN_MUST_USE;
-/* rank -1: not known. The data is not needed afterwards. */
+/* rank -1: unknown. `data` may be freed after the call. */
 syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, size_t bytes,
                              syn_error *err) SYN_MUST_USE;
-/* Compares the ranks, gives the result to *out (NULL: discards it) and frees v. */
+/* Compares the ranks, stores the result in *out (NULL: discards it) and frees v. */
 syn_status syn_validator_close(syn_validator *v, syn_validation *out, syn_error *err);
 
 SYN_API_END

@@ -1,4 +1,4 @@
-/* Slices of text, and bytes that grow. */
+/* String slices and growable byte buffers. */
 #ifndef EXPORT_BYTES_H
 #define EXPORT_BYTES_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Text that need not end in NUL. */
+/* A string slice, not necessarily NUL-terminated. */
 typedef struct syn__str {
     const char *text;
     size_t bytes;
@@ -30,10 +30,10 @@ static inline bool syn__str_begins(syn__str s, const char *text) {
     return s.bytes >= n && memcmp(s.text, text, n) == 0;
 }
 
-/* Whether the text, not empty, stands somewhere in s. */
+/* Whether s contains `text`, which must not be empty. */
 static inline bool syn__str_has(syn__str s, const char *text) {
     const size_t n = strlen(text);
-    if (s.bytes < n) return false; /* also an empty s, whose text may be NULL */
+    if (s.bytes < n) return false; /* also handles an empty s, whose text may be NULL */
     for (const char *p = s.text, *end = p + s.bytes; (size_t)(end - p) >= n; p++) {
         p = (const char *)memchr(p, *text, (size_t)(end - p) - n + 1);
         if (p == NULL || memcmp(p, text, n) == 0) return p != NULL;
@@ -41,19 +41,20 @@ static inline bool syn__str_has(syn__str s, const char *text) {
     return false;
 }
 
-/* True for text that is valid UTF-8. */
+/* Whether s is valid UTF-8. */
 bool syn__str_is_utf8(syn__str s);
 
-/* Growable bytes. When memory is out, `failed` sticks and later writes do nothing. */
+/* A growable byte buffer. If memory runs out, `failed` is set and later writes do nothing. */
 typedef struct syn__buf {
     char *data;
     size_t bytes, cap;
     bool failed;
 } syn__buf;
 
-/* Grows the buffer by at least `bytes`; NULL when memory is out. */
+/* Grows the capacity by at least `bytes`. Returns the end of the content; NULL if memory is out. */
 char *syn__buf_grow(syn__buf *buf, size_t bytes);
-/* Room for `bytes` more bytes at the end, or NULL. */
+/* Ensures capacity for `bytes` more bytes and returns the end of the content; NULL if memory is
+   out. */
 static inline char *syn__buf_room(syn__buf *buf, size_t bytes) {
     if (bytes <= buf->cap - buf->bytes && !buf->failed && buf->data != NULL)
         return buf->data + buf->bytes;

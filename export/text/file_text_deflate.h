@@ -1,4 +1,4 @@
-/* Bytes packed. */
+/* Compression with zlib. */
 #ifndef EXPORT_FILE_TEXT_DEFLATE_H
 #define EXPORT_FILE_TEXT_DEFLATE_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Appends `data` in zlib's format (RFC 1950). *packed false, and nothing appended: this
-   build is without zlib. */
+/* Appends `data` compressed in zlib's format (RFC 1950). If the build has no zlib, sets *packed to
+   false and appends nothing. */
 syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,
                         syn_error *err) SYN_MUST_USE;
 

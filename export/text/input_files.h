@@ -1,4 +1,4 @@
-/* The files that are read, so that none of them is written over, under whatever name. */
+/* A set of input files, to prevent a program from overwriting one of them under any name. */
 #ifndef EXPORT_INPUT_FILES_H
 #define EXPORT_INPUT_FILES_H
 
@@ -20,11 +20,11 @@ typedef struct syn__input_files {
     size_t n, cap;
 } syn__input_files;
 
-/* A file, "-" for standard input; what is not there, or no file, counts for nothing.
-   NULL is allowed. */
+/* Adds a file; "-" is standard input. NULL, and anything that does not exist or is not a regular
+   file, is ignored. */
 syn_status syn__input_files_add(syn__input_files *inputs, const char *path,
                                 syn_error *err) SYN_MUST_USE;
-/* SYN_E_INVALID if `output` is one of them, also through a link. */
+/* Fails with SYN_E_INVALID if `output` is one of the files, even through a link. */
 syn_status syn__input_files_keep(const syn__input_files *inputs, const char *output,
                                  syn_error *err) SYN_MUST_USE;
 void syn__input_files_free(syn__input_files *inputs);

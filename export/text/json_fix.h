@@ -1,5 +1,5 @@
-/* Damaged JSON values made valid: what is valid stays byte for byte, what is not is changed at its
-   place. Built on the forgiving reader, which decides what was meant. */
+/* Repairs damaged JSON. Valid parts are kept byte for byte; invalid parts are changed in place.
+   Built on the lenient reader (loose_json.h), which decides what the text was meant to be. */
 #ifndef EXPORT_JSON_FIX_H
 #define EXPORT_JSON_FIX_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* id, what was met (plural), what was done with it. */
+/* X(id, what was found (plural), how it was handled). */
 #define SYN__FIX_LIST(X)                                                                           \
     X(EXTRA_COMMA, "commas too many", "removed")                                                   \
     X(MISSING_COMMA, "commas missing", "inserted")                                                 \
@@ -42,25 +42,26 @@ typedef struct syn__fix_note {
 
 typedef struct syn__fix {
     syn__loose loose;
-    const char *mark; /* what stands before it is in `out`, or was left out */
-    syn__buf out;     /* empty as long as the text from an earlier mark on is valid */
-    char *open;       /* the brackets open within the value at hand */
+    const char *mark; /* the text before it is in `out` or was omitted */
+    syn__buf out;     /* empty as long as the text since an earlier mark is valid */
+    char *open;       /* stack of brackets that are open within the current value */
     size_t open_cap;
     syn__fix_note notes[SYN__FIX_KINDS];
 } syn__fix;
 
 void syn__fix_count(syn__fix *fix, syn__fix_kind kind, const char *at);
-/* `bytes` of `with` in place of the text between `from` (at or behind the mark) and `to`. */
+/* Replaces the text from `from`, which must not be before the mark, to `to` by the `bytes` bytes of
+   `with`. */
 void syn__fix_change(syn__fix *fix, const char *from, const char *to, const char *with,
                      size_t bytes);
-/* The white space and commas between two values; `comma`: one belongs there. */
+/* Repairs the white space and commas between two values. `comma`: a comma belongs there. */
 void syn__fix_gap(syn__fix *fix, const char *from, const char *to, bool comma);
-/* A key at which the reader's syn__loose_member arrived, and its colon. */
+/* Repairs a key that syn__loose_member of `loose` has just read, and its colon. */
 void syn__fix_key(syn__fix *fix, syn__str key);
-/* The value at hand. False: the reader is broken, or fix->out.failed. */
+/* Repairs the current value. Returns false if the reader is broken or fix->out has failed. */
 bool syn__fix_value(syn__fix *fix);
 void syn__fix_free(syn__fix *fix);
-/* What was met, and what was done. */
+/* What was found, and how it was handled (the texts of SYN__FIX_LIST). */
 const char *syn__fix_met(syn__fix_kind kind);
 const char *syn__fix_done(syn__fix_kind kind);
 

@@ -1,11 +1,11 @@
-/* A forgiving pull reader for JSON that programs wrote while they crashed: PyTorch's traces. It
-   hands out values as slices of the text, undecoded; reads no deeper than it is asked to; and goes
-   on behind trailing, doubled and missing commas, control characters in strings, quotes that were
-   not escaped, bytes that are not UTF-8, bare words (NaN, None, N/A, -nan(ind)) and values that are
-   missing. What it meets is counted. Damage that it cannot read over makes it `broken`;
-   syn__loose_resume then finds the next element of an array.
+/* A lenient pull parser for JSON written by programs that crashed, as PyTorch traces often are. It
+   returns values as undecoded slices of the text and descends only as far as the caller asks. It
+   accepts trailing, doubled and missing commas, control characters and unescaped quotes in strings,
+   bytes that are not UTF-8, bare words (NaN, None, N/A, -nan(ind)) and missing values, and counts
+   each of them. Damage that it cannot skip sets `broken`; syn__loose_resume then finds the next
+   element of an array.
 
-   Strict where text comes from us or people write it: syntorch/base/json.h. */
+   Text that we or people write is read by the strict parser of syntorch/base/json.h. */
 #ifndef EXPORT_LOOSE_JSON_H
 #define EXPORT_LOOSE_JSON_H
 
@@ -15,113 +15,119 @@
 extern "C" {
 #endif
 
-#define SYN__LOOSE_PADDING 64 /* readable bytes behind the text, the first of them NUL */
+#define SYN__LOOSE_PADDING 64 /* readable bytes after the text; the first is NUL */
 
 typedef enum syn__loose_kind {
-    SYN__LOOSE_NONE, /* there is no value: broken is set */
+    SYN__LOOSE_NONE, /* no value; `broken` is set */
     SYN__LOOSE_OBJECT,
     SYN__LOOSE_ARRAY,
     SYN__LOOSE_STRING,
     SYN__LOOSE_NUMBER,
-    SYN__LOOSE_WORD /* true, false, null, NaN, -Infinity, N/A, ...; of a member without value, "" */
+    SYN__LOOSE_WORD /* true, false, null, NaN, -Infinity, N/A, ...; "" for a member without value */
 } syn__loose_kind;
 
-/* What was read over. */
+/* Kinds of damage that the parser accepts. */
 typedef enum syn__loose_fault {
     SYN__LOOSE_EXTRA_COMMA,
     SYN__LOOSE_MISSING_COMMA,
-    SYN__LOOSE_CONTROL,   /* a control character within a string */
-    SYN__LOOSE_QUOTE,     /* a quote within a string that was not escaped */
+    SYN__LOOSE_CONTROL,   /* a control character in a string */
+    SYN__LOOSE_QUOTE,     /* an unescaped quote in a string */
     SYN__LOOSE_UTF8,      /* a string with bytes that are not UTF-8 */
-    SYN__LOOSE_BARE_WORD, /* NaN, Infinity, -Infinity: words that JSON lacks, but Python reads */
-    SYN__LOOSE_NO_VALUE,  /* any other word, a number in no form of JSON, a missing value */
+    SYN__LOOSE_BARE_WORD, /* NaN, Infinity, -Infinity: not JSON, but accepted by Python */
+    SYN__LOOSE_NO_VALUE,  /* another bare word, a number that is not valid JSON, or a missing
+                             value */
     SYN__LOOSE_FAULTS
 } syn__loose_fault;
 
 typedef struct syn__loose_count {
     uint64_t count;
-    size_t first; /* byte offset of the first one; of the last string for CONTROL */
+    size_t first; /* byte offset of the first one; for CONTROL, of the string read last */
 } syn__loose_count;
 
 typedef struct syn__loose {
     const char *begin, *end, *cur;
-    bool broken;     /* sticks until syn__loose_resume */
+    bool broken;     /* stays set until syn__loose_resume */
     bool cut;        /* the text ended within a value */
-    bool fresh;      /* directly behind an opening bracket */
-    bool escaped;    /* the last string holds a backslash */
+    bool fresh;      /* right after an opening bracket */
+    bool escaped;    /* the last string contains a backslash */
     bool at_member;  /* at the value of a member, which may be missing */
-    const char *why; /* broken: part of a sentence */
-    size_t ahead;    /* bytes looked at behind quotes that end no string: limited, all in all */
+    const char *why; /* if broken: the reason, as part of a sentence */
+    size_t ahead;    /* bytes of lookahead after quotes that do not end a string; the total is
+                        limited */
     syn__loose_count faults[SYN__LOOSE_FAULTS];
 } syn__loose;
 
-/* `bytes` at `data`, with SYN__LOOSE_PADDING behind them, which must outlive the reader. */
+/* `data` must outlive the parser and be followed by SYN__LOOSE_PADDING readable bytes. */
 void syn__loose_init(syn__loose *l, const char *data, size_t bytes);
-/* Past white space: the next byte, NUL at the end of the text. */
+/* Skips white space and returns the next byte; NUL at the end of the text. */
 char syn__loose_peek(syn__loose *l);
-/* The value at hand. A scalar: its text (a string without quotes), and the reader stands behind it.
-   An object or array: the reader stands behind its bracket; *text is that bracket. */
+/* Reads the current value. For a scalar, *text is its text (of a string, without quotes), and the
+   parser moves behind it. For an object or array, *text is the opening bracket, and the parser
+   moves behind that bracket. */
 syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text);
-/* The open object's next member: its key, and the reader stands at its value. False: the object is
-   closed, or broken. */
+/* Reads the key of the next member of the open object and moves to its value. Returns false if the
+   object is closed or the parser is broken. */
 bool syn__loose_member(syn__loose *l, syn__str *key);
-/* Whether the open array has another element, at which the reader then stands. */
+/* Moves to the next element of the open array. Returns false if there is none. */
 bool syn__loose_element(syn__loose *l);
-/* Over the value at hand, whatever it is; *text (NULL allowed) is all of it, quotes included. */
+/* Skips the current value of any kind. *text (text may be NULL) is the whole value, including
+   quotes. */
 syn__loose_kind syn__loose_skip(syn__loose *l, syn__str *text);
-/* After breaking within an element of an array of objects: moves to the next "{" + white space +
-   quote + first_key + quote at or behind `from`, no longer broken. False if there is none; the
-   reader then stands at the end. */
+/* Recovers after the parser broke within an element of an array of objects: moves to the next "{" +
+   white space + quote + first_key + quote at or after `from` and clears `broken`. Returns false if
+   there is none; the parser is then at the end. */
 bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key);
 
-/* Likewise after breaking outside of that array: to the value of the next member `key` that is an
-   array, at or behind `from`. */
+/* The same after the parser broke outside of that array: moves to the value of the next member
+   `key` whose value is an array, at or after `from`. */
 bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key);
 
-/* What no bare word contains, unless it is balanced and within the word: dim3{1, 1}. It may be lost
-   text of the values around the word. */
+/* Characters that a bare word cannot contain unless they are balanced within it, as in dim3{1, 1}:
+   they may belong to the values around the word. */
 static inline bool syn__loose_ends_word(char c) {
     return c == '"' || c == '{' || c == '}' || ((unsigned char)c < ' ' && c != '\t');
 }
-/* Of a number, a word of JSON or a name. */
+/* Characters of numbers, JSON words and names. */
 static inline bool syn__loose_in_word(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
            c == '-' || c == '+' || c == '_';
 }
-/* The end of the bare word at p: of anything that is no string, object or array. It ends before a
-   comma, a closing bracket or brace, a line's end, a key, an object, or the space before these.
-   Commas within balanced (), [], {}, <> and '' belong to it: device(type='cuda', index=0). In the
-   value of a member (at_member), behind which only a key may come, so do strings that are no key
-   and commas before a letter or digit: 1,5. p < end. */
+/* Returns the end of the bare word at p (p < end). A bare word is anything that is not a string,
+   object or array. It ends before a comma, a closing bracket or brace, the end of the line, a key,
+   an object, or white space before these. Commas within balanced (), [], {}, <> and '' belong to
+   the word: device(type='cuda', index=0). After the value of a member (at_member) only a key can
+   follow, so there the word also includes strings that are not keys and commas before a letter or
+   digit: 1,5. */
 const char *syn__loose_word_end(const char *p, const char *end, bool at_member);
 
-/* Begins to read a value's text, an array: the reader stands behind its bracket. False: it is none,
-   or there is no text. */
+/* Starts to parse the text of a value, which should be an array, and moves behind its bracket.
+   Returns false if it is not an array or the text is empty. */
 bool syn__loose_open_array(syn__loose *l, syn__str text);
-/* The member `key` of an object's text, quotes included; bytes 0 if it has none. */
+/* Returns the value of the member `key` in the text of an object, including quotes; bytes is 0 if
+   there is none. */
 syn__str syn__loose_find(syn__str object, const char *key);
 
 static inline size_t syn__loose_at(const syn__loose *l) {
     return (size_t)(l->cur - l->begin);
 }
 
-/* Decodes a string's text into out (room for `text.bytes`), returns the length: escapes resolved,
-   surrogate pairs joined, lone surrogates as U+FFFD, bytes that are not UTF-8 as "?". Backslashes
-   that escape nothing stay. */
+/* Decodes the text of a string into `out`, which needs text.bytes bytes, and returns the length.
+   Escapes are resolved, surrogate pairs joined, lone surrogates become U+FFFD and bytes that are
+   not UTF-8 "?". Backslashes that escape nothing are kept. */
 size_t syn__loose_decode(syn__str text, char *out);
-/* The four hexadecimal digits at p; -1 if they are not. */
+/* Returns the value of four hexadecimal digits at p; -1 if they are not hexadecimal digits. */
 int32_t syn__loose_hex4(const char *p, const char *end);
-/* The character of the escape \u.... whose four digits begin at *p; moves behind it. A surrogate
-   without its other half stands for itself; without digits, *p stays, and it is U+FFFD. */
+/* Decodes the escape \uXXXX whose four digits begin at *p and moves *p behind it. A lone surrogate
+   is returned as it is. Without four digits, *p does not move and the result is U+FFFD. */
 uint32_t syn__loose_unicode(const char **p, const char *end);
-/* A decimal integer that takes up all of the text. False if it is no such thing or exceeds its
-   type. Negative values are their two's complement in u64. */
+/* Parses a text that is one decimal integer. Returns false if it is not, or if the value does not
+   fit the type. syn__loose_u64 returns negative values in two's complement. */
 bool syn__loose_i64(syn__str text, int64_t *out);
 bool syn__loose_u64(syn__str text, uint64_t *out);
-/* A number as a double, correctly rounded. *integer: written without fraction and exponent. */
+/* Parses a number as a double, correctly rounded. *integer: it has no fraction and no exponent. */
 bool syn__loose_double(syn__str text, double *out, bool *integer);
-/* A number of microseconds: as syn__loose_double, and as whole nanoseconds, digits beyond cut off.
-   False also if nanoseconds do not fit. */
+/* Parses a number of microseconds, as syn__loose_double does, and also as whole nanoseconds,
+   truncated. Returns false as well if the nanoseconds do not fit. */
 bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer);
 
 #ifdef __cplusplus

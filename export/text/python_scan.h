@@ -1,5 +1,5 @@
-/* What python_json.c is made of: growing output, the ends of strings and numbers,
-   one decoded character. */
+/* Building blocks of python_json.c: growing output, finding the ends of strings and numbers, and
+   decoding single characters. */
 #ifndef EXPORT_PYTHON_SCAN_H
 #define EXPORT_PYTHON_SCAN_H
 
@@ -13,15 +13,15 @@
 extern "C" {
 #endif
 
-/* Output within a buffer; p runs ahead of buf->bytes until syn__pen_close. */
+/* A write position in a buffer. p is ahead of buf->bytes until syn__pen_close. */
 typedef struct syn__pen {
     syn__buf *buf;
     char *p, *limit;
 } syn__pen;
 
-#define SYN__PEN_SLACK 64 /* room for any token but strings and long numbers */
+#define SYN__PEN_SLACK 64 /* enough for any token except strings and long numbers */
 
-/* Makes room for `bytes` more; false: memory is out. */
+/* Ensures capacity for `bytes` more bytes. Returns false if memory is out. */
 bool syn__pen_grow(syn__pen *pen, size_t bytes);
 static inline bool syn__pen_room(syn__pen *pen, size_t bytes) {
     return (size_t)(pen->limit - pen->p) >= bytes || syn__pen_grow(pen, bytes);
@@ -40,9 +40,9 @@ static inline void syn__pen_put(syn__pen *pen, const char *text, size_t bytes) {
     pen->p += bytes;
 }
 
-/* Copies from p to the pen what is plain ASCII within a string, up to a quote of either kind, a
-   backslash, a control or a foreign character; returns where that stands. The pen has room for the
-   rest of the text, or for `end - p` bytes and 16 more. */
+/* Copies plain ASCII of a string from p to the pen, up to a quote of either kind, a backslash, a
+   control character or a non-ASCII byte, and returns where that is. The pen needs capacity for the
+   rest of the text, or for `end - p` + 16 bytes. */
 static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), single = _mm_set1_epi8('\'');
@@ -50,7 +50,7 @@ static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const cha
                   rubout = _mm_set1_epi8(127);
     while (end - p >= 16) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        /* signed: foreign bytes are below space too */
+        /* The comparison is signed, so non-ASCII bytes are less than space, too. */
         const __m128i odd = _mm_or_si128(_mm_cmplt_epi8(x, space), _mm_cmpeq_epi8(x, rubout));
         const __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, single));
         const __m128i hit = _mm_or_si128(_mm_or_si128(odd, mark), _mm_cmpeq_epi8(x, slash));
@@ -67,23 +67,23 @@ static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const cha
     return p;
 }
 
-/* The quote that ends the string whose text begins at p, `end` if there is none. One that was not
-   escaped, by what stands behind it, is part of the string. */
+/* Returns the quote that ends the string whose text begins at p, or `end` if there is none. A quote
+   that is not followed by what can follow a string is unescaped text of the string. */
 const char *syn__python_string_end(const char *p, const char *end);
-/* Whether what stands behind a string's quote at p lets it end there, at first sight. */
+/* A quick check whether the byte after the quote can follow a string. */
 static inline bool syn__python_usual_end(const char *quote, const char *end) {
     const char next = quote + 1 < end ? quote[1] : ',';
     return next == ',' || next == ']' || next == '}' || next == ':' || next == '\n';
 }
 
-/* Decodes the character of a string's text at *p (an escape, or UTF-8) and moves behind it. Lone
-   surrogates stay; what is not UTF-8 is U+FFFD. */
+/* Decodes one character of a string's text at *p (an escape or UTF-8) and moves *p behind it. Lone
+   surrogates are returned as they are; invalid UTF-8 gives U+FFFD. */
 uint32_t syn__python_decode(const char **p, const char *end);
 
-/* What a byte of the text is to whoever goes through it. */
+/* Classes of bytes between tokens. */
 typedef enum syn__python_mark {
-    SYN__PYTHON_VALUE, /* a string, number or word begins */
-    SYN__PYTHON_SPACE, /* or a control character */
+    SYN__PYTHON_VALUE, /* start of a string, number or word */
+    SYN__PYTHON_SPACE, /* white space or a control character */
     SYN__PYTHON_COMMA,
     SYN__PYTHON_COLON,
     SYN__PYTHON_OPENS,
@@ -99,9 +99,10 @@ static inline syn__python_mark syn__python_mark_of(char c) {
     return (unsigned char)c > ' ' ? SYN__PYTHON_VALUE : SYN__PYTHON_SPACE;
 }
 
-/* The number or bare word at p: its end, and how Python writes it: as it stands, or as *text (at
-   most SYN_NUMBER_TEXT bytes, in `space` or static); words that Python does not read are None.
-   at_member: it is a member's value, as in loose_json.h. `json` chooses the form. */
+/* Finds the end of the number or bare word at p and returns it. *text is the word as Python writes
+   it: the text itself, or at most SYN_NUMBER_TEXT bytes in `space` or static memory. Words that
+   Python does not accept become None. at_member: the word is the value of a member (see
+   loose_json.h). json: use the form of json.dump, otherwise of str(). */
 const char *syn__python_word(const char *p, const char *end, bool at_member, bool json, char *space,
                              syn__str *text);
 
@@ -116,8 +117,8 @@ static inline bool syn__python_is_stop(char c) {
     return c == ',' || c == ']' || c == '}' || syn__python_is_space(c);
 }
 
-/* Copies a short integer without a sign, as most numbers are; returns its end, or NULL. The pen has
-   room for SYN__PEN_SLACK. */
+/* A fast path for most numbers: copies a short integer without a sign and returns its end, or NULL
+   if it is something else. The pen needs capacity for SYN__PEN_SLACK bytes. */
 static inline const char *syn__python_short_int(syn__pen *pen, const char *p, const char *end) {
     const char *const near = end - p > 32 ? p + 32 : end;
     const char *q = p;

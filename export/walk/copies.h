@@ -1,6 +1,6 @@
-/* Ranks that do what an earlier one does. Tensor parallelism makes many: they differ in the shard
-   they hold, which shows in an attribute at most. Large files hold such a rank once,
-   and what differs. */
+/* Finds ranks that are identical to an earlier rank. Tensor parallelism produces many of them: they
+   differ only in their shard, which at most one attribute of an op shows. Large files store such a
+   rank once, and the differences. */
 #ifndef EXPORT_COPIES_H
 #define EXPORT_COPIES_H
 
@@ -11,15 +11,17 @@ extern "C" {
 #endif
 
 struct syn_copied_ranks {
-    uint32_t *of;        /* per rank index: the one that it equals; its own */
-    uint32_t *n_changed; /* per rank index: ops with other attributes than there */
-    uint32_t n;          /* ranks that are copies; 0: the tables are NULL */
-    bool borrowed;       /* the tables are those of options->known_copies */
+    uint32_t *of;        /* per rank index: the index of the rank that it equals, or its own
+                            index */
+    uint32_t *n_changed; /* per rank index: number of ops whose attributes differ from those of that
+                            rank */
+    uint32_t n;          /* number of such ranks; 0: the arrays are NULL */
+    bool borrowed;       /* the arrays belong to options->known_copies */
 };
 
-/* Nodes of a copy and of its original agree in everything but the attributes of a few, tensors in
-   everything but the number of their shard (syn__copies_shard). None sends or receives, since the
-   other end differs between ranks. Free *out in any case. */
+/* Finds the identical ranks. Their nodes must agree in everything except the attributes of a few,
+   and their tensors in everything except the shard index (syn__copies_shard). Ranks that send or
+   receive are never identical, because their peers differ. The caller frees *out in all cases. */
 syn_status syn__copies_find(syn_copied_ranks *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 void syn__copies_free(syn_copied_ranks *copies);
@@ -27,8 +29,8 @@ void syn__copies_free(syn_copied_ranks *copies);
 static inline bool syn__is_copy(const syn_copied_ranks *copies, uint32_t rank_index) {
     return copies != NULL && copies->n > 0 && copies->of[rank_index] != rank_index;
 }
-/* Which shard rank `copy` has of that of which rank `of` has one: by their places in a group of as
-   many ranks as there are shards. -1: there is no such group. */
+/* Returns the shard index that rank `copy` has where rank `of` has `shard`, from the positions of
+   both ranks in a group with as many ranks as there are shards. -1 if there is no such group. */
 int syn__copies_shard(const syn_graph *graph, int32_t of, int32_t copy, const syn_shard *shard);
 /* Whether two nodes have the same attributes. */
 bool syn__copies_same_attributes(const syn_node *a, const syn_node *b);

@@ -1,8 +1,8 @@
-/* The streams of a rank: nodes of one stream run one after the other, in program order.
-
-   Computation and collectives have the streams that the graph gives them. Messages have streams of
-   their own, whatever the graph says: one for the sends to a peer, and one for the receives of one
-   tag from a peer. So a receive that is posted early holds up nothing but those behind it. */
+/* Streams of a rank: nodes of one stream run one after the other, in program order. Computation and
+   collectives use the stream that the graph names. Messages have streams of their own, whatever the
+   graph says: one for the sends to each peer, and one for the receives of each tag from each peer.
+   A receive that was posted early therefore delays only the receives after it on the same
+   stream. */
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 
@@ -17,20 +17,20 @@ typedef struct syn__stream_key {
     int32_t tag;
 } syn__stream_key;
 
-/* A number for each stream, 0 at first. Begins as {0}. */
+/* Maps each stream to a number, initially 0. Zero-initialize it. */
 typedef struct syn__streams {
     struct syn__stream_slot *slots; /* open addressing */
     size_t n, cap;                  /* cap: 0 or a power of two */
 } syn__streams;
 
 syn__stream_key syn__stream_of(const syn_node *node);
-/* The order of a group's calls, which is kept apart from the streams. */
+/* The key for the order of a group's calls, which is separate from all streams. */
 syn__stream_key syn__stream_of_group(uint32_t group_id);
 
-/* Sets *out to the stream's number, which can be changed until the next call. */
+/* Sets *out to the address of the stream's number, valid until the next call. */
 syn_status syn__streams_at(syn__streams *streams, syn__stream_key key, uint32_t **out,
                            syn_error *err) SYN_MUST_USE;
-/* Forgets all streams and keeps the memory. */
+/* Removes all streams but keeps the memory. */
 void syn__streams_clear(syn__streams *streams);
 void syn__streams_free(syn__streams *streams);
 

@@ -1,5 +1,5 @@
-/* Nodes that a simulation has reached and that cannot end yet: what each waits for, and which can
-   run next. */
+/* Nodes that a simulation has reached but that cannot end yet: what each of them waits for, and
+   which can run next. */
 #ifndef EXPORT_TIMELINE_PENDING_H
 #define EXPORT_TIMELINE_PENDING_H
 
@@ -16,20 +16,20 @@ extern "C" {
 #define SYN__NO_MESSAGE SIZE_MAX
 
 typedef struct syn__pending {
-    uint32_t index, node; /* place of the rank, SYN__NO_PENDING: a free entry; its node */
-    uint32_t before;      /* the node before on its stream, plus one; 0: none */
-    uint32_t n_open;      /* how many things it waits for */
+    uint32_t index, node; /* position of the rank (SYN__NO_PENDING: the entry is free), and node */
+    uint32_t before;      /* previous node on its stream, plus one; 0: none */
+    uint32_t n_open;      /* number of events it waits for */
     uint32_t waits;       /* private */
-    uint32_t also_there;  /* the next entry of the list that this one is in */
-    size_t message;       /* that it waits for, or SYN__NO_MESSAGE */
-    double arrived;       /* at its collective, ns */
+    uint32_t also_there;  /* next entry of the list that contains this one */
+    size_t message;       /* message that it waits for, or SYN__NO_MESSAGE */
+    double arrived;       /* time of arrival at its collective, ns */
 } syn__pending;
 
-/* Entries are named by index, which holds until the entry ends. */
+/* Entries are identified by their index, which is valid until syn__pendings_end. */
 typedef struct syn__pendings {
     syn__pending *at;
     size_t n, cap;
-    uint32_t ready; /* the list of entries that wait for nothing any more */
+    uint32_t ready; /* list of entries that do not wait for anything any more */
     /* private */
     struct syn__wait *waits;
     size_t n_waits, waits_cap;
@@ -38,15 +38,16 @@ typedef struct syn__pendings {
 
 void syn__pendings_init(syn__pendings *p);
 void syn__pendings_free(syn__pendings *p);
-/* A new entry, which waits for nothing yet and is in no list. */
+/* Adds an entry, which waits for nothing yet and is in no list. */
 syn_status syn__pendings_add(syn__pendings *p, uint32_t index, uint32_t node, uint32_t before,
                              uint32_t *out, syn_error *err) SYN_MUST_USE;
-/* Lets entry `who` wait for the end of entry `on`. */
+/* Makes entry `who` wait for the end of entry `on`. */
 syn_status syn__pendings_wait(syn__pendings *p, uint32_t who, uint32_t on,
                               syn_error *err) SYN_MUST_USE;
-/* One thing that the entry waits for has come; the last one makes it ready. */
+/* One event that the entry waits for has occurred. The last one makes the entry ready. */
 void syn__pendings_close(syn__pendings *p, uint32_t who);
-/* The entry's node has ended: frees the entry and closes it for those that wait for it. */
+/* The node of the entry has ended: frees the entry and calls syn__pendings_close for the entries
+   that wait for it. */
 void syn__pendings_end(syn__pendings *p, uint32_t who);
 
 #ifdef __cplusplus

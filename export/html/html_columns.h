@@ -1,6 +1,6 @@
-/* What a page holds of a trace: a header in JSON, then columns of numbers, one after the other for
-   each rank. A column is a sequence of varints (LEB128); signed numbers are zigzag. Columns that
-   are equal byte by byte, as those of most ranks are, are held once. */
+/* The data of a trace in an HTML report: a JSON header, and then columns of numbers for each rank.
+   A column is a sequence of varints (LEB128); signed numbers are zigzag-encoded. Columns that are
+   equal byte by byte, as those of most ranks are, are stored once. */
 #ifndef EXPORT_HTML_COLUMNS_H
 #define EXPORT_HTML_COLUMNS_H
 
@@ -12,19 +12,26 @@
 extern "C" {
 #endif
 
-/* Of a node: id, gap, tag and base are signed: differences from the node before, from the end of
-   the one before in its lane, the tag itself, from the tensor's own number. scope, label, op and
-   attributes are numbers of texts; lane is 0 for what is not shown, else the lane's place plus one.
-   Times are ns, a number << its size: sizes are 0 but in large measured traces, whose times are
-   rounded to SYN__TIME_BITS, gaps also to steps of which the run has SYN__TIME_STEPS or more; gaps
-   count from the end that results, and wait, the first part of duration, is cut to it. critical, of
-   PyTorch's recordings: the node's time on the critical path in ns (critical.h). comm, group, peer
-   are 0 or the value plus one (of groups the place). uses: number of inputs, inputs, number of
-   outputs, outputs; tensors as signed distance: of an input from `last`, of an output from `last`,
-   which it then becomes; it starts at 0 and goes on from node to node. deps: how many, and of each
-   the distance back << SYN_DEP_COUNT | a bit for each class. Of a tensor: name (0:
-   "scope/label:position" of what makes it, else a text plus one), spec (a text), bytes, flags,
-   base, part (0: the whole, else a place in the rank's own "parts", texts, plus one). */
+/* Columns of nodes:
+   - id, gap, tag, base: signed. id is the difference from the previous node, gap the time from
+     the end of the previous node on the track, tag the tag itself, and base the difference from
+     the tensor's own number.
+   - scope, label, op, attributes: string numbers.
+   - lane: 0 for nodes that are not shown, otherwise the index of the track plus one.
+   - gap, duration, wait: ns, stored as a number and its size, the number of bits by which it is
+     shifted left. Sizes are 0 except in large measured traces, whose times are rounded to
+     SYN__TIME_BITS bits, and gaps also to steps of which the run has at least SYN__TIME_STEPS. A
+     gap counts from the rounded end. wait is the first part of duration and is limited to it.
+   - critical: for PyTorch traces, the node's time on the critical path in ns (critical.h).
+   - comm, group, peer: 0, or the value plus one (for groups, the index plus one).
+   - uses: number of inputs, inputs, number of outputs, outputs. Tensors are signed differences:
+     of an input from `last`, of an output from `last`, which it then replaces. `last` starts at
+     0 and continues from node to node.
+   - deps: their number, and for each the distance back << SYN_DEP_COUNT | one bit per class.
+
+   Columns of tensors: name (0: "scope/label:position" of the producer, otherwise a string number
+   plus one), spec (a string number), bytes, flags, base, part (0: not sharded, otherwise an index
+   into the rank's own strings "parts", plus one). */
 #define SYN__COLUMN_LIST(X)           \
     X(ID, "id")                       \
     X(KIND, "kind")                   \
@@ -75,20 +82,21 @@ typedef enum syn__column {
 const char *syn__column_name(syn__column column);
 
 typedef struct syn__columns {
-    syn__buf open[SYN__COLUMN_COUNT]; /* of the rank at hand */
+    syn__buf open[SYN__COLUMN_COUNT]; /* columns of the current rank */
     syn_intern held;
-    uint32_t *whose; /* of each rank its columns, by number */
+    uint32_t *whose; /* for each rank, the numbers of its columns */
     size_t n_ranks, whose_cap;
 } syn__columns;
 
-/* Beyond 2^53 - 1, which is as far as a browser counts, numbers are cut. */
+/* Numbers beyond 2^53 - 1, the largest integer of JavaScript, are clamped. */
 void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
 void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
-/* The rank is whole. One of nothing but zeros is held as no bytes. */
+/* Ends the columns of a rank. A column of only zeros is stored as no bytes. */
 syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
-/* The rank has the columns of the one that ended as number `like`, but for those that were put. */
+/* Ends a rank that has the columns of rank number `like`, in order of ending, except for the
+   columns to which values were put. */
 syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn_error *err) SYN_MUST_USE;
-/* Appends how many columns there are, each after its length, and which are whose. */
+/* Appends the number of columns, each column with its length, and the columns of each rank. */
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__columns_free(syn__columns *c);
 

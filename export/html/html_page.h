@@ -1,4 +1,4 @@
-/* The files of this folder that are not C, as the build put them into it (cmake/SynEmbed.cmake). */
+/* The non-C files of this folder as strings, embedded by the build (cmake/SynEmbed.cmake). */
 #ifndef EXPORT_HTML_PAGE_H
 #define EXPORT_HTML_PAGE_H
 
@@ -7,8 +7,8 @@ extern "C" {
 #endif
 
 extern const char syn__html_style[];  /* page.css */
-extern const char syn__html_body[];   /* page.html: what a script fills */
-extern const char syn__html_script[]; /* view_*.js, one after the other */
+extern const char syn__html_body[];   /* page.html: the elements that the script fills */
+extern const char syn__html_script[]; /* view_*.js, concatenated */
 
 #ifdef __cplusplus
 }

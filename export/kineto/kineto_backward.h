@@ -1,8 +1,9 @@
-/* Which forward op an op of a backward pass belongs to (for kineto_plan.c). Traces do not say; it
-   follows from scope and name, since a backward pass takes forward ops from the last to the first:
-   "gelu_grad" is the gradient of the last "gelu" of its scope that has none yet, a product that of
-   the last product, of which there are two (of input and weight; the second may come later); sums
-   and copies belong to the op before them. */
+/* Finds the forward op that an op of a backward pass belongs to (for kineto_plan.c). Traces do not
+   record it. It follows from scope and name, because a backward pass visits forward ops from the
+   last to the first: "gelu_grad" is the gradient of the last "gelu" in its scope that has no
+   gradient yet. A matrix product belongs to the last product, which has two gradients (of input and
+   weight; the second may come later). Sums and copies belong to the same forward op as the op
+   before them. */
 #ifndef EXPORT_KINETO_BACKWARD_H
 #define EXPORT_KINETO_BACKWARD_H
 
@@ -12,32 +13,33 @@
 extern "C" {
 #endif
 
-/* What is compared of a node: hashes of its scope and of its op's name without endings. */
+/* The properties of a node that are compared: hashes of its scope and of its op name without
+   endings such as "_grad". */
 typedef struct syn__kineto_mark {
     uint64_t scope, op;
-    uint32_t event; /* of a forward op */
+    uint32_t event; /* forward ops only: its event */
     bool product;
 } syn__kineto_mark;
 
 typedef struct syn__kineto_forwards {
-    syn__kineto_mark *marks; /* forward ops without a backward, the last on top */
+    syn__kineto_mark *marks; /* stack of forward ops without a backward op */
     size_t n, cap;
-    syn__kineto_mark group;   /* the forward op whose backward is at hand */
-    syn__kineto_mark product; /* the last product whose backward has begun */
-    int n_products;           /* of that */
+    syn__kineto_mark group;   /* the forward op whose backward ops are being read */
+    syn__kineto_mark product; /* the last product whose backward ops have begun */
+    int n_products;           /* number of its backward products so far */
 } syn__kineto_forwards;
 
 typedef enum syn__kineto_belongs {
-    SYN__KINETO_ALONE,  /* to no forward op that is known */
-    SYN__KINETO_JOINS,  /* to that of the op before */
-    SYN__KINETO_BEGINS, /* to forwards->group.event, the first that does */
-    SYN__KINETO_AGAIN   /* to forwards->group.event, as others before it */
+    SYN__KINETO_ALONE,  /* to no known forward op */
+    SYN__KINETO_JOINS,  /* to the forward op of the previous op */
+    SYN__KINETO_BEGINS, /* to forwards->group.event, as its first backward op */
+    SYN__KINETO_AGAIN   /* to forwards->group.event, which had other backward ops before */
 } syn__kineto_belongs;
 
-/* Remembers a forward op. */
+/* Adds a forward op. */
 syn_status syn__kineto_forward(syn__kineto_forwards *forwards, const syn_node *node, uint32_t event,
                                syn_error *err) SYN_MUST_USE;
-/* open: whether the op before it was of the same pass, without communication in between. */
+/* open: the previous op was of the same pass, without communication in between. */
 syn__kineto_belongs syn__kineto_backward(syn__kineto_forwards *forwards, const syn_node *node,
                                          bool open);
 void syn__kineto_forwards_free(syn__kineto_forwards *forwards);

@@ -1,7 +1,8 @@
-/* How much memory a rank's tensors take over time: a tensor's storage from the begin of the op that
-   first writes it to the end of the last op that is given it; parameters, inputs, and what else is
-   there before, from the begin, and what no op reads, to the end. Views and new versions take
-   nothing. That is what the step needs: an allocator that keeps buffers takes more. */
+/* Memory used by a rank's tensors over time. A storage counts from the start of the op that first
+   writes it to the end of the last op that uses it. Parameters, inputs and other storages that
+   exist before the run count from the start, and storages that no op reads count to the end. Views
+   and new versions use no memory. The result is what the step needs; an allocator that caches
+   buffers uses more. */
 #ifndef EXPORT_KINETO_MEMORY_H
 #define EXPORT_KINETO_MEMORY_H
 
@@ -12,14 +13,14 @@ extern "C" {
 #endif
 
 typedef struct syn__kineto_change {
-    int64_t ns, bytes; /* bytes < 0: given back */
-    uint32_t tensor;   /* the one that owns the storage */
-    uint32_t event;    /* index, of the op that begins or has ended */
+    int64_t ns, bytes; /* bytes < 0: released */
+    uint32_t tensor;   /* the tensor that owns the storage */
+    uint32_t event;    /* index of the event of the op that begins or has ended */
 } syn__kineto_change;
 
 typedef struct syn__kineto_memory {
-    int64_t before;              /* bytes that are there at the begin */
-    syn__kineto_change *changes; /* by time */
+    int64_t before;              /* bytes in use at the start */
+    syn__kineto_change *changes; /* ordered by time */
     size_t n_changes, changes_cap;
 } syn__kineto_memory;
 

@@ -1,8 +1,8 @@
-/* The modules of a forward pass, and of its layers when they are computed again, as PyTorch's
-   profiler shows them with stacks: spans of the calls "nn.Module: Attn_3" around the ops of scope
-   "h.3.attn", in the main thread. A number belongs to the word before it: the modules of that scope
-   are h.3 and h.3.attn; "h" alone is a list, which is not called. Spans are no ops: an execution
-   trace does not have them. */
+/* Modules of a forward pass, and of recomputed layers, as PyTorch's profiler records them with
+   with_stack: spans of the calls "nn.Module: Attn_3" around the ops of scope "h.3.attn", in the
+   main thread. A number in a scope belongs to the word before it: the modules of that scope are h.3
+   and h.3.attn; "h" alone is a list, which is never called. Spans are not ops, so execution traces
+   do not contain them. */
 #ifndef EXPORT_KINETO_MODULES_H
 #define EXPORT_KINETO_MODULES_H
 
@@ -14,35 +14,36 @@ extern "C" {
 
 typedef struct syn__kineto_module {
     int64_t start, end; /* ns */
-    uint32_t path;      /* of `paths`: "h.3.attn" */
-    uint32_t parent;    /* the span around it, plus one; 0: none */
+    uint32_t path;      /* index into `paths`: "h.3.attn" */
+    uint32_t parent;    /* the enclosing span, plus one; 0: none */
 } syn__kineto_module;
 
 typedef struct syn__kineto_instance {
-    uint32_t class_name; /* of `classes`: "Attn" */
-    uint32_t number;     /* of its class, in the order of first calls */
+    uint32_t class_name; /* index into `classes`: "Attn" */
+    uint32_t number;     /* number within its class, in order of first calls */
 } syn__kineto_instance;
 
 typedef struct syn__kineto_modules {
-    syn__kineto_module *spans; /* in the order in which they begin */
+    syn__kineto_module *spans; /* ordered by start */
     size_t n_spans, spans_cap;
     uint32_t open; /* the innermost open span, plus one; 0: none */
     syn_intern paths, classes;
     syn__kineto_instance *instances; /* per path */
     size_t instances_cap;
-    uint32_t *counts; /* instances per class */
+    uint32_t *counts; /* per class: number of instances */
     size_t counts_cap;
 } syn__kineto_modules;
 
-/* Bytes of the scope up to the end of the module behind `from` bytes of it, which are a module's or
-   0. */
+/* The length of the scope up to the end of the module that begins at `from`, which is 0 or the end
+   of a module. */
 size_t syn__kineto_module_end(const char *scope, size_t from);
 
-/* "layer_norm" -> "LayerNorm", without a NUL, cut where the room ends; the bytes written. */
+/* Converts "layer_norm" to "LayerNorm" without a NUL, truncated to out_bytes. Returns the number of
+   bytes written. */
 size_t syn__kineto_class(const char *word, size_t bytes, char *out, size_t out_bytes);
 
-/* Closes spans that the scope is not in and opens those that it is in, each taking 1 ns of *now, so
-   that times say what is within. "" closes all. */
+/* Closes the spans that `scope` is not in and opens those that it is in. Each takes 1 ns of *now,
+   so that the nesting is visible in the times. "" closes all. */
 syn_status syn__kineto_modules_enter(syn__kineto_modules *modules, const char *scope, int64_t *now,
                                      syn_error *err) SYN_MUST_USE;
 void syn__kineto_modules_free(syn__kineto_modules *modules);

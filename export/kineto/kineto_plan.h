@@ -1,31 +1,31 @@
-/* A rank of a graph as what PyTorch's profiler would have seen of it: host ops nested in threads,
-   in the order in which they begin. kineto.json and host.json are written from the same plan, so
-   that the two agree: event i has record function id i + SYN__KINETO_FIRST_RF.
+/* A rank of a graph as PyTorch's profiler would have recorded it: host ops nested in threads, in
+   order of their start. kineto.json and host.json are written from the same plan, so that they
+   agree: event i has record function id i + SYN__KINETO_FIRST_RF.
 
-   The main thread runs all computation, in the order of the rows. A communication is what PyTorch's
-   functional collectives leave behind:
+   The main thread runs all computation, in the order of the rows. A communication is recorded the
+   way PyTorch records functional collectives:
 
-     _c10d_functional::all_reduce      in the main thread, as early as what it waits for allows
+     _c10d_functional::all_reduce      main thread, as early as its dependencies allow
        c10d::allreduce_
          record_param_comms            kind, sizes, group
-     gloo:all_reduce                   in a thread of its own: the communication
-     _c10d_functional::wait_tensor     in the main thread, before the first op that waits for it
+     gloo:all_reduce                   thread of its own: the communication
+     _c10d_functional::wait_tensor     main thread, before the first op that needs the result
 
-   so the order of ops is exactly that of the graph, as an execution trace has it (et_plan.h): the
-   main thread's one after the other, collectives one after the other, and what waits is said.
-   Messages are c10d::send and c10d::recv_, which PyTorch's traces give no wait for.
+   The order of ops is therefore exactly that of the graph, as in an execution trace (et_plan.h):
+   the ops of the main thread run one after the other, so do collectives, and waits are explicit.
+   Messages are c10d::send and c10d::recv_, for which PyTorch traces record no wait.
 
-   Where it is known what a device did for a node (syntorch/graph/work.h), its op lasts as long as
-   the host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
-   communication is launched where its row is, by nccl:all_reduce within record_param_comms, and
-   what waits for it waits on the device. Copies and waits between the ops of a step are
-   calls without an op. Runs predicted for a GPU are made to look like that (kineto_predicted.h).
+   If the device work of a node is known (syntorch/graph/work.h), its op lasts as long as the host's
+   call, and its kernels and copies are events of the device (kineto_work.c). Such a communication
+   is launched at its row, by nccl:all_reduce within record_param_comms, and the ops that need it
+   wait on the device. Copies and waits between the ops of a step are calls without an op. Runs
+   predicted for a GPU are written in the same way (kineto_predicted.h).
 
-   Ops of a backward pass lie in "autograd::engine::evaluate_function: XBackward0" and "XBackward0",
-   which have the sequence number of the forward op that they belong to; those of an optimizer in
-   "Optimizer.step#AdamW.step"; all in "ProfilerStep#N".
+   Ops of a backward pass are within "autograd::engine::evaluate_function: XBackward0" and
+   "XBackward0", which have the sequence number of their forward op. Ops of an optimizer are within
+   "Optimizer.step#AdamW.step". All are within "ProfilerStep#N".
 
-   Ops that compute nothing (views), metadata and collectives of one rank are left out. */
+   Ops that compute nothing (views), metadata, and collectives of one rank are omitted. */
 #ifndef EXPORT_KINETO_PLAN_H
 #define EXPORT_KINETO_PLAN_H
 
@@ -41,10 +41,11 @@ extern "C" {
 #define SYN__KINETO_FIRST_RF 2 /* 1 is the list of process groups */
 
 typedef enum syn__kineto_kind {
-    SYN__KINETO_STEP,      /* ProfilerStep#N; node: its first */
+    SYN__KINETO_STEP,      /* ProfilerStep#N; node: the first of the step */
     SYN__KINETO_OPTIMIZER, /* Optimizer.step */
-    SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or of the first within */
-    SYN__KINETO_BACKWARD,  /* XBackward0 within that */
+    SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or that of the first op
+                              within */
+    SYN__KINETO_BACKWARD,  /* XBackward0 within it */
     SYN__KINETO_OP,
     SYN__KINETO_FUNCTIONAL,
     SYN__KINETO_API,
@@ -62,40 +63,41 @@ typedef enum syn__kineto_thread {
 } syn__kineto_thread;
 
 typedef struct syn__kineto_event {
-    int64_t start, end; /* ns; at least 1 ns lies between any two begins or ends of a thread */
+    int64_t start, end; /* ns; any two starts or ends in a thread are at least 1 ns apart */
     uint32_t node;      /* index within the rank */
-    uint32_t parent;    /* the event around it; SYN__KINETO_NONE: the thread */
-    uint32_t sequence;  /* that joins a forward op with its backward; 0 none */
+    uint32_t parent;    /* the enclosing event; SYN__KINETO_NONE: none */
+    uint32_t sequence;  /* number shared by a forward op and its backward op; 0: none */
     uint8_t kind, thread;
-    bool device;   /* asks a device for work; of a wait: waits there */
-    bool recorded; /* a communication waits for it: its end is recorded in its stream */
-    bool arrow;    /* the begin (a forward op) or the end of the arrow of `sequence` */
+    bool device;   /* queues device work; for a wait: waits on the device */
+    bool recorded; /* a communication waits for it, so an event is recorded in its stream after
+                      it */
+    bool arrow;    /* start (forward op) or end of the arrow of `sequence` */
     bool backward; /* ran in a backward pass */
-    uint32_t first_input, n_inputs; /* of a communication: into plan.inputs */
+    uint32_t first_input, n_inputs; /* communication: slice of plan.inputs */
 } syn__kineto_event;
 
-/* What no op asked a device for: a call in the main thread, of no op. */
+/* Device work that belongs to no op: a call in the main thread. */
 typedef struct syn__kineto_between {
     int64_t start, end;
     const syn_piece *piece;
-    uint32_t around; /* the event */
+    uint32_t around; /* the enclosing event */
 } syn__kineto_between;
 
 typedef struct syn__kineto_plan {
     syn__kineto_event *events;
     size_t n_events, events_cap;
-    syn__kineto_between *between; /* in their order */
+    syn__kineto_between *between; /* in order of time */
     size_t n_between, between_cap;
     uint32_t *inputs; /* nodes that communications wait for */
     size_t n_inputs, inputs_cap;
-    bool threads[SYN__KINETO_THREADS]; /* which there are */
-    int64_t begin, end;                /* of all */
-    syn__kineto_modules modules;       /* none unless they are asked for */
+    bool threads[SYN__KINETO_THREADS]; /* whether each thread has events */
+    int64_t begin, end;                /* of the whole plan */
+    syn__kineto_modules modules;       /* empty unless requested */
 } syn__kineto_plan;
 
-/* Plans the rank `walk` stands in, of which the timeline knows the times. exact: communications of
-   the device wait for what their inputs come from alone, as predicted; else, as PyTorch's, for all
-   that the compute stream was asked for before. */
+/* Plans the selected rank of `walk`, with the times of the timeline. exact: a communication on the
+   device waits only for the producers of its inputs, as in a prediction. Otherwise it waits, as
+   PyTorch's do, for all work queued on the compute stream before it. */
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
                                  syn__walk *walk, bool modules, bool exact,
                                  syn_error *err) SYN_MUST_USE;
@@ -105,17 +107,18 @@ void syn__kineto_plan_free(syn__kineto_plan *plan);
 bool syn__kineto_shows(const syn_graph *graph, const syn_node *node);
 syn__kineto_thread syn__kineto_thread_of(const syn_node *node);
 
-/* ---- Who waits for which communication (kineto_order.c) ---- */
+/* ---- Which op waits for which communication (kineto_order.c) ---- */
 
 typedef struct syn__kineto_comm {
     uint32_t node;
-    uint32_t after; /* it is launched right behind this node of the main thread, plus one; 0: before
-                       all */
-    int64_t end;    /* ns, once it is planned */
-    bool device;    /* which does it */
+    uint32_t after; /* launched right after this node of the main thread, plus one; 0: before all
+                       nodes */
+    int64_t end;    /* ns; set when it has been planned */
+    bool device;    /* it runs on the device */
 } syn__kineto_comm;
 
-/* Numbers in a row: the main thread, what the host exchanges, a stream of a device each. */
+/* Columns of the tables below: the main thread, collectives and messages of the host, and one
+   column per stream of a device. */
 enum {
     SYN__KINETO_AT_MAIN,
     SYN__KINETO_AT_COLLECTIVES,
@@ -124,14 +127,15 @@ enum {
 };
 
 typedef struct syn__kineto_order {
-    syn__kineto_comm *comms; /* in the order of launches, which is that of rows */
+    syn__kineto_comm *comms; /* in order of launch, which is that of rows */
     size_t n_comms, comms_cap;
-    /* Per node of the main thread a row: of what it is the first to wait for, in each place the
-       last, which stands for those before; index into comms plus one. */
+    /* A row per node of the main thread: the communications that this node is the first to wait
+       for. Each column has the last one, which implies the earlier ones, as an index into comms
+       plus one. */
     uint32_t *waits;
-    uint32_t width; /* of a row */
-    /* Per communication a row: what it waits for itself, in each place the last; of the main thread
-       a node plus one, of the others an index into comms plus one. */
+    uint32_t width; /* number of columns */
+    /* A row per communication: what it waits for itself, the last of each column; for the main
+       thread a node plus one, otherwise an index into comms plus one. */
     uint32_t *inputs;
     size_t inputs_cap;
 } syn__kineto_order;

@@ -1,5 +1,5 @@
-/* What a GPU would do for a rank whose times were predicted, as work (syntorch/graph/work.h), so
-   that it is written as the work of a real one. */
+/* Makes up the work that a GPU would do for a rank whose times were predicted
+   (syntorch/graph/work.h), so that it can be written like the work of a real GPU. */
 #ifndef EXPORT_KINETO_PREDICTED_H
 #define EXPORT_KINETO_PREDICTED_H
 
@@ -10,15 +10,17 @@
 extern "C" {
 #endif
 
-/* Of the GPU that times are predicted for: the fact "multiprocessors". 0: there is none. */
+/* Multiprocessors of the GPU for which the times are predicted: the metadata "multiprocessors". 0
+   if absent. */
 int64_t syn__kineto_multiprocessors(const syn_graph *graph);
 /* Whether the times are predictions for a GPU. */
 bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline);
 
-/* The work of the rank `walk` stands in; the caller frees it. Each op is one kernel, which lasts as
-   long as the op's span, in a stream for each of the graph's. The host runs ahead of the device and
-   waits for it at the end of each step. So each step is longer than in the timeline by the time
-   from the first call to its kernel. Nodes whose ids exceed 32 bits have no work. */
+/* The work of the walk's selected rank; the caller frees it. Each op is one kernel, which lasts as
+   long as the op's span, on one stream per stream of the graph. The host runs ahead of the device
+   and waits for it at the end of each step. Each step is therefore longer than in the timeline by
+   the time from its first call to the kernel of that call. Nodes whose ids exceed 32 bits get no
+   work. */
 syn_status syn__kineto_predict_work(syn_work *out, const syn__timeline *timeline, syn__walk *walk,
                                     syn_error *err) SYN_MUST_USE;
 

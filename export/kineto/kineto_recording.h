@@ -1,4 +1,4 @@
-/* A rank's plan and what its files are written with. */
+/* The plan of a rank and everything else that is needed to write its files. */
 #ifndef EXPORT_KINETO_RECORDING_H
 #define EXPORT_KINETO_RECORDING_H
 
@@ -12,49 +12,50 @@ typedef struct syn__kineto_recording {
     const syn_graph *graph;
     syn__timeline timeline; /* of all ranks */
     syn__walk walk;
-    syn__kineto_plan plan; /* of the rank at hand */
-    bool memory, modules;  /* what PyTorch records if it is asked to */
-    bool device;           /* what a device did for the rank at hand is known */
+    syn__kineto_plan plan; /* of the current rank */
+    bool memory, modules;  /* record memory events; record modules */
+    bool device;           /* the device work of the current rank is known */
     uint32_t device_number;
-    bool predicted; /* that device is a GPU that the times are predicted for; then `graph` is */
+    bool predicted; /* the device is a GPU for which the times were predicted; `graph` then points
+                       to `shadow` */
     syn_graph shadow;
-    syn_work work; /* and this is the work of the rank at hand */
+    syn_work work; /* and `work` is the predicted work of the current rank */
     syn_error *err;
 } syn__kineto_recording;
 
-/* Refuses traces that PyTorch recorded, whose own files say more. */
+/* Fails for PyTorch traces, whose own files have more information. */
 syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err);
-/* Plans a rank, by index. */
+/* Plans the rank with that index. */
 syn_status syn__kineto_select(syn__kineto_recording *recording, uint32_t rank_index);
 void syn__kineto_close(syn__kineto_recording *recording);
-/* The index of the rank that options ask for, else the first. */
+/* The index of the rank that the options select, by default the first. */
 syn_status syn__kineto_rank(const syn_graph *graph, const syn_export_options *options,
                             uint32_t *out, syn_error *err);
 
-/* The files of the rank at hand. */
+/* Write the files of the current rank. */
 syn_status syn__kineto_write_device(syn__kineto_recording *recording, syn_sink *sink);
 syn_status syn__kineto_write_host(syn__kineto_recording *recording, syn_sink *sink);
-/* ... and the lines of two files of all ranks. */
+/* Writes the current rank's lines of the memory file, which has all ranks. */
 syn_status syn__kineto_write_memory(syn__kineto_recording *recording, syn_sink *sink);
 
-/* Appends the events of the device, the calls that asked for them, and arrows between the two, each
-   behind a comma (kineto_work.c). */
+/* Appends the device events, the calls that launched them, and the arrows between both, each
+   preceded by a comma (kineto_work.c). */
 syn_status syn__kineto_write_work(syn__kineto_recording *recording, syn_sink *sink);
 
-/* Numbers of a rank's process and threads in both files. */
+/* The process id of a rank in both files; thread ids are derived from it. */
 static inline int64_t syn__kineto_pid(const syn__kineto_recording *recording) {
     return (int64_t)recording->walk.rank + 1;
 }
 
-/* Both ends of a group: its first rank, the distance of its ranks (0: they differ), its size. */
+/* The ranks of a group as an arithmetic sequence: first rank, stride (0: not constant), size. */
 typedef struct syn__kineto_ranks {
     int64_t start, stride, size;
 } syn__kineto_ranks;
 syn__kineto_ranks syn__kineto_ranks_of(const syn_graph *graph, const syn_graph_group *group);
-/* The ranks, with a comma and a space between them. */
+/* Writes the ranks, separated by ", ". */
 void syn__kineto_put_ranks(syn_sink *sink, const syn_graph *graph, const syn_graph_group *group);
-/* The rank's number within the group that the node's peer has; -1 none. */
+/* The index of the node's peer within the group; -1 if there is none. */
 int64_t syn__kineto_peer(const syn_graph_group *group, const syn_node *node);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The parts of the GraphML writer. */
+/* Parts of the GraphML writer that do not depend on nodes and edges. */
 #ifndef EXPORT_GRAPHML_H
 #define EXPORT_GRAPHML_H
 
@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* All up to the first node: the declared keys and the facts about the run. */
+/* Writes everything before the first node: the declarations of keys and the metadata of the run. */
 void syn__graphml_put_header(syn_sink *sink, const syn_graph *graph);
-/* An attribute's value as text. */
+/* Writes the value of an attribute as text. */
 void syn__graphml_put_value(syn_sink *sink, const syn_attribute *a);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* Tables of nodelink_build.c, which nodelink_emit.c orders and writes out. "op" is an index into
-   the file's list of ops, "tensor" an index into the table of tensors sorted by rank and number. */
+/* Tables with which nodelink_build.c resolves the references of a file, and which nodelink_emit.c
+   sorts and writes to a graph. "op" is an index into the file's list of ops, "tensor" an index into
+   the table of tensors sorted by rank and number. */
 #ifndef EXPORT_NODELINK_BUILD_H
 #define EXPORT_NODELINK_BUILD_H
 
@@ -10,7 +11,8 @@ extern "C" {
 #endif
 
 #define SYN__BUILD_TABLES 28
-/* Ops, tensors, edges at most: so that indices, twice the edges and counts fit uint32. */
+/* Maximum number of ops, tensors and edges, so that indices, twice the number of edges, and counts
+   fit uint32. */
 #define SYN__BUILD_ITEMS ((size_t)1 << 31)
 
 typedef struct syn__build_rank {
@@ -20,19 +22,19 @@ typedef struct syn__build_rank {
 
 typedef struct syn__build_id {
     uint64_t number;
-    uint32_t rank;  /* index */
-    uint32_t found; /* index in the file's list */
+    uint32_t rank;  /* rank index */
+    uint32_t found; /* index into the file's list */
 } syn__build_id;
 
 typedef struct syn__build_ids {
     syn__build_id *at; /* sorted by rank index and number */
     size_t n;
-    uint32_t *first; /* per rank index, and the end */
+    uint32_t *first; /* per rank index: first entry of `at`; the last element is the end */
 } syn__build_ids;
 
 typedef struct syn__build_slices {
-    uint32_t *first; /* per op, and the end */
-    uint32_t *at;    /* tensor + 1, by position; 0: nothing there */
+    uint32_t *first; /* per op: first entry of `at`; the last element is the end */
+    uint32_t *at;    /* tensor + 1, by position; 0: no tensor */
 } syn__build_slices;
 
 typedef struct syn__build_dep {
@@ -41,37 +43,38 @@ typedef struct syn__build_dep {
 
 typedef struct syn__build {
     syn__found *found;
-    int32_t *ranks; /* global numbers in the graph's order */
+    int32_t *ranks; /* global ranks in the graph's order */
     syn__build_rank *by_rank;
     size_t n_ranks;
     syn__build_ids ops, tensors;
     syn__build_slices inputs, outputs;
     uint32_t *producers;  /* per tensor: op or SYN_NO_NODE */
-    uint32_t *deps_first; /* per op, and the end */
+    uint32_t *deps_first; /* per op: first entry of deps; the last element is the end */
     syn__build_dep *deps;
-    uint32_t *order;    /* ops, each after what it depends on */
+    uint32_t *order;    /* ops in topological order */
     uint32_t *position; /* per op: its index within its rank */
     void *tables[SYN__BUILD_TABLES];
     size_t n_tables;
 } syn__build;
 
-/* A zeroed table of n elements that lives as long as the build; NULL when memory is out. */
+/* Allocates a zeroed table of n elements that lives as long as the build. NULL if memory is out. */
 void *syn__build_table(syn__build *b, size_t n, size_t elem_bytes);
 syn_status syn__build_no_memory(const syn__build *b);
-/* Index of a rank, UINT32_MAX if it is not there. */
+/* The index of a rank; UINT32_MAX if there is none. */
 uint32_t syn__build_rank_index(const syn__build *b, int32_t rank);
-/* Position of an id in its sorted table; the error names the place `at` that refers to it. */
+/* Finds an id in its sorted table. An error names the place `at` in the file that refers to it. */
 syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
                            uint32_t *out) SYN_MUST_USE;
-/* Sorts by rank index, number and place in the file, if they are not sorted. */
+/* Sorts by rank index, number and position in the file, unless they are sorted already. */
 void syn__build_sort_ids(syn__build_id *ids, size_t n);
-/* Fills order and position; refuses cycles. */
+/* Fills `order` and `position`. Fails if there is a cycle. */
 syn_status syn__build_order(syn__build *b) SYN_MUST_USE;
-/* Takes the copies out of the ranks that have nodes (and sorts them); shows them in the graph that
-   was made of those. */
+/* Identical ranks that the file stores once: the first function removes them from the list of ranks
+   that have nodes (and sorts the list); the second adds them to the graph that was built from that
+   list. */
 syn_status syn__build_leave_out_copies(syn__build *b) SYN_MUST_USE;
 syn_status syn__build_show_copies(syn__build *b, syn_graph **graph) SYN_MUST_USE;
-/* Writes the graph out and verifies it. */
+/* Writes the graph and verifies it. */
 syn_status syn__build_emit(syn__build *b, syn_graph **out) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -4,12 +4,14 @@
    The path is found backwards, from the op that ends last. At each moment a thread is in its
    innermost op, and a stream in its only one. From an op, the path continues with the previous op
    on the same thread or stream, unless the op waited for something else:
-   - for a dependency on another thread or stream that ended later than the previous op; for kernels
-   and communication, also if the previous op was still running then, since that op must be the call
-   that waits;
+   - for a dependency on another thread or stream that ended later than the previous op; for
+     kernels and communication, also if the previous op was still running then, since that op
+     must be the call that waits;
    - for the rank that arrived last at a collective, or the other end of a message if it began
-   later. An op counts for the time in which the path is in it. The path is therefore never longer
-   than the run; the difference is time in which nothing recorded ran.
+     later.
+
+   An op counts for the time in which the path is in it. The path is therefore never longer than the
+   run; the difference is time in which nothing recorded ran.
 
    PyTorch traces need this method because their ops overlap: a call contains the ops that it calls,
    and a launch may return after its kernel began. In our own traces ops do not overlap, and the

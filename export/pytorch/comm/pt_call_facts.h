@@ -1,4 +1,4 @@
-/* What the traces say about one call. */
+/* What the traces record about one communication call. */
 #ifndef EXPORT_PT_CALL_FACTS_H
 #define EXPORT_PT_CALL_FACTS_H
 
@@ -10,28 +10,32 @@ extern "C" {
 
 typedef struct syn__pt_facts {
     int kind;                                      /* SYN__PT_CALL_... */
-    int64_t in_elems, out_elems, elem_bytes;       /* -1, elem_bytes 0: not known */
-    int64_t sequence;                              /* -1 */
-    int64_t peer;                                  /* of a message: its rank within the group; -1 */
-    int64_t source, target;                        /* ... global ranks; -1 */
-    int64_t tag;                                   /* ... of the program; 0 */
-    int64_t group_start, group_stride, group_size; /* -1 */
-    int64_t backend;                               /* a number that stands for the group; -1 */
-    syn__str group, group_desc, group_ranks;       /* undecoded; bytes 0: not known */
-    int64_t in_bytes, out_bytes;                   /* of the tensors; -1 none */
-    int64_t
-        filled_elems; /* of the tensors that a call fills, where what it reads is not told; -1 */
+    int64_t in_elems, out_elems, elem_bytes;       /* unknown: -1, elem_bytes 0 */
+    int64_t sequence;                              /* -1: unknown */
+    int64_t peer;                                  /* message: index of the peer within the group;
+                                                      -1: unknown */
+    int64_t source, target;                        /* message: global ranks; -1: unknown */
+    int64_t tag;                                   /* message: tag that the program passed; 0:
+                                                      none */
+    int64_t group_start, group_stride, group_size; /* -1: unknown */
+    int64_t backend;                               /* a number that identifies the group; -1:
+                                                      unknown */
+    syn__str group, group_desc, group_ranks;       /* undecoded; bytes 0: unknown */
+    int64_t in_bytes, out_bytes;                   /* size of the tensors; -1: none */
+    int64_t filled_elems; /* elements of the output tensors, for calls whose inputs are not
+                             recorded; -1: unknown */
 } syn__pt_facts;
 
-/* Nothing is known. */
+/* Sets all fields to unknown. */
 void syn__pt_facts_init(syn__pt_facts *facts);
-/* Each adds what is not known yet: from a kernel's args, or those of a CPU event; ... */
+/* These functions fill in fields that are still unknown. From the args of a kernel or of a CPU
+   event: */
 void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event);
-/* ... from a record_param_comms; ... */
+/* From a record_param_comms: */
 void syn__pt_facts_from_record(syn__pt_facts *facts, const syn__pt_host_node *node);
-/* ... from another op of the call: c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
+/* From another op of the call: c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
 void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name);
-/* The kind of call that a record_param_comms is of. */
+/* The kind of call of a record_param_comms op. */
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op);
 
 #ifdef __cplusplus

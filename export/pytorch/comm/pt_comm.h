@@ -1,4 +1,4 @@
-/* Which ops of a rank communicate. */
+/* Finds the ops of a rank that communicate. */
 #ifndef EXPORT_PT_COMM_H
 #define EXPORT_PT_COMM_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are
-   left to syn__pt_set_agree. */
+/* Fills comms and groups, with kind, bytes, group, peer and sequence of each communication.
+   syn__pt_set_agree assigns the tags. */
 syn_status syn__pt_find_comms(syn__pt_rank *rank, syn_pytorch_note *notes,
                               syn_error *err) SYN_MUST_USE;
 

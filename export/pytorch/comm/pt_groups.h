@@ -12,20 +12,21 @@ typedef struct syn__pt_group_finder {
     syn__pt_rank *rank;
     syn_pytorch_note *notes;
     syn_error *err;
-    syn__pt_map names;       /* hash of the name: index into groups */
-    syn__pt_map backends;    /* number of a backend: index into groups */
-    syn__str *last;          /* per group: the list of ranks seen last */
-    uint8_t *source, *clash; /* per group: where its ranks come from; a conflict was counted */
+    syn__pt_map names;       /* hash of the name -> index into groups */
+    syn__pt_map backends;    /* backend number -> index into groups */
+    syn__str *last;          /* per group: the list of ranks read last */
+    uint8_t *source, *clash; /* per group: where its ranks come from; whether a conflict was
+                                counted */
     size_t last_cap, source_cap, clash_cap;
 } syn__pt_group_finder;
 
-/* Groups of process_group:init nodes and of distributedInfo. */
+/* Reads the groups of process_group:init nodes and of distributedInfo. */
 syn_status syn__pt_groups_open(syn__pt_group_finder *finder, syn__pt_rank *rank,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* The group of a call: an index, or SYN__PT_NONE. */
 syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_facts *facts,
                                uint32_t *group) SYN_MUST_USE;
-/* Lists of ranks that follow from the size of the world. */
+/* Derives lists of ranks from the world size where they are unknown. */
 syn_status syn__pt_groups_finish(syn__pt_group_finder *finder) SYN_MUST_USE;
 void syn__pt_groups_close(syn__pt_group_finder *finder);
 

@@ -1,9 +1,8 @@
-/* Between the steps of the compatible converter:
-
-     pt_compat_convert.c  the nodes, who is whose child
-     pt_compat_names.c    what names say: communication, kinds
-     pt_compat_deps.c     data_deps, nodes left over, cycles
-     pt_compat_write.c    the .et */
+/* Shared by the steps of the compat converter:
+     pt_compat_convert.c  nodes, parents and children
+     pt_compat_names.c    what names imply: communication, kinds
+     pt_compat_deps.c     data_deps, isolated nodes, cycles
+     pt_compat_write.c    writes the .et */
 #ifndef EXPORT_PT_COMPAT_CONVERT_H
 #define EXPORT_PT_COMPAT_CONVERT_H
 
@@ -16,7 +15,7 @@
 extern "C" {
 #endif
 
-/* What a name is known for. */
+/* What a name implies. */
 enum {
     SYN__NAME_READ = 1,
     SYN__NAME_GROUPS = 2,     /* process_group:init */
@@ -36,17 +35,17 @@ typedef struct syn__compat_name {
 } syn__compat_name;
 
 typedef struct syn__compat_node {
-    uint64_t id, parent_id, inter_thread_dep; /* dep 0: none */
+    uint64_t id, parent_id, inter_thread_dep; /* inter_thread_dep 0: none */
     double exclusive;                         /* µs */
     int64_t stream;
-    uint32_t parent;              /* index, SYN__PT_NONE */
-    uint32_t host, event;         /* event: of device work from a device trace */
-    uint32_t first_dep, last_dep; /* into deps, SYN__PT_NONE */
-    uint32_t seen;                /* the last walk that came here */
+    uint32_t parent;              /* index; SYN__PT_NONE: none */
+    uint32_t host, event;         /* event: only for device work of a device trace */
+    uint32_t first_dep, last_dep; /* index into deps, SYN__PT_NONE: none */
+    uint32_t seen;                /* number of the last walk that visited the node */
     bool gpu;                     /* has a "cat" */
-    bool group;                   /* describes process groups, whatever else */
+    bool group;                   /* describes process groups, whatever else it is */
     bool written, ctrl_dep, has_stream;
-    bool alone; /* waits for none, none waits for it: left out in the end */
+    bool alone; /* has no dependencies and no dependents, so it is not written */
 } syn__compat_node;
 
 static inline bool syn__compat_is_cpu(const syn__compat_node *n) {
@@ -55,35 +54,35 @@ static inline bool syn__compat_is_cpu(const syn__compat_node *n) {
 
 typedef struct syn__compat_dep {
     uint64_t id;
-    uint32_t node; /* its index; SYN__PT_NONE: to be looked up */
+    uint32_t node; /* index of the node; SYN__PT_NONE: not looked up yet */
     uint32_t next;
 } syn__compat_dep;
 
 typedef struct syn__converter {
     const syn__pt_host *host;
-    const syn__pt_device *device; /* NULL: a linked trace */
+    const syn__pt_device *device; /* NULL: the input is a linked trace */
     syn_error *err;
-    syn__compat_node *nodes; /* in the order in which ids were first met */
+    syn__compat_node *nodes; /* in the order in which the ids first occur */
     size_t n_nodes;
     syn__pt_map by_id;
-    uint32_t *order;       /* nodes by id */
-    uint32_t *first_child; /* n_nodes + 1: into children */
-    uint32_t *children;    /* ascending by id */
+    uint32_t *order;       /* nodes ordered by id */
+    uint32_t *first_child; /* n_nodes + 1 entries: first entry of children */
+    uint32_t *children;    /* ordered by id */
     syn__compat_dep *deps;
     size_t n_deps, deps_cap;
-    syn__compat_name *names[2]; /* of the host's and the device's texts */
+    syn__compat_name *names[2]; /* of the host's and of the device's strings */
     syn__arena arena;
 } syn__converter;
 
-/* A node's name; NULL when memory is out. */
+/* The properties of a node's name; NULL if memory is out. */
 const syn__compat_name *syn__compat_name_of(syn__converter *c, const syn__compat_node *node);
-/* A text of the host trace, decoded. */
+/* The same for a string of the host trace. */
 const syn__compat_name *syn__compat_host_text(syn__converter *c, uint32_t text);
-/* Fills data deps and `alone`; refuses cycles. */
+/* Fills data deps and `alone`. Fails if there is a cycle. */
 syn_status syn__compat_deps(syn__converter *c) SYN_MUST_USE;
 syn_status syn__compat_write(syn__converter *c, syn_sink *sink) SYN_MUST_USE;
 
-/* What a node communicates. */
+/* The communication of a node. */
 typedef struct syn__compat_comm {
     uint32_t type; /* SYN__ET_COMP_NODE, ... */
     int64_t collective, bytes;
@@ -93,7 +92,7 @@ typedef struct syn__compat_comm {
 syn_status syn__compat_comm_of(syn__converter *c, const syn__compat_node *node,
                                syn__compat_comm *out) SYN_MUST_USE;
 
-/* "F: the reference converter stops here: ", then the rest. */
+/* Fails with "F: the reference converter stops here: " and the formatted text. */
 #define SYN__COMPAT_STOP(c, ...) syn__compat_stop((c), __FILE__, __LINE__, __VA_ARGS__)
 syn_status syn__compat_stop(const syn__converter *c, const char *file, int line, const char *fmt,
                             ...) SYN_PRINTF(4, 5);

@@ -1,4 +1,4 @@
-/* Finders of dependencies that take more than a table of ops (pt_connect.c runs them). */
+/* Finders of dependencies with files of their own; pt_connect.c runs them and finds the rest. */
 #ifndef EXPORT_PT_EDGE_FINDERS_H
 #define EXPORT_PT_EDGE_FINDERS_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* pt_linked_edges.c: what a linker wrote. */
+/* pt_linked_edges.c: dependencies that a linker wrote. */
 syn_status syn__pt_find_linked(syn__pt_connector *c) SYN_MUST_USE;
 /* pt_sync.c: edges of class SYNC. */
 syn_status syn__pt_find_syncs(syn__pt_connector *c) SYN_MUST_USE;

@@ -1,4 +1,4 @@
-/* What the finders of dependencies share. */
+/* State shared by the finders of dependencies. */
 #ifndef EXPORT_PT_EDGES_H
 #define EXPORT_PT_EDGES_H
 
@@ -11,18 +11,18 @@ extern "C" {
 typedef struct syn__pt_connector {
     syn__pt_rank *rank;
     const syn_pytorch_options *options;
-    int64_t gap_ns; /* a thread idle for longer was woken by another */
+    int64_t gap_ns; /* a thread that was idle for longer than this was woken up by another thread */
     syn_error *err;
-    int64_t *when;        /* per op: its start, else that of the op before it in its lane */
-    uint32_t *lane_first; /* per lane, and the end: slices of lane_ops */
-    uint32_t *lane_ops;   /* ops by lane, `when` and index */
+    int64_t *when;        /* per op: its start, or else that of the previous op in its lane */
+    uint32_t *lane_first; /* per lane: first entry of lane_ops; the last element is the end */
+    uint32_t *lane_ops;   /* ops ordered by lane, `when` and index */
 } syn__pt_connector;
 
 static inline bool syn__pt_wants(const syn__pt_connector *c, syn_pytorch_edge_class class_) {
     return !(c->options->without >> class_ & 1u) || class_ == SYN_PYTORCH_EDGE_CALL ||
            class_ == SYN_PYTORCH_EDGE_PROGRAM;
 }
-/* Adds an edge if its class is wanted; ops may be SYN__PT_NONE, then nothing happens. */
+/* Adds an edge if its class is selected. Does nothing if an op is SYN__PT_NONE. */
 syn_status syn__pt_add_edge(syn__pt_connector *c, uint32_t from, uint32_t to,
                             syn_pytorch_edge_class class_);
 

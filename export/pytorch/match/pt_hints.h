@@ -1,4 +1,4 @@
-/* What a pair of traces lacks, and which profiler option would give it. */
+/* What a pair of traces lacks, and which profiler option would record it. */
 #ifndef EXPORT_PT_HINTS_H
 #define EXPORT_PT_HINTS_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Bit per hint that holds for a rank after syn__pt_match. */
+/* The hints that apply to a rank after syn__pt_match, as bits 1 << syn_pytorch_hint. */
 uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn_pytorch_note *notes);
 
 #ifdef __cplusplus

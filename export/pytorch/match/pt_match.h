@@ -1,4 +1,4 @@
-/* Who is who: host nodes and device events find each other and become ops. */
+/* Matches host nodes with device events and makes ops of them. */
 #ifndef EXPORT_PT_MATCH_H
 #define EXPORT_PT_MATCH_H
 

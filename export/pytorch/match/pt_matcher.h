@@ -1,4 +1,4 @@
-/* What the steps of matching share. */
+/* State shared by the steps of matching. */
 #ifndef EXPORT_PT_MATCHER_H
 #define EXPORT_PT_MATCHER_H
 
@@ -14,28 +14,30 @@ typedef struct syn__pt_matcher {
     const syn_pytorch_options *options;
     syn_pytorch_note *notes;
     syn_error *err;
-    uint32_t *order;   /* host nodes ascending by id, equal ids in file order */
-    uint32_t *place;   /* per host node: its place in that order */
-    syn__pt_map by_id; /* id to host node */
-    uint32_t *parent;  /* per host node: the parent's node, SYN__PT_NONE */
+    uint32_t *order;   /* host nodes ordered by id; equal ids in file order */
+    uint32_t *place;   /* per host node: its position in that order */
+    syn__pt_map by_id; /* id -> host node */
+    uint32_t *parent;  /* per host node: the node of its parent; SYN__PT_NONE: none */
     uint32_t *late;    /* nodes whose parent comes after them */
     size_t n_late, late_cap;
     uint32_t *node_event; /* per host node: its CPU event */
-    uint32_t *event_node; /* per event: of a CPU event its host node; of a runtime event the node
-                             that called it; of device work the node that launched it */
-    uint32_t *launch;     /* per event: of device work its runtime event */
-    syn_intern names;     /* of both files, decoded */
-    uint32_t *host_name, *event_name; /* per name of a file: its id among those */
-    bool distrust;                    /* record function ids are not believed */
-    uint32_t *around;                 /* per host node: the node around it by time; SYN__PT_NONE */
+    uint32_t *event_node; /* per event. CPU event: its host node; runtime event: the node that
+                             called it; device work: the node that launched it */
+    uint32_t *launch;     /* per event: for device work, its runtime event */
+    syn_intern names;     /* names of both files, decoded */
+    uint32_t *host_name, *event_name; /* per name of a file: its id in `names` */
+    bool distrust;                    /* record function ids are not reliable */
+    uint32_t *around;                 /* per host node: the enclosing node by time; SYN__PT_NONE:
+                                         none */
     uint8_t *guessed;                 /* per event: its event_node is a guess by time */
-    uint8_t *detached; /* per host node: an op of a communication library that runs beside the
-                          thread that called it, not within its caller */
+    uint8_t *detached; /* per host node: an op of a communication library that runs concurrently
+                          with the thread that called it, not within its caller */
     int64_t *self_ns;  /* per host node */
     uint32_t *scratch; /* per event */
 } syn__pt_matcher;
 
-/* Whether the event is a CPU event that may be matched by other than its record function id. */
+/* Whether the event is an unmatched CPU event that may be matched by something else than its record
+   function id. */
 static inline bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event) {
     const syn__pt_event *e = &m->rank->device.events[event];
     return syn__pt_is_cpu(e) && (m->distrust || !(e->flags & SYN__PT_EVENT_RF_ID)) &&

@@ -1,4 +1,4 @@
-/* Inputs of a CPU op as a host trace has them. */
+/* The inputs of a CPU event in the form of a host trace. */
 #ifndef EXPORT_PT_EVENT_INPUTS_H
 #define EXPORT_PT_EVENT_INPUTS_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* {"values": ..., "shapes": ..., "types": ...} of Kineto's args, less than 2 GiB in the arena;
-   bytes 0: none. *sequence: autograd's, -1: none. */
+/* Makes {"values": ..., "shapes": ..., "types": ...} from Kineto's args, at most 2 GiB, in the
+   arena; inputs->bytes is 0 if there are none. *sequence: autograd's sequence number; -1: none. */
 syn_status syn__pt_event_inputs(syn__arena *arena, const syn__pt_event *event, syn__str *inputs,
                                 int64_t *sequence, syn_error *err) SYN_MUST_USE;
 

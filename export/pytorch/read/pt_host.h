@@ -1,5 +1,5 @@
-/* The host trace of ExecutionTraceObserver in memory, also with what a linker added to it. Texts
-   stay in the file: records hold slices of them. The format: docs/pytorch.md. */
+/* ExecutionTraceObserver's host trace in memory, including fields that a linker added. Strings stay
+   in the file; records have slices of them. docs/pytorch.md describes the format. */
 #ifndef EXPORT_PT_HOST_H
 #define EXPORT_PT_HOST_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Which fields a node had. */
+/* Which fields a node has. */
 enum {
     SYN__PT_HAS_PARENT = 1,
     SYN__PT_HAS_RF_ID = 2,
@@ -24,68 +24,71 @@ enum {
     SYN__PT_HAS_FW_TID = 64,
     SYN__PT_HAS_OP_SCHEMA = 128,
     SYN__PT_HAS_ALL_ATTRS = 254,
-    SYN__PT_HAS_FLAT = 256, /* schema 1.0.1: fields beside the id, none in "attrs" */
-    SYN__PT_MADE = 512      /* made of an event of the device trace */
+    SYN__PT_HAS_FLAT = 256, /* schema 1.0.1: fields are next to the id, not in "attrs" */
+    SYN__PT_MADE = 512      /* made from an event of the device trace */
 };
 
-/* What a linker wrote into a node. */
+/* Fields that a linker added to a node. */
 typedef struct syn__pt_linked {
     double inclusive_dur, exclusive_dur, ts; /* µs */
     uint64_t inter_thread_dep;               /* 0: none */
-    syn__str sync_dep;                       /* the array's text; bytes 0: none */
+    syn__str sync_dep;                       /* text of the array; bytes 0: none */
     syn__str cat;                            /* bytes 0 and text NULL: a CPU node */
-    syn__str pg_name;                        /* string's text */
+    syn__str pg_name;                        /* text of the string */
     int64_t stream;
     bool stream_null;
 } syn__pt_linked;
 
 typedef struct syn__pt_host_node {
-    uint64_t id, parent; /* as written; negative ones in two's complement */
+    uint64_t id, parent; /* as in the file; negative numbers in two's complement */
     uint64_t rf_id, fw_parent, scope, tid, fw_tid;
     int64_t seq_id;
-    const char *text; /* the whole object */
+    const char *text; /* the node's whole JSON object */
     uint32_t text_bytes;
-    uint32_t inputs, inputs_bytes; /* the values: offset within text; bytes 0: absent */
+    uint32_t inputs, inputs_bytes; /* the values: offset in text; bytes 0: absent */
     uint32_t outputs, outputs_bytes;
     uint32_t attrs, attrs_bytes; /* "attrs", the array */
-    uint32_t name, op_schema;    /* in syn__pt_host.names: text between the quotes, undecoded */
+    uint32_t name, op_schema;    /* strings of syn__pt_host.names: the text between the quotes,
+                                    undecoded */
     uint32_t has;                /* SYN__PT_HAS_... */
-    uint32_t linked;             /* index into syn__pt_host.linked, or SYN__PT_NONE */
+    uint32_t linked;             /* index into syn__pt_host.linked; SYN__PT_NONE: none */
 } syn__pt_host_node;
 
 typedef struct syn__pt_host {
-    syn__file_text *input;    /* the caller's */
+    syn__file_text *input;    /* owned by the caller */
     syn__str document;        /* the JSON object that was read */
     syn__pt_host_node *nodes; /* in file order */
     size_t n_nodes, nodes_cap;
     syn__pt_linked *linked;
     size_t n_linked, linked_cap;
-    uint32_t *from_event;    /* no host trace: per node the event that it was made of; else NULL */
-    size_t n_made, made_cap; /* with a host trace: its last nodes that were made of events, */
-    uint32_t *made_of;       /* ... and of which */
+    uint32_t *from_event;    /* without a host trace: per node, the event from which it was made;
+                                otherwise NULL */
+    size_t n_made, made_cap; /* with a host trace: number of its last nodes, which were made from
+                                events */
+    uint32_t *made_of;       /* and the event of each of these */
     syn_intern names;
-    /* Values at the top as written, quotes included; bytes 0: absent. */
+    /* Values at the top level as in the file, including quotes; bytes 0: absent. */
     syn__str schema, pid, time, start_ts, finish_ts;
-    syn__loose_count no_value; /* words that not even Python reads, and missing values */
+    syn__loose_count no_value; /* words that not even Python accepts, and missing values */
 } syn__pt_host;
 
-/* Reads a host or linked trace. SYN_E_FORMAT only if no node could be read. */
+/* Reads a host or linked trace. Fails with SYN_E_FORMAT only if no node could be read. */
 syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pytorch_object object,
                              syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 void syn__pt_host_free(syn__pt_host *host);
-/* The event that a node was made of; SYN__PT_NONE. */
+/* The event from which a node was made; SYN__PT_NONE: none. */
 static inline uint32_t syn__pt_made_of(const syn__pt_host *host, uint32_t node) {
     const size_t n_read = host->n_nodes - host->n_made;
     if (host->from_event != NULL) return host->from_event[node];
     return node >= n_read ? host->made_of[node - n_read] : SYN__PT_NONE;
 }
-/* A node's name, undecoded. */
+/* The name of a node, undecoded. */
 static inline syn__str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {
     const syn__str s = {(const char *)syn_intern_get(&host->names, name),
                         syn_intern_entry_bytes(&host->names, name)};
     return s;
 }
-/* The value of the node's attribute `name` (in "attrs", or beside the id), as written. */
+/* The value of the node's attribute `name`, from "attrs" or next to the id, as in the file. */
 syn__str syn__pt_attr(const syn__pt_host_node *node, const char *name);
 static inline syn__str syn__pt_inputs(const syn__pt_host_node *node) {
     const syn__str s = {node->text + node->inputs, node->inputs_bytes};

@@ -1,4 +1,4 @@
-/* A table from 64-bit keys to indices. */
+/* A hash map from 64-bit keys to indices. */
 #ifndef EXPORT_PT_MAP_H
 #define EXPORT_PT_MAP_H
 
@@ -16,12 +16,12 @@ typedef struct syn__pt_map {
     size_t n, slots;  /* slots: a power of two */
 } syn__pt_map;
 
-/* The value of a key, or SYN__PT_NONE. */
+/* The value of a key; SYN__PT_NONE if it is not in the map. */
 uint32_t syn__pt_map_get(const syn__pt_map *map, uint64_t key);
-/* Where the key's value stands (SYN__PT_NONE in a new one, to be set at once); NULL when memory is
-   out. Stable until the next call. */
+/* The address of the key's value; of a new key it is SYN__PT_NONE, and the caller must set it. NULL
+   if memory is out. Valid until the next call. */
 uint32_t *syn__pt_map_put(syn__pt_map *map, uint64_t key);
-/* Slots that finding each of its keys once looks at: a test instrument, for how keys scatter. */
+/* The number of slots examined when each key is looked up once; for tests of the hash function. */
 uint64_t syn__pt_map_probes(const syn__pt_map *map);
 void syn__pt_map_free(syn__pt_map *map);
 

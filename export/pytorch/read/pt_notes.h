@@ -1,4 +1,4 @@
-/* Counting what the steps of a conversion meet. */
+/* Counts the anomalies that the steps of a conversion find. */
 #ifndef EXPORT_PT_NOTES_H
 #define EXPORT_PT_NOTES_H
 
@@ -8,11 +8,11 @@
 extern "C" {
 #endif
 
-/* Counts one anomaly in its place of notes[SYN_PYTORCH_ANOMALIES]; where it was met is kept if it
-   is the first of its kind. `file` must live as long as the notes. NULL notes are allowed. */
+/* Counts one anomaly in notes[kind] and stores where it was found if it is the first of its kind.
+   `file` must live as long as the notes. notes may be NULL. */
 void syn__pt_note_at(syn_pytorch_note *notes, syn_pytorch_anomaly kind, const char *file,
                      uint64_t at, uint64_t node);
-/* Counts `count` of them at once. */
+/* Counts `count` anomalies at once. */
 void syn__pt_note_many(syn_pytorch_note *notes, syn_pytorch_anomaly kind, uint64_t count,
                        const char *file, uint64_t at);
 

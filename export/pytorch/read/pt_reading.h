@@ -1,4 +1,4 @@
-/* What the readers of host and device traces share (pt_host.c, pt_device.c). */
+/* Shared by the readers of host and device traces (pt_host.c, pt_device.c). */
 #ifndef EXPORT_PT_READING_H
 #define EXPORT_PT_READING_H
 
@@ -9,20 +9,23 @@
 extern "C" {
 #endif
 
-#define SYN__PT_MAX_CUTS  64 /* breaks at the text's end before what is left counts as cut off */
-#define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* text read, before its pages are given back */
+#define SYN__PT_MAX_CUTS                                                    \
+    64 /* limit of recoveries that reach the end of the text; after it, the \
+          rest is treated as cut off */
+#define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* text read between two releases of its pages */
 
-/* Whether a slice is a literal, at the price of a constant comparison. */
+/* Compares a slice with a literal; as cheap as a comparison of constants. */
 static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
     return s.bytes == bytes && memcmp(s.text, text, bytes) == 0;
 }
 #define SYN__PT_IS(s, literal) syn__pt_is((s), literal, sizeof literal - 1)
 
-/* After damage within the element at `element`: to the next one, which begins with first_key; else
-   behind this one's brackets, if they match; else to the end, broken and cut. *cuts counts breaks
-   that led to the text's end, over the whole file. */
+/* Recovers from damage within the element at `element`. Moves to the next element that begins with
+   first_key, or else behind the element's closing bracket, if the brackets match, or else to the
+   end, which leaves the parser broken and cut. *cuts counts, over the whole file, the recoveries
+   that reached the end of the text. */
 bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts);
-/* Notes what the reader read over. */
+/* Adds the parser's counts of damage to the notes. */
 void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const char *file);
 
 #ifdef __cplusplus

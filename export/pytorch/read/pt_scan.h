@@ -1,4 +1,4 @@
-/* The tokens of a value's text: lists of ranks, tensors, descriptions of groups. */
+/* A tokenizer for the text of a value: lists of ranks, tensors, descriptions of groups. */
 #ifndef EXPORT_PT_SCAN_H
 #define EXPORT_PT_SCAN_H
 
@@ -8,20 +8,20 @@
 extern "C" {
 #endif
 
-/* Reads JSON and Python's repr of it alike, without nesting: commas, colons and space
-   are passed over. */
+/* Reads JSON and Python's repr alike. It does not track nesting, and skips commas, colons and white
+   space. */
 typedef struct syn__pt_scan {
     const char *cur, *end;
-    bool is_key; /* the last string or word stands before a colon */
+    bool is_key; /* the last string or word is followed by a colon */
 } syn__pt_scan;
 
 syn__pt_scan syn__pt_scan_of(syn__str text);
-/* The next token: '[', ']', '{', '}', 's' a string (without quotes, undecoded), 'w' a number or
-   word; 0 at the end. */
+/* Returns the next token: '[', ']', '{', '}', 's' for a string (without quotes, undecoded), 'w' for
+   a number or word; 0 at the end. */
 char syn__pt_scan_next(syn__pt_scan *scan, syn__str *text);
-/* Over the rest of the bracket that was just read. */
+/* Skips the rest of the bracket that was just read. */
 void syn__pt_scan_leave(syn__pt_scan *scan);
-/* The integer that a token is; false for anything else. */
+/* Parses a token as an integer. Returns false if it is not one. */
 bool syn__pt_scan_i64(syn__str text, int64_t *out);
 
 #ifdef __cplusplus

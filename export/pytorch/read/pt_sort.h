@@ -1,4 +1,4 @@
-/* Stable sorting of many records by 64-bit keys, in linear time. */
+/* Stable sorting of large arrays by 64-bit keys, in linear time. */
 #ifndef EXPORT_PT_SORT_H
 #define EXPORT_PT_SORT_H
 
@@ -10,11 +10,11 @@
 extern "C" {
 #endif
 
-/* *order (freed by the caller) lists the indices of keys ascending, equal ones as they stood. The
-   keys are left in any order. */
+/* Sets *order to the indices of keys in ascending order of key, equal keys in their original order.
+   The caller frees it. The order of `keys` itself is undefined afterwards. */
 syn_status syn__pt_sort(uint64_t *keys, size_t n, uint32_t **order, syn_error *err) SYN_MUST_USE;
 
-/* Puts record order[i] at place i. The order is used up. */
+/* Moves record order[i] to position i. Destroys `order`. */
 void syn__pt_permute(void *records, size_t record_bytes, uint32_t *order, size_t n);
 
 /* Keys that sort as their values do. */

@@ -1,4 +1,4 @@
-/* The device traces of a set on one clock. */
+/* Puts the device traces of a set on one clock. */
 #ifndef EXPORT_PT_SET_CLOCK_H
 #define EXPORT_PT_SET_CLOCK_H
 
@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* Counts the times of all ranks from the earliest base among them, before anything is made of these
-   times. Notes the traces whose clock differs from the others'. */
+/* Shifts the times of all ranks so that they count from the earliest base time among them. Must be
+   called before the times are used. Notes the traces whose clock differs from that of the
+   others. */
 void syn__pt_set_clock(syn__pt_rank *ranks, size_t n_ranks, syn_pytorch_note *notes);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Runs what was written again, and nothing else of the measurement: syn_pytorch_replay says how. */
+/* Replays what was written, using nothing else of the measurement; see syn_pytorch_replay. */
 #ifndef EXPORT_PT_REPLAY_H
 #define EXPORT_PT_REPLAY_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Profile full: a row for each lane of the rank; rows are the caller's (syn_free). */
+/* Profile full: one row per lane of the rank. The caller frees the rows (syn_free). */
 syn_status syn__pt_replay(const syn__pt_rank *rank, syn_pytorch_replay *out,
                           syn_error *err) SYN_MUST_USE;
 /* Profile astra-sim: computation with delays (row 0), communication (row 1). */

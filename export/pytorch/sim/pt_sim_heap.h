@@ -1,4 +1,4 @@
-/* Numbers of nodes, the least one first. */
+/* A binary min-heap of node numbers. */
 #ifndef EXPORT_PT_SIM_HEAP_H
 #define EXPORT_PT_SIM_HEAP_H
 

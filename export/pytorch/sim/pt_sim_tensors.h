@@ -1,6 +1,7 @@
-/* The tensors that a simulator's nodes read and write, as the host trace has them: of each op the
-   first node has those of the op, of communication each node has its own. A tensor is what a
-   storage holds from one op that makes it to the next that makes another under the same id. */
+/* The tensors that a simulator's nodes read and write, from the host trace. The first node of each
+   op has the tensors of the op; communication nodes have their own. A tensor here is the content of
+   a storage from the op that makes it to the next op that makes another one with the same storage
+   id. */
 #ifndef EXPORT_PT_SIM_TENSORS_H
 #define EXPORT_PT_SIM_TENSORS_H
 
@@ -12,17 +13,18 @@ extern "C" {
 
 typedef struct syn__pt_sim_tensor {
     int64_t storage, bytes;
-    uint32_t version; /* how many tensors with this storage id came before */
-    uint32_t writer;  /* node, SYN__PT_NONE: it is there from the beginning */
+    uint32_t version; /* number of earlier tensors with this storage id */
+    uint32_t writer;  /* node; SYN__PT_NONE: exists from the start */
 } syn__pt_sim_tensor;
 
 typedef struct syn__pt_sim_tensors {
     syn__pt_sim_tensor *tensors;
     size_t n, cap;
-    uint32_t *uses; /* of tensors */
+    uint32_t *uses; /* indices of tensors */
     size_t n_uses, uses_cap;
-    /* Of each node: uses[first ..], those it reads and then those it writes, each once. Each tensor
-       is written once at most, and read by nodes alone that wait for its writer. */
+    /* Per node: its slice of `uses`, first the tensors that it reads, then those that it writes,
+       each once. Each tensor is written at most once, and read only by nodes that depend on its
+       writer. */
     struct syn__pt_sim_use {
         size_t first;
         uint32_t reads, writes;
@@ -30,7 +32,7 @@ typedef struct syn__pt_sim_tensors {
 } syn__pt_sim_tensors;
 
 void syn__pt_sim_tensors_free(syn__pt_sim_tensors *t);
-/* Free it in any case. */
+/* Call syn__pt_sim_tensors_free in all cases. */
 syn_status syn__pt_sim_tensors_find(syn__pt_sim_tensors *t, const syn__pt_sim *sim,
                                     syn_error *err) SYN_MUST_USE;
 

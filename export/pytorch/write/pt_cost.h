@@ -1,4 +1,4 @@
-/* What a PyTorch op costs. */
+/* Estimates the cost of a PyTorch op. */
 #ifndef EXPORT_PT_COST_H
 #define EXPORT_PT_COST_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Flops (0: not a matrix product, convolution or attention) and the bytes of all tensors that go in
-   and out, by a host node's shapes. */
+/* Flops (0 unless it is a matrix product, convolution or attention) and total bytes of input and
+   output tensors, from the shapes of a host node. */
 typedef struct syn__pt_cost {
     uint64_t flops, bytes;
 } syn__pt_cost;

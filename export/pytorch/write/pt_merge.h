@@ -1,5 +1,5 @@
-/* A host trace and a device trace merged: the host's nodes, behind each the device work it
-   launched, in the order of their new ids. How they were matched does not matter here. */
+/* A merged host and device trace: the nodes of the host, each followed by the device work that it
+   launched, in order of their new ids. It does not depend on how the two were matched. */
 #ifndef EXPORT_PT_MERGE_H
 #define EXPORT_PT_MERGE_H
 
@@ -15,26 +15,27 @@ extern "C" {
 enum { SYN__PT_INCLUSIVE_INT = 1, SYN__PT_EXCLUSIVE_INT = 2, SYN__PT_TS_INT = 4 };
 
 typedef struct syn__pt_merged {
-    uint32_t id, parent;          /* new ones; parent SYN__PT_NONE: none is written */
-    uint32_t host;                /* index of the host node; of device work that of its launcher */
-    uint32_t event;               /* of device work: index of its event; else SYN__PT_NONE */
-    uint32_t cpu_event;           /* that of the host node, SYN__PT_NONE: no times are known */
-    uint32_t inter_thread_dep;    /* new id, SYN__PT_NONE */
-    uint32_t first_sync, n_syncs; /* sync_dep: into the list's syncs; none: no such key */
+    uint32_t id, parent;          /* new ids; parent SYN__PT_NONE: not written */
+    uint32_t host;                /* index of the host node; device work: that of its launcher */
+    uint32_t event;               /* device work: index of its event; otherwise SYN__PT_NONE */
+    uint32_t cpu_event;           /* CPU event of the host node; SYN__PT_NONE: no times known */
+    uint32_t inter_thread_dep;    /* new id; SYN__PT_NONE: none */
+    uint32_t first_sync, n_syncs; /* sync_dep: slice of the list's syncs; if empty, the key is not
+                                     written */
     uint32_t ints;                /* SYN__PT_..._INT */
-    double inclusive, exclusive, ts; /* µs, when cpu_event or event is there */
+    double inclusive, exclusive, ts; /* µs; set if there is a cpu_event or event */
 } syn__pt_merged;
 
 typedef struct syn__pt_merged_list {
-    syn__pt_merged *nodes; /* ascending by id */
+    syn__pt_merged *nodes; /* ordered by id */
     size_t n_nodes, nodes_cap;
     uint32_t *syncs; /* new ids */
     size_t n_syncs, syncs_cap;
 } syn__pt_merged_list;
 
 void syn__pt_merged_free(syn__pt_merged_list *list);
-/* The linked trace as JSON, as json.dump(indent=4) writes it: the host's document with the list's
-   nodes. `device` is needed if the list has device work. */
+/* Writes the linked trace as JSON, formatted like json.dump(indent=4): the host's document with the
+   nodes of the list. `device` is required if the list has device work. */
 syn_status syn__pt_write_linked(const syn__pt_host *host, const syn__pt_device *device,
                                 const syn__pt_merged_list *list, syn_sink *sink,
                                 syn_error *err) SYN_MUST_USE;

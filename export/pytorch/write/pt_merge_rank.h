@@ -1,4 +1,4 @@
-/* From the ops of default mode to a linked trace. */
+/* Converts the ops of default mode to a linked trace. */
 #ifndef EXPORT_PT_MERGE_RANK_H
 #define EXPORT_PT_MERGE_RANK_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* After syn__pt_order. *out is freed by the caller (syn__pt_merged_free) in any case. */
+/* Call it after syn__pt_order. The caller frees *out (syn__pt_merged_free) in all cases. */
 syn_status syn__pt_merge_rank(const syn__pt_rank *rank, syn__pt_merged_list *out,
                               syn_error *err) SYN_MUST_USE;
 

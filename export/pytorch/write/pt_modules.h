@@ -1,4 +1,4 @@
-/* Which call of an nn.Module each op was called in, where the profiler ran with_stack. */
+/* The nn.Module call in which each op ran, if the profiler used with_stack. */
 #ifndef EXPORT_PT_MODULES_H
 #define EXPORT_PT_MODULES_H
 
@@ -9,16 +9,19 @@ extern "C" {
 #endif
 
 typedef struct syn__pt_modules {
-    uint32_t *of_op; /* per op: the event of the innermost module; SYN__PT_NONE. NULL: no modules */
-    uint32_t *outer; /* per event of a module: the one around it */
+    uint32_t *of_op; /* per op: event of the innermost module; SYN__PT_NONE: none. NULL: there are
+                        no modules */
+    uint32_t *outer; /* per event of a module: the enclosing one */
 } syn__pt_modules;
 
-/* By time, thread by thread; an op of the backward pass is in the module of the op whose gradient
-   it computes, device work in that of the op that launched it. Free *out in any case. */
+/* Finds modules by time, thread by thread. An op of the backward pass is in the module of its
+   forward op, device work in the module of the op that launched it. Call syn__pt_modules_free in
+   all cases. */
 syn_status syn__pt_modules_find(syn__pt_modules *out, const syn__pt_rank *rank,
                                 syn_error *err) SYN_MUST_USE;
 void syn__pt_modules_free(syn__pt_modules *modules);
-/* Writes "Net_0/Block_1/Linear_0" to `text` unless it is NULL; gives the bytes, 0: in no module. */
+/* Writes "Net_0/Block_1/Linear_0" to `text`, which may be NULL. Returns its length; 0: in no
+   module. */
 size_t syn__pt_module_path(const syn__pt_rank *rank, const syn__pt_modules *modules, uint32_t op,
                            char *text);
 

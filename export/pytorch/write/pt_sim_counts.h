@@ -1,4 +1,4 @@
-/* What a simulator gets of a rank, counted. */
+/* Counts what profile astra-sim writes for a rank. */
 #ifndef EXPORT_PT_SIM_COUNTS_H
 #define EXPORT_PT_SIM_COUNTS_H
 

@@ -1,4 +1,4 @@
-/* What the ops of a rank are written as. */
+/* Writers of a rank's ops. */
 #ifndef EXPORT_PT_WRITE_H
 #define EXPORT_PT_WRITE_H
 
@@ -9,15 +9,15 @@
 extern "C" {
 #endif
 
-/* Profile full: all ops (pt_full.c). version: of the program, NULL: not recorded. */
+/* Profile full (pt_full.c): all ops. version: that of the program; NULL: not recorded. */
 syn_status syn__pt_write_full(const syn__pt_rank *rank, const char *version, syn_sink *sink,
                               syn_error *err) SYN_MUST_USE;
 
 /* Profile astra-sim (pt_sim_write.c). */
 syn_status syn__pt_write_sim(const syn__pt_rank *rank, const char *version, syn_sink *sink,
-                             syn_pytorch_simulated *written /* NULL allowed */,
+                             syn_pytorch_simulated *written /* may be NULL */,
                              syn_error *err) SYN_MUST_USE;
-/* {"<id>": [ranks...]} */
+/* Writes {"<id>": [ranks...]}. */
 void syn__pt_write_groups(const syn__pt_rank *ranks, size_t n_ranks, syn_sink *sink);
 
 #ifdef __cplusplus

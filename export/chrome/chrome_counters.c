@@ -16,7 +16,7 @@ typedef struct writer {
     const syn__timeline *timeline;
     syn__walk *walk;
     const syn__lanes *lanes;
-    life *lives; /* per tensor; of those that own their storage */
+    life *lives; /* per tensor; only used for tensors that own their storage */
     change *changes;
     size_t n, cap;
     syn_error *err;
@@ -34,7 +34,8 @@ static int compare(const void *a, const void *b) {
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The sums at each time at which they change; gives how far they go. */
+/* Replaces the changes by their running sum at each time of change. Returns the range of the
+   sums. */
 static int64_t add_up(writer *w, int64_t sum) {
     int64_t least = INT64_MAX, most = INT64_MIN;
     size_t n = 0;
@@ -50,7 +51,8 @@ static int64_t add_up(writer *w, int64_t sum) {
     return n > 0 ? most - least : 0;
 }
 
-/* What changes the curve by less than 0.4 % of its height nobody could see. */
+/* Writes a counter track. Omits changes of less than 0.4 % of its range, which would not be
+   visible. */
 static void put_curve(writer *w, const char *name, int64_t sum) {
     const int64_t seen = add_up(w, sum) / 250;
     int64_t last = -1;
@@ -70,7 +72,8 @@ static void put_curve(writer *w, const char *name, int64_t sum) {
 
 /* ---- Memory ---- */
 
-/* Time from which, and until which, a node uses its tensors; views, which are not shown, none. */
+/* Extends the lifetimes of the tensors that a node uses. Views, which are not shown, do not
+   count. */
 static syn_status note_uses(writer *w, uint32_t index, uint32_t n_tensors) {
     const syn__span *span = syn__timeline_span(w->timeline, w->walk->rank_index, index);
     const syn_node *node;

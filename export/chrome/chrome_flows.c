@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* One rank's part in a collective. */
+/* A rank's node of a collective. */
 typedef struct part {
     uint32_t group, number, rank, node;
     int64_t end;

@@ -6,7 +6,7 @@
 
 static const struct {
     const char *name, *category;
-} kinds[SYN_PIECE_KIND_COUNT] = {[SYN_PIECE_KERNEL] = {NULL, "kernel"}, /* a name of its own */
+} kinds[SYN_PIECE_KIND_COUNT] = {[SYN_PIECE_KERNEL] = {NULL, "kernel"}, /* it has its own name */
                                  [SYN_PIECE_COPY_IN] = {"copy in", "copy"},
                                  [SYN_PIECE_COPY_OUT] = {"copy out", "copy"},
                                  [SYN_PIECE_COPY] = {"copy", "copy"},
@@ -23,10 +23,10 @@ typedef struct writer {
 
 typedef struct placed {
     const syn_piece *piece;
-    const syn_node_work *node; /* NULL: none asked for it */
+    const syn_node_work *node; /* NULL: it belongs to no node */
 } placed;
 
-/* The host's are in a thread before those of streams. */
+/* The host's waits are on a track before those of the streams. */
 static uint32_t lane(const syn_piece *p) {
     return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
 }
@@ -108,8 +108,8 @@ static int64_t whole_ns(const writer *w, uint64_t ns) {
     return since > 0 ? since : 0;
 }
 
-/* Pieces of a stream by their begin; what began before the one before had ended, by a rounding,
-   begins there. */
+/* Writes the pieces, ordered by stream and start. If rounding makes a piece begin before the
+   previous one has ended, it is moved to that end. */
 static void put_all(writer *w, const placed *pieces, size_t n) {
     int64_t free_at = 0;
     for (size_t i = 0; i < n; i++) {

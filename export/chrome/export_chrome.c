@@ -1,14 +1,16 @@
-/* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank (one for a rank
-   and its copies, see copies.h), a thread per stream (0 compute, 1... one for each group, then
-   sends, receives and other streams). Times in us with three decimals. Threads never hold partly
-   overlapping slices: what overlaps moves to a thread of its own. Host ops of PyTorch's traces lie
-   in a thread for each of theirs, nested as they called each other.
-   What a device did for nodes lies in further threads, one a stream of it (chrome_work.h). A
-   communication that waited is two slices, "wait" and, where that ends, its own, so that sums over
-   events count every ns once; arrows join sends with receives and the ranks of a collective
-   (chrome_flows.h). Two curves a rank: memory, bytes in flight (chrome_counters.h). Communications
-   carry PyTorch Kineto's names of arguments, so that tools made for its traces can read them.
-   otherData.clock says where the times come from (timeline.h). */
+/* Writes Chrome trace events for Perfetto and chrome://tracing. There is a process per rank (one
+   for a rank and its identical ranks, see copies.h) and a thread per stream: 0 is compute, 1 and up
+   are the groups, followed by sends, receives and other streams. Times are us with three decimals.
+   Slices of a thread never overlap partly: overlapping slices are moved to additional threads. Host
+   ops of PyTorch traces are on threads of their own, one per original thread, nested by their
+   calls.
+
+   Device work of nodes is on further threads, one per stream of the device (chrome_work.h). A
+   communication that waited is two slices, "wait" followed by its own, so that sums over events
+   count every ns once. Arrows connect sends with receives and the ranks of a collective
+   (chrome_flows.h). Each rank has two counter tracks: memory and bytes in flight
+   (chrome_counters.h). Communication uses the argument names of PyTorch's Kineto, so that tools
+   made for its traces can read them. otherData.clock is the source of the times (timeline.h). */
 #include "export/chrome/chrome_counters.h"
 #include "export/chrome/chrome_flows.h"
 #include "export/chrome/chrome_work.h"
@@ -74,7 +76,7 @@ static void put_thread_name(writer *w, const syn__lane_thread *t) {
     put_text(w, "\"name\":", t->copy > 0 ? text : name);
 }
 
-/* "rank 0", or "rank 0 and its copies 1, 2, 3": those that it is shown for. */
+/* "rank 0", or "rank 0 and its copies 1, 2, 3": the ranks that this process represents. */
 static void put_process_name(writer *w) {
     char text[512];
     const syn_graph *graph = w->timeline.graph;
@@ -112,7 +114,7 @@ static void put_rank_metadata(writer *w) {
 
 /* ---- Slices ---- */
 
-/* The names that Kineto gives to NCCL's operations. */
+/* Kineto's names of NCCL operations. */
 static const char *kineto_collective(syn_comm_kind kind) {
     switch (kind) {
     case SYN_COMM_ALL_REDUCE:
@@ -231,8 +233,8 @@ static void put_flow(writer *w, const syn__slice *s, const syn__chrome_flow *f, 
     put(w, "}");
 }
 
-/* The slice before a communication's own that shows how long it waited for other ranks: its length;
-   0 and nothing written if it did not. */
+/* Writes a slice for the time that a communication waited for other ranks, before its own slice.
+   Returns its length; 0, with nothing written, if it did not wait. */
 static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, const char *name) {
     const int64_t length = s->end - s->start, wait = s->wait < length ? s->wait : length;
     if (wait <= 0) return 0;

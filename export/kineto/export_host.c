@@ -1,6 +1,6 @@
-/* What PyTorch's ExecutionTraceObserver writes, schema 1.1.1-chakra.0.0.4: one rank. Ids: 1 the
-   process, 2 its main thread, 3 the process groups, then the other threads, the plan's events,
-   tensors and storages. */
+/* Writes a rank in the format of PyTorch's ExecutionTraceObserver, schema 1.1.1-chakra.0.0.4. Ids:
+   1 is the process, 2 its main thread, 3 the process groups; then come the other threads, the
+   events of the plan, tensors and storages. */
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/base/memory.h"
 
@@ -51,7 +51,7 @@ static void put_list(writer *w, const int64_t *values, int32_t n) {
     put(w, "]");
 }
 
-/* [tensor, storage, offset, elements, bytes of one, device] */
+/* [tensor, storage, offset, elements, bytes per element, device] */
 static void put_value(writer *w, uint32_t tensor, const syn_graph_tensor *t) {
     const uint32_t n = w->r->graph->ranks[w->r->walk.rank_index].n_tensors;
     put_i64(w, "[", tensor_id(w, tensor, false));
@@ -122,8 +122,8 @@ static void begin_node(writer *w, int64_t id, const char *name, int64_t parent) 
     put_i64(w, ",\"ctrl_deps\":", parent);
 }
 
-/* (number, is it a message), (group's name, description), rank or peer, name, splits, and the
-   group's first rank, distance and size. */
+/* Writes (number, whether it is a message), (name and description of the group), rank or peer,
+   name, splits, and the first rank, stride and size of the group. */
 static void put_record_values(writer *w, const syn_node *node) {
     char name[16];
     const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
@@ -148,7 +148,7 @@ static void put_record_args(writer *w, const syn_node *node, part what) {
     else put(w, "[[],[]],[[],[]],[],[],[],[],[],[],[]");
 }
 
-/* record: of record_param_comms, what it is given behind the tensors; else NULL. */
+/* record: for record_param_comms, the node whose values follow the tensors; otherwise NULL. */
 static syn_status put_args(writer *w, const char *key, uint32_t n, const syn_node *record) {
     static const char *const parts[] = {"{\"values\":[", "],\"shapes\":[", "],\"types\":[",
                                         "],\"strides\":["};
@@ -228,7 +228,7 @@ static void put_group(writer *w, syn_sink *text, const syn_graph_group *group, b
     syn_sink_char(text, '}');
 }
 
-/* The list is JSON as a string, with the members of every group. */
+/* Writes the groups as a JSON list within a string, with the members of each. */
 static syn_status put_groups(writer *w) {
     const syn_graph *graph = w->r->graph;
     const facts f = {SYN__KINETO_FIRST_RF - 1, -1, SCOPE_USER, SYN__KINETO_MAIN + 1, 0, ""};
@@ -286,7 +286,7 @@ static int64_t scope_of(const syn__kineto_event *e) {
                                                                               : SCOPE_FUNCTION;
 }
 
-/* "syntorch::gelu_grad(Tensor, Tensor, int) -> Tensor" of an op of our own. */
+/* "syntorch::gelu_grad(Tensor, Tensor, int) -> Tensor", the schema of one of our own ops. */
 static void make_schema(const writer *w, const char *name, uint32_t n, uint32_t n_outputs,
                         char *out, size_t bytes) {
     static const char *const types[] = {

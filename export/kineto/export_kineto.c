@@ -1,6 +1,6 @@
-/* What PyTorch's profiler (Kineto) writes of a run with shapes, and memory and modules if they are
-   asked for: one rank. Of a run on CPUs, or where it is known or predicted what a device does, on
-   that. Times in us with three decimals. */
+/* Writes a rank in the format of PyTorch's profiler (Kineto) with record_shapes and, if requested,
+   memory events and modules. The run is on CPUs or, if the work of a device is known or predicted,
+   on that device. Times are us with three decimals. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_predicted.h"
 #include "export/kineto/kineto_recording.h"
@@ -36,7 +36,8 @@ static void put_us(writer *w, const char *key, int64_t ns) {
     syn_sink_write(w->sink, fraction, sizeof fraction);
 }
 
-/* Counts from baseTimeNanoseconds: since the epoch, a double would have no digits left for ns. */
+/* Times count from baseTimeNanoseconds. If they counted from the epoch, a double would be too
+   coarse for ns. */
 static void put_time(writer *w, int64_t ns) {
     put_us(w, ",\"ts\":", ns);
 }
@@ -119,7 +120,7 @@ static syn_status put_tensors(writer *w, const syn__kineto_arg *arg, tensor_fn *
     return SYN_OK;
 }
 
-/* A key and what it says of each argument; of a scalar `scalar`. */
+/* Writes a key and one entry per argument; for scalars the entry is `scalar`. */
 static syn_status put_each(writer *w, const char *key, uint32_t n, tensor_fn *each,
                            const char *scalar) {
     put(w, key);
@@ -239,7 +240,7 @@ static syn_status put_event(writer *w, uint32_t index) {
 
 /* ---- Memory ---- */
 
-/* A curve: what there is after all that happens at a time. */
+/* Writes a counter event: the memory in use after all changes at a time. */
 static void put_counter(writer *w, int64_t ns, int64_t bytes) {
     begin(w, "C\",\"name\":\"allocated memory\"");
     put_place(w, 0);
@@ -258,7 +259,7 @@ static void put_counters(writer *w, const syn__kineto_memory *memory) {
     }
 }
 
-/* As PyTorch with profile_memory. */
+/* Writes the memory events of profile_memory. */
 static void put_changes(writer *w, const syn__kineto_memory *memory) {
     const syn__kineto_recording *r = w->r;
     int64_t total = memory->before;
@@ -316,7 +317,7 @@ static void put_module(writer *w, uint32_t index, int64_t number) {
     put(w, "}}");
 }
 
-/* What the profiler itself adds: the span that it was on. */
+/* Writes the events that the profiler itself adds: the span in which it was active. */
 static void put_span(writer *w) {
     const syn__kineto_plan *plan = &w->r->plan;
     begin(w, "X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\","
@@ -361,7 +362,7 @@ static void put_distributed(writer *w) {
     put(w, "]}");
 }
 
-/* What is known of a GPU that times are predicted for. */
+/* Writes the known properties of the GPU for which times are predicted. */
 static void put_device(writer *w) {
     const syn_attribute *name = syn_graph_meta(w->r->graph, "hardware");
     put_i64(w, "{\"id\":", w->r->device_number);

@@ -1,6 +1,6 @@
-/* Where the time of a run goes, as text for people: sums over all ranks, first by phase, op and
-   input shapes, then by scope, and, if stacks are asked for, by phase, op and modules. Total is
-   with the waiting for other ranks, of a scope with the scopes within; self is what the ops take
+/* Writes where the time of a run goes, as text for people: sums over all ranks, by phase, op and
+   input shapes; by scope; and, if stacks are requested, by phase, op and modules. Total includes
+   waiting for other ranks and, for a scope, its inner scopes. Self is the time of the ops
    themselves. */
 #include "export/kineto/kineto_modules.h"
 #include "export/kineto/kineto_recording.h"
@@ -62,7 +62,7 @@ static void add(row *r, const syn_node *node, double total_ns, double self_ns) {
     r->bytes += (double)node->bytes_read + (double)node->bytes_written;
 }
 
-/* "[4, 32, 64] [256, 64] +3": of the inputs; cut to a few. */
+/* The shapes of the inputs, limited to a few: "[4, 32, 64] [256, 64] +3". */
 static syn_status shapes_text(writer *w, const syn_node *node, char *out, size_t bytes) {
     size_t at = 0;
     out[0] = '\0';
@@ -91,7 +91,7 @@ static syn_status add_op(writer *w, const syn_node *node, double total_ns, doubl
     return SYN_OK;
 }
 
-/* "h.0.attn" counts itself, and in the total of "h.0" and "h". */
+/* "h.0.attn" is counted in its own row and in the totals of "h.0" and "h". */
 static syn_status add_scope(writer *w, const syn_node *node, double total_ns, double self_ns) {
     const char *scope = node->scope[0] != '\0' ? node->scope : "(none)";
     row *r;
@@ -105,8 +105,8 @@ static syn_status add_scope(writer *w, const syn_node *node, double total_ns, do
     return SYN_OK;
 }
 
-/* "encoder;layer.0;attention;self": the modules around an op, the outermost first; the innermost
-   five. */
+/* "encoder;layer.0;attention;self": the modules around an op, outermost first, limited to the
+   innermost five. */
 static syn_status add_stack(writer *w, const syn_node *node, double total_ns, double self_ns) {
     char key[KEY_BYTES];
     size_t ends[KEY_BYTES / 2 + 1] = {0}, frames = 0, at = 0;
@@ -178,7 +178,7 @@ static void put_row(writer *w, const row *r, const char *what, size_t bytes) {
     syn_sink_char(w->sink, '\n');
 }
 
-/* The rows behind those that are shown, so that columns add up. */
+/* Writes one row for all rows beyond the limit, so that columns add up. */
 static void put_rest(writer *w, const table *t, size_t n) {
     row rest = {0};
     char text[32];

@@ -5,7 +5,7 @@
 
 /* ---- Names ---- */
 
-/* Ops that PyTorch has too, with its order of arguments; the rest is "syntorch::name". */
+/* Ops that PyTorch also has, with its order of arguments. All others are "syntorch::name". */
 static const struct {
     const char *op, *name;
 } known[] = {{"embedding", "aten::embedding"},
@@ -148,7 +148,7 @@ static bool is_set(const syn_node *node, const char *name) {
     return false;
 }
 
-/* Factors of products as PyTorch is given them: transposed ones are views. */
+/* Marks factors of matrix products that PyTorch would get as transposed views. */
 static void turn_factors(const syn_node *node, syn__kineto_arg *args) {
     const bool added = strcmp(node->op, "matmul_add") == 0;
     if (strcmp(node->op, "linear") == 0 && node->n_inputs > 1)
@@ -171,8 +171,9 @@ static uint32_t op_inputs(const syn_node *node, syn__kineto_arg *out) {
     return n;
 }
 
-/* Of a call the library is given the result too: alone where it takes the input's place, which
-   functional collectives copy there. */
+/* The arguments of a collective call. The library also gets the result tensors. If the result
+   replaces the input, it is the only argument, because functional collectives copy the input there
+   first. */
 static uint32_t call_inputs(const syn_node *node, bool api, syn__kineto_arg *out) {
     const bool replaced = node->comm == SYN_COMM_ALL_REDUCE || node->comm == SYN_COMM_BROADCAST ||
                           node->comm == SYN_COMM_REDUCE || node->comm == SYN_COMM_RECV;
@@ -289,7 +290,8 @@ syn_status syn__kineto_elems(syn__walk *walk, const syn_node *node, int64_t *in,
     if (node->kind == SYN_NODE_RECV) *in = *out;
     if (node->kind == SYN_NODE_SEND) *out = *in;
     if (*dtype >= 0 || node->comm_bytes == 0) return SYN_OK;
-    *in = *out = (int64_t)(node->comm_bytes < INT64_MAX ? node->comm_bytes : INT64_MAX); /* bytes */
+    *in = *out = (int64_t)(node->comm_bytes < INT64_MAX ? node->comm_bytes : INT64_MAX); /* in
+                                                                                            bytes */
     return SYN_OK;
 }
 

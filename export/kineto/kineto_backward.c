@@ -5,9 +5,9 @@
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-enum { LOOKED_AT = 64 }; /* forward ops, from the last */
+enum { LOOKED_AT = 64 }; /* maximum number of forward ops searched, from the last */
 
-/* Bytes of the name without what forms of one op differ in. */
+/* The length of the name without the endings of an op's forms. */
 static size_t base_bytes(const char *op) {
     static const char *const endings[] = {"_grad", "_train"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
@@ -21,7 +21,7 @@ static bool is_product(const char *op) {
     return strcmp(op, "linear") == 0 || strncmp(op, "matmul", 6) == 0;
 }
 
-/* Ops of rules that do not say whose gradient they are. */
+/* Ops of gradient rules whose name does not show to which forward op they belong. */
 static bool is_helper(const char *op) {
     static const char *const helpers[] = {"sum_to",    "accumulate", "slice_grad", "slice_add",
                                           "add",       "copy",       "contiguous", "cast",
@@ -47,7 +47,7 @@ syn_status syn__kineto_forward(syn__kineto_forwards *forwards, const syn_node *n
     return SYN_OK;
 }
 
-/* Takes the last forward op that is like it, and drops those behind, which have no backward. */
+/* Takes the last matching forward op, and drops the later ones, which have no backward op. */
 static bool claim(syn__kineto_forwards *f, const syn__kineto_mark *like) {
     for (size_t i = f->n; i > 0 && f->n - i < LOOKED_AT; i--) {
         const syn__kineto_mark *m = &f->marks[i - 1];

@@ -5,18 +5,18 @@
 #include "syntorch/base/memory.h"
 
 typedef struct life {
-    uint32_t first, last; /* events plus one: that writes it first, that is given it last */
+    uint32_t first, last; /* events plus one: the first that writes it, the last that uses it */
 } life;
 
 typedef struct finder {
     syn__kineto_memory *memory;
     const syn__kineto_plan *plan;
     syn__walk *walk;
-    life *lives; /* per tensor; of those that own their storage */
+    life *lives; /* per tensor; only used for tensors that own their storage */
     syn_error *err;
 } finder;
 
-/* The tensor whose storage it is. */
+/* Finds the tensor that owns the storage. */
 static syn_status owner(finder *f, uint32_t tensor, uint32_t *out) {
     const syn_graph_tensor *t;
     const uint32_t n = f->walk->graph->ranks[f->walk->rank_index].n_tensors;
@@ -29,7 +29,7 @@ static bool ends_later(const finder *f, uint32_t event, uint32_t other) {
     return other == 0 || f->plan->events[event].end >= f->plan->events[other - 1].end;
 }
 
-/* Ops that compute and communications themselves use tensors; calls only hand them on. */
+/* Only compute ops and the communications themselves use tensors; calls just pass them on. */
 static syn_status use(finder *f, uint32_t event) {
     const syn__kineto_event *e = &f->plan->events[event];
     const syn_node *node;
@@ -54,7 +54,8 @@ static syn_status add(finder *f, uint32_t tensor, uint32_t event, int64_t ns, in
     return SYN_OK;
 }
 
-/* What a run is given stays, and what was there before it; the rest is made and given back. */
+/* Adds the changes of a storage. Inputs of a run, and storages that existed before it, are never
+   allocated or released; all others are. */
 static syn_status add_life(finder *f, uint32_t tensor) {
     const syn_graph_tensor *t;
     const life *l = &f->lives[tensor];

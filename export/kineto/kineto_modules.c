@@ -21,7 +21,7 @@ size_t syn__kineto_module_end(const char *scope, size_t from) {
 
 /* ---- Classes ---- */
 
-/* Where the path's last word begins, numbers behind it passed over; its bytes. */
+/* Returns the start of the path's last word that is not a number, and its length. */
 static const char *last_word(const char *path, size_t bytes, size_t *word_bytes) {
     for (size_t end = bytes, at; end > 0; end = at > 0 ? at - 1 : 0) {
         for (at = end; at > 0 && path[at - 1] != '.';) at--;
@@ -63,7 +63,8 @@ static syn_status add_instance(syn__kineto_modules *m, uint32_t path, syn_error 
 
 /* ---- Spans ---- */
 
-/* Bytes of the open span's path if the scope is in it, or is it. */
+/* Whether the scope equals the path of the open span or is within it. *bytes: length of that
+   path. */
 static bool is_within(const syn__kineto_modules *m, const char *scope, size_t *bytes) {
     const uint32_t path = m->spans[m->open - 1].path;
     *bytes = syn_intern_entry_bytes(&m->paths, path);

@@ -1,21 +1,21 @@
-/* Where communications are launched and waited for: one pass over the rows. */
+/* Finds where communication is launched and waited for, in one pass over the rows. */
 #include "export/kineto/kineto_plan.h"
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* What a node stands for to those that wait for it is a row, each number plus one, 0 nothing: the
-   last node of the main thread, and the last communication of each other. What does not appear
-   passes on what it waits for. */
+/* Each node has a row that describes what it completes for nodes that depend on it: the last node
+   of the main thread, and the last communication of each other column, each as a number plus one
+   (0: none). A node without an event passes on the row of its own dependencies. */
 typedef struct finder {
     syn__kineto_order *order;
     syn__walk *walk;
     uint32_t width;
     uint32_t *rows;    /* per node */
-    uint32_t *waited;  /* what the main thread has done and waited for so far */
-    uint32_t *streams; /* their numbers; width - SYN__KINETO_AT_STREAMS of them */
+    uint32_t *waited;  /* what the main thread has run and waited for so far */
+    uint32_t *streams; /* stream numbers, width - SYN__KINETO_AT_STREAMS of them */
     size_t streams_cap;
-    uint32_t barrier; /* the next node of the main thread waits for this one, plus one */
+    uint32_t barrier; /* the next node of the main thread waits for this communication, plus one */
 } finder;
 
 bool syn__kineto_shows(const syn_graph *graph, const syn_node *node) {
@@ -56,7 +56,7 @@ static syn_status gather(const finder *f, uint32_t index, const syn_node *node, 
     return SYN_OK;
 }
 
-/* Where it runs: number of a row. */
+/* The column of the communication. */
 static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_work *work) {
     uint32_t at = SYN__KINETO_AT_STREAMS;
     if (!work || work->n_pieces == 0)
@@ -67,8 +67,8 @@ static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_w
     return at;
 }
 
-/* Collectives are launched in the order of rows, each behind what the one before waited for. A
-   barrier waits for all before it; what a device does is known to be launched there. */
+/* Collectives are launched in the order of rows, each after everything that the previous one waited
+   for. A barrier waits for all nodes before it. Device work is launched at its own row. */
 static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, syn_error *err) {
     syn__kineto_order *o = f->order;
     uint32_t *own = row_of(f, index);
@@ -115,7 +115,7 @@ static syn_status find(finder *f, syn_error *err) {
     return SYN_OK;
 }
 
-/* All that there are; few. */
+/* Finds all streams; there are only a few. */
 static syn_status find_streams(finder *f, syn_error *err) {
     const syn_work *work = f->walk->graph->ranks[f->walk->rank_index].work;
     uint32_t n = 0, at;

@@ -3,8 +3,8 @@
 #include "export/kineto/kineto_backward.h"
 #include "syntorch/base/memory.h"
 
-enum { WAIT_NS = 4 };    /* of a wait that the device does */
-enum { CALL_NS = 1000 }; /* a call of a communication takes so long, if there is time */
+enum { WAIT_NS = 4 };    /* duration of a wait on the device */
+enum { CALL_NS = 1000 }; /* duration of a call of a communication, if there is time */
 enum { MOST_LEVELS = 4 };
 
 typedef struct call_span {
@@ -18,11 +18,11 @@ typedef struct planner {
     syn__kineto_order order;
     syn__kineto_forwards forwards;
     size_t next_comm, next_between;
-    int64_t now[SYN__KINETO_THREADS]; /* when each thread's next event may begin or end */
-    uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
+    int64_t now[SYN__KINETO_THREADS]; /* earliest time of each thread's next start or end */
+    uint32_t step, optimizer, autograd, backward; /* open events; SYN__KINETO_NONE: none */
     uint32_t step_number, sequence;
-    int64_t work_end; /* of what was launched so far, on a device or in another thread */
-    uint32_t *events; /* per node that is done: its op's event */
+    int64_t work_end; /* end of all work launched so far, on a device or another thread */
+    uint32_t *events; /* per planned node: the event of its op */
     bool modules, exact;
     syn_error *err;
 } planner;
@@ -60,8 +60,8 @@ static int64_t host_ns(const planner *p, uint64_t ns) {
     return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
 }
 
-/* When the host called a node whose work is known; there is time for all that it launched and
-   `besides`: 1 ns for each call and between two. */
+/* The time of the host's call for a node with known work. The span has room for everything that the
+   call launches and `besides`: 1 ns for each call and between two calls. */
 static call_span host_call(planner *p, const syn_node_work *work, uint32_t besides) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};
@@ -76,7 +76,7 @@ static call_span host_call(planner *p, const syn_node_work *work, uint32_t besid
     return s;
 }
 
-/* The next piece that no node asked for, if the host asked for it before `until`; else NULL. */
+/* The next piece that belongs to no node, if the host queued it before `until`; otherwise NULL. */
 static const syn_piece *piece_before(const planner *p, size_t i, int64_t until) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     if (!all || i >= all->n_between) return NULL;
@@ -84,7 +84,7 @@ static const syn_piece *piece_before(const planner *p, size_t i, int64_t until) 
     return host_ns(p, piece->call_ns) < until ? piece : NULL;
 }
 
-/* Of those the next n. */
+/* Adds the next n such pieces. */
 static syn_status add_between(planner *p, size_t n, uint32_t around) {
     syn__kineto_plan *plan = p->plan;
     int64_t *now = &p->now[SYN__KINETO_MAIN];
@@ -110,7 +110,7 @@ static size_t count_before(const planner *p, int64_t until) {
     return n;
 }
 
-/* Those up to the last wait, which a step ends with. */
+/* The number of such pieces up to the last wait, with which a step ends. */
 static size_t count_waited_for(const planner *p, int64_t until) {
     const syn_piece *piece;
     size_t n = 0;
@@ -119,9 +119,10 @@ static size_t count_waited_for(const planner *p, int64_t until) {
     return n;
 }
 
-/* ---- Events around others ---- */
+/* ---- Enclosing events ---- */
 
-/* Opens an event at a time; what is within begins 1 ns later, so that times say what is within. */
+/* Opens an event now. Events within it begin 1 ns later, so that the nesting is visible in the
+   times. */
 static syn_status open_event(planner *p, syn__kineto_kind kind, uint32_t node, uint32_t parent,
                              uint32_t *out) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
@@ -152,7 +153,7 @@ static uint32_t innermost(const planner *p) {
                                               : p->step;
 }
 
-/* The modules that a node's op is called in: not in a backward pass nor by an optimizer. */
+/* Opens the modules in which a node's op is called. Backward passes and optimizers have none. */
 static syn_status open_modules(planner *p, const syn_node *node) {
     const bool forward = node->phase != SYN_PHASE_BACKWARD && node->phase != SYN_PHASE_OPTIMIZER;
     if (!p->modules) return SYN_OK;
@@ -161,7 +162,8 @@ static syn_status open_modules(planner *p, const syn_node *node) {
                                      &p->now[SYN__KINETO_MAIN], p->err);
 }
 
-/* A step lasts until what it launched is done, unless the next one begins before. */
+/* Closes the step, which lasts until the work that it launched is done, unless the next step begins
+   earlier. */
 static syn_status close_step(planner *p, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     close_inner(p);
@@ -172,13 +174,13 @@ static syn_status close_step(planner *p, int64_t until) {
     return SYN_OK;
 }
 
-/* until: when what the step begins with is called, or the copy that goes before. */
+/* until: when the first op of the step, or the copy before it, is called. */
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number)
         return add_between(p, count_before(p, until), innermost(p));
     const size_t n_before = count_waited_for(p, until);
-    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* of no step */
+    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* they belong to no step */
     else SYN_TRY(add_between(p, n_before, innermost(p)));
     const syn_piece *first = piece_before(p, p->next_between, until);
     const int64_t begin = first != NULL ? host_ns(p, first->call_ns) : until;
@@ -206,7 +208,7 @@ static syn_status open_backward(planner *p, bool first) {
     return SYN_OK;
 }
 
-/* What is open when an op of the main thread begins. */
+/* Opens the events that enclose an op of the main thread. */
 static syn_status open_around(planner *p, uint32_t index, const syn_node *node) {
     if (node->phase == SYN_PHASE_BACKWARD) {
         const bool open = p->backward != SYN__KINETO_NONE;
@@ -233,7 +235,7 @@ static syn_status open_around(planner *p, uint32_t index, const syn_node *node) 
 
 /* ---- Communication ---- */
 
-/* When the node begins, as the timeline has it; on the host. */
+/* The start of the node on the host, as in the timeline. */
 static int64_t start_of(const planner *p, uint32_t index, const syn_node *node) {
     const syn_node_work *work = work_of(p, node);
     if (work) return host_ns(p, work->call_ns);
@@ -241,8 +243,8 @@ static int64_t start_of(const planner *p, uint32_t index, const syn_node *node) 
     return s->start_ns < 0 ? 0 : whole_ns(s->start_ns);
 }
 
-/* The events of a call, each within the one before, down to `last`, which *out is. Messages have no
-   functional op. */
+/* Adds the events of a call, each within the previous one, down to kind `last`, and sets *out to
+   that event. Messages have no functional op. */
 static syn_status push_call(planner *p, uint32_t index, const syn_node *node, call_span s,
                             syn__kineto_kind last, uint32_t *out) {
     const bool message = node->kind != SYN_NODE_COLLECTIVE;
@@ -253,7 +255,7 @@ static syn_status push_call(planner *p, uint32_t index, const syn_node *node, ca
     return SYN_OK;
 }
 
-/* A call before `until`, if there is time. */
+/* Adds a call before `until`, if there is time. */
 static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *node,
                            int64_t until) {
     uint32_t around;
@@ -264,7 +266,7 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
 
-/* Notes what the communication waits for on the device: its end must be recorded. */
+/* Records what the communication waits for on the device, where an event must mark its end. */
 static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t *n) {
     syn__kineto_plan *plan = p->plan;
     const syn__kineto_order *o = &p->order;
@@ -286,7 +288,7 @@ static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t 
     return SYN_OK;
 }
 
-/* The call of one that a device does, which has launched it when it returns. */
+/* Adds the call of a communication on the device, which is launched when the call returns. */
 static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node *node,
                              const syn_node_work *work) {
     uint32_t around, first = 0, n = 0;
@@ -304,14 +306,14 @@ static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node 
     return SYN_OK;
 }
 
-/* The call, and the communication in its thread. `until`: when the main thread goes on. */
+/* Adds the call, and the communication on its own thread. until: when the main thread continues. */
 static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
     const syn_node *node;
     uint32_t event;
     SYN_TRY(syn__walk_node(p->walk, comm->node, &node, p->err));
     const syn__kineto_thread thread = syn__kineto_thread_of(node);
     const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, comm->node);
-    if (p->step == SYN__KINETO_NONE) /* before all else */
+    if (p->step == SYN__KINETO_NONE) /* before all other ops */
         SYN_TRY(open_step(p, comm->node, node, start_of(p, comm->node, node)));
     close_backward(p);
     const syn_node_work *work = work_of(p, node);
@@ -350,7 +352,7 @@ static syn_status add_wait(planner *p, const syn_node *node, const syn__kineto_c
     return SYN_OK;
 }
 
-/* PyTorch has no op that waits for a message: the main thread goes on behind it. */
+/* PyTorch has no op that waits for a message, so the main thread just continues after its end. */
 static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     const uint32_t *waits = &p->order.waits[(size_t)index * p->order.width];
@@ -363,7 +365,7 @@ static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
     return SYN_OK;
 }
 
-/* ---- All ---- */
+/* ---- The whole plan ---- */
 
 static syn_status add_op(planner *p, uint32_t index) {
     const syn_node *node;
@@ -395,12 +397,12 @@ static syn_status add_op(planner *p, uint32_t index) {
                                             : SYN_OK;
 }
 
-/* Each op, and behind it what is launched once it has ended, which there is time for until the
-   next one begins. */
+/* Adds each op and, after it, the communication that is launched once the op has ended and that
+   fits before the next op. */
 static syn_status add_all(planner *p) {
     const syn_graph *graph = p->walk->graph;
     const uint32_t n = graph->ranks[p->walk->rank_index].n_nodes;
-    uint32_t done = 0; /* the last op, plus one */
+    uint32_t done = 0; /* last op, plus one */
     for (uint32_t i = 0; i < n; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(p->walk, i, &node, p->err));

@@ -6,23 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as PyTorch on CUDA: 7, then one each */
-enum { CALL_NS = 4000 };   /* the host takes so long for an op, if there is time */
-enum { LAUNCH_NS = 1000 }; /* at least between the call of an op and its kernel */
+enum {
+    COMPUTE_STREAM = 7,
+    COMM_STREAMS = 20
+};                         /* as in PyTorch on CUDA: 7 for compute, then one
+                              per stream */
+enum { CALL_NS = 4000 };   /* duration of the host's call of an op, if there is time */
+enum { LAUNCH_NS = 1000 }; /* minimum time between the call of an op and its kernel */
 
 typedef struct predictor {
     syn_work *work;
     const syn__timeline *timeline;
     syn__walk *walk;
-    uint64_t *latest; /* per node: until when the host must call it; one more at the end */
-    uint64_t now;     /* on the host */
-    uint64_t done;    /* the compute stream's last kernel */
-    uint64_t shift;   /* of the device behind the timeline */
+    uint64_t *latest; /* per node: latest time at which the host must call it; one more entry at the
+                         end */
+    uint64_t now;     /* time on the host */
+    uint64_t done;    /* end of the compute stream's last kernel */
+    uint64_t shift;   /* delay of the device relative to the timeline */
     uint32_t step, newest;
     syn_error *err;
 } predictor;
 
-/* In an .et facts are texts. */
+/* In .et files metadata values are strings. */
 int64_t syn__kineto_multiprocessors(const syn_graph *graph) {
     const syn_attribute *a = syn_graph_meta(graph, "multiprocessors");
     if (a == NULL) return 0;
@@ -38,7 +43,7 @@ static uint64_t whole_ns(double ns) {
     return ns <= 0 ? 0 : ns >= SYN__MAX_NS ? (uint64_t)SYN__MAX_NS : (uint64_t)(ns + 0.5);
 }
 
-/* The host calls nodes in their order, so none later than any node behind it begins. */
+/* The host calls nodes in order, so a node must be called before any later node begins. */
 static syn_status find_latest(predictor *p) {
     const uint32_t rank = p->walk->rank_index, n = p->walk->graph->ranks[rank].n_nodes;
     p->latest = syn_calloc((size_t)n + 1, sizeof *p->latest);
@@ -55,7 +60,7 @@ static syn_status find_latest(predictor *p) {
 
 /* ---- Names ---- */
 
-/* NCCL adds integers as unsigned ones. */
+/* NCCL sums signed integers as unsigned ones. */
 static const char *nccl_type(int32_t dtype) {
     static const char *const types[SYN_DTYPE_COUNT] = {[SYN_F32] = "f32",
                                                        [SYN_F16] = "f16",
@@ -65,8 +70,8 @@ static const char *nccl_type(int32_t dtype) {
     return dtype >= 0 && dtype < SYN_DTYPE_COUNT ? types[dtype] : "u8";
 }
 
-/* NCCL has one kernel for each kind of collective and type, named after its ring and its protocol
-   for short messages, whichever it uses: other reductions, algorithms and protocols run in it. */
+/* NCCL has one kernel for each kind of collective and dtype. It is named after the ring algorithm
+   and the LL protocol, but also runs the other reductions, algorithms and protocols. */
 static void name_comm(const syn_node *node, int32_t dtype, char *out, size_t bytes) {
     static const char *const sums[SYN_COMM_KIND_COUNT] = {
         [SYN_COMM_ALL_REDUCE] = "AllReduce",
@@ -100,7 +105,8 @@ static syn_status name_piece(predictor *p, const syn_node *node, syn_piece *piec
 
 /* ---- Pieces ---- */
 
-/* At the end of a step the host waits for the compute stream, as for a loss or a token. */
+/* At the end of a step the host waits for the compute stream, as it does to read a loss or a
+   token. */
 static syn_status end_step(predictor *p) {
     const uint64_t end = p->done > p->now ? p->done : p->now;
     const syn_piece_between wait = {p->newest,
@@ -115,8 +121,9 @@ static syn_status end_step(predictor *p) {
     return syn_work_add_between(p->work, &wait, p->err);
 }
 
-/* A call as soon as the host comes to it, in a new step when the first op is to begin; always
-   LAUNCH_NS before the device must begin it. The last one is over when the device is. */
+/* The call of a node. The host makes it as soon as it can, in a new step when the first op is due,
+   and always LAUNCH_NS before the device must begin it. The last call ends when the device is
+   done. */
 static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step,
                              uint64_t end) {
     const uint64_t begin = p->latest[index], next = p->latest[index + 1];

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* The same graph with ranks of our own, in which the rank at hand has predicted work. */
+/* Makes a copy of the graph with its own array of ranks, in which the current rank has predicted
+   work. */
 static syn_status shadow(syn__kineto_recording *r) {
     const size_t n = r->graph->n_ranks;
     r->shadow = *r->graph;

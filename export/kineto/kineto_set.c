@@ -1,4 +1,4 @@
-/* The exporters of one rank, the memory curve, and the whole set of files. */
+/* The exporters of single-rank files, the memory file, and the set of all files. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/base/memory.h"
@@ -33,7 +33,7 @@ static syn_status write_host(const syn_graph *graph, const syn_export_options *o
 const syn_exporter syn_export_kineto = {"kineto", "kineto.json", write_kineto};
 const syn_exporter syn_export_host = {"host", "host.json", write_host};
 
-/* ---- The memory curve: rank,time_us,allocated_bytes,change_bytes,what ---- */
+/* ---- The memory file: rank,time_us,allocated_bytes,change_bytes,what ---- */
 
 static void put_cell(syn_sink *sink, const char *text) {
     syn_sink_char(sink, '"');

@@ -1,17 +1,18 @@
-/* What a device did (syntorch/graph/work.h) as PyTorch's profiler shows it: within an op the
-   runtime's calls, in streams of the device what these launched, and an arrow (ac2g) from the one
-   to the other. Calls between ops lie in what is around them. A communication waits for what the
-   compute stream was asked for before, and what needs its result waits for it: cudaEventRecord,
-   cudaStreamWaitEvent, and "Stream Wait Event", which says whose event it was. */
+/* Writes the work of a device (syntorch/graph/work.h) as PyTorch's profiler records it: runtime
+   calls within an op, the device work that they launched on streams of the device, and an arrow
+   (ac2g) from the call to the work. Calls between ops are within the enclosing event. A
+   communication waits for everything that was queued on the compute stream before, and ops that
+   need its result wait for it, by cudaEventRecord, cudaStreamWaitEvent, and "Stream Wait Event",
+   which names the recorded event. */
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
 
-/* A stream of the device: its pieces run one after the other. */
+/* A stream of the device; its pieces run one after the other. */
 typedef struct stream {
     uint32_t number;
-    int64_t free; /* ns; when the next piece may begin: 1 ns behind the last */
+    int64_t free; /* ns; earliest start of the next piece, 1 ns after the last one */
 } stream;
 
 typedef struct writer {
@@ -20,13 +21,13 @@ typedef struct writer {
     stream *streams;
     size_t n_streams, streams_cap;
     int64_t correlation; /* of the last call */
-    int64_t *records;    /* per node: of the call that recorded its end, if one did */
+    int64_t *records;    /* per node: correlation of the call that recorded its end; 0: none */
     size_t next_between;
-    uint32_t compute; /* stream */
+    uint32_t compute; /* the compute stream */
     int64_t n_waits;
 } writer;
 
-/* How pieces and the calls that ask for them are named; CUPTI's number of the call. */
+/* Names of pieces and of the calls that launch them, and CUPTI's callback id of the call. */
 static const struct {
     const char *category, *name, *call;
     int cbid;
@@ -105,7 +106,7 @@ static syn_status stream_of(writer *w, const syn_piece *p, stream **out) {
     return SYN_OK;
 }
 
-/* The host waits for a stream, in which that is seen when its work is over. */
+/* Writes a host wait for a stream, which ends when the stream's work is done. */
 static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     const int kind = SYN_PIECE_WAIT;
     stream *s;
@@ -126,7 +127,7 @@ static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     return SYN_OK;
 }
 
-/* A stream waits for the event that was recorded in another. */
+/* Writes the wait of a stream for an event recorded in another stream. */
 static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint32_t stream_number,
                      uint32_t for_stream, int64_t record) {
     put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);
@@ -200,8 +201,9 @@ static syn_status put_piece(writer *w, uint32_t event, const syn_node *node, con
     return SYN_OK;
 }
 
-/* A call and its piece, which begins neither before the call nor before the piece before it has
-   ended, however the clocks of host and device differ. node: NULL: no op's. */
+/* Writes a call and its piece. The piece begins neither before the call nor before the end of the
+   previous piece, even if the clocks of host and device differ. node NULL: the piece belongs to no
+   op. */
 static syn_status put_both(writer *w, uint32_t event, const syn_node *node, const syn_piece *p,
                            int64_t start, int64_t end) {
     stream *s;
@@ -218,7 +220,7 @@ static syn_status put_both(writer *w, uint32_t event, const syn_node *node, cons
     return SYN_OK;
 }
 
-/* What no op asked for before that time. */
+/* Writes the pieces before `until` that belong to no op. */
 static syn_status put_between(writer *w, int64_t until) {
     const syn__kineto_plan *plan = &w->r->plan;
     for (; w->next_between < plan->n_between; w->next_between++) {
@@ -237,8 +239,8 @@ static uint32_t stream_of_node(writer *w, uint32_t index, syn_status *status) {
     return *status == SYN_OK ? all->pieces[syn_work_of(all, node->id)->first].stream : 0;
 }
 
-/* A communication's stream waits for what its inputs come from; where that was not recorded, for
-   all that the compute stream was asked for. */
+/* Makes the stream of a communication wait for the producers of its inputs or, if their ends were
+   not recorded, for everything queued on the compute stream. */
 static syn_status put_wait_for_inputs(writer *w, uint32_t event, int64_t *from) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     syn_status status;
@@ -256,7 +258,7 @@ static syn_status put_wait_for_inputs(writer *w, uint32_t event, int64_t *from) 
     return SYN_OK;
 }
 
-/* Calls lie in the op one after the other, 1 ns apart (the plan leaves time for that). */
+/* Writes the calls of an op one after the other, 1 ns apart; the plan leaves time for that. */
 static syn_status put_pieces(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
@@ -284,7 +286,8 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     return SYN_OK;
 }
 
-/* The compute stream waits for a communication, which stands for those before in its stream. */
+/* Makes the compute stream wait for a communication, which implies the earlier ones on the same
+   stream. */
 static syn_status put_awaited(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     syn_status status;
@@ -294,7 +297,7 @@ static syn_status put_awaited(writer *w, uint32_t event) {
     return status;
 }
 
-/* ---- All ---- */
+/* ---- The whole file ---- */
 
 static void put_metadata(writer *w, const char *name, int64_t tid, const char *key,
                          const char *text, int64_t number) {
@@ -313,7 +316,7 @@ static void put_names(writer *w) {
     snprintf(text, sizeof text, "GPU %u", (unsigned)w->r->device_number);
     put_metadata(w, "process_labels", 0, "labels", text, 0);
     put_metadata(w, "process_sort_index", 0, "sort_index", NULL,
-                 5000000 + (int64_t)w->r->device_number); /* as Kineto: behind all processes */
+                 5000000 + (int64_t)w->r->device_number); /* as Kineto does: after all processes */
     for (size_t i = 0; i < w->n_streams; i++) {
         const uint32_t number = w->streams[i].number;
         snprintf(text, sizeof text, "stream %u ", (unsigned)number);
@@ -322,7 +325,7 @@ static void put_names(writer *w) {
     }
 }
 
-/* The stream of the first op; there is one for all of them. */
+/* Finds the compute stream, which is the stream of the first op. */
 static syn_status find_compute(writer *w) {
     const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
     for (uint32_t i = 0; i < w->r->plan.n_events; i++) {

@@ -1,10 +1,11 @@
-/* GraphML for networkx, yEd, Gephi and Cytoscape. Every key is declared with one of GraphML's
-   types; absent values are left out. The graph is simple: edges that join the same pair are one,
-   with kinds joined by "|". Meetings, the end and the edges that join ranks are those of links.h.
-   yEd finds shapes and a layout (a column per rank, a row per op, its new inputs on the left and
-   its outputs on the right); Gephi finds label, x, y, size, r, g, b and weight. Tensors are green,
-   ops blue, communication red. Key ids are never d0, d1, ..., of which Gephi takes two for labels.
-   Numbers above 2^63 - 1 do not fit GraphML's long and are written as that. */
+/* Writes GraphML for networkx, yEd, Gephi and Cytoscape. Every key is declared with one of
+   GraphML's types; absent values are omitted. The graph is simple: edges between the same pair of
+   nodes are merged, with their kinds joined by "|". Meeting nodes, the end node and edges between
+   ranks are those of links.h. yEd reads shapes and a layout: a column per rank and a row per op,
+   with its new inputs on the left and its outputs on the right. Gephi reads label, x, y, size, r,
+   g, b and weight. Tensors are green, ops blue, communication red. No key id is d0, d1, ...,
+   because Gephi uses two of these for labels. Numbers above 2^63 - 1 do not fit GraphML's long and
+   are clamped. */
 #include "export/nodelink/graphml.h"
 #include "export/walk/links.h"
 #include "syntorch/base/memory.h"
@@ -15,8 +16,8 @@
 /* Layout, in yEd's points */
 #define COLUMN_WIDTH 1400
 #define ROW_HEIGHT   60
-#define SLOT_WIDTH   190 /* between a node and the tensors beside it */
-#define MAX_SLOTS    3   /* tensors side by side; further ones go below */
+#define SLOT_WIDTH   190 /* distance between a node and its tensors */
+#define MAX_SLOTS    3   /* tensors in a row; further ones are placed below */
 #define NODE_WIDTH   160
 #define NODE_HEIGHT  30
 
@@ -35,9 +36,9 @@ typedef struct writer {
     syn__walk walk;
     syn__links links;
     syn_sink *sink;
-    const syn_node *op;    /* the node whose edges are written, and how long it lasts */
-    double op_ns, late_ns; /* and how much longer what leads to it */
-    uint8_t *met;          /* per meeting: 1 when its node is written */
+    const syn_node *op;    /* current node, whose edges are being written, and its duration */
+    double op_ns, late_ns; /* additional length of edges that lead to it */
+    uint8_t *met;          /* per meeting: 1 after its node was written */
     uint64_t *sizes;       /* per tensor of the rank: bytes plus one; 0: not written yet */
     uint32_t rank_column, row, slots_left, slots_right;
 } writer;
@@ -93,12 +94,12 @@ static int digits(uint64_t value) {
 typedef struct look {
     const char *label, *shape, *border;
     const colour *fill;
-    int64_t x, y;    /* of the middle */
+    int64_t x, y;    /* centre */
     uint64_t amount; /* flops or bytes, for Gephi's size */
 } look;
 
-/* The yEd part comes first: networkx takes x and y from there as text, then from the plain
-   keys as numbers. */
+/* The yEd part comes first: networkx reads x and y from it as text, and then overwrites them with
+   the numbers of the plain keys. */
 static void put_look(syn_sink *sink, const look *l) {
     static const char *const rgb[3] = {"r", "g", "b"};
     syn_sink_text(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");
@@ -138,7 +139,7 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     end_data(sink);
 }
 
-/* The place of the next tensor beside the current op: side -1 left, 1 right. */
+/* The position of the next tensor next to the current op; side -1: left, 1: right. */
 static void place_tensor(writer *w, int side, look *l) {
     const uint32_t slot = side < 0 ? w->slots_left++ : w->slots_right++;
     const int64_t column = (int64_t)w->rank_column * COLUMN_WIDTH;
@@ -263,7 +264,7 @@ static void begin_edge(writer *w, char from_kind, uint64_t from, char to_kind, u
     syn_sink_text(w->sink, "\">");
 }
 
-/* Weight, time, colour and yEd's line, then the end of the edge. */
+/* Writes weight, time, colour and yEd's line, and ends the edge. */
 static void end_edge(writer *w, bool is_red, bool dashed, uint64_t weight, double ns) {
     static const char *const rgb[3] = {"er", "eg", "eb"};
     const colour *c = is_red ? &edge_red : &edge_black;
@@ -278,7 +279,8 @@ static void end_edge(writer *w, bool is_red, bool dashed, uint64_t weight, doubl
                         "</y:PolyLineEdge></data></edge>\n");
 }
 
-/* Edges between the current op and walk.uses[0..n); weight: the tensor's bytes. */
+/* Writes the edges between the current op and walk.uses[0 .. n - 1]. Their weight is the tensor's
+   size in bytes. */
 static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
     syn_sink *sink = w->sink;
     const syn__use *uses = w->walk.uses;
@@ -326,7 +328,7 @@ static void put_link(void *arg, const syn__link *link) {
     end_edge(w, link->is_comm, true, 1, link->ns);
 }
 
-/* ---- Meetings and the end: nodes of no rank, written as rank -1 ---- */
+/* ---- Meeting nodes and the end node, which belong to no rank and are written as rank -1 ---- */
 
 static void put_point(writer *w, const syn__link_end *id, const char *type, const look *l) {
     syn_sink_text(w->sink, "<node id=\"");
@@ -349,7 +351,8 @@ static void put_end(writer *w) {
     syn_sink_text(w->sink, "</node>\n");
 }
 
-/* The meeting of the current op, between this column and the next, unless it is written already. */
+/* Writes the meeting node of the current op, between this column and the next, unless it was
+   written already. */
 static void put_meeting(writer *w, uint32_t index) {
     const syn__timeline *t = &w->links.timeline;
     const uint32_t number = syn__timeline_course(t, w->walk.rank_index, index)->meeting;
@@ -372,7 +375,7 @@ static void put_meeting(writer *w, uint32_t index) {
     syn_sink_text(w->sink, "</node>\n");
 }
 
-/* An op with the tensors that come into view with it, each before the edges that name it. */
+/* Writes an op and the tensors that it introduces, each before the edges that refer to it. */
 static syn_status put_step(writer *w, uint32_t index, const syn_node *node, syn_error *err) {
     w->op = node;
     w->op_ns = syn__links_ns(&w->links, w->walk.rank_index, index);

@@ -1,17 +1,20 @@
-/* NetworkX node-link JSON of all ranks, without loss: syn_import_json makes the same graph of it.
+/* Writes NetworkX node-link JSON of all ranks without loss: syn_import_json restores the same
+   graph. Nodes are "r0.o12" (the op with id 12 of rank 0) and "r0.t7" (tensor 7). Edges are tensor
+   -> op ("input", with the position among the op's inputs), op -> tensor ("output"), and op -> op
+   for dependencies that no tensor shows (their classes, "control|stream"). At most one edge
+   connects a pair of nodes; a tensor that is passed twice has "positions".
 
-   Nodes "r0.o12" (op, id 12 of rank 0) and "r0.t7" (tensor 7); edges tensor -> op ("input", with
-   its position among the op's inputs), op -> tensor ("output") and op -> op for dependencies that
-   no tensor shows (their classes, "control|stream"). No two edges join the same pair: a tensor
-   passed twice has "positions". What joins the ranks to one graph (links.h) is "derived" and passed
-   over by the reader: nodes "g1.3" (meeting 3 of group 1) and "end", and edges. By their
-   "duration_ns" networkx finds the critical path; in PyTorch's recordings, whose ops overlap, ops
-   on it have "critical_ns" instead (critical.h). networkx 2.8 reads the edges under "links" and 3.6
-   under "edges", so both are written, at any size, unless options->nx_key picks one (which saves a
-   third of a large file). Program order is the order of op ids; where a rank's ids do not ascend,
-   its ops have "program_order". Absent values are left out; "dtype", "shape" (of the first output),
-   "bytes", "type", "rank", "layer", "group_name", "transfer_ns", "critical_ns" and "duration_ns"
-   are for people and not read back. */
+   Nodes and edges that connect the ranks (links.h) are marked "derived" and ignored by the reader:
+   nodes "g1.3" (meeting 3 of group 1) and "end", and their edges. networkx can find the critical
+   path from the "duration_ns" of edges. In PyTorch traces, whose ops overlap, ops on the path have
+   "critical_ns" instead (critical.h).
+
+   networkx 2.8 reads edges from "links" and 3.6 from "edges", so both are written at any size,
+   unless options->nx_key selects one, which saves a third of a large file. Program order is the
+   order of op ids; if the ids of a rank are not ascending, its ops have "program_order". Absent
+   values are omitted. "dtype", "shape" (of the first output), "bytes", "type", "rank", "layer",
+   "group_name", "transfer_ns", "critical_ns" and "duration_ns" are for people and are not read
+   back. */
 #include "export/walk/critical.h"
 #include "export/walk/links.h"
 #include "syntorch/base/memory.h"
@@ -26,17 +29,17 @@ typedef struct writer {
     syn__links links;
     syn_copied_ranks copies;
     syn_sink *sink;
-    uint8_t *made; /* per tensor of the rank: 1 if its edge will name the producer */
+    uint8_t *made; /* per tensor of the rank: 1 if an edge names its producer */
     size_t made_cap;
-    bool first;      /* no element of the current array yet */
-    double *path_ns; /* of a recording: per node of all ranks, its time on the critical path */
-    const double *path_at; /* of the next op; NULL: no recording */
-    bool ids_ascend;       /* in the rank at hand */
-    uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
-    double op_ns, late_ns; /* and how much longer what leads to it */
+    bool first;      /* the current array has no elements yet */
+    double *path_ns; /* PyTorch traces: for each node of all ranks, its time on the critical path */
+    const double *path_at; /* entry of the next op; NULL: not a PyTorch trace */
+    bool ids_ascend;       /* for the current rank */
+    uint64_t op_id;        /* current node, whose edges are being written, and its duration */
+    double op_ns, late_ns; /* additional length of edges that lead to it */
 } writer;
 
-/* ,"key":"text" and so on: `key` is given as that literal up to the value. */
+/* Write a member; `key` is the literal text before the value, such as ,"key": for example. */
 static void put_text(syn_sink *sink, const char *key, const char *text) {
     syn_sink_text(sink, key);
     syn_sink_json_string(sink, text != NULL ? text : "");
@@ -73,8 +76,8 @@ static void put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
     syn_sink_char(sink, '"');
 }
 
-/* A number that reads back as a float, also in other programs: "3.0", "1e+30"; JSON
-   has no infinity. */
+/* Writes a number that other programs also read back as a float: "3.0", "1e+30". JSON has no
+   infinity, so non-finite values are objects. */
 static void put_float(syn_sink *sink, double value) {
     if (isnan(value)) {
         syn_sink_text(sink, "{\"f64\":\"nan\"}");
@@ -130,7 +133,7 @@ static void put_groups(syn_sink *sink, const syn_graph *graph) {
     syn_sink_char(sink, ']');
 }
 
-/* The ops of a copy whose attributes are not those of the original. */
+/* Writes the ops of an identical rank whose attributes differ from the original's. */
 static syn_status put_changed(writer *w, uint32_t rank, syn_error *err) {
     syn__walk *walk = &w->walk;
     syn_cursor original = {0};
@@ -201,8 +204,8 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     syn__walk_put_shape(sink, spec);
 }
 
-/* Only of nodes that communicate: elsewhere these fields mean nothing and producers
-   differ in them. */
+/* Only for nodes that communicate. For other nodes these fields have no meaning, and producers of
+   traces set them differently. */
 static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
     const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
     if (!syn__walk_is_comm(node)) return;
@@ -263,7 +266,7 @@ static syn_status put_op(writer *w, uint32_t index, const syn_node *node, syn_er
     return SYN_OK;
 }
 
-/* "shard":[1,1,0,2],"part":"columns 0-63 of 128": for programs, and for people. */
+/* "shard":[1,1,0,2] is for programs, "part":"columns 0-63 of 128" for people. */
 static void put_shard(syn_sink *sink, const syn_graph_tensor *tensor) {
     const syn_shard *s = &tensor->shard;
     char text[SYN_SHARD_TEXT];
@@ -301,7 +304,7 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
     syn_sink_char(sink, '}');
 }
 
-/* Begins the next element of the current array on a line of its own. */
+/* Begins the next element of the current array on a new line. */
 static void next_line(writer *w) {
     syn_sink_text(w->sink, w->first ? "\n" : ",\n");
     w->first = false;
@@ -335,7 +338,7 @@ static syn_status put_rank_nodes(writer *w, uint32_t rank_index, syn_error *err)
     return SYN_OK;
 }
 
-/* The edges between the current op and each tensor of walk.uses[0..n). */
+/* Writes the edges between the current op and each tensor of walk.uses[0 .. n - 1]. */
 static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
     syn_sink *sink = w->sink;
     const syn__use *uses = w->walk.uses;
@@ -406,7 +409,7 @@ static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err)
 
 /* ---- Document ---- */
 
-/* Nodes of no rank, written as rank -1. */
+/* Meeting nodes belong to no rank and are written as rank -1. */
 static void put_meetings(writer *w) {
     const syn__timeline *t = &w->links.timeline;
     for (size_t i = 0; i < t->n_meetings; i++) {

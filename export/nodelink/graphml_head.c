@@ -1,4 +1,4 @@
-/* The beginning of a GraphML file: its keys and the facts about the run. */
+/* Writes the start of a GraphML file: its keys and the metadata of the run. */
 #include "export/nodelink/graphml.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@ typedef struct key {
     const char *id, *owner, *name, *type;
 } key;
 
-/* Ids are what the code below writes; names what readers see. */
+/* The code below uses the ids; readers show the names. */
 static const key keys[] = {
     {"label", "node", "label", "string"},
     {"x", "node", "x", "double"},

@@ -1,8 +1,8 @@
-/* Reader of the node-link JSON that export_json.c writes, also after networkx or a person saved it
-   again: keys, sections, nodes and edges may come in any order, since program order is the order of
-   op ids (or of "program_order" where ops have it); unknown keys are ignored; "links" or "edges"
-   suffices (with both, the first counts); nodes and edges "derived" from the rest are ignored, too.
-   One pass over the file into a syn__found; nodelink_build.c does the rest. */
+/* Reads node-link JSON as export_json.c writes it, even after networkx or a person saved it again.
+   Keys, sections, nodes and edges may come in any order, since program order is the order of op ids
+   (or of "program_order" if ops have it). Unknown keys are ignored. Either "links" or "edges" is
+   enough; if both exist, the first one is used. "derived" nodes and edges are ignored. One pass
+   over the file fills a syn__found; nodelink_build.c does the rest. */
 #include "export/nodelink/nodelink_values.h"
 #include "syntorch/base/memory.h"
 
@@ -13,8 +13,8 @@
 #define FORMAT_VERSION 2
 #define NO_ORDER       UINT64_MAX
 
-/* Everything a node of the file may say, op or tensor; absent names are NULL and
-   absent numbers -1. */
+/* Everything that a node of the file, op or tensor, may contain. Absent names are NULL and absent
+   numbers -1. */
 typedef struct entry {
     syn_node node;
     syn_spec spec;
@@ -25,7 +25,7 @@ typedef struct entry {
     bool is_virtual, fused, view, term;
     uint32_t role;
     uint64_t order; /* NO_ORDER: absent */
-    /* of edges */
+    /* edges only */
     syn__found_ref source, target;
     uint32_t edge_kind;
     int64_t position;
@@ -53,8 +53,8 @@ typedef enum field_type {
 typedef struct field {
     const char *key;
     field_type type;
-    size_t offset;            /* in entry */
-    const char *const *names; /* FIELD_NAME */
+    size_t offset;            /* offset in entry */
+    const char *const *names; /* FIELD_NAME only */
     size_t n_names;
 } field;
 
@@ -130,7 +130,8 @@ static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
-/* The field of that key, or NULL; looks first after the one found last. */
+/* The field with that key; NULL if there is none. The search starts after the field that was found
+   last. */
 static const field *find_field(syn__nodelink_file *r, const field *fields, size_t n) {
     for (size_t k = 0; k < n; k++) {
         const size_t i = (r->hint + k) % n;
@@ -169,7 +170,7 @@ static syn_status take_bool(syn__nodelink_file *r, const char *what, bool *out) 
     return SYN_OK;
 }
 
-/* Stores the value at the current token in the entry; `at` points to the field's member. */
+/* Stores the value of the current token in the entry; `at` points to the member of the field. */
 static syn_status take_field(syn__nodelink_file *r, const field *f, entry *e) {
     void *at = (char *)e + f->offset;
     switch (f->type) {
@@ -207,7 +208,7 @@ static syn_status take_field(syn__nodelink_file *r, const field *f, entry *e) {
     return SYN_OK;
 }
 
-/* An object whose BEGIN was read; null counts as absent. */
+/* Reads an object whose BEGIN has been read. null counts as absent. */
 static syn_status read_entry(syn__nodelink_file *r, const field *fields, size_t n, entry *e) {
     syn_json *json = &r->json;
     while (syn_json_next(json) == SYN_JSON_KEY) {
@@ -248,7 +249,7 @@ static syn_status keep_op(syn__nodelink_file *r, const entry *e, size_t at) {
     return SYN_OK;
 }
 
-/* Whether there is a whole of which a tensor can be its shard. */
+/* Whether a full tensor can exist of which this tensor is the shard. */
 static bool possible(const syn_graph_tensor *t) {
     const syn_shard *s = &t->shard;
     int64_t whole;
@@ -312,8 +313,8 @@ static syn_status keep_edge(syn__nodelink_file *r, const entry *e, size_t at, ui
     return SYN_OK;
 }
 
-/* The ends decide what an edge may be: tensor -> op input, op -> tensor output, op
-   -> op dependency. */
+/* The ends of an edge determine what it may be: tensor -> op: input, op -> tensor: output, op ->
+   op: dependency. */
 static syn_status read_edge(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {.position = -1};
@@ -345,7 +346,8 @@ static syn_status read_edge(syn__nodelink_file *r) {
 
 /* ---- Sections ---- */
 
-/* The next value, a list, element by element; `element` finds the element's first token read. */
+/* Reads the next value, which must be a list. `element` is called when the first token of an
+   element has been read. */
 static syn_status read_list(syn__nodelink_file *r, const char *what,
                             syn_status (*element)(syn__nodelink_file *)) {
     syn_json *json = &r->json;
@@ -368,7 +370,7 @@ static syn_status read_rank(syn__nodelink_file *r) {
     return SYN_OK;
 }
 
-/* A group's ranks go through r->positions, which are the same kind of list. */
+/* r->positions has the ranks of the group, which are the same kind of list. */
 static syn_status keep_group_ranks(syn__nodelink_file *r, syn_graph_group *group) {
     int32_t *ranks = syn__arena_get(&r->found.arena, r->n_positions * sizeof *ranks);
     if (ranks == NULL)
@@ -456,7 +458,8 @@ static syn_status check_directed(syn__nodelink_file *r) {
     return syn_json_fail(&r->json, "directed must be true: edges of a trace have a direction");
 }
 
-/* Of the two spellings of the edges the first counts; any other section may be there once. */
+/* If the edges are in the file under both names, the first list is used. Any other section may
+   occur only once. */
 static syn_status read_document(syn__nodelink_file *r) {
     enum { GRAPH = 1, NODES = 2, EDGES = 4 };
     syn_json *json = &r->json;
@@ -485,7 +488,7 @@ static syn_status read_document(syn__nodelink_file *r) {
 
 syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
                                   syn_error *err) {
-    syn_error error = {0}; /* of our own, because err may be NULL */
+    syn_error error = {0}; /* a local one, because err may be NULL */
     syn__nodelink_file r = {
         .found = {.name = name, .data = data, .bytes = bytes, .err = &error, .world_size = -1}};
     *out = NULL;

@@ -1,5 +1,5 @@
-/* The ranks that a node-link file holds as copies
-   of others: {"rank":3,"of":0,"nodes":[{"id":"r3.o1","attributes":{"first_row":18849}}]}. */
+/* Reads the ranks that a node-link file stores as copies of others:
+   {"rank":3,"of":0,"nodes":[{"id":"r3.o1","attributes":{"first_row":18849}}]}. */
 #include "export/nodelink/nodelink_values.h"
 #include "syntorch/base/memory.h"
 
@@ -9,7 +9,7 @@ static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
-/* An op of a copy, whose BEGIN was read. */
+/* Reads an op of a copy, whose BEGIN has been read. */
 static syn_status read_change(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     syn__found *found = &r->found;

@@ -1,7 +1,8 @@
-/* From what the node-link reader found to a syn_graph: ids become indices, edges become inputs,
-   outputs and dependencies, and nodes are put in program order, which is never the file's: other
-   programs write nodes as they like. All tables are slices of arrays as long as the file's lists;
-   every step is linear, and sorting is needed only where the file is out of order. */
+/* Converts what the node-link reader found to a syn_graph: ids become indices, edges become inputs,
+   outputs and dependencies, and nodes are put in program order. Program order is never the order in
+   the file, because other programs write nodes in any order. All tables are slices of arrays as
+   long as the file's lists. Every step is linear; sorting is only needed where the file is not
+   sorted. */
 #include "export/nodelink/nodelink_build.h"
 
 #include "syntorch/base/memory.h"
@@ -37,7 +38,7 @@ static int compare_ranks(const void *a, const void *b) {
     return compare_i32(&x->rank, &y->rank);
 }
 
-/* The file's own list of ranks or, if it has none, those of its nodes, ascending. */
+/* The list of ranks in the file or, if it has none, the ranks of its nodes in ascending order. */
 static syn_status collect_ranks(syn__build *b) {
     const syn__found *found = b->found;
     const size_t n_nodes = found->n_ops + found->n_tensors;
@@ -107,7 +108,7 @@ void syn__build_sort_ids(syn__build_id *ids, size_t n) {
     if (!sorted) qsort(ids, n, sizeof *ids, compare_ids);
 }
 
-/* Sorts the ids, refuses repeated ones and notes where each rank begins. */
+/* Sorts the ids, rejects duplicates, and records where each rank begins. */
 static syn_status index_ids(syn__build *b, syn__build_ids *ids, char kind) {
     syn__build_sort_ids(ids->at, ids->n);
     for (size_t i = 1; i < ids->n; i++) {
@@ -149,7 +150,7 @@ static syn_status index_nodes(syn__build *b) {
     return index_ids(b, &b->tensors, 't');
 }
 
-/* Tries a guess first that is right when numbers have no gaps. */
+/* First tries a guess that is right if the numbers have no gaps. */
 syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
                            uint32_t *out) {
     const syn__build_ids *ids = ref->kind == 'o' ? &b->ops : &b->tensors;
@@ -178,8 +179,8 @@ syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_
 
 /* ---- Edges ---- */
 
-/* Replaces the ids of an edge by indices: of ops into the file's list, of tensors into
-   the sorted table. */
+/* Replaces the ids of an edge by indices: for ops, into the file's list; for tensors, into the
+   sorted table. */
 static syn_status resolve_edge(syn__build *b, syn__found_edge *e) {
     syn__found_ref *const ends[2] = {&e->from, &e->to};
     if (e->from.rank != e->to.rank)
@@ -205,7 +206,7 @@ static void sum_up(uint32_t *first, size_t n) {
     for (size_t i = 0; i < n; i++) first[i + 1] += first[i];
 }
 
-/* Puts a tensor at its position among an op's inputs or outputs. */
+/* Puts a tensor at its position in an op's inputs or outputs. */
 static syn_status place(const syn__build *b, syn__build_slices *s, uint64_t op, uint64_t tensor,
                         const syn__found_edge *e) {
     const uint32_t n = s->first[op + 1] - s->first[op];
@@ -243,7 +244,8 @@ static syn_status place_edges(syn__build *b) {
             SYN_TRY(set_producer(b, e->to.number, e->from.number, e->at));
         }
     }
-    for (size_t i = 0; i < b->tensors.n; i++) { /* after the edges, so that these are at fault */
+    for (size_t i = 0; i < b->tensors.n; i++) { /* after the edges, so that errors are reported for
+                                                   the tensor */
         const syn__found_tensor *t = &b->found->tensors[b->tensors.at[i].found];
         if (t->producer.kind == 0) continue;
         uint32_t at;
@@ -256,7 +258,7 @@ static syn_status place_edges(syn__build *b) {
     return SYN_OK;
 }
 
-/* Lists, per op, the ops it waits for: those of its edges and the producers of its inputs. */
+/* Lists for each op the ops that it depends on: by its edges, and as producers of its inputs. */
 static syn_status list_deps(syn__build *b) {
     const size_t n_ops = b->found->n_ops;
     for (size_t op = 0; op < n_ops; op++) {

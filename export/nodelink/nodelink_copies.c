@@ -1,6 +1,6 @@
-/* Ranks that a file holds as copies of others (copies.h): a graph over that of the file's nodes,
-   which shows each in full. Nothing is copied but attributes that differ, so a short file may stand
-   for a large cluster. */
+/* Shows the ranks that a file stores as copies (copies.h) in full: a graph that wraps the graph of
+   the file's nodes. Only attributes that differ are stored, so a small file can describe a large
+   cluster. */
 #include "export/nodelink/nodelink_build.h"
 #include "export/walk/copies.h"
 #include "syntorch/base/memory.h"
@@ -10,11 +10,11 @@
 
 #define NO_COPY UINT32_MAX
 
-/* A rank of this graph. */
+/* A rank of the wrapping graph. */
 typedef struct view {
-    uint32_t base;    /* rank index there */
+    uint32_t base;    /* rank index in the base graph */
     uint32_t changed; /* rank index in the graph of changed ops; NO_COPY: none */
-    uint32_t *at;     /* of each of those its node's index, ascending */
+    uint32_t *at;     /* node index of each changed op, ascending */
 } view;
 
 typedef struct copied {
@@ -40,8 +40,8 @@ static int compare_u32(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The original's node, with attributes of its own if it has them. The base is a store, whose
-   slices outlast what its cursor reads next. */
+/* Returns the node of the original, with its own attributes if it has any. The base is a store, so
+   slices stay valid when its cursor reads another node. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {
     const copied *c = graph->self;
@@ -71,13 +71,13 @@ static void copied_free(syn_graph *graph) {
     }
     syn_free(c);
     syn_graph_free_meta(graph);
-    syn_free(graph->ranks); /* the groups are the base's */
+    syn_free(graph->ranks); /* the groups belong to the base */
     syn_free(graph);
 }
 
 static const syn_graph_source copied_source = {copied_node, copied_tensor, copied_free};
 
-/* ---- Before the nodes are put together ---- */
+/* ---- Before the graph is built ---- */
 
 static int compare_copies(const void *a, const void *b) {
     const syn__found_copy *x = a, *y = b;
@@ -114,11 +114,11 @@ syn_status syn__build_leave_out_copies(syn__build *b) {
     return SYN_OK;
 }
 
-/* ---- Around the graph of what the file holds ---- */
+/* ---- The wrapping graph ---- */
 
 typedef struct change_at {
     uint64_t id;
-    uint32_t change; /* in the file's list */
+    uint32_t change; /* index into the file's list */
 } change_at;
 
 static int compare_changes(const void *a, const void *b) {
@@ -127,7 +127,7 @@ static int compare_changes(const void *a, const void *b) {
     return x->change < y->change ? -1 : x->change > y->change;
 }
 
-/* Adds the ops of `changes`, sorted by id, in the order of their nodes. */
+/* Adds the ops of `changes`, which is sorted by id, in the order of their nodes. */
 static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at *changes,
                               size_t n) {
     const syn__found *found = b->found;
@@ -167,7 +167,7 @@ static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at
     return status;
 }
 
-/* One view a copy; its changes are consecutive in the file's list. */
+/* Makes the view of a copy, whose changes are consecutive in the file's list. */
 static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
                             const syn__found_copy *copy) {
     const syn__found *found = b->found;
@@ -196,7 +196,7 @@ static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
     return status;
 }
 
-/* All ranks as the file lists them, else ascending. */
+/* All ranks in the order of the file's list, or ascending if it has none. */
 static int32_t *all_ranks(const syn__build *b, size_t *n) {
     const syn__found *found = b->found;
     int32_t *ranks = syn_calloc(b->n_ranks + found->n_copies, sizeof *ranks);
@@ -251,7 +251,7 @@ static syn_status wrap(syn__build *b, syn_graph *base, const int32_t *ranks, siz
         graph->n_ranks = (uint32_t)n_ranks;
         c->base = base;
         status = fill(b, graph, ranks);
-        c->base = status == SYN_OK ? base : NULL; /* until then the caller's */
+        c->base = status == SYN_OK ? base : NULL; /* until then the caller owns it */
     } else {
         status = syn__build_no_memory(b);
     }

@@ -1,5 +1,5 @@
-/* The second half of building a graph from node-link JSON: an order in which dependencies come
-   first, and the graph itself. */
+/* The second half of building a graph from node-link JSON: sorts the ops topologically and writes
+   the graph. */
 #include "export/nodelink/nodelink_build.h"
 #include "syntorch/base/memory.h"
 
@@ -8,8 +8,8 @@
 
 /* ---- Order ---- */
 
-/* Fills order with the ops in the order of their ids (or of "program_order", if ops have it), rank
-   after rank, and position with the place of each there. */
+/* Fills `order` with the ops, rank after rank, by id (or by "program_order", if ops have it), and
+   `position` with the index of each op in it. */
 static syn_status list_program(syn__build *b) {
     const syn__found *found = b->found;
     const syn__build_id *ids = b->ops.at; /* sorted by id */
@@ -29,7 +29,7 @@ static syn_status list_program(syn__build *b) {
     return SYN_OK;
 }
 
-/* Whether every op comes after those it depends on. */
+/* Whether every op comes after its dependencies. */
 static bool order_holds(const syn__build *b) {
     for (size_t op = 0; op < b->found->n_ops; op++) {
         for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
@@ -38,7 +38,7 @@ static bool order_holds(const syn__build *b) {
     return true;
 }
 
-/* A heap of places in the program, which gives the earliest first. */
+/* A min-heap of positions in the program. */
 static void heap_push(uint32_t *heap, size_t *n, uint32_t place) {
     size_t i = (*n)++;
     for (; i > 0 && heap[(i - 1) / 2] > place; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
@@ -57,8 +57,8 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
     return top;
 }
 
-/* Names an op of a cycle: every op left over waits for another one left over, so following those
-   ends in one. */
+/* Reports an op of a cycle. Every remaining op waits for another remaining one, so following these
+   dependencies leads into a cycle. */
 static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
     uint8_t *seen = syn__build_table(b, b->found->n_ops, 1);
     if (seen == NULL) return syn__build_no_memory(b);
@@ -76,8 +76,8 @@ static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
                            (unsigned long long)found->node.id);
 }
 
-/* Kahn's algorithm: of the ops that could come next, the earliest in the program. waits[op]:
-   dependencies not yet placed. */
+/* Kahn's algorithm; of the ops that are ready, takes the first in program order. waits[op]: number
+   of dependencies that have not been placed yet. */
 static syn_status sort_ops(syn__build *b) {
     const size_t n_ops = b->found->n_ops;
     uint32_t *waits = syn__build_table(b, n_ops, sizeof *waits);
@@ -92,7 +92,8 @@ static syn_status sort_ops(syn__build *b) {
     for (uint32_t op = 0; op < n_ops; op++) {
         waits[op] = b->deps_first[op + 1] - b->deps_first[op];
         for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
-            users[first[b->deps[k].op + 1]++] = op; /* afterwards first[op] begins op's users */
+            users[first[b->deps[k].op + 1]++] = op; /* afterwards first[op] is the start of op's
+                                                       users */
     }
     size_t n_heap = 0, n_done = 0;
     for (uint32_t op = 0; op < n_ops; op++)
@@ -127,7 +128,7 @@ syn_status syn__build_order(syn__build *b) {
 typedef struct emitter {
     syn__build *b;
     syn_graph *graph;
-    uint32_t *inputs, *outputs; /* scratch of one node: tensor indices within the rank */
+    uint32_t *inputs, *outputs; /* scratch for one node: tensor indices within the rank */
     syn_dep *deps;
     size_t inputs_cap, outputs_cap, deps_cap;
 } emitter;
@@ -155,7 +156,7 @@ static syn_status emit_tensors(emitter *e) {
     return SYN_OK;
 }
 
-/* Indices within the rank of the tensors at an op's positions. */
+/* Collects the tensors of an op's positions as indices within the rank. */
 static syn_status collect_tensors(emitter *e, const syn__build_slices *s, uint32_t op,
                                   uint32_t first, uint32_t **out, size_t *cap, uint32_t *n) {
     *n = s->first[op + 1] - s->first[op];
@@ -169,7 +170,8 @@ static int compare_deps(const void *a, const void *b) {
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* Sorted by node, then class; what an edge and an input both say is said once. */
+/* Collects dependencies sorted by node, then class. A dependency given by both an edge and an input
+   is stored once. */
 static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
     const syn__build *b = e->b;
     const uint32_t begin = b->deps_first[op], end = b->deps_first[op + 1];
@@ -177,7 +179,7 @@ static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
     *out_n = 0;
     if (begin == end) return SYN_OK;
     SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->found->err));
-    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes), behind the result */
+    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes) pairs, behind the result */
     uint32_t n = 0;
     for (uint32_t k = begin; k < end; k++)
         sets[k - begin] = (syn_dep){b->position[b->deps[k].op], b->deps[k].classes};
@@ -230,7 +232,7 @@ static syn_status emit_rest(emitter *e) {
     return SYN_FAIL(found->err, SYN_E_FORMAT, "%.200s: %s", found->name, error.text);
 }
 
-/* The highest rank, copies among them. */
+/* The highest rank, including copies. */
 static int32_t last_rank(const syn__build *b) {
     int32_t last = b->by_rank[b->n_ranks - 1].rank;
     if (b->found->n_copies > 0 && b->found->copies[b->found->n_copies - 1].rank > last)

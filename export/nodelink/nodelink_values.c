@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXACT_F64 9007199254740992.0 /* 2^53: integers up to here survive as floats */
+#define MAX_EXACT_F64 9007199254740992.0 /* 2^53: exact as floats up to here */
 
 #define SYN_X(id, name) name,
 static const char *const class_names[] = {SYN_DEP_LIST(SYN_X)};
@@ -21,7 +21,7 @@ static syn_status out_of_memory(syn__nodelink_file *r) {
                     r->found.name, r->found.bytes);
 }
 
-/* The text of the last token, which is a string or a key. */
+/* The text of the last token, a string or a key. */
 static syn_status keep_text(syn__nodelink_file *r, const char *what, const char **out) {
     if (memchr(r->json.text, '\0', r->json.text_bytes) != NULL)
         return syn_json_fail(&r->json, "%s must not contain the character U+0000", what);
@@ -34,7 +34,7 @@ syn_status syn__take_text(syn__nodelink_file *r, const char *what, const char **
     return keep_text(r, what, out);
 }
 
-/* Also takes "4096.0", which some programs make of integers. */
+/* Also accepts "4096.0", because some programs convert integers to floats. */
 syn_status syn__take_i64(syn__nodelink_file *r, const char *what, int64_t min, int64_t max,
                          int64_t *out) {
     const syn_json *json = &r->json;
@@ -57,7 +57,7 @@ syn_status syn__take_i64(syn__nodelink_file *r, const char *what, int64_t min, i
 syn_status syn__take_u64(syn__nodelink_file *r, const char *what, uint64_t *out) {
     int64_t small = 0;
     if (r->json.type == SYN_JSON_NUMBER && !r->json.is_integer &&
-        r->json.text[strspn(r->json.text, "0123456789")] == '\0') { /* beyond int64 */
+        r->json.text[strspn(r->json.text, "0123456789")] == '\0') { /* larger than int64 */
         errno = 0;
         const unsigned long long big = strtoull(r->json.text, NULL, 10);
         if (errno != 0)
@@ -70,7 +70,8 @@ syn_status syn__take_u64(syn__nodelink_file *r, const char *what, uint64_t *out)
     return SYN_OK;
 }
 
-/* Decimal digits without sign or leading zeros; NULL if there are none or the value exceeds max. */
+/* Parses decimal digits without sign or leading zeros. Returns their end; NULL if there are none or
+   the value exceeds max. */
 static const char *parse_number(const char *p, uint64_t max, uint64_t *out) {
     uint64_t value = 0;
     if (*p < '0' || *p > '9' || (*p == '0' && p[1] >= '0' && p[1] <= '9')) return NULL;
@@ -83,7 +84,7 @@ static const char *parse_number(const char *p, uint64_t max, uint64_t *out) {
     return p;
 }
 
-/* "g1.3", the point where the ranks of a group meet, or "end". */
+/* "g1.3", a meeting node of a group, or "end". */
 static bool is_derived(const char *text) {
     uint64_t number;
     if (strcmp(text, "end") == 0) return true;
@@ -129,7 +130,7 @@ syn_status syn__take_name(syn__nodelink_file *r, const char *key, const char *co
                          names[0], names[1]);
 }
 
-/* "a|b" as bits (1 << index in names); false if a part is unknown. */
+/* Parses "a|b" to bits 1 << index in names. Returns false if a name is unknown. */
 static bool parse_set(const char *text, const char *const *names, size_t n_names, uint32_t *out) {
     uint32_t bits = 0;
     for (const char *p = text;; p++) {
@@ -197,7 +198,8 @@ syn_status syn__take_shard(syn__nodelink_file *r, syn_shard *shard) {
     return SYN_OK;
 }
 
-/* {"f64":"inf"}, the one object that an attribute's value may be; `known` is false for others. */
+/* Reads {"f64":"inf"}, the only object allowed as an attribute's value. Sets *known to false for
+   other objects. */
 static syn_status take_odd_float(syn__nodelink_file *r, syn_attribute *a, bool *known) {
     syn_json *json = &r->json;
     *known = false;
@@ -244,7 +246,7 @@ static syn_status take_attribute_value(syn__nodelink_file *r, syn_attribute *a, 
     }
 }
 
-/* The object into r->attributes; values that are lists, objects or null are passed over. */
+/* Reads an object into r->attributes. Values that are lists, objects or null are skipped. */
 syn_status syn__take_attributes(syn__nodelink_file *r, const char *what) {
     syn_json *json = &r->json;
     r->n_attributes = 0;

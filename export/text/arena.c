@@ -6,7 +6,7 @@
 #include "syntorch/base/utf8.h"
 
 #define FIRST_BYTES ((size_t)4096)
-#define MOST_BYTES  ((size_t)1 << 20) /* of a block: each is twice as long as the one before */
+#define MOST_BYTES  ((size_t)1 << 20) /* per block; each is twice the previous one */
 
 struct syn__arena_block {
     syn__arena_block *older;
@@ -56,7 +56,7 @@ void syn__arena_free(syn__arena *arena) {
 
 static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
-/* Copies s; bytes that are not UTF-8, and U+0000, become U+FFFD. */
+/* Copies s with U+FFFD in place of U+0000 and of bytes that are not UTF-8. */
 static syn__str repaired(syn__arena *arena, syn__str s) {
     char *out = s.bytes > SIZE_MAX / 8 ? NULL : (char *)syn__arena_get(arena, s.bytes * 3 + 1);
     if (out == NULL) return (syn__str){NULL, 0};

@@ -14,10 +14,10 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-#define SHOWN "%.380s" /* enough for any name worth reading */
+#define SHOWN "%.380s" /* enough of a file name for messages */
 
-/* Maps `bytes` bytes, and after them at least a page of zeros: a read-only mapping of nothing is
-   laid first, the file over its start. */
+/* Maps `bytes` bytes of the file, followed by at least one page of zeros: reserves a larger
+   read-only anonymous mapping and maps the file over its start. */
 static bool map_open_file(syn__file_text *file, int fd, size_t bytes, size_t page_bytes) {
     const size_t all = (bytes + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
     void *place = mmap(NULL, all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -32,8 +32,8 @@ static bool map_open_file(syn__file_text *file, int fd, size_t bytes, size_t pag
     return true;
 }
 
-/* False if it is no plain file, or cannot be mapped. Pipes are not even opened: their writer would
-   wake and find nobody. */
+/* Maps a regular file. Returns false if the file is something else or cannot be mapped. Pipes are
+   not even opened here, because their writer would wake up and find no reader. */
 static bool map_file(syn__file_text *file, const char *path) {
     struct stat info;
     const long page = sysconf(_SC_PAGESIZE);
@@ -49,7 +49,8 @@ static bool map_file(syn__file_text *file, const char *path) {
     return mapped;
 }
 
-/* Pipes, and files that cannot be mapped (or opened: the sentences are syn_read_file's). */
+/* Reads pipes, and files that cannot be mapped or opened, with syn_read_file, which reports
+   errors. */
 static syn_status read_whole(syn__file_text *file, const char *path, syn_error *err) {
     char *data;
     size_t bytes, all;
@@ -71,18 +72,19 @@ static bool is_gzip(const char *data, size_t bytes) {
 }
 
 typedef struct unpack_limits {
-    uint64_t memory_bytes, max_unpacked_bytes; /* of the machine; the caller's, 0: none */
+    uint64_t memory_bytes, max_unpacked_bytes; /* memory of the machine; the caller's limit, 0:
+                                                  none */
 } unpack_limits;
 
 #ifdef SYN_HAVE_ZLIB
 
-#define RATIO_MAX 1032u /* deflate packs no denser */
-/* Recordings pack less dense than this: real ones 52 times at most, one op in a
-   loop, indented, 140. */
+#define RATIO_MAX 1032u /* the highest compression ratio that deflate can reach */
+/* Limit of the compression ratio. Profiler traces stay below it: real ones reach 52:1, and an
+   indented trace of one op in a loop 140:1. */
 #define KEPT_RATIO 200u
-#define KEPT_SMALL ((uint64_t)1 << 20) /* whatever the ratio */
+#define KEPT_SMALL ((uint64_t)1 << 20) /* allowed at any ratio */
 #define KEPT_LARGE ((uint64_t)16 << 30)
-#define STEP_BYTES ((size_t)1 << 20) /* unpacked at a time */
+#define STEP_BYTES ((size_t)1 << 20) /* decompressed per step */
 
 typedef struct unpacking {
     syn__file_text *packed;
@@ -93,7 +95,7 @@ typedef struct unpacking {
     bool cut;
 } unpacking;
 
-/* zlib's memory through the library's allocator. */
+/* Routes zlib's allocations through the library's allocator. */
 static voidpf zlib_alloc(voidpf opaque, uInt items, uInt bytes) {
     (void)opaque;
     return syn_calloc(items, bytes);
@@ -104,11 +106,11 @@ static void zlib_free(voidpf opaque, voidpf address) {
     syn_free(address);
 }
 
-/* The last four bytes of a member are its length modulo 2^32: room for that at once, if it can be
-   true. It is a guess, so it may fail. */
+/* The last four bytes of a gzip member are its length modulo 2^32. If that is plausible, allocates
+   that much at once. It is only a guess, so failure to allocate is not an error. */
 static void make_guessed_room(unpacking *u) {
     const size_t n = u->packed->bytes;
-    if (n < 18) return; /* the shortest member */
+    if (n < 18) return; /* size of the shortest member */
     const unsigned char *end = (const unsigned char *)u->packed->data + n;
     const uint32_t length = (uint32_t)end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 |
                             (uint32_t)end[-1] << 24;
@@ -117,7 +119,8 @@ static void make_guessed_room(unpacking *u) {
     if (u->data != NULL) u->cap_bytes = (size_t)length + STEP_BYTES;
 }
 
-/* A megabyte of gzip can hold a gigabyte, and what is made of that takes more. */
+/* The default limit of decompressed size: 1 MB of gzip can expand to 1 GB, and parsing that takes
+   more. */
 static uint64_t largest_kept(uint64_t packed_bytes) {
     const uint64_t most =
         packed_bytes > KEPT_LARGE / KEPT_RATIO ? KEPT_LARGE : packed_bytes * KEPT_RATIO;
@@ -147,7 +150,7 @@ static syn_status make_room(unpacking *u, syn_error *err) {
                     u->packed->name);
 }
 
-/* One call of inflate: at most STEP_BYTES of room, whatever is left of the packed bytes. */
+/* Calls inflate once, for at most STEP_BYTES of input and of output. */
 static int inflate_some(unpacking *u) {
     const char *in = (const char *)u->z.next_in;
     const size_t left = (size_t)(u->packed->data + u->packed->bytes - in);
@@ -162,8 +165,9 @@ static int inflate_some(unpacking *u) {
     return code;
 }
 
-/* All members one behind another; what follows them and is none (tapes pad with zeros) is let be.
-   Damage ends it: what came before is kept. */
+/* Decompresses all gzip members of the file. Data after the last member that is not gzip, such as
+   the zeros that tapes pad with, is ignored. At damage it stops and keeps what was decompressed
+   before. */
 static syn_status inflate_all(unpacking *u, syn_error *err) {
     const char *end = u->packed->data + u->packed->bytes;
     for (;;) {
@@ -187,7 +191,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
         limits->max_unpacked_bytes != 0 ? limits->max_unpacked_bytes : largest_kept(file->bytes);
     u.z.zalloc = zlib_alloc;
     u.z.zfree = zlib_free;
-    if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* 16: gzip */
+    if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* +16 selects the gzip format */
         return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
     u.z.next_in = (z_const Bytef *)(uintptr_t)file->data;
     make_guessed_room(&u);
@@ -223,7 +227,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
 
 #endif
 
-/* By the first bytes: gzip is unpacked, what others pack gets a sentence. */
+/* Checks the first bytes: decompresses gzip, and fails with advice for other compressed formats. */
 static syn_status look_inside(syn__file_text *file, const unpack_limits *limits, syn_error *err) {
     static const struct {
         const char *name, *tool;
@@ -298,9 +302,9 @@ syn_status syn__file_text_memory(syn__file_text *file, const char *name, const c
 void syn__file_text_done(syn__file_text *file, const char *upto) {
     if (file->mapped_bytes == 0) return;
     const size_t at = (size_t)(upto - file->data) / SYN__FILE_TEXT_STEP * SYN__FILE_TEXT_STEP;
-    if (upto == file->data) file->given_back = 0; /* another pass begins */
+    if (upto == file->data) file->given_back = 0; /* the next pass over the text begins */
     if (at <= file->given_back) return;
-    /* Pages of a file that nobody wrote to: only their place in this process is given up. */
+    /* The pages are clean, so this only unmaps them from the process; the file still has them. */
     (void)madvise((void *)(uintptr_t)(file->data + file->given_back), at - file->given_back,
                   MADV_DONTNEED);
     file->given_back = at;

@@ -17,7 +17,7 @@ static void put_back(voidpf arg, voidpf data) {
     syn_free(data);
 }
 
-/* The next bytes in, and what comes of them out. */
+/* Compresses `bytes` more bytes and appends the output. */
 static bool pack(z_stream *z, syn__buf *out, size_t bytes, bool last) {
     z->avail_in = (uInt)bytes;
     do {

@@ -5,7 +5,8 @@
 
 #include "syntorch/base/memory.h"
 
-/* Whether it is a file that renaming could replace. */
+/* Finds the identity of a regular file. Returns false for anything else, which a rename could not
+   replace. */
 static bool find_file(const char *path, syn__input_file *out) {
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;

@@ -1,4 +1,4 @@
-/* Valid JSON from what the forgiving reader reads. */
+/* Makes valid JSON from text that the lenient parser accepts. */
 #include "export/text/json_fix.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#define DIGITS_MAX 4300 /* of an integer that Python reads unless told otherwise */
+#define DIGITS_MAX 4300 /* digits of an integer; Python's default limit */
 
 static const struct {
     const char *met, *done;
@@ -65,15 +65,15 @@ void syn__fix_gap(syn__fix *fix, const char *from, const char *to, bool comma) {
 
 /* ---- Strings ---- */
 
-/* The first byte at or behind p that may need a look: quote, backslash, below space, beyond ASCII.
-   `end` if there is none before it. Reads up to 15 bytes beyond. */
+/* Returns the first byte at or after p that needs a check (a quote, a backslash, a control
+   character or a non-ASCII byte), or `end`. Reads up to 15 bytes beyond `end`. */
 static inline const char *next_odd(const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
     const __m128i space = _mm_set1_epi8(' ');
     for (; p < end; p += 16) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        /* Signed, so that bytes beyond ASCII are below space too. */
+        /* The comparison is signed, so non-ASCII bytes are less than space, too. */
         const __m128i odd =
             _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
                          _mm_cmplt_epi8(x, space));
@@ -91,12 +91,12 @@ static inline const char *next_odd(const char *p, const char *end) {
 #endif
 }
 
-/* The four hexadecimal digits of "\uXXXX" at p; -1 if it is no such thing. */
+/* The value of the escape \uXXXX at p; -1 if it is not one. */
 static int32_t unicode_escape(const char *p, const char *end) {
     return end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? syn__loose_hex4(p + 2, end) : -1;
 }
 
-/* Behind the escape at p. */
+/* Repairs the escape at p and returns its end. */
 static const char *fix_escape(syn__fix *fix, const char *p, const char *end) {
     if (end - p >= 2 && p[1] != '\0' && strchr("\"\\/bfnrt", p[1]) != NULL) return p + 2;
     const int32_t code = unicode_escape(p, end);
@@ -106,7 +106,7 @@ static const char *fix_escape(syn__fix *fix, const char *p, const char *end) {
     }
     if (code >= 0xD800 && code <= 0xDFFF) {
         change_noted(fix, SYN__FIX_SURROGATE, p, 6, "\\ufffd");
-    } else if (code < 0) { /* "\'", as JavaScript has it, or a path of Windows */
+    } else if (code < 0) { /* "\'", as in JavaScript, or a Windows path */
         change_noted(fix, SYN__FIX_ESCAPE, p, 1, end - p >= 2 && p[1] == '\'' ? "" : "\\\\");
         return p + 1;
     }
@@ -177,7 +177,8 @@ static bool is_number(const char *p, const char *end) {
     return p == end;
 }
 
-/* "+.5", "007", "1." become 0.5, 7 and 1.0; what is no number then is put in quotes. */
+/* Rewrites "+.5", "007" and "1." as 0.5, 7 and 1.0. If the result is still not a number, puts the
+   text in quotes. */
 static void fix_number(syn__fix *fix, syn__str text) {
     const char *p = text.text, *const end = text.text + text.bytes;
     const size_t at = fix->out.bytes + (size_t)(p - fix->mark);
@@ -200,7 +201,7 @@ static void fix_number(syn__fix *fix, syn__str text) {
     syn__buf_put(&fix->out, "\"", 1);
 }
 
-/* Whether the word is `lower` in capitals of any kind. */
+/* Whether the word equals `lower`, ignoring case. */
 static bool is_word(syn__str text, const char *lower) {
     if (text.bytes != strlen(lower)) return false;
     for (size_t i = 0; i < text.bytes; i++)
@@ -219,7 +220,8 @@ static void fix_word(syn__fix *fix, syn__str text) {
 
 /* ---- Values ---- */
 
-/* What stands at hand, or its opening bracket. False: there is nothing. */
+/* Repairs the current scalar, or enters the current object or array. Returns false if there is no
+   value. */
 static inline bool fix_here(syn__fix *fix, size_t *depth) {
     syn__str text;
     switch (syn__loose_value(&fix->loose, &text)) {

@@ -1,4 +1,4 @@
-/* The forgiving JSON reader: see loose_json.h. */
+/* The lenient JSON parser; see loose_json.h. */
 #include "export/text/loose_json.h"
 
 #include "syntorch/base/utf8.h"
@@ -7,12 +7,12 @@
 #include <emmintrin.h>
 #endif
 
-/* A quote that was not escaped is looked for this far behind the first one that could
-   end the string. */
+/* How far after the first candidate for a string's closing quote to look for the real one, if
+   quotes in the string are unescaped. */
 #define QUOTE_REACH 4096
-/* The same for JSON that stands in a string as it is. */
+/* The same if the string is unescaped JSON. */
 #define JSON_REACH (1 << 16)
-/* And for all such looks together, in sizes of the text. */
+/* Limit of the sum of all such lookahead, as a multiple of the text's size. */
 #define AHEAD_MAX 8
 
 void syn__loose_init(syn__loose *l, const char *data, size_t bytes) {
@@ -34,8 +34,8 @@ static bool stop(syn__loose *l, const char *at, const char *why) {
     return false;
 }
 
-/* Past white space. Control characters between values count as such; the NUL behind the text
-   ends it. */
+/* Skips white space. Control characters between values count as white space. Stops at the NUL after
+   the text. */
 static inline const char *past_space(const char *p, const char *end) {
     while ((unsigned char)*p <= ' ' && p < end) p++;
     return p;
@@ -46,8 +46,9 @@ char syn__loose_peek(syn__loose *l) {
     return l->cur < l->end ? *l->cur : '\0';
 }
 
-/* The first byte at or behind p that is a quote, a backslash or below space; at worst the NUL
-   behind the text. *foreign becomes nonzero if there is a byte beyond ASCII before it. */
+/* Returns the first byte at or after p that is a quote, a backslash or a control character; at the
+   latest the NUL after the text. *foreign becomes nonzero if there is a non-ASCII byte before
+   it. */
 static inline const char *next_special(const char *p, unsigned *foreign) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), low = _mm_set1_epi8(31);
@@ -58,7 +59,7 @@ static inline const char *next_special(const char *p, unsigned *foreign) {
             _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
                          _mm_cmpeq_epi8(_mm_min_epu8(x, low), x));
         const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
-        *foreign |= high & (mask - 1) & ~mask; /* those before the first hit */
+        *foreign |= high & (mask - 1) & ~mask; /* only bytes before the first hit */
         if (mask != 0) return p + __builtin_ctz(mask);
     }
 #else
@@ -68,7 +69,7 @@ static inline const char *next_special(const char *p, unsigned *foreign) {
 #endif
 }
 
-/* Counts the string's text if it is not UTF-8. */
+/* Counts a fault if the string is not UTF-8. */
 static void check_utf8(syn__loose *l, const char *p, const char *end) {
     while (p < end) {
         const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
@@ -80,7 +81,8 @@ static void check_utf8(syn__loose *l, const char *p, const char *end) {
     }
 }
 
-/* The quote that ends the string whose text begins at p; the text's end if there is none. */
+/* Returns the quote that ends the string whose text begins at p; the end of the text if there is
+   none. */
 static inline const char *find_quote(syn__loose *l, const char *p) {
     const char *const begin = p;
     unsigned foreign = 0;
@@ -107,8 +109,8 @@ static bool ends_value(char c) {
     return c == ',' || c == '}' || c == ']';
 }
 
-/* Whether what stands behind a string's closing quote may stand there. Of two quotes side by side
-   before the end of the value, "step "3"", the second one closes. */
+/* Whether the text after a string's closing quote can follow a string. If two quotes are adjacent
+   at the end of a value, as in "step "3"", the second one closes the string. */
 static bool may_follow(const syn__loose *l, const char *behind, place where) {
     const char *p = past_space(behind, l->end);
     if (p >= l->end) return true;
@@ -118,8 +120,8 @@ static bool may_follow(const syn__loose *l, const char *behind, place where) {
     return ends_value(*p) || *p == '{' || *p == '[';
 }
 
-/* JSON as a string, its quotes not escaped: from the bracket at p to the quote behind the bracket
-   that closes it. NULL if it is no such thing. */
+/* Unescaped JSON within a string: returns the quote after the bracket that closes the bracket at p,
+   or NULL if the text does not look like that. */
 static const char *past_json(syn__loose *l, const char *p) {
     const char *const begin = p, *end = l->end - p > JSON_REACH ? p + JSON_REACH : l->end;
     size_t depth = 0;
@@ -135,8 +137,8 @@ static const char *past_json(syn__loose *l, const char *p) {
     return p + 1 < end && p[1] == '"' && may_follow(l, p + 2, IN_VALUE) ? p + 1 : NULL;
 }
 
-/* Quotes that were not escaped: the string goes on to the next quote that may end it, but not over
-   the end or the beginning of an object. */
+/* Handles unescaped quotes: the string extends to the next quote that can end it, but not beyond
+   the start or end of an object. */
 static const char *past_quotes(syn__loose *l, const char *begin, const char *quote, place where) {
     if (may_follow(l, quote + 1, where)) return quote;
     if (l->ahead / AHEAD_MAX > (size_t)(l->end - l->begin)) return quote;
@@ -155,7 +157,8 @@ static const char *past_quotes(syn__loose *l, const char *begin, const char *quo
     return quote;
 }
 
-/* The end of the string whose text begins at p: its closing quote, or the text's end. */
+/* Returns the end of the string whose text begins at p: its closing quote, or the end of the
+   text. */
 static inline const char *string_end(syn__loose *l, const char *p, place where) {
     const char *quote = find_quote(l, p);
     const char next = quote < l->end ? quote[1] : '\0';
@@ -170,18 +173,18 @@ static inline bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Whether the number or name that ended at p is all that stands there, without looking far.
-   Elements may lack a comma between them, but behind a member's value comes nothing but a key: "80
-   GB" is one word there. */
+/* Whether the number or name that ended at p is the whole value, as far as a short look can tell.
+   Commas between elements may be missing, but after the value of a member only a key can follow, so
+   "80 GB" is one word there. */
 static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_member) {
-    if (*p == ',' && at_member && syn__loose_in_word(p[1])) return false; /* 1,5 */
+    if (*p == ',' && at_member && syn__loose_in_word(p[1])) return false; /* 1,5: a decimal comma */
     if (ends_value(*p)) return true;
     p = past_space(p, l->end);
     return ends_value(*p) || p >= l->end ||
            (!at_member && (*p == '[' || *p == '"' || syn__loose_in_word(*p)));
 }
 
-/* Behind the number at p if it is written without an exponent, as most are; else p. */
+/* Returns the end of the number at p if it has no exponent, as most; otherwise p. */
 static inline const char *past_number(const char *p) {
     const char *q = p + (*p == '-');
     const char *const digits = q;
@@ -208,11 +211,11 @@ static syn__loose_kind word_kind(syn__loose *l, syn__str s) {
     return SYN__LOOSE_WORD;
 }
 
-/* The number or word at p, *end behind it; NONE: there is none. */
+/* Reads the number or word at p and sets *end. NONE: there is none. */
 static syn__loose_kind bare(syn__loose *l, const char *p, bool at_member, const char **end) {
     const char *q = *end = past_number(p);
     if (q != p && is_whole_word(l, q, at_member)) return SYN__LOOSE_NUMBER;
-    while (syn__loose_in_word(*q)) q++; /* ends at the NUL behind the text */
+    while (syn__loose_in_word(*q)) q++; /* stops at the NUL after the text */
     *end = q;
     if (q > p && is_whole_word(l, q, at_member))
         return word_kind(l, (syn__str){p, (size_t)(q - p)});
@@ -268,7 +271,7 @@ syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text) {
     return scalar(l, p, text);
 }
 
-/* Past the commas before an element or a closing bracket, however many. */
+/* Skips any number of commas before an element or a closing bracket. */
 static const char *past_odd_commas(syn__loose *l, char closing) {
     const char *p = past_space(l->cur, l->end), *at = p;
     unsigned n = 0;
@@ -280,7 +283,7 @@ static const char *past_odd_commas(syn__loose *l, char closing) {
     return p;
 }
 
-/* Past the one comma that should be there. */
+/* Skips the one comma that should be there. */
 static inline const char *past_commas(syn__loose *l, char closing) {
     const char *p = past_space(l->cur, l->end);
     if (*p == ',' && !l->fresh) {
@@ -325,8 +328,8 @@ bool syn__loose_element(syn__loose *l) {
     return true;
 }
 
-/* The first byte at or behind p that is neither space nor of a plain number, a comma or a colon;
-   the text's end at worst. */
+/* Returns the first byte at or after p that is not white space, a comma, a colon or part of a plain
+   number; at the latest the end of the text. */
 static inline const char *next_mark(const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i plus = _mm_set1_epi8('+'), span = _mm_set1_epi8(':' - '+');
@@ -349,8 +352,8 @@ static inline const char *next_mark(const char *p, const char *end) {
 #endif
 }
 
-/* Over a word, or a number that is not plain, one of whose characters is at p; not before
-   `begin`. */
+/* Skips a word, or a number that is not plain, of which p is one character. It does not start
+   before `begin`. */
 static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     const char *first = p, *end = p;
     while (first > begin && syn__loose_in_word(first[-1])) first--;
@@ -358,7 +361,7 @@ static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     return end > p ? end : p + 1;
 }
 
-/* Over the colon behind a key, at p; a value that is missing there is counted. */
+/* Skips the colon after a key, if it is at p, and counts a missing value. */
 static inline const char *past_colon(syn__loose *l, const char *p) {
     if (*p != ':') return p;
     p = past_space(p + 1, l->end);
@@ -366,7 +369,7 @@ static inline const char *past_colon(syn__loose *l, const char *p) {
     return p;
 }
 
-/* Over an object or array that opens at p. */
+/* Skips the object or array that opens at p. */
 static bool skip_nested(syn__loose *l, const char *p) {
     size_t depth = 0;
     for (;;) {
@@ -419,7 +422,7 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key) {
             memcmp(q + 1, first_key.text, first_key.bytes) == 0 && q[first_key.bytes + 1] == '"') {
             l->cur = p;
             l->broken = l->cut = false;
-            l->fresh = true; /* no comma is missed before it */
+            l->fresh = true; /* a comma before it is not required */
             return true;
         }
         p++;

@@ -1,4 +1,4 @@
-/* What the forgiving reader's slices mean: strings decoded, numbers, where a word ends. */
+/* Decodes the slices of the lenient parser: strings and numbers, and finds the end of words. */
 #include <math.h>
 
 #include "export/text/loose_json.h"
@@ -38,14 +38,16 @@ uint32_t syn__loose_unicode(const char **p, const char *end) {
     return (uint32_t)high;
 }
 
-/* A backslash that escapes nothing that JSON knows: the writer escaped none, "C:\dir". */
+/* A backslash before something that JSON does not escape: the writer did not escape backslashes
+   ("C:\dir"). */
 static size_t put_plain(char c, char *out) {
     out[0] = '\\';
     out[1] = c;
     return 2;
 }
 
-/* The escape behind a backslash at *p. Every escape is at least as long as what it means. */
+/* Decodes the escape after a backslash at *p. An escape is at least as long as the character that
+   it encodes. */
 static size_t put_escape(const char **p, const char *end, char *out) {
     static const char from[] = "\"\\/'bfnrt", to[] = "\"\\/'\b\f\n\r\t";
     const char c = *(*p)++;
@@ -68,7 +70,7 @@ size_t syn__loose_decode(syn__str text, char *out) {
             continue;
         }
         const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
-        if (n == 0) *out++ = '?'; /* U+FFFD would need more room than there may be */
+        if (n == 0) *out++ = '?'; /* U+FFFD takes three bytes, which may not fit */
         for (size_t i = 0; i < n; i++) *out++ = p[i];
         p += n ? n : 1;
     }
@@ -100,7 +102,8 @@ bool syn__loose_i64(syn__str text, int64_t *out) {
     return true;
 }
 
-/* A number without exponent: digits that fit 64 bits, how many of them behind the point. */
+/* A number without exponent: its digits, which fit 64 bits, and how many of them are after the
+   point. */
 typedef struct decimal {
     uint64_t digits;
     unsigned places;
@@ -146,9 +149,9 @@ static const uint64_t powers[] = {1ull,
                                   100000000000000000ull,
                                   1000000000000000000ull};
 
-/* digits / 10^places, rounded once. Both are exact as doubles up to 2^53 and 10^22, and so is their
-   quotient's rounding; above, the quotient is taken to 57 bits or more and its lowest bit made
-   sticky, so that rounding it to 53 is right. */
+/* Returns digits / 10^places, rounded once. Up to 2^53 and 10^22 both are exact doubles, so their
+   quotient is rounded correctly. Above, the quotient is computed to at least 57 bits, and its
+   lowest bit is made sticky, so that rounding to 53 bits is correct. */
 static double divide(uint64_t digits, unsigned places) {
     if (digits <= (uint64_t)1 << 53) return (double)digits / (double)powers[places];
     if (places == 0) return (double)digits;
@@ -183,7 +186,7 @@ bool syn__loose_double(syn__str text, double *out, bool *integer) {
     return true;
 }
 
-/* *ns of a decimal of microseconds; false if that does not fit. */
+/* Converts a decimal of microseconds to nanoseconds. Returns false if they do not fit. */
 static bool nanos_of(decimal d, int64_t *ns) {
     uint64_t v = d.digits;
     if (d.places > 3) v /= powers[d.places - 3];
@@ -202,8 +205,7 @@ bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
         return nanos_of(d, ns);
     }
     if (!parse_double(text, us, integer) || !(fabs(*us) < 9e15)) return false;
-    /* Too many digits: those beyond nanoseconds do not count. With an exponent there is no such
-       short cut. */
+    /* Too many digits: ignore those beyond nanoseconds. This is not possible with an exponent. */
     const char *point = memchr(text.text, '.', text.bytes);
     const size_t whole = point ? (size_t)(point - text.text) + 4 : text.bytes;
     if (whole < text.bytes && !memchr(point, 'e', text.bytes - whole + 4) &&
@@ -217,7 +219,7 @@ bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
 
 /* ---- Words ---- */
 
-/* What closes a bracket or quote within a word is looked for this far behind it. */
+/* How far after a bracket or quote within a word to look for the closing one. */
 #define WORD_REACH 256
 #define WORD_DEPTH 16
 
@@ -236,7 +238,8 @@ static char closing_of(char c) {
     }
 }
 
-/* Behind what closes the bracket or quote at p; NULL if nothing does, nearby. */
+/* Returns the end of the bracket or quote that opens at p; NULL if nothing closes it within
+   reach. */
 static const char *past_closing(const char *p, const char *end) {
     char open[WORD_DEPTH];
     size_t depth = 0;
@@ -259,7 +262,8 @@ static const char *past_blanks(const char *p, const char *end) {
     return p;
 }
 
-/* Behind the string that begins at p; NULL if it is a key, or ends not before other values do. */
+/* Returns the end of the string that begins at p; NULL if it is a key, or if other values may begin
+   before it ends. */
 static const char *past_quoted(const char *p, const char *end) {
     if (end - p > WORD_REACH) end = p + WORD_REACH;
     for (p++; p < end && *p != '"'; p++)
@@ -269,8 +273,8 @@ static const char *past_quoted(const char *p, const char *end) {
     return behind < end && *behind == ':' ? NULL : p + 1;
 }
 
-/* Behind the braces that begin at p, as those of dim3{1, 1}. NULL if nothing closes them nearby, or
-   if they hold a key, as an object does whose beginning was lost. */
+/* Returns the end of the braces that open at p, as in dim3{1, 1}. NULL if nothing closes them
+   within reach, or if they contain a key, as an object whose beginning was lost does. */
 static const char *past_braces(const char *p, const char *end) {
     size_t depth = 0;
     if (end - p > WORD_REACH) end = p + WORD_REACH;
@@ -282,7 +286,8 @@ static const char *past_braces(const char *p, const char *end) {
     return NULL;
 }
 
-/* Behind the brackets, braces or quotes that open at p; NULL: none do, or nothing closes them. */
+/* Returns the end of the brackets, braces or quotes that open at p. NULL if none open there or
+   nothing closes them. */
 static const char *past_opened(const char *p, const char *end, bool at_member) {
     if (*p == '{') return past_braces(p, end);
     if (*p == '"') return at_member ? past_quoted(p, end) : NULL;
@@ -290,7 +295,8 @@ static const char *past_opened(const char *p, const char *end, bool at_member) {
 }
 
 const char *syn__loose_word_end(const char *p, const char *end, bool at_member) {
-    const char *const begin = p, *last = p; /* last: behind what is no space */
+    const char *const begin = p, *last = p; /* last: the end of the last character that is not a
+                                               space */
     while (p < end && *p != ']') {
         const char *behind = past_opened(p, end, at_member);
         if (behind == NULL && syn__loose_ends_word(*p)) break;

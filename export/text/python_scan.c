@@ -1,4 +1,4 @@
-/* Reading of JSON text for python_json.c: see python_scan.h. */
+/* Scans JSON text for python_json.c; see python_scan.h. */
 #include "export/text/python_scan.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 #include "export/text/loose_json.h"
 #include "syntorch/base/utf8.h"
 
-#define QUOTE_REACH 4096 /* as in loose_json.c */
-#define EXACT       15   /* digits that every double can tell apart (DBL_DIG) */
+#define QUOTE_REACH 4096 /* see loose_json.c */
+#define EXACT       15   /* decimal digits that every double can represent (DBL_DIG) */
 
 bool syn__pen_grow(syn__pen *pen, size_t bytes) {
     syn__pen_close(pen);
@@ -21,13 +21,13 @@ bool syn__pen_grow(syn__pen *pen, size_t bytes) {
 
 /* ---- Strings ---- */
 
-/* The first quote at or behind p that is not escaped. */
+/* Returns the first unescaped quote at or after p. */
 static const char *next_quote(const char *p, const char *end) {
     while (p < end && *p != '"') p += *p == '\\' && end - p > 1 ? 2 : 1;
     return p < end ? p : end;
 }
 
-/* As in loose_json.c, two quotes side by side at the end of a value among them. */
+/* The same rules as in loose_json.c, including two adjacent quotes at the end of a value. */
 static bool may_follow(const char *behind, const char *end) {
     const char *p = behind;
     while (p < end && (unsigned char)*p <= ' ') p++;
@@ -76,14 +76,14 @@ uint32_t syn__python_decode(const char **p, const char *end) {
         if (*p != digits) return code;
     }
     *p = digits - 1;
-    return '\\'; /* it escapes nothing, as in loose_text.c */
+    return '\\'; /* it escapes nothing; see loose_text.c */
 }
 
 /* ---- Numbers and words ---- */
 
-/* Whether a number's text is what repr() of its value would be, seen from the text alone. Every
-   decimal of 15 digits has a double of its own, so no shorter one can name it; likewise every
-   thousandth below 2^43, where doubles lie closer than that. */
+/* Whether repr() of the number's value is known to be its text, without parsing it. Decimals of up
+   to 15 digits each have their own double, so no shorter decimal can denote it. The same holds for
+   multiples of 0.001 below 2^43, where doubles are closer than that. */
 static bool is_repr(const char *p, const char *end) {
     if (p < end && *p == '-') p++;
     const char *const whole = p;
@@ -106,7 +106,7 @@ static bool is_integer(const char *p, const char *end) {
     return p == end && p > digits && (*digits != '0' || p == digits + 1);
 }
 
-/* Words, as str() and as json.dump write them; unknown ones have no value. */
+/* The word as str() or json.dump writes it; unknown words become None or null. */
 static syn__str word_text(syn__str word, bool json) {
     static const char *const words[][3] = {
         {"true", "True", "true"},        {"false", "False", "false"},
@@ -119,7 +119,7 @@ static syn__str word_text(syn__str word, bool json) {
     return syn__str_of(json ? "null" : "None");
 }
 
-/* Whether more than the name or number that ended at p may stand there. */
+/* Whether the value may continue after the name or number that ended at p. */
 static bool goes_on(const char *p, const char *end, bool at_member) {
     if (at_member && end - p > 1 && *p == ',') return syn__loose_in_word(p[1]);
     while (p < end && (unsigned char)*p <= ' ') p++;
@@ -158,7 +158,7 @@ const char *syn__python_word(const char *p, const char *end, bool at_member, boo
 
 /* ---- Floats ---- */
 
-/* k / 1000 for k below 2^53, without printf: see is_repr. */
+/* Formats k / 1000 for k below 2^53 without printf; see is_repr. */
 static size_t thousandths(double value, char *out) {
     const double size = fabs(value);
     if (!(size < 8796093022208.0) || size == 0) return 0; /* 2^43 */
@@ -176,7 +176,8 @@ static size_t thousandths(double value, char *out) {
     return (size_t)(last - p);
 }
 
-/* A decimal number's digits without zeros at its ends, and the power of ten of the first. */
+/* The digits of a decimal number without leading and trailing zeros, and the power of ten of the
+   first digit. */
 typedef struct decimal {
     char digits[SYN_NUMBER_TEXT];
     int n, exponent;
@@ -202,8 +203,9 @@ static decimal take_decimal(const char *p) {
     return d;
 }
 
-/* The next longer decimal of one digit less, if it names the same double. Doubles below a power of
-   two lie closer than those above, so the shortest name of one may not be the nearest. */
+/* Replaces d by the next larger decimal with one digit less, if it denotes the same double. Just
+   below a power of two, doubles are closer together than above, so the shortest decimal of a double
+   may not be the nearest. */
 static bool shorten(decimal *d, double value) {
     decimal up = *d;
     char text[SYN_NUMBER_TEXT];
@@ -220,10 +222,10 @@ static bool shorten(decimal *d, double value) {
     return true;
 }
 
-/* Python writes exponents from 16 up and from -5 down. */
+/* Python uses exponents at 16 and above, and at -5 and below. */
 static char *put_decimal(const decimal *d, char *out) {
     const bool scientific = d->exponent < -4 || d->exponent >= 16;
-    int point = scientific ? 1 : d->exponent + 1; /* digits before it */
+    int point = scientific ? 1 : d->exponent + 1; /* number of digits before the point */
     if (point <= 0) {
         *out++ = '0';
         *out++ = '.';

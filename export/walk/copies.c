@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#define MOST_KINDS 64     /* ranks that a rank is compared with */
-#define LARGE      100000 /* ops; smaller graphs hold every rank in full, easier to work with */
+#define MOST_KINDS 64     /* distinct ranks that a rank is compared with */
+#define LARGE      100000 /* ops; smaller graphs store every rank in full, which is easier to use */
 
 static bool same_text(const char *a, const char *b) {
     return a == b || strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
@@ -48,7 +48,7 @@ static bool same_times(const syn_node *a, const syn_node *b) {
            a->wait_ns == b->wait_ns && a->predicted_ns == b->predicted_ns;
 }
 
-/* Everything but attributes. */
+/* Compares everything except attributes. */
 static bool same_node(const syn_node *a, const syn_node *b) {
     if (a->kind == SYN_NODE_SEND || a->kind == SYN_NODE_RECV) return false;
     return same_times(a, b) && a->id == b->id && a->kind == b->kind && a->category == b->category &&
@@ -69,7 +69,8 @@ typedef struct comparison {
     syn_error *err;
 } comparison;
 
-/* The place of a rank in a group; -1: it is no member. Most groups have equal steps. */
+/* The position of a rank in a group; -1 if it is not a member. Most groups have a constant
+   stride. */
 static int place_in(const syn_graph_group *g, int32_t rank) {
     const int64_t step = g->n_ranks > 1 ? (int64_t)g->ranks[1] - g->ranks[0] : 1;
     const int64_t guess = step != 0 ? ((int64_t)rank - g->ranks[0]) / step : 0;
@@ -116,7 +117,7 @@ static syn_status compare_nodes(comparison *c, bool *same) {
         if (a == NULL || b == NULL) return failed(c, a == NULL ? &c->in_a : &c->in_b);
         *same = same_node(a, b);
         c->n_changed += !syn__copies_same_attributes(a, b);
-        if (c->n_changed > 8 + i / 16) *same = false; /* nothing would be gained */
+        if (c->n_changed > 8 + i / 16) *same = false; /* too many differences to save space */
     }
     return SYN_OK;
 }
@@ -140,7 +141,7 @@ static syn_status compare_ranks(comparison *c, bool *same) {
     return compare_tensors(c, same);
 }
 
-/* Compares a rank with one of each kind found before it. */
+/* Compares a rank with one rank of each kind found so far. */
 static syn_status place(syn_copied_ranks *out, comparison *c, uint32_t rank, uint32_t *kinds,
                         uint32_t *n_kinds) {
     bool same = false;

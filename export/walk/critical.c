@@ -7,17 +7,17 @@
 #include "export/walk/timeline_lanes.h"
 #include "syntorch/base/memory.h"
 
-/* Lanes of the host of one rank differ below this bit alone. */
+/* Host lanes of one rank differ only below this bit. */
 #define DEVICE_BIT     39
-#define WAKE_NS        1e6 /* as --thread_gap of the conversion */
-#define STREAM_WAIT_NS 2e4 /* more than passes between two kernels, or a launch and its kernel */
+#define WAKE_NS        1e6 /* the same as --thread_gap of the conversion */
+#define STREAM_WAIT_NS 2e4 /* longer than usual gaps before a kernel */
 
 uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
     return ((uint64_t)rank << 1 | is_device) << DEVICE_BIT | (device & 0x7f) << 32 |
            (number & 0xffffffff);
 }
 
-/* ---- Segments: a lane's time by its innermost op ---- */
+/* ---- Segments: which op is innermost on a lane, over time ---- */
 
 typedef struct segment {
     double begin_ns, end_ns;
@@ -26,11 +26,11 @@ typedef struct segment {
 } segment;
 
 typedef struct segments {
-    segment *at; /* by lane, then time; segments of a lane do not overlap */
+    segment *at; /* ordered by lane, then time; segments of a lane do not overlap */
     size_t n, cap;
-    size_t *lanes; /* of each lane its first segment */
+    size_t *lanes; /* first segment of each lane */
     size_t n_lanes, lanes_cap;
-    segment *open; /* while they are made: ops that have begun, the innermost last */
+    segment *open; /* while segments are made: stack of open ops, innermost last */
     size_t n_open, open_cap;
 } segments;
 
@@ -42,7 +42,7 @@ static int compare_segments(const void *a, const void *b) {
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Closes the ops that end by `until`; the innermost one left was running until then. */
+/* Closes the ops that end by `until`. The innermost remaining op runs until then. */
 static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_error *err) {
     while (s->n_open > 0) {
         const segment *top = &s->open[s->n_open - 1];
@@ -58,7 +58,7 @@ static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_e
     return SYN_OK;
 }
 
-/* Of ops sorted by lane and time. */
+/* Makes the segments of ops that are sorted by lane and time. */
 static syn_status cut_segments(segments *s, const segment *ops, size_t n, syn_error *err) {
     double now_ns = 0;
     for (size_t i = 0; i < n; i++) {
@@ -108,12 +108,12 @@ typedef struct walk {
     const uint32_t *first_dep, *deps;
     segments segments;
     double *path_ns;
-    uint64_t lane;  /* where the path is */
-    double now_ns;  /* and how far back */
-    double late_ns; /* where it last went to another rank without going back */
+    uint64_t lane;  /* lane on which the path currently is */
+    double now_ns;  /* time back to which the path is known */
+    double late_ns; /* time of the last change to another rank that did not move the path back */
 } walk;
 
-/* The last segment of the lane that begins before `ns`; NULL: there is none. */
+/* The last segment of the lane that begins before `ns`; NULL if there is none. */
 static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
     size_t low = 0, high = w->segments.n;
     while (low < high) {
@@ -126,15 +126,16 @@ static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
     return &w->segments.at[low - 1];
 }
 
-/* Until when a dependency on another lane kept the op from beginning; -1: it did not. */
+/* The time until which a dependency on another lane kept the op from starting; -1 if it did not. */
 static double release_ns(const syn__critical_op *op, const syn__critical_op *dep, bool may_run) {
     if (dep->is_range || dep->lane == op->lane || dep->begin_ns >= op->begin_ns) return -1;
     if (dep->end_ns <= op->begin_ns) return dep->end_ns;
     return may_run ? op->begin_ns : -1;
 }
 
-/* The dependency on another lane that released the op last. may_run: it may still be running then,
-   as the launch of a kernel or communication or the caller of a thread's first op. */
+/* The dependency on another lane that released the op last. may_run: the dependency may still be
+   running then, as the launch of a kernel or communication, or the caller of a thread's first
+   op. */
 static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may_run, double *ns) {
     const syn__critical_op *last = NULL;
     *ns = -1;
@@ -148,7 +149,7 @@ static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may
     return last;
 }
 
-/* The first lane that is not below `lane`; lanes ascend. */
+/* The first lane that is not less than `lane`; lanes are ascending. */
 static size_t first_lane(const segments *s, uint64_t lane) {
     size_t low = 0, high = s->n_lanes;
     while (low < high) {
@@ -160,10 +161,10 @@ static size_t first_lane(const segments *s, uint64_t lane) {
 }
 
 /* The segment of another thread or stream of the op's rank that ended last before the op began;
-   NULL: none ended after `after_ns`. */
+   NULL if none ended after `after_ns`. */
 static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, double after_ns) {
     const segments *s = &w->segments;
-    const uint64_t kind = op->lane >> DEVICE_BIT; /* the rank's threads, or its streams */
+    const uint64_t kind = op->lane >> DEVICE_BIT; /* threads of the rank, or streams of the rank */
     const segment *last = NULL;
     for (size_t i = first_lane(s, kind << DEVICE_BIT); i < s->n_lanes; i++) {
         const segment *first = &s->at[s->lanes[i]];
@@ -176,9 +177,10 @@ static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, 
     return last;
 }
 
-/* A thread that did nothing for long was woken by another, and a stream that could have gone on
-   waited for another's event. Recordings may not say which one; it takes the one that finished
-   something last. False: the thread or stream was not idle, or no other one ran. */
+/* A thread that was idle for long was woken up by another thread, and an idle stream waited for an
+   event of another stream. PyTorch traces may not record which one, so this picks the one that
+   finished something last. Returns false if the thread or stream was not idle or no other one
+   ran. */
 static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
     if (op->begin_ns - idle_since_ns <= (op->is_device ? STREAM_WAIT_NS : WAKE_NS)) return false;
     const segment *last = last_elsewhere(w, op, idle_since_ns);
@@ -188,7 +190,8 @@ static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
     return true;
 }
 
-/* Where the path goes from the begin of an op. False: it begins there. */
+/* Moves the path from the start of an op to what came before it. Returns false if the path begins
+   at the op. */
 static bool leave(walk *w, uint32_t at) {
     const syn__critical_op *op = &w->ops[at];
     const segment *before = segment_before(w, op->lane, op->begin_ns);
@@ -200,14 +203,16 @@ static bool leave(walk *w, uint32_t at) {
     const double ended_ns = before ? before->end_ns : -1;
     const bool called = before && !op->is_device && (dep->is_device || dep->is_comm);
     if (ns <= (called ? before->begin_ns : ended_ns)) return true;
-    if (called && ns < ended_ns) w->path_ns[before->op] += ended_ns - ns; /* after the wait */
+    if (called && ns < ended_ns)
+        w->path_ns[before->op] += ended_ns - ns; /* the part of the call after its
+                                                    wait */
     w->lane = dep->lane;
     w->now_ns = fmin(w->now_ns, ns);
     return true;
 }
 
-/* What a host op waited for while it ran itself: the kernel or communication that ended last in the
-   segment. False: there is none. */
+/* Handles a host op that waited while it ran: continues with the kernel or communication that ended
+   last within the segment. Returns false if there is none. */
 static bool waited_within(walk *w, const segment *s) {
     const syn__critical_op *op = &w->ops[s->op], *last = NULL;
     for (uint32_t k = w->first_dep[s->op]; k < w->first_dep[s->op + 1] && !op->is_device; k++) {
@@ -223,8 +228,9 @@ static bool waited_within(walk *w, const segment *s) {
     return true;
 }
 
-/* When the op of another rank came that the segment's op waited for; -1: it waited for none. A
-   message that was received before it was sent came at the latest moment: the clocks differ. */
+/* The start of the other rank's op that this segment's op waited for; -1 if it did not wait. If a
+   message was received before it was sent, because the clocks differ, the start is the latest
+   possible time. */
 static double came_ns(const walk *w, const segment *s) {
     const syn__critical_op *op = &w->ops[s->op];
     if (op->last_member == SYN_NO_NODE || op->last_member == s->op) return -1;
@@ -234,12 +240,12 @@ static double came_ns(const walk *w, const segment *s) {
     return op->is_receive && w->now_ns != w->late_ns ? w->now_ns : -1;
 }
 
-/* The segment's op may have waited for another rank, which then is where the path goes on. False:
-   it did not. */
+/* If the op of the segment waited for another rank, continues the path there. Returns false
+   otherwise. */
 static bool waited_for_rank(walk *w, const segment *s) {
     const double ns = came_ns(w, s);
     if (ns < 0) return false;
-    if (ns == w->now_ns) w->late_ns = ns; /* once, so that the path does not go in a circle */
+    if (ns == w->now_ns) w->late_ns = ns; /* only once, to avoid an endless loop */
     w->path_ns[s->op] += w->now_ns - ns;
     w->now_ns = ns;
     return true;
@@ -278,13 +284,13 @@ syn_status syn__critical_find(double *path_ns, const syn__critical_op *ops, uint
 
 /* ---- Graphs ---- */
 
-/* A rank's collective: which of its group. */
+/* A rank's op of a collective: the number of the collective within its group. */
 typedef struct member {
     uint32_t group, number;
     uint32_t op;
 } member;
 
-/* A rank's send or receive. A channel's k-th receive takes its k-th send. */
+/* A rank's send or receive. The k-th receive of a channel matches its k-th send. */
 typedef struct message {
     int32_t from, to, tag;
     uint32_t op;
@@ -299,7 +305,7 @@ typedef struct collector {
     syn__walk walk;
     syn__critical_op *ops;
     uint32_t *first_dep, *deps;
-    uint32_t n, first_of_rank; /* ops so far; the first of the rank at hand */
+    uint32_t n, first_of_rank; /* number of ops so far; first op of the current rank */
     size_t n_deps, deps_cap;
     member *members;
     size_t n_members, members_cap;
@@ -317,7 +323,7 @@ static void add_dep(void *arg, uint32_t from, uint32_t classes) {
     if (c->status == SYN_OK) c->deps[c->n_deps++] = c->first_of_rank + from;
 }
 
-/* A number that is not negative; 0: the node has none of this name. */
+/* The value of a non-negative integer attribute; 0 if the node does not have it. */
 static uint64_t number_of(const syn_node *node, const char *name) {
     for (uint32_t i = 0; i < node->n_attributes; i++) {
         const syn_attribute *a = &node->attributes[i];
@@ -351,7 +357,8 @@ static syn_status add_message(collector *c, const syn_node *node, int32_t rank, 
                               syn_error *err) {
     const bool send = node->kind == SYN_NODE_SEND;
     messages *list = send ? &c->sends : &c->receives;
-    /* Messages that a thread has only launched do not wait for each other. */
+    /* Messages that a thread only launched do not wait for each other, so each gets its own
+       lane. */
     if (!c->ops[op].is_device && is_launched(node))
         c->ops[op].lane = syn__critical_lane(c->walk.rank_index, false, 1, op);
     if (node->peer < 0) return SYN_OK;
@@ -389,7 +396,7 @@ static int compare_members(const void *a, const void *b) {
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Tells each op of a collective which one of them began last. */
+/* Sets last_member of each op of a collective to the op that began last. */
 static void join_members(collector *c) {
     if (c->n_members > 0) qsort(c->members, c->n_members, sizeof *c->members, compare_members);
     for (size_t first = 0, end; first < c->n_members; first = end) {
@@ -418,8 +425,8 @@ static int compare_messages(const void *a, const void *b) {
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Tells both ops of a message which one began last. The message is over when one of them ends: the
-   other may be recorded until the program waits for it. */
+/* Sets last_member of both ops of a message to the one that began last. The message is complete
+   when the first of them ends; the other may be recorded until the program waited for it. */
 static void join_ends(syn__critical_op *ops, uint32_t send, uint32_t receive) {
     syn__critical_op *s = &ops[send], *r = &ops[receive];
     const double begin_ns = fmax(s->begin_ns, r->begin_ns), end_ns = fmin(s->end_ns, r->end_ns);

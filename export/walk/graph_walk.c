@@ -49,7 +49,8 @@ void syn__walk_free(syn__walk *walk) {
     syn_cursor_free(&walk->tensor_cursor);
 }
 
-/* A source returns NULL only when memory is out; the cursor holds the sentence. */
+/* A source returns NULL without an error only if memory is out; otherwise the cursor has the
+   error. */
 static syn_status cursor_failed(const syn_cursor *cursor, syn_error *err) {
     const syn_status code = cursor->error.code != SYN_OK ? cursor->error.code : SYN_E_NOMEM;
     return SYN_FAIL(err, code, "%s",
@@ -130,7 +131,7 @@ syn_status syn__walk_uses(syn__walk *walk, const uint32_t *tensors, uint32_t n, 
     return SYN_OK;
 }
 
-/* The producers of the node's inputs, ascending; tensors without one are left out. */
+/* The producers of the node's inputs in ascending order, without inputs that have none. */
 static syn_status input_sources(syn__walk *walk, const syn_node *node, uint32_t *out_n,
                                 syn_error *err) {
     SYN_TRY(
@@ -245,7 +246,7 @@ bool syn__walk_is_idle_range(const syn_node *node) {
     return !syn__walk_is_comm(node) && syn__walk_is_range(node);
 }
 
-/* The fact "step" is the number of the last one. */
+/* The metadata "step" is the number of the last step. */
 int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t last) {
     const syn_attribute *fact = syn_graph_meta(graph, "step");
     const bool counts = fact != NULL && fact->type == SYN_VALUE_I64 && fact->i64 >= last;

@@ -61,11 +61,11 @@ double syn__links_late_ns(const syn__links *links, uint32_t rank_index, uint32_t
 static void take_source(void *arg, uint32_t from, uint32_t classes) {
     syn__links *l = arg;
     (void)classes;
-    l->sources[l->n_sources++] = from; /* room was made */
+    l->sources[l->n_sources++] = from; /* capacity was ensured */
 }
 
-/* The last node on the node's stream, plus one; 0 if there is none, or the node is known to wait
-   for it: by itself or behind views. */
+/* Sets *before to the last node on the node's stream, plus one; 0 if there is none, or if the node
+   depends on it anyway, directly or through views. */
 static syn_status before_on_stream(syn__links *l, const syn__walk *walk, uint32_t index,
                                    const syn_node *node, uint32_t *before, syn_error *err) {
     const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
@@ -109,7 +109,8 @@ static syn__link_end op_end(const emitter *e, uint32_t node) {
     return (syn__link_end){'o', (uint32_t)e->walk->rank, e->walk->ids[node]};
 }
 
-/* An edge from what the node waits for to each other op of the meeting, or to the meeting. */
+/* Adds an edge from a source of the node to each other op of its collective, or to the collective's
+   meeting node. */
 static void emit_share(const emitter *e, const syn__meeting *m, syn__link_end from, double ns) {
     const syn__timeline *t = &e->l->timeline;
     const syn__member *members = t->members + m->first_member;
@@ -146,7 +147,8 @@ static syn_status emit_meeting(const emitter *e, uint32_t index, const syn_node 
     return SYN_OK;
 }
 
-/* The send of the message that this node receives, unless their order is not known. */
+/* Adds the edge from the send of the message that this node receives, unless their order is
+   unknown. */
 static syn_status emit_send(const emitter *e, uint32_t index, syn_error *err) {
     syn__links *l = e->l;
     const syn__timeline *t = &l->timeline;

@@ -5,12 +5,12 @@
      PyTorch traces do not get these edges, because they record what a stream or thread waits for.
    - source -> op of another rank, "group": a collective begins when its last rank arrives, so every
      member also waits for the sources that the others wait for. If a collective has more than
-     SYN__LINK_PAIRS ranks, there would be too many pairs: its sources lead to one extra node, and
+     SYN__LINK_PAIRS ranks, there would be too many pairs: its sources lead to one meeting node, and
      that node to each of the ops. The same if no member waits for anything.
    - send -> receive, "group".
    - op -> end, "control": ops without output that no op waits for.
    The length of an edge is the duration of the op that it leaves, or 0 if it leaves a tensor or an
-   extra node. An edge from a send to a receive is longer by the duration of the send, since both
+   meeting node. An edge from a send to a receive is longer by the duration of the send, since both
    begin together. Edges to an op of a collective are longer by the time that the slowest rank takes
    more than this op. The edges never form a cycle: the simulation runs the start of each edge
    before its end. */
@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* An end of an edge. kind 'o': op, 't': tensor, by rank and number; 'g': extra node of a
+/* An end of an edge. kind 'o': op, 't': tensor, by rank and number; 'g': meeting node of a
    collective, by group id (in `rank`) and number; 'e': the end of the run. */
 typedef struct syn__link_end {
     char kind;
@@ -66,14 +66,14 @@ void syn__links_close(syn__links *links);
 /* Begins a rank. Its nodes must then be passed to syn__links_of in order. */
 syn_status syn__links_begin(syn__links *links, uint32_t rank_index, syn_error *err) SYN_MUST_USE;
 /* Calls `each` for the derived edges of node `index` of the walk's rank: those to the node, those
-   to the extra node of its collective, those to the end, and those from its sources to other ranks.
-   Uses walk->uses. */
+   to the meeting node of its collective, those to the end, and those from its sources to other
+   ranks. Uses walk->uses. */
 syn_status syn__links_of(syn__links *links, syn__walk *walk, uint32_t index, const syn_node *node,
                          syn__link_fn *each, void *arg, syn_error *err) SYN_MUST_USE;
 /* The length of edges that leave this node, and the additional length of edges that lead to it. */
 double syn__links_ns(const syn__links *links, uint32_t rank_index, uint32_t node);
 double syn__links_late_ns(const syn__links *links, uint32_t rank_index, uint32_t node);
-/* Whether the collective gets an extra node. */
+/* Whether the collective gets a meeting node. */
 bool syn__links_has_point(const syn__meeting *meeting);
 
 /* Writes "r0.o12", "r0.t7", "g1.3" or "end", without quotes. */

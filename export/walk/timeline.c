@@ -21,7 +21,7 @@ syn__course *syn__timeline_course(const syn__timeline *t, uint32_t rank_index, u
     return &t->courses[t->span_first[t->place[rank_index]] + node];
 }
 
-/* One send or receive, before matching. */
+/* A send or receive before matching. */
 typedef struct endpoint {
     int32_t from, to, tag; /* global ranks */
     uint32_t rank, node;   /* indices */
@@ -86,7 +86,7 @@ static int compare_channels(const endpoint *x, const endpoint *y) {
     return 0;
 }
 
-/* Of one channel all sends lie in one rank, and all receives too. */
+/* All sends of a channel are in one rank, and so are all its receives. */
 static int compare_endpoints(const void *a, const void *b) {
     const endpoint *x = a, *y = b;
     const int channel = compare_channels(x, y);
@@ -100,7 +100,7 @@ static int compare_receivers(const void *a, const void *b) {
     return x->to_node < y->to_node ? -1 : x->to_node > y->to_node;
 }
 
-/* The k-th send of a channel goes with its k-th receive. */
+/* Matches the k-th send of a channel with its k-th receive. */
 static syn_status match_messages(scan *s) {
     syn__timeline *t = s->timeline;
     const endpoints *sends = &s->sends, *recvs = &s->recvs;
@@ -125,9 +125,9 @@ static syn_status match_messages(scan *s) {
 
 /* ---- Measured times ---- */
 
-#define LATE_NS 1e15 /* 12 days: a clock that does not count from the run's begin */
+#define LATE_NS 1e15 /* 12 days: the clock does not count from the start of the run */
 
-/* Times that late are whole microseconds in the file, which a double still tells apart. */
+/* Times that large are whole microseconds in the file, which a double still represents exactly. */
 static double since(const syn__timeline *t, double start_ns) {
     return t->base_us == 0 ? start_ns : 1e3 * (nearbyint(start_ns / 1e3) - (double)t->base_us);
 }

@@ -6,11 +6,11 @@
 
 #include "syntorch/base/memory.h"
 
-#define LAST_STREAM 1000 /* higher streams share a lane */
+#define LAST_STREAM 1000 /* higher streams share one lane */
 #define LAST_THREAD 1000000
 #define NO_SLICE    UINT32_MAX
-#define MAX_COPIES  32 /* of a host thread */
-/* Times in whole us: so much later may an op seem to end than its caller. */
+#define MAX_COPIES  32 /* maximum number of tracks of a host thread */
+/* Times are whole us, so an op may seem to end this much later than its caller. */
 #define ROUNDED_NS 2000
 
 int64_t syn__whole_ns(double ns) {
@@ -35,13 +35,13 @@ static uint32_t cut(int64_t number, uint32_t most) {
     return number < most ? (uint32_t)number : most;
 }
 
-/* Groups from 1 on, sends, receives, streams from 1 on, host threads from 0 on. */
+/* Lane numbers: groups from 1, sends, receives, streams from 1, host threads from 0. */
 uint32_t syn__lanes_first_host(const syn_graph *graph) {
     return graph->n_groups + 3 + LAST_STREAM;
 }
 
-/* Groups of a mesh come by kind, then by number, so that all ranks have them in one order; others
-   behind them, as the graph has them. */
+/* Groups of the device mesh are ordered by kind, then number, so that all ranks have them in the
+   same order. Other groups follow in the graph's order. */
 typedef struct group_place {
     uint32_t kind, number, index;
 } group_place;
@@ -162,7 +162,7 @@ static bool free_earlier(const syn__lanes *l, uint32_t a, uint32_t b) {
     return x->free_at != y->free_at ? x->free_at < y->free_at : a < b;
 }
 
-/* Puts heap[0] back into order after its thread got busier. */
+/* Restores the heap after the thread of heap[0] was given a slice. */
 static void sift_down(syn__lanes *l) {
     const uint32_t moved = l->heap[0];
     size_t i = 0;
@@ -174,7 +174,7 @@ static void sift_down(syn__lanes *l) {
     l->heap[i] = moved;
 }
 
-/* A further thread of the slice's lane, busy until its end. */
+/* Adds a track to the slice's lane, busy until the slice ends. */
 static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
     const uint32_t base = syn__lanes_first_host(graph) + LAST_THREAD + 1; /* above every lane */
     const uint32_t index = (uint32_t)l->n_threads;
@@ -195,9 +195,9 @@ static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *
     return SYN_OK;
 }
 
-/* The thread of the lane that is free first, or a new one if none is. */
+/* Assigns the track of the lane that is free first, or a new one if none is free. */
 static syn_status assign(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
-    /* Clocks are read to a ns or so: an overlap that small is none. */
+    /* Clocks have a resolution of about 1 ns, so an overlap that small is ignored. */
     if (l->n_heap == 0 || l->threads[l->heap[0]].free_at > s->start + 1)
         return add_thread(l, graph, s, err);
     syn__lane_thread *t = &l->threads[l->heap[0]];
@@ -209,7 +209,8 @@ static syn_status assign(syn__lanes *l, const syn_graph *graph, syn__slice *s, s
     return SYN_OK;
 }
 
-/* Puts the slice into the thread: within what is open there, or behind it. False: neither. */
+/* Puts the slice on the track, within its open slices or after them. Returns false if it fits
+   neither way. */
 static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) {
     while (t->top != NO_SLICE && l->slices[t->top].end <= s->start) t->top = l->outer[t->top];
     if (t->top != NO_SLICE && l->slices[t->top].end < s->end) {
@@ -223,8 +224,8 @@ static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) 
     return true;
 }
 
-/* The first thread of the lane that the slice fits into. Threads of the lane are the
-   last n_heap ones. */
+/* Assigns the first track of the lane that the slice fits on. The last n_heap tracks are those of
+   the lane. */
 static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice *s,
                               syn_error *err) {
     const size_t first = l->n_threads - l->n_heap;

@@ -5,7 +5,7 @@
 #define NONE SYN__NO_PENDING
 
 typedef struct syn__wait {
-    uint32_t who; /* waits */
+    uint32_t who; /* entry that waits */
     uint32_t next;
 } wait;
 

@@ -1,9 +1,9 @@
-/* The simulation behind a timeline without measured times. Each rank runs through its nodes until
-   one has to wait. Open receives do not stop it, nor views of what they will bring; anything else
-   does, until it can end or no rank gets any further: then all look ahead for nodes that wait for
-   nothing. So the whole costs no more than the nodes and edges, and few nodes are put aside. When a
-   node runs does not depend on the order in which nodes are visited: it follows from what they wait
-   for. */
+/* Simulates a timeline without measured times. Each rank runs through its nodes until one has to
+   wait. Open receives, and views of their results, do not stop a rank; any other waiting node does,
+   until it can end. If no rank can continue, all ranks look ahead for nodes that do not wait for
+   anything. The cost is therefore linear in the number of nodes and edges, and few nodes are
+   pending at any time. The result does not depend on the order in which nodes are visited; it only
+   depends on what they wait for. */
 #include "export/walk/streams.h"
 #include "export/walk/timeline.h"
 #include "export/walk/timeline_pending.h"
@@ -16,20 +16,20 @@
 #define NO_MESSAGE SYN__NO_MESSAGE
 
 typedef struct sim_rank {
-    syn__streams streams; /* the last node of each, plus one */
-    uint32_t next;        /* node */
-    uint32_t pause;       /* the node that stopped it, plus one */
+    syn__streams streams; /* last node of each stream, plus one */
+    uint32_t next;        /* next node to visit */
+    uint32_t pause;       /* the node that stopped the rank, plus one */
     bool queued;
 } sim_rank;
 
 typedef struct gathering {
-    uint32_t n_members; /* that the timeline holds */
+    uint32_t n_members; /* members that the timeline has */
     uint32_t n_arrived;
-    uint32_t arrivals; /* the list of those that have arrived */
-    uint32_t n_before; /* collectives of the group that are done */
+    uint32_t arrivals; /* list of pending entries of the members that have arrived */
+    uint32_t n_before; /* number of finished collectives of the group */
     syn_comm_kind comm;
     bool has_source;
-    double latest, longest; /* arrival and duration */
+    double latest, longest; /* latest arrival and longest duration */
 } gathering;
 
 typedef struct sender {
@@ -40,13 +40,13 @@ typedef struct sender {
 typedef struct simulation {
     syn__timeline *t;
     syn__walk walk;
-    sim_rank *ranks; /* per place in the timeline; so `index` below */
+    sim_rank *ranks; /* per position in the timeline, called `index` below */
     gathering *groups;
-    int32_t *held;        /* the ranks' global numbers, ascending */
-    sender *senders;      /* of all messages, sorted by rank and node */
-    uint32_t *pending_of; /* as spans: index of the entry in `pendings`, plus one */
+    int32_t *held;        /* global ranks, ascending */
+    sender *senders;      /* senders of all messages, sorted by rank and node */
+    uint32_t *pending_of; /* indexed like spans: index of the entry in `pendings`, plus one */
     syn__pendings pendings;
-    uint32_t *queue; /* a ring: a rank is in it at most once */
+    uint32_t *queue; /* ring buffer; each rank is in it at most once */
     uint32_t n_ranks, queue_first, queue_n;
     syn_error *err;
 } simulation;
@@ -106,13 +106,13 @@ static syn_status put_aside(simulation *s, uint32_t index, uint32_t node, uint32
     return SYN_OK;
 }
 
-/* Lets the entry wait for a node of its rank, unless that has ended. */
+/* Makes the entry wait for a node of its rank, unless that node has ended. */
 static syn_status wait_for(simulation *s, uint32_t who, uint32_t node) {
     const uint32_t on = *pending_of(s, s->pendings.at[who].index, node);
     return on > 0 ? syn__pendings_wait(&s->pendings, who, on - 1, s->err) : SYN_OK;
 }
 
-/* The node's span is known. */
+/* Called when the node's span is known. */
 static void end_node(simulation *s, uint32_t index, uint32_t node) {
     uint32_t *own = pending_of(s, index, node);
     if (*own == 0) return;
@@ -123,7 +123,7 @@ static void end_node(simulation *s, uint32_t index, uint32_t node) {
     enqueue(s, index);
 }
 
-/* The node ran from `arrived` to `end` and waited first. */
+/* The node waited from `arrived` to `begin` and ran until `end`. */
 static void finish(simulation *s, uint32_t index, uint32_t node, double arrived, double begin,
                    double end) {
     *span_of(s, index, node) = (syn__span){arrived, end, begin - arrived};
@@ -142,7 +142,7 @@ static syn_status node_of(simulation *s, uint32_t index, uint32_t number, const 
     return syn__walk_node(&s->walk, number, out, s->err);
 }
 
-/* The ranks that wait at a group's collective as a meeting, if they are several. */
+/* Records the ranks at a group's collective as a meeting, if there are at least two. */
 static syn_status note_meeting(simulation *s, uint32_t group) {
     syn__timeline *t = s->t;
     const gathering *g = &s->groups[group];
@@ -168,7 +168,7 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
     return SYN_OK;
 }
 
-/* Lets the ranks that have arrived at a group's collective finish it. */
+/* Finishes a group's collective for the ranks that have arrived. */
 static syn_status release_group(simulation *s, uint32_t group) {
     gathering *g = &s->groups[group];
     SYN_TRY(note_meeting(s, group));
@@ -186,7 +186,7 @@ static syn_status release_group(simulation *s, uint32_t group) {
     return SYN_OK;
 }
 
-/* Arrives at a collective, which ends when all are there. */
+/* Arrives at a collective, which finishes when all members have arrived. */
 static syn_status arrive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                          double ready) {
     const syn_graph_group *found = syn_graph_group_by_id(s->t->graph, node->group);
@@ -227,7 +227,7 @@ static int compare_receiver(const void *key, const void *message) {
     return compare_at(x->rank, x->node, m->to_rank, m->to_node);
 }
 
-/* The message that the rank's node receives, or NO_MESSAGE. */
+/* The message that the rank's node receives; NO_MESSAGE if there is none. */
 static size_t message_to(const simulation *s, uint32_t index, uint32_t node) {
     const syn__timeline *t = s->t;
     const sender key = {t->ranks[index], node, 0};
@@ -237,7 +237,7 @@ static size_t message_to(const simulation *s, uint32_t index, uint32_t node) {
     return found != NULL ? (size_t)(found - t->messages) : NO_MESSAGE;
 }
 
-/* The message that it sends. */
+/* The message that the rank's node sends; NO_MESSAGE if there is none. */
 static size_t message_from(const simulation *s, uint32_t index, uint32_t node) {
     const sender key = {s->t->ranks[index], node, 0};
     if (s->t->n_messages == 0) return NO_MESSAGE;
@@ -246,14 +246,15 @@ static size_t message_from(const simulation *s, uint32_t index, uint32_t node) {
     return found != NULL ? found->message : NO_MESSAGE;
 }
 
-/* Whether a receive has a send that has not run yet. */
+/* Whether the message has a send that has not run yet. */
 static bool is_on_the_way(const simulation *s, size_t message) {
     if (message == NO_MESSAGE) return false;
     const syn__timeline_message *m = &s->t->messages[message];
     return !is_done(s, s->t->place[m->from_rank], m->from_node);
 }
 
-/* Receives: what was sent, or if nobody did (or must not be waited for) as long as that takes. */
+/* Runs a receive. If there is no send, or it must not be waited for, the receive takes its own
+   duration. */
 static void receive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                     double ready) {
     const size_t message = message_to(s, index, number);
@@ -268,7 +269,7 @@ static void receive(simulation *s, uint32_t index, uint32_t number, const syn_no
     finish(s, index, number, ready, begin, end);
 }
 
-/* The receive that waits for what was just sent has it. */
+/* Notifies the receive that waits for the message just sent. */
 static void deliver(simulation *s, uint32_t index, uint32_t sent) {
     const size_t message = message_from(s, index, sent);
     if (message == NO_MESSAGE) return;
@@ -281,7 +282,7 @@ static void deliver(simulation *s, uint32_t index, uint32_t sent) {
 
 /* ---- Running ---- */
 
-/* Runs a node all whose dependencies have ended. */
+/* Runs a node whose dependencies have all ended. */
 static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                            uint32_t before) {
     double ready = 0;
@@ -303,7 +304,8 @@ static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const
     return SYN_OK;
 }
 
-/* The nodes, plus one, that come before on the node's stream and among its group's calls. */
+/* Sets *before and *call to the previous node, plus one, on the node's stream and among the calls
+   of its group. */
 static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                                uint32_t *before, uint32_t *call) {
     syn__streams *streams = &s->ranks[index].streams;
@@ -329,7 +331,7 @@ static bool has_open(const simulation *s, uint32_t index, const syn_node *node, 
     return false;
 }
 
-/* Puts a node aside that has to wait. */
+/* Adds a node that has to wait to the pending entries. */
 static syn_status keep(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                        uint32_t before, uint32_t call, size_t message) {
     uint32_t own;
@@ -344,7 +346,7 @@ static syn_status keep(simulation *s, uint32_t index, uint32_t number, const syn
 
 typedef enum visit { RAN, WAITS, PASSED } visit;
 
-/* Visits the rank's next node. PASSED: it is nothing that occupies or stops a rank. */
+/* Visits the rank's next node. PASSED: the node neither occupies nor stops the rank. */
 static syn_status step(simulation *s, uint32_t index, visit *out) {
     const syn_node *node;
     const uint32_t number = s->ranks[index].next;
@@ -363,7 +365,8 @@ static syn_status step(simulation *s, uint32_t index, visit *out) {
     return SYN_OK;
 }
 
-/* Runs a rank until a node has to wait. look_ahead: goes on behind such until one has run. */
+/* Runs a rank until a node has to wait. look_ahead: continues beyond waiting nodes until one has
+   run. */
 static syn_status run_rank(simulation *s, uint32_t index, bool look_ahead) {
     sim_rank *rank = &s->ranks[index];
     const uint32_t n_nodes = s->t->graph->ranks[s->t->ranks[index]].n_nodes;
@@ -401,7 +404,7 @@ static syn_status run_queue(simulation *s) {
     return SYN_OK;
 }
 
-/* All wait: the ranks look at what comes later. */
+/* All ranks wait: lets each of them look ahead. */
 static syn_status look_ahead(simulation *s, bool *any) {
     *any = false;
     for (uint32_t i = 0; i < s->n_ranks; i++) {
@@ -413,8 +416,9 @@ static syn_status look_ahead(simulation *s, bool *any) {
     return SYN_OK;
 }
 
-/* The graph's communications do not match. Lets the ranks at collectives go on without the missing
-   ones; if there are none, the receivers without their messages. */
+/* Resolves a deadlock because the graph's communication does not match. Ranks at a collective
+   continue without the missing members; if no rank is at one, receivers continue without their
+   messages. */
 static syn_status force(simulation *s, bool *any) {
     *any = false;
     for (uint32_t g = 0; g < s->t->graph->n_groups; g++) {
@@ -433,7 +437,7 @@ static syn_status force(simulation *s, bool *any) {
     return SYN_OK;
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Setup and cleanup ---- */
 
 static syn_status sort_senders(simulation *s) {
     const size_t n = s->t->n_messages;

@@ -1,4 +1,4 @@
-/* Reads a text workload: see text_workload.h. */
+/* Parses a text workload; see text_workload.h. */
 #include "export/workload/text_workload.h"
 
 #include <inttypes.h>
@@ -6,12 +6,12 @@
 #include "syntorch/base/memory.h"
 
 #define COLUMNS     12
-#define MAX_COLUMNS 16 /* looked at, so that a longer line is seen */
+#define MAX_COLUMNS 16 /* words read per line, to detect longer lines */
 #define SHOWN_BYTES 60
 
 typedef struct reader {
     syn_text_workload *w;
-    size_t at, line; /* line: the one just read, from 1 */
+    size_t at, line; /* line: number of the line read last, from 1 */
     syn__str words[MAX_COLUMNS];
     size_t n_words;
     syn_error *err;
@@ -19,12 +19,12 @@ typedef struct reader {
 
 /* ---- Lines and words ---- */
 
-/* What Python's str.split parts at, of ASCII. */
+/* The ASCII characters at which Python's str.split splits. */
 static bool is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
 }
 
-/* The next line that is not blank, as words; false at the end of the text. */
+/* Reads the next line that is not blank as words. Returns false at the end of the text. */
 static bool next_line(reader *r) {
     const syn_text_workload *w = r->w;
     r->n_words = 0;
@@ -53,7 +53,7 @@ static syn_status end_early(const reader *r, const char *wanted) {
                     r->line != 0 ? r->line : 1, wanted);
 }
 
-/* A decimal integer with an optional sign. */
+/* Parses a decimal integer with an optional sign. */
 static bool parse_integer(syn__str s, int64_t *out) {
     const bool negative = s.bytes != 0 && *s.text == '-';
     size_t i = s.bytes != 0 && (negative || *s.text == '+');
@@ -154,8 +154,8 @@ static syn_status read_collective(const reader *r, size_t word, syn__text_part *
         r->w->name, r->line, word + 1, shown(s), s.text);
 }
 
-/* Whether the parallelism runs the collective of that part of layer `index`. The first layer's
-   input gradient goes to nobody, which is no loss. */
+/* Whether the parallelism uses the collective of that part of layer `index`. No layer needs the
+   first layer's input gradient, so its collective counts as used although it is omitted. */
 static bool has_place(const syn_text_workload *w, size_t index, int part) {
     const syn__text_part *p = &w->layers[index].parts[part];
     switch (w->parallelism) {
@@ -180,7 +180,7 @@ static void count_unused(syn_text_workload *w, size_t index) {
     }
 }
 
-/* The line just read. */
+/* Parses the line that was read last. */
 static syn_status read_layer(reader *r) {
     static const char *const times[] = {"the forward time", "the input gradient's time",
                                         "the weight gradient's time"};
@@ -232,9 +232,10 @@ static syn_status check_layers(const reader *r) {
 
 /* ---- The text ---- */
 
-/* Copies the text with \n for \r\n and \r, as Python reads text. */
+/* Copies the text with \n in place of \r\n and \r, as Python reads text files. */
 static syn_status take_text(syn_text_workload *w, const char *data, size_t bytes, syn_error *err) {
-    static const char mark[] = "\xEF\xBB\xBF"; /* that the text is UTF-8, from Windows */
+    static const char mark[] = "\xEF\xBB\xBF"; /* UTF-8 byte order mark, as Windows programs write
+                                                  it */
     if (!w->compat && bytes >= 3 && memcmp(data, mark, 3) == 0) {
         data += 3;
         bytes -= 3;

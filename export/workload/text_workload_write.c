@@ -1,5 +1,5 @@
-/* The traces of a text workload. A training step is a forward and a backward pass over the layers;
-   the order of nodes and their data_deps are those of Chakra's converter. */
+/* Writes the traces of a text workload. A training step is a forward and a backward pass over the
+   layers. The order of nodes and their data_deps are those of Chakra's converter. */
 #include <inttypes.h>
 
 #include "export/chakra/wire/et_files.h"
@@ -9,7 +9,7 @@
 
 #define MAX_DEPS 4
 
-typedef uint64_t ref; /* a node of the file: its number from 1; 0 none */
+typedef uint64_t ref; /* a node of the file: its number from 1; 0: none */
 
 typedef struct layer_refs {
     ref comp[SYN__TEXT_PARTS], comm[SYN__TEXT_PARTS];
@@ -19,11 +19,11 @@ typedef struct writer {
     syn_text_workload *w;
     const syn_text_options *options;
     layer_refs *layers;
-    ref last;       /* node written */
-    ref collective; /* last one, within the rank */
+    ref last;       /* node written last */
+    ref collective; /* last collective of the rank */
     ref deps[MAX_DEPS];
     size_t n_deps;
-    bool dangling; /* compat: a dependency on a node that is not there */
+    bool dangling; /* compat: a dependency on a node that does not exist */
     syn__buf name, message;
     syn_sink *out;
     syn__et_names names;
@@ -32,7 +32,7 @@ typedef struct writer {
 
 /* ---- Nodes ---- */
 
-/* The next node waits for that one. */
+/* Makes the next node depend on `node`. */
 static void wait_for(writer *w, ref node) {
     if (node == 0) {
         w->dangling = true;
@@ -56,7 +56,8 @@ static syn__et_attr number(const char *name, uint32_t field, uint64_t bits) {
     return (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, {"", 0}};
 }
 
-/* "inputs", "outputs": none is known, and simulators that track memory want the lists. */
+/* Empty "inputs" and "outputs": tensors are unknown, but simulators that track memory require the
+   lists. */
 static syn__et_attr no_tensors(const char *name) {
     return (syn__et_attr){syn__str_of(name), {"", 0}, SYN__ET_STRING + 1, 0, {"", 0}};
 }
@@ -68,7 +69,7 @@ static void put_message(writer *w) {
     w->message.bytes = 0;
 }
 
-/* Writes the node with the dependencies that were noted and the name in w->name. */
+/* Writes the node with the dependencies collected so far and the name in w->name. */
 static ref put_node(writer *w, syn__et_node *node) {
     uint64_t data[MAX_DEPS], ctrl = 0;
     bool waits = false;
@@ -101,7 +102,7 @@ static void name_of(writer *w, const char *kind, syn__str layer, const char *inf
     syn__buf_put(&w->name, what.text, what.bytes);
 }
 
-/* The computation of a layer's part, which waits for what was noted. */
+/* Writes the compute node of a layer's part, with the dependencies collected so far. */
 static void compute(writer *w, size_t layer, int part) {
     static const char *const phases[] = {"FWD", "BWD_IG", "BWD_WG"};
     const syn__text_layer *l = &w->w->layers[layer];
@@ -128,7 +129,8 @@ static bool is_run(const writer *w, const syn__text_part *p) {
     return p->comm_type >= 0 && p->bytes > 0 && w->options->n_npus > 1;
 }
 
-/* The collective of a layer's part, which waits for `after`; without it, `after` stands for it. */
+/* Writes the collective of a layer's part, which depends on `after`. If there is no collective,
+   later nodes depend on `after` instead. */
 static void communicate(writer *w, size_t layer, int part, const char *infix, ref after) {
     const syn__text_layer *l = &w->w->layers[layer];
     const syn__text_part *p = &l->parts[part];
@@ -160,7 +162,7 @@ static void data_step(writer *w) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < n; i++) {
         if (i != 0) wait_for(w, l[i - 1].comp[SYN__TEXT_FWD]);
-        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* of the step before */
+        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* from the previous step */
         compute(w, i, SYN__TEXT_FWD);
     }
     for (size_t i = n; i-- > 0;) {
@@ -173,8 +175,8 @@ static void data_step(writer *w) {
     }
 }
 
-/* The forward pass where each layer's output is exchanged. Weights are there once their gradients
-   were computed, or exchanged if the text is of a hybrid. */
+/* Writes the forward pass of model parallelism, with a collective for each layer's output. A
+   layer's weights are ready when their gradients have been computed or, in hybrids, reduced. */
 static void model_forward(writer *w, bool hybrid) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < w->w->n_layers; i++) {
@@ -200,7 +202,7 @@ static void model_step(writer *w) {
             wait_for(w, l[i + 1].comm[SYN__TEXT_IG]);
         }
         compute(w, i, SYN__TEXT_IG);
-        /* Of all layers but the first, if line 2 is right. */
+        /* All layers except the first, if line 2 has the right number. */
         if ((int64_t)(n - 1 - i) != w->w->stated_layers - 1)
             communicate(w, i, SYN__TEXT_IG, infix, l[i].comp[SYN__TEXT_IG]);
         wait_for(w, l[i].comp[SYN__TEXT_IG]);
@@ -209,7 +211,8 @@ static void model_step(writer *w) {
     }
 }
 
-/* The embeddings' all-to-all runs beside the bottom MLP, whose last layer waits for it. */
+/* The all-to-all of the embeddings runs concurrently with the bottom MLP; the last layer of the
+   bottom MLP waits for it. */
 static void dlrm_forward(writer *w) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < w->w->n_layers; i++) {
@@ -309,13 +312,13 @@ static syn_status put_rank(writer *w, uint32_t npu) {
     put_metadata(w, npu);
     for (uint32_t i = 0; i < w->options->n_passes; i++) {
         SYN_TRY(put_step(w));
-        if (syn_sink_status(w->out) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
+        if (syn_sink_status(w->out) != SYN_OK) return SYN_OK; /* syn_sink_close reports the error */
     }
     w->w->n_nodes = w->last - before;
     return SYN_OK;
 }
 
-/* Only a microbenchmark can be without nodes: it has nothing but collectives. */
+/* Only a MICRO workload can have no nodes, because it has nothing but collectives. */
 static syn_status check_work(const writer *w) {
     bool any = w->w->parallelism != SYN_TEXT_MICRO;
     for (size_t i = 0; i < w->w->n_layers && !any; i++)

@@ -9,10 +9,8 @@
 extern "C" {
 #endif
 
-#define SYN__PT_MAX_CUTS                                                    \
-    64 /* limit of recoveries that reach the end of the text; after it, the \
-          rest is treated as cut off */
-#define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* text read between two releases of its pages */
+#define SYN__PT_MAX_CUTS  64 /* recoveries at the text's end before the rest counts as cut off */
+#define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* bytes read between releases of pages */
 
 /* Compares a slice with a literal; as cheap as a comparison of constants. */
 static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {

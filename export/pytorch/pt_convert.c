@@ -1,5 +1,5 @@
-/* Conversions from files to files: each rank is read, its ops are found and connected, then the
-   ranks agree and are written. */
+/* Converts files to files: reads each rank, finds its ops and their dependencies, makes the ranks
+   agree, and writes them. */
 #include "export/pytorch/pt_convert.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "export/pytorch/write/pt_write.h"
 #include "syntorch/base/memory.h"
 
-/* Of a rank: read, matched, connected, written. */
+/* Steps per rank: read, matched, connected, written. */
 #define STEPS 4
 
 #define MAX_PATH 4096
@@ -38,8 +38,8 @@ static uint64_t count_anomalies(const syn_pytorch_report *report) {
 
 /* ---- One rank ---- */
 
-/* The rank that was given, but not a number in a name that is a process's id or a time, as the
-   device trace, which knows its rank, tells by the number of ranks. */
+/* The rank given for the source. A guess from the file name is ignored if the device trace's own
+   rank and world size show that it cannot be one; it is then the id of a process, or a time. */
 static const int32_t *given_rank(const syn_pytorch_source *source, const syn__pt_rank *r) {
     const bool no_rank = source->rank_is_guessed && source->rank && r->rank >= 0 &&
                          r->world_size > r->rank && *source->rank >= r->world_size;
@@ -105,7 +105,7 @@ static syn_status write_link(syn__pt_conversion *c, syn_error *err) {
     return s != SYN_OK ? s : closed;
 }
 
-/* ---- Names of files ---- */
+/* ---- File names ---- */
 
 static syn_status path_of(const syn__pt_conversion *c, const syn__pt_rank *r, char path[MAX_PATH],
                           syn_error *err) {
@@ -118,9 +118,9 @@ static syn_status path_of(const syn__pt_conversion *c, const syn__pt_rank *r, ch
     return SYN_OK;
 }
 
-/* ---- The file of groups ---- */
+/* ---- The group file ---- */
 
-/* Whether a file of groups is there that says something else. */
+/* Whether a group file with other content exists. */
 static bool differs(const syn__pt_conversion *c, const char *path) {
     syn_sink *sink = NULL;
     char *old = NULL;
@@ -156,7 +156,8 @@ static syn_status write_groups(syn__pt_conversion *c, syn_error *err) {
 
 /* ---- A set ---- */
 
-/* A set is written whole or not at all. */
+/* Removes the first n files of a set after a failure, because a set is written completely or not at
+   all. */
 static void remove_first(const syn__pt_conversion *c, size_t n) {
     char path[MAX_PATH];
     for (size_t i = 0; i < n; i++)
@@ -210,7 +211,7 @@ static syn_status agree(syn__pt_conversion *c, syn_error *err) {
                     (unsigned long long)n);
 }
 
-/* ---- All ---- */
+/* ---- The whole conversion ---- */
 
 static syn_status convert_default(syn__pt_conversion *c, bool link, syn_error *err) {
     c->ranks = syn_calloc(c->n_sources, sizeof *c->ranks);

@@ -1,9 +1,8 @@
-/* Conversions in compatible mode: one rank, as the reference tools do it. */
+/* Conversions in compat mode: one rank, as the reference tools do it. */
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/pt_convert.h"
 
-/* What belongs together of a host trace and, unless the host trace is linked already,
-   a device trace. */
+/* A host trace and its device trace, which a linked trace does not need. */
 typedef struct pair {
     syn__file_text host_input, device_input;
     syn__pt_host host;
@@ -32,7 +31,7 @@ static syn_status check_values(const syn__file_text *input, const syn__loose_cou
     return fail_damaged(input->name, no_value->first, "words that are no values", err);
 }
 
-/* Python's json reads NaN and Infinity, but stops at any other damage. */
+/* Python's json module accepts NaN and Infinity, but fails on any other damage. */
 static syn_status check_undamaged(const syn_pytorch_note *notes, syn_error *err) {
     static const syn_pytorch_anomaly kinds[] = {
         SYN_PYTORCH_ANOMALY_TRUNCATED,     SYN_PYTORCH_ANOMALY_EXTRA_COMMA,

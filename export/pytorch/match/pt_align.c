@@ -1,7 +1,7 @@
-/* Host nodes and CPU events without common ids: the two files list the same calls, thread by
-   thread, but may begin and end at different steps, and each has a few calls that the other lacks.
-   So threads are paired by the names they call; the place where a pair's texts fit is found by
-   votes; from there both are read side by side. */
+/* Matches host nodes and CPU events without common ids. Both files list the same calls, thread by
+   thread, but they may begin and end at different steps, and each has a few calls that the other
+   lacks. So threads are paired by the names that they call, the place where a pair of threads
+   matches is found by voting, and from there both are read side by side. */
 #include "export/pytorch/match/pt_align.h"
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define MAX_THREADS 1024 /* of each file that are paired */
+#define MAX_THREADS 1024 /* maximum number of threads per file that are paired */
 
 /* ---- The two sides ---- */
 
@@ -35,8 +35,8 @@ static int by_first(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Threads in the order of their first calls: of several that call the same, the first of the one
-   file is the first of the other. */
+/* Lists threads in the order of their first calls, so that of several threads with the same calls
+   the first one of one file is paired with the first one of the other. */
 static syn_status find_threads(const syn__pt_aligner *a, syn__pt_side *s,
                                uint64_t (*tid)(const syn__pt_aligner *, uint32_t),
                                uint64_t (*begin)(const syn__pt_aligner *, uint32_t)) {
@@ -69,8 +69,8 @@ static uint64_t event_tid(const syn__pt_aligner *a, uint32_t event) {
     return a->m->rank->device.events[event].tid;
 }
 
-/* Names that both files have: others cannot be paired, and would only stand between
-   those that can. */
+/* Finds the names that both files have. Calls of other names cannot be paired and would only
+   separate those that can. */
 static syn_status find_common(const syn__pt_aligner *a, uint8_t **out) {
     const syn__pt_rank *r = a->m->rank;
     uint8_t *in = syn_calloc(a->m->names.n_entries + 1, 1);
@@ -131,7 +131,7 @@ static syn_status read_device(syn__pt_aligner *a, const uint8_t *common) {
     return find_threads(a, s, event_tid, event_begin);
 }
 
-/* ---- Which threads are the same ---- */
+/* ---- Pairing of threads ---- */
 
 /* A name that a thread calls `count` times. */
 typedef struct use {
@@ -143,7 +143,7 @@ static int compare_keys(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* By name, then thread; of the first MAX_THREADS. */
+/* Ordered by name, then thread; only the first MAX_THREADS. */
 static syn_status count_uses(const syn__pt_aligner *a, const syn__pt_side *s, use **out,
                              size_t *n_out) {
     const size_t last = s->n_threads < MAX_THREADS ? s->n_threads : MAX_THREADS;
@@ -169,7 +169,8 @@ static syn_status count_uses(const syn__pt_aligner *a, const syn__pt_side *s, us
     return SYN_OK;
 }
 
-/* A pair's score: calls that both could have made. score: [host thread][MAX_THREADS]. */
+/* The score of a pair of threads is the number of calls that both could have made. score: [host
+   thread][MAX_THREADS]. */
 static syn_status score_threads(const syn__pt_aligner *a, uint32_t *score) {
     use *host = NULL, *device = NULL;
     size_t n_host = 0, n_device = 0;
@@ -186,7 +187,8 @@ static syn_status score_threads(const syn__pt_aligner *a, uint32_t *score) {
     return s;
 }
 
-/* *later: the place is not clear, and would be with the time of other threads. */
+/* *later: in: postpone an ambiguous place until other threads are matched; out: it was
+   postponed. */
 static syn_status align_threads(syn__pt_aligner *a, const syn__pt_thread *host,
                                 const syn__pt_thread *device, bool *later) {
     size_t h, d;
@@ -202,7 +204,7 @@ static syn_status align_threads(syn__pt_aligner *a, const syn__pt_thread *host,
     return SYN_OK;
 }
 
-/* The pair with the best score first; of equals the threads that come first. */
+/* Picks pairs by descending score; among equal ones, the threads that come first. */
 static size_t pair_threads(uint64_t *pairs, const uint32_t *score) {
     uint8_t taken[2][MAX_THREADS] = {{0}};
     size_t n = 0, n_kept = 0;
@@ -218,7 +220,7 @@ static size_t pair_threads(uint64_t *pairs, const uint32_t *score) {
     return n_kept;
 }
 
-/* Threads whose place is clear first: their time says which step the others are of. */
+/* Matches unambiguous threads first. Their times show to which step the others belong. */
 static syn_status align_pairs(syn__pt_aligner *a, uint64_t *pairs, size_t n) {
     for (int pass = 0; pass < 2; pass++) {
         size_t n_later = 0;

@@ -1,17 +1,17 @@
-/* Where a host thread and a device thread list the same calls, and which call is which from there
-   on. The place is a distance between the two lists. Rare places that both have, known by some
-   names in a row, or by a name with its sequence number, make candidates; samples of the host
-   thread vote. */
+/* Finds where a host thread and a device thread list the same calls, and pairs the calls from
+   there. A place is an offset between the two lists. Rare positions that both lists have,
+   identified by several consecutive names or by a name and its sequence number, give candidate
+   offsets; samples of the host thread vote on them. */
 #include "export/pytorch/match/pt_align.h"
 
 #include <stdlib.h>
 
-#define SHORT_GRAM  4         /* names in a row that make a place recognisable */
-#define LONG_GRAM   64        /* ... and tell most steps of a loop apart */
-#define MAX_WORK    200000000 /* comparisons in all elections */
-#define MAX_DRIFT   4         /* calls that a place may be off */
-#define MIN_NUMBERS 8  /* sequence numbers of a thread that show whether the steps are the same */
-#define LOOK_AHEAD  64 /* calls that one of the two may have more */
+#define SHORT_GRAM  4         /* consecutive names that identify a position */
+#define LONG_GRAM   64        /* enough to distinguish most steps of a loop */
+#define MAX_WORK    200000000 /* limit of comparisons in all votes */
+#define MAX_DRIFT   4         /* calls by which a place may be off */
+#define MIN_NUMBERS 8         /* sequence numbers needed to decide whether the steps are the same */
+#define LOOK_AHEAD  64        /* extra calls that one of the lists may have */
 
 static int compare_keys(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -23,7 +23,7 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return hash ^ hash >> 29;
 }
 
-/* What the place is recognised by; false: nothing. */
+/* The key that identifies the position. Returns false if there is none. */
 static bool place_key(const syn__pt_aligner *a, const syn__pt_side *s, size_t at, size_t end,
                       uint64_t *key) {
     if (a->by_seq) {
@@ -55,9 +55,10 @@ static bool same(const syn__pt_aligner *a, size_t h, size_t d) {
             a->host.seq[h] == a->device.seq[d]);
 }
 
-/* ---- Elections ---- */
+/* ---- Votes ---- */
 
-/* Some places of the host thread from h on, not in step with a loop. */
+/* Samples positions of the host thread from h, avoiding a fixed stride that could coincide with a
+   loop. */
 static void take_samples(syn__pt_aligner *a, size_t h) {
     const size_t n = a->h_end - h, step = n / SYN__PT_SAMPLES + 1;
     a->n_samples = n < SYN__PT_SAMPLES ? n : SYN__PT_SAMPLES;
@@ -67,7 +68,7 @@ static void take_samples(syn__pt_aligner *a, size_t h) {
     }
 }
 
-/* How often a place of the host thread is found in the device's from d on; up to `limit`. */
+/* How often the host thread's position h occurs in the device thread from d on; at most `limit`. */
 static size_t count_places(syn__pt_aligner *a, size_t h, size_t d, size_t limit) {
     uint64_t key = 0;
     size_t n = 0;
@@ -80,7 +81,7 @@ static size_t count_places(syn__pt_aligner *a, size_t h, size_t d, size_t limit)
     return n;
 }
 
-/* The distances, h_end + d - h, of samples to where they are found; of the rarest first. */
+/* Lists the offsets, h_end + d - h, of the samples' occurrences, rarest samples first. */
 static size_t find_candidates(syn__pt_aligner *a, size_t d) {
     uint64_t by_count[SYN__PT_SAMPLES];
     size_t n_found = 0, n = 0, n_unique = 0;
@@ -110,8 +111,8 @@ static bool same_row(const syn__pt_aligner *a, size_t h, size_t d) {
     return true;
 }
 
-/* Whether some calls in a row are the same: 2 for yes, 1 for one of the next places, which is so
-   behind calls that only one side has. */
+/* Whether several consecutive calls are equal: 2 if so; 1 if they are at a neighbouring position,
+   as after calls that only one side has; 0 if not. */
 static size_t fits(const syn__pt_aligner *a, size_t h, size_t d, size_t d_first) {
     if (same_row(a, h, d)) return 2;
     for (size_t i = 1; i <= MAX_DRIFT; i++) {
@@ -121,7 +122,7 @@ static size_t fits(const syn__pt_aligner *a, size_t h, size_t d, size_t d_first)
     return 0;
 }
 
-/* How well a distance is right for the samples. */
+/* How well the samples agree with an offset. */
 static size_t count_votes(syn__pt_aligner *a, uint64_t distance, size_t d) {
     size_t n = 0;
     for (size_t i = 0; i < a->n_samples; i++) {
@@ -137,7 +138,8 @@ typedef struct gap {
     uint64_t ns, nodes;
 } gap;
 
-/* Where a distance puts *h and *d: the first place from there on where both call the same. */
+/* Sets *h and *d by an offset: the first position from there on at which both lists have the same
+   call. */
 static bool place(const syn__pt_aligner *a, uint64_t distance, size_t *h, size_t *d) {
     if (distance + *h < a->h_end + *d) *h = (size_t)(a->h_end + *d - distance);
     else *d = (size_t)(distance + *h - a->h_end);
@@ -149,9 +151,9 @@ static uint64_t apart(int64_t a, int64_t b) {
     return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
 
-/* How far, in the middle, a distance's place is from what other threads have been paired with: in
-   time, and in the host trace's order. One of them is the same for all places if the one file holds
-   all steps of the other. */
+/* The distance between the middle of an offset's match and what was paired for other threads, in
+   time and in the order of the host trace. If one file contains all steps of the other, one of the
+   two is the same for all offsets. */
 static gap gap_of(const syn__pt_aligner *a, uint64_t distance, size_t h, size_t d) {
     const syn__pt_event *events = a->m->rank->device.events;
     gap g = {0, 0};
@@ -169,8 +171,8 @@ static bool nearer(gap a, gap b) {
     return a.ns != b.ns ? a.ns < b.ns : a.nodes < b.nodes;
 }
 
-/* The distance with most votes says where the two fit from *h and *d on; of several the one nearest
-   to the other threads, then the least. False: nowhere. */
+/* Finds where the two lists match from *h and *d on: the offset with the most votes; among equal
+   ones the one nearest to the other threads, then the smallest. Returns false if there is none. */
 static bool elect(syn__pt_aligner *a, size_t *h, size_t *d) {
     size_t n_best = 0;
     uint64_t best = 0;
@@ -203,12 +205,12 @@ static void take(syn__pt_aligner *a, size_t h, size_t d) {
     if (node > a->last_node) a->last_node = node;
 }
 
-/* Calls of no microsecond that begin in the same one may stand in either order. */
+/* Calls of less than a microsecond that begin in the same microsecond may be in either order. */
 static bool swapped(const syn__pt_aligner *a, size_t h, size_t d) {
     return h + 1 < a->h_end && d + 1 < a->d_end && same(a, h, d + 1) && same(a, h + 1, d);
 }
 
-/* The nearest place where two calls in a row are the same again. */
+/* Finds the nearest position after *h and *d at which two consecutive calls are equal again. */
 static bool look_ahead(syn__pt_aligner *a, size_t *h, size_t *d) {
     for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
         for (size_t i = 0; i <= sum; i++) {
@@ -227,7 +229,7 @@ static bool look_ahead(syn__pt_aligner *a, size_t *h, size_t *d) {
 static bool look_back(syn__pt_aligner *a, size_t *h, size_t *d) {
     for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
         for (size_t i = 0; i <= sum; i++) {
-            const size_t x = *h - i, y = *d - (sum - i); /* just behind the two */
+            const size_t x = *h - i, y = *d - (sum - i); /* right after the two calls */
             a->n_work++;
             if (*h - a->h_begin <= i || *d - a->d_begin <= sum - i || !same(a, x - 1, y - 1))
                 continue;
@@ -269,7 +271,7 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
             break;
         }
     }
-    /* What is before may fit elsewhere. */
+    /* The calls before it may match elsewhere. */
     a->h_end = h;
     a->d_end = d;
     h = a->h_begin;
@@ -277,8 +279,8 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
     if (elect(a, &h, &d)) read_on(a, h, d);
 }
 
-/* Sequence numbers count the ops that autograd records, in both files alike if they cover
-   the same steps. */
+/* Whether sequence numbers can be used. They count the ops that autograd records, and agree in both
+   files if these cover the same steps. */
 static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     size_t n = 0, n_found = 0, n_device = 0;
     for (size_t h = h_begin; h < a->h_end; h++) {
@@ -293,7 +295,7 @@ static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     return n_found > 0 && n_found * 2 >= n_both;
 }
 
-/* Finds where the threads fit, by the surest places that both have. */
+/* Finds where the threads match, trying the most reliable keys first. */
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d, bool *found) {
     static const size_t grams[] = {LONG_GRAM, SHORT_GRAM};
@@ -306,7 +308,7 @@ syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
     a->by_seq = has_sequences(a, *h);
     *found = a->by_seq && elect(a, h, d);
     for (size_t i = 0; i < 2 && !a->by_seq; i++) {
-        a->gram = grams[i]; /* in the end the short one, for places behind a gap */
+        a->gram = grams[i]; /* the short one last, for places after a gap */
         SYN_TRY(index_places(a));
         if (!*found) *found = elect(a, h, d);
     }

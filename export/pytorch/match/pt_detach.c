@@ -1,23 +1,24 @@
-/* Ops of communication libraries that run beside the thread that calls them (gloo), what they
-   muddle, and what an op muddles that the observer lost.
+/* Finds ops of communication libraries that run concurrently with the thread that calls them
+   (gloo), and corrects the callers that they, or an op that the observer lost, have confused.
 
-   A collective is made by the calling thread, so the host trace gives it that thread's tid, but it
-   begins and ends in one of the library's. A message begins with its call and ends when the program
-   has waited for it (pt_launch.c finds those). The observer keeps one stack of open ops a tid, so
-   such ops are given a caller that was merely open when they began, and while they are open, ops of
-   the calling thread are given wrong callers as well. So they are where the observer failed to
-   write an op, which then stays on its stack. The device trace has the true threads and times. */
+   A collective is created by the calling thread, so the host trace gives it the tid of that thread,
+   but it begins and ends on one of the library's threads. A message begins with its call and ends
+   when the program has waited for it (pt_launch.c finds those). The observer keeps one stack of
+   open ops per tid. Such an op therefore gets a caller that only happened to be open when it began,
+   and while it is open, ops of the calling thread get wrong callers, too. The same happens if the
+   observer failed to write an op, which then stays on its stack. The device trace has the true
+   threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
 /* ---- Without common ids ---- */
 
-/* The lists are of nodes by id and of events by time, so in the order of their begin. */
+/* Nodes are ordered by id and events by time, so both are in the order in which they began. */
 typedef struct free_ops {
     uint32_t *nodes, *events;
     size_t n_nodes, n_events;
-    int64_t *excess; /* per name of both files: nodes less events */
+    int64_t *excess; /* per name of both files: number of nodes minus number of events */
 } free_ops;
 
 static bool is_library_name(const syn__pt_matcher *m, uint32_t name) {
@@ -41,7 +42,7 @@ static void list_free(const syn__pt_matcher *m, free_ops *f, const uint8_t *is_l
     }
 }
 
-/* Takes the first event of a name for its first node, and so on. */
+/* Pairs the first node of a name with its first event, and so on. */
 static void pair_free(syn__pt_matcher *m, const free_ops *f, uint32_t *next) {
     const syn__pt_rank *r = m->rank;
     for (size_t i = 0; i < f->n_nodes; i++) {
@@ -80,17 +81,17 @@ syn_status syn__pt_pair_library_ops(syn__pt_matcher *m) {
 
 /* A thread of the host trace. */
 typedef struct thread {
-    uint32_t tid;  /* of its events: the one of most of them, in syn__pt_device.names */
-    int64_t votes; /* by which that one leads (Boyer and Moore 1981) */
+    uint32_t tid;  /* the tid that most of its events have, in syn__pt_device.names */
+    int64_t votes; /* lead of that tid in the count (Boyer and Moore 1981) */
     bool muddled;  /* ops of libraries have its tid, or callers are missing */
 } thread;
 
 typedef struct finder {
     syn__pt_matcher *m;
-    syn__pt_map by_tid; /* host tid to thread */
+    syn__pt_map by_tid; /* host tid -> thread */
     thread *threads;
     size_t n_threads, threads_cap;
-    uint8_t *is_library; /* per host name: 0 not looked at, 1 no, 2 yes */
+    uint8_t *is_library; /* per host name: 0 not determined, 1 no, 2 yes */
 } finder;
 
 static uint32_t event_tid(const finder *f, uint32_t node) {
@@ -124,7 +125,7 @@ static bool is_library(finder *f, uint32_t node) {
     return *known == 2;
 }
 
-/* The op around it by time is the caller, or none is. */
+/* Makes the enclosing op by time the parent, or removes the parent if there is none. */
 static void mend_parent(finder *f, uint32_t node) {
     syn__pt_matcher *m = f->m;
     const uint32_t around = m->around[node];
@@ -172,7 +173,9 @@ static syn_status find(finder *f) {
 
 syn_status syn__pt_find_detached(syn__pt_matcher *m) {
     finder f = {.m = m};
-    if (m->rank->host.from_event) return SYN_OK; /* threads and callers are the device trace's */
+    if (m->rank->host.from_event)
+        return SYN_OK; /* threads and callers come from the device
+                          trace */
     f.is_library = syn_calloc(m->rank->host.names.n_entries + 1, 1);
     const syn_status s =
         f.is_library ? find(&f)

@@ -1,26 +1,26 @@
-/* Which host op was running when: one sweep over each thread's CPU ops gives what each op did by
-   itself and who called the runtime; device work then finds its launcher by correlation id, else
-   by External id, else by time. */
+/* Finds which host op ran when. One sweep over the CPU ops of each thread gives the own time of
+   each op and the caller of each runtime call. Device work then finds its launcher by correlation
+   id, otherwise by External id, otherwise by time. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* candidates looked at where ids are not unique */
-#define MAX_OUTER 64 /* enclosing ops looked through for an External id */
+#define MAX_TRIES 16 /* candidates checked if ids are not unique */
+#define MAX_OUTER 64 /* enclosing ops searched for an External id */
 
 /* An op of a thread that is running. */
 typedef struct frame {
     int64_t end_ns;
     uint32_t event;
-    uint32_t node; /* its host node, or that of the op around it; SYN__PT_NONE */
+    uint32_t node; /* its host node, or that of the enclosing op; SYN__PT_NONE: none */
 } frame;
 
 typedef struct sweep {
     syn__pt_matcher *m;
     frame *stack;
     size_t depth, stack_cap;
-    int64_t now_ns;     /* up to here time is accounted for */
-    uint32_t last_node; /* the thread's latest op with a host node */
+    int64_t now_ns;     /* time up to which all time was attributed */
+    uint32_t last_node; /* the thread's last op with a host node */
 } sweep;
 
 static void credit(sweep *s, int64_t until_ns) {
@@ -30,8 +30,8 @@ static void credit(sweep *s, int64_t until_ns) {
     s->now_ns = until_ns;
 }
 
-/* Time passes: ops that ended are taken off. What overlaps in part counts for the
-   one begun last. */
+/* Advances the time and removes ops that have ended. If ops overlap partly, the time belongs to the
+   one that began last. */
 static void advance(sweep *s, int64_t to_ns) {
     while (s->depth > 0 && s->stack[s->depth - 1].end_ns <= to_ns) {
         credit(s, s->stack[s->depth - 1].end_ns);
@@ -65,8 +65,8 @@ static syn_status push(sweep *s, uint32_t event) {
     return SYN_OK;
 }
 
-/* The op that called the runtime: the innermost one, or an outer one that carries the call's
-   External id; SYN__PT_NONE if no op with a host node is around the call. */
+/* The op that called the runtime: the innermost one, or an outer one that has the call's External
+   id. SYN__PT_NONE if no enclosing op has a host node. */
 static uint32_t caller(const sweep *s, const syn__pt_event *call) {
     const syn__pt_event *events = s->m->rank->device.events;
     if (s->depth == 0) return SYN__PT_NONE;
@@ -91,7 +91,8 @@ static syn_status sweep_thread(sweep *s, const uint32_t *events, size_t n) {
             SYN_TRY(push(s, events[i]));
             continue;
         }
-        const uint32_t node = caller(s, e); /* else the op before is as good as any */
+        const uint32_t node = caller(s, e); /* otherwise the previous op is as good a guess as
+                                               any */
         m->event_node[events[i]] = node != SYN__PT_NONE ? node : s->last_node;
         m->guessed[events[i]] = node == SYN__PT_NONE;
     }
@@ -125,11 +126,11 @@ static syn_status sweep_all(syn__pt_matcher *m, uint32_t *list) {
 
 typedef struct lookup {
     syn__pt_matcher *m;
-    syn__pt_map by_correlation, by_external; /* heads of chains of events, by ts */
-    uint32_t *next;                          /* an event is in one chain at most */
-    uint32_t *started;                       /* CPU events with a node, by start */
+    syn__pt_map by_correlation, by_external; /* heads of chains of events, ordered by ts */
+    uint32_t *next;                          /* an event is in at most one chain */
+    uint32_t *started;                       /* CPU events with a node, ordered by start */
     size_t n_started;
-    int64_t first_ns, last_ns; /* from their first begin to their last end */
+    int64_t first_ns, last_ns; /* from the first start to the last end of these */
 } lookup;
 
 static syn_status chain(lookup *l, syn__pt_map *map, int64_t key, uint32_t event, bool *twice) {
@@ -170,8 +171,8 @@ static syn_status fill_lookup(lookup *l) {
     return SYN_OK;
 }
 
-/* Of a chain: the one with the External id wanted, else the latest that began before the device
-   did, else the first. */
+/* Picks from a chain the event with the External id of the work, otherwise the last one that began
+   before the work did, otherwise the first. */
 static uint32_t choose(const lookup *l, uint32_t head, const syn__pt_event *work) {
     const syn__pt_event *events = l->m->rank->device.events;
     uint32_t best = head;
@@ -201,7 +202,7 @@ static bool ran_at(const syn__pt_event *op, int64_t ns) {
     return op->ts_ns <= ns && ns <= syn__pt_event_end(op);
 }
 
-/* Whether the call is of a step that the host trace does not hold. */
+/* Whether the call belongs to a step that the host trace does not cover. */
 static bool is_outside(const lookup *l, const syn__pt_event *call) {
     return (call->flags & SYN__PT_EVENT_TS) != 0 &&
            (call->ts_ns < l->first_ns || call->ts_ns > l->last_ns);
@@ -232,8 +233,7 @@ static void link_work(const lookup *l, uint32_t work) {
     }
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
-    /* Ids that start anew are also those of an op that was not running when the
-       work was launched. */
+    /* Ids that restart can also belong to an op that was not running when the work was launched. */
     if (from != SYN__PT_NONE && (call == SYN__PT_NONE || !(events[call].flags & SYN__PT_EVENT_TS) ||
                                  ran_at(&events[from], events[call].ts_ns))) {
         m->event_node[work] = m->event_node[from];
@@ -262,7 +262,7 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m) {
     if (!l.started) s = SYN_FAIL_NOMEM(m->err, n * sizeof *l.started, "matching traces");
     if (s == SYN_OK) s = sweep_all(m, l.started);
     if (s == SYN_OK) s = fill_lookup(&l);
-    if (s == SYN_OK) /* by ts in ns, which doubles may have rounded */
+    if (s == SYN_OK) /* by ts in ns, because the doubles may be rounded */
         s = syn__pt_sort_events(&m->rank->device, l.started, l.n_started, SYN__PT_BY_START, m->err);
     for (uint32_t i = 0; i < n && s == SYN_OK; i++)
         if (syn__pt_is_gpu(&m->rank->device.events[i])) link_work(&l, i);

@@ -1,5 +1,5 @@
-/* Host nodes find their CPU events: by record function id, else by External id, else by name and
-   order (pt_align.c). Parents are resolved on the way. */
+/* Matches host nodes with CPU events: by record function id, otherwise by External id, otherwise by
+   name and order (pt_align.c). Also resolves parents. */
 #include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
@@ -8,7 +8,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* candidates of one record function id looked at */
+#define MAX_TRIES 16 /* candidates checked per record function id */
 
 static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
     *out = syn_malloc(n * sizeof **out);
@@ -55,7 +55,8 @@ static syn_status index_ids(syn__pt_matcher *m) {
     return SYN_OK;
 }
 
-/* A parent counts if it is in the file, comes earlier and is of the same thread or a root. */
+/* Sets the parent if it is in the file and comes earlier; parents that come later are listed in
+   `late`. */
 static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     const syn__pt_host *h = &m->rank->host;
     const syn__pt_host_node *n = &h->nodes[node];
@@ -77,8 +78,9 @@ static bool is_library_node(const syn__pt_matcher *m, uint32_t node) {
         syn__pt_host_name(&m->rank->host, m->rank->host.nodes[node].name));
 }
 
-/* A library's op that began beside its thread may have a later op as its parent, and be a later
-   one's, even in a sound trace (pt_detach.c). */
+/* Notes parents that come later. An op of a library that began concurrently with its thread may
+   have a later op as its parent, or be the parent of an earlier one, even in an intact trace
+   (pt_detach.c). */
 static void note_late_parents(const syn__pt_matcher *m) {
     for (size_t i = 0; i < m->n_late; i++) {
         const uint32_t node = m->late[i];
@@ -90,8 +92,8 @@ static void note_late_parents(const syn__pt_matcher *m) {
 
 /* ---- Host nodes and CPU events ---- */
 
-/* The observer writes names as they are; Kineto has had several ways with what JSON would have to
-   escape: all come to one. */
+/* The observer writes names as they are. Kineto has had several ways to handle characters that JSON
+   must escape; this maps all of them to one form. */
 static size_t plain_name(char *text, size_t bytes) {
     size_t n = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -101,7 +103,7 @@ static size_t plain_name(char *text, size_t bytes) {
     return n;
 }
 
-/* Names as ids that agree between the two files, which may escape differently. */
+/* Maps names to ids that are common to both files, which may escape them differently. */
 static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint32_t **out) {
     syn_status s = new_table(m, out, names->n_entries);
     char *text = NULL;
@@ -117,7 +119,7 @@ static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint
     return s;
 }
 
-/* Kineto of PyTorch 2.8 and newer has this for names beyond printable ASCII. */
+/* Kineto of PyTorch 2.8 and newer writes this for names that are not printable ASCII. */
 static bool has_no_name(const syn__pt_matcher *m, uint32_t event) {
     const syn__pt_device *d = &m->rank->device;
     return syn__str_is(syn__pt_device_name(d, d->events[event].name), "unknown");
@@ -137,7 +139,7 @@ static bool within(const syn__pt_event *inner, const syn__pt_event *outer) {
     return inner->ts_ns >= outer->ts_ns && syn__pt_event_end(inner) <= syn__pt_event_end(outer);
 }
 
-/* How well an event fits a node that shares its record function id with others. */
+/* How well an event fits a node, if several have the same record function id. */
 static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
     const syn__pt_event *events = m->rank->device.events;
     const uint32_t p = m->parent[node], outer = p == SYN__PT_NONE ? p : m->node_event[p];
@@ -146,8 +148,8 @@ static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
     return score;
 }
 
-/* Events of one record function id are chained through `next`, by ts. Nodes may share one as well:
-   those that have an event's name come first. */
+/* Events of one record function id are chained through `next`, ordered by ts. Several nodes may
+   have the same id, too: nodes with the name of an event are matched first. */
 static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, const uint32_t *next,
                           bool any_name) {
     while (next[*head] != SYN__PT_NONE && m->event_node[*head] != SYN__PT_NONE) *head = next[*head];
@@ -170,9 +172,9 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
     m->rank->matches.host_rf_id++;
 }
 
-/* Whether events of this record function id are left, none of which has the node's name. Where
-   other nodes took them all, a forked process went on with the ids of its parent, as a data
-   loader's workers do: their nodes say nothing about those of the parent. */
+/* Whether there are unmatched events of this record function id and none has the node's name. If
+   other nodes matched all of them, a forked process continued with the ids of its parent, as
+   workers of a data loader do; its nodes say nothing about those of the parent. */
 static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
     int tries = 0;
     bool left = false;
@@ -183,8 +185,8 @@ static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, cons
     return left;
 }
 
-/* Nodes whose record function id some event has, but that have none yet: each is taken if `take`;
-   returns how many of them differ from all such events. */
+/* Visits unmatched nodes whose record function id an event has. take: matches each of them. Returns
+   how many differ from all such events. */
 static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
                             bool any_name, bool take) {
     const syn__pt_host *h = &m->rank->host;
@@ -202,8 +204,8 @@ static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32
     return n_differ;
 }
 
-/* Ids count from 1 in every run, so those of two runs agree as well: if the names do not, the ids
-   are not believed. */
+/* Ids count from 1 in every run, so those of two runs agree as well. If the names do not agree, the
+   ids are not used. */
 static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
     syn_pytorch_matches *c = &m->rank->matches;
     (void)take_rf_ids(m, heads, next, false, true);
@@ -244,8 +246,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
     return s;
 }
 
-/* Traces without "Record function id": some carry it as External id. Believed if nine of
-   ten names agree. */
+/* Some traces without "Record function id" have it as External id. It is used if nine of ten names
+   agree. */
 static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
     const syn__pt_host *h = &m->rank->host;
     uint64_t hits = 0, agree = 0;
@@ -268,8 +270,8 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
     return SYN_OK;
 }
 
-/* How well a node fits as the caller: one that ran around the called one, or neither of them ran
-   while the profiler recorded. */
+/* Whether a node fits as the parent: it ran around the child, or neither of them ran while the
+   profiler recorded. */
 static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t node) {
     const syn__pt_event *events = m->rank->device.events;
     const uint32_t outer = m->node_event[parent], inner = m->node_event[node];
@@ -277,7 +279,7 @@ static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t n
     return events[outer].tid == events[inner].tid && within(&events[inner], &events[outer]);
 }
 
-/* Of several nodes with the parent's id the events tell which one is meant. */
+/* If several nodes have the id of the parent, picks the right one by the events. */
 static void choose_parents(syn__pt_matcher *m) {
     const syn__pt_host_node *nodes = m->rank->host.nodes;
     const size_t n_nodes = m->rank->host.n_nodes;

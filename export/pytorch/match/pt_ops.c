@@ -1,5 +1,5 @@
-/* Makes ops of host nodes and device events: host nodes by id, each followed by the device work it
-   launched, then work without a launcher. Every parent comes before its children. */
+/* Makes ops from host nodes and device events: host nodes by id, each followed by the device work
+   that it launched, and finally work without a launcher. Every parent comes before its children. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_notes.h"
@@ -7,20 +7,19 @@
 
 #include <stdio.h>
 
-#define MAX_LANES ((size_t)1 << 24)
-#define MAX_BESIDE \
-    256 /* ops of libraries beside one thread at a time that get lanes of their own */
+#define MAX_LANES  ((size_t)1 << 24)
+#define MAX_BESIDE 256 /* library lanes per thread */
 
 typedef struct maker {
     syn__pt_matcher *m;
     syn__pt_rank *rank;
     syn__pt_map host_lanes, library_lanes, device_lanes;
-    int64_t *busy_until; /* per lane of a library, else INT64_MIN */
+    int64_t *busy_until; /* per lane of a library; other lanes: INT64_MIN */
     size_t n_busy, busy_cap;
-    uint32_t *roots; /* per lane: the op that is the thread's root, SYN__PT_NONE */
+    uint32_t *roots; /* per lane: the root op of the thread; SYN__PT_NONE: none */
     size_t roots_cap;
     uint32_t *node_op;      /* per host node */
-    uint32_t *first, *work; /* device events by host node: slices, then those of none */
+    uint32_t *first, *work; /* device events grouped by host node, then those without a node */
     uint32_t process_name, thread_name, process_op;
 } maker;
 
@@ -51,8 +50,8 @@ static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
     return lane_of(k, &k->host_lanes, tid, &lane, out);
 }
 
-/* Of what runs beside a thread: that of the library's thread, which only the device trace knows;
-   what overlaps there has lanes of its own. */
+/* The lane of an op that runs concurrently with a thread: that of the library's thread, which only
+   the device trace knows. Overlapping ops get additional lanes. */
 static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
     int64_t tid = 0;
@@ -103,8 +102,8 @@ static bool is_root(const maker *k, uint32_t node) {
     return name == k->process_name || name == k->thread_name;
 }
 
-/* The op that a node hangs from: its parent, if that is of the same thread or a root; else its
-   thread's root, else the process's. */
+/* Sets the parent of an op: its node's parent, if that is of the same thread or a root; otherwise
+   the root of the thread; otherwise that of the process. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
     const uint32_t root = k->roots[op->lane];
@@ -173,7 +172,7 @@ static syn_status add_work(maker *k, uint32_t event) {
     return add_op(k, &op);
 }
 
-/* Sorts device events by the node that launched them, those without one last. */
+/* Groups device events by the node that launched them; those without a node are last. */
 static syn_status group_work(maker *k) {
     const syn__pt_device *d = &k->rank->device;
     const size_t n_nodes = k->rank->host.n_nodes;
@@ -201,10 +200,10 @@ static syn_status add_slice(maker *k, size_t slot) {
     return SYN_OK;
 }
 
-/* ---- All ---- */
+/* ---- The whole rank ---- */
 
-/* The id of the name "[pytorch|profiler|execution_trace|ENDING]"; until schema 1.0.1
-   it was "execution_graph". */
+/* The id of the name "[pytorch|profiler|execution_trace|ENDING]", or of "execution_graph" until
+   schema 1.0.1. */
 static uint32_t find_root(const maker *k, const char *ending) {
     static const char *const kinds[] = {"trace", "graph"};
     const syn_intern *names = &k->rank->host.names;
@@ -224,7 +223,7 @@ static bool has_process(const maker *k) {
     return false;
 }
 
-/* Calls that go back in the order of ids are dropped; the report lists them. */
+/* Drops calls whose parent has a later id; the report lists them. */
 static syn_status list_late_parents(maker *k) {
     syn__pt_rank *r = k->rank;
     for (size_t i = 0; i < k->m->n_late; i++) {

@@ -1,13 +1,13 @@
-/* Inputs of a CPU op as a host trace has them, from Kineto's args. */
+/* Makes a CPU event's inputs in the form of a host trace from Kineto's args. */
 #include "export/pytorch/rank/pt_event_inputs.h"
 
 #include <stdio.h>
 
 #include "export/text/loose_json.h"
 
-#define MAX_BYTES ((size_t)UINT32_MAX / 2) /* more: the op is kept without its inputs */
+#define MAX_BYTES ((size_t)UINT32_MAX / 2) /* larger inputs are omitted */
 
-/* What Kineto's args say of a CPU op; texts as written, bytes 0: absent. */
+/* Kineto's args of a CPU event; strings as in the file, bytes 0: absent. */
 typedef struct op_args {
     syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
     int64_t sequence;  /* -1: none */
@@ -31,7 +31,7 @@ static op_args read_args(const syn__pt_event *e) {
     return t;
 }
 
-/* Kineto writes all values as strings: whether the one in there is a number, or a list of them. */
+/* Kineto writes all values as strings. Whether this string is a number or a list of numbers. */
 static bool is_value(syn__str text) {
     double v;
     bool integer;
@@ -42,7 +42,7 @@ static bool is_value(syn__str text) {
     return true;
 }
 
-/* Copies a list of strings, numbers without their quotes. */
+/* Copies a list of strings, but numbers without their quotes. */
 static char *put_values(char *at, syn__str list) {
     syn__loose l;
     syn__str text;

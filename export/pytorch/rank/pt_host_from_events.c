@@ -1,6 +1,6 @@
-/* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
-   around it, with what Kineto writes of its inputs (shapes and types; no tensor
-   ids, no outputs). */
+/* Makes host nodes if there is no host trace: one for each CPU op of the device trace. Its parent
+   is the enclosing op. Its inputs are what Kineto records: shapes and types, but no tensor ids and
+   no outputs. */
 #include "export/pytorch/rank/pt_event_inputs.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"
@@ -11,8 +11,8 @@
 typedef struct maker {
     syn__pt_rank *rank;
     syn_error *err;
-    uint32_t *node;    /* per event: the node made of it */
-    syn__pt_map lanes; /* "tid" as written to the thread's number, from 1 */
+    uint32_t *node;    /* per event: the node made from it */
+    syn__pt_map lanes; /* "tid" as in the file -> number of the thread, from 1 */
 } maker;
 
 static syn_status make_node(maker *k, uint32_t event) {
@@ -44,8 +44,9 @@ static syn_status make_node(maker *k, uint32_t event) {
     return SYN_OK;
 }
 
-/* The caller is the op begun last of those that had not ended when this one did. An op of a
-   communication library that outlasts its caller runs beside the thread and calls nothing. */
+/* The caller is the op that began last among those that had not ended when this op ended. An op of
+   a communication library that outlasts its caller runs concurrently with the thread and calls
+   nothing. */
 static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_t *stack) {
     const syn__pt_event *events = k->rank->device.events;
     size_t depth = 0;
@@ -84,7 +85,7 @@ static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
         kept = d->events[list[i]].text;
         syn__file_text_done(&k->rank->device_input, kept);
     }
-    for (uint32_t i = 0; i < d->n_events; i++) /* kept without a time */
+    for (uint32_t i = 0; i < d->n_events; i++) /* stored without a time */
         if (syn__pt_is_cpu(&d->events[i]) && !(d->events[i].flags & SYN__PT_EVENT_TS))
             SYN_TRY(make_node(k, i));
     SYN_TRY(syn__pt_sort_events(

@@ -1,10 +1,9 @@
-/* CPU ops that Kineto recorded and the observer did not, as it writes an op when that ends: of what
-   began before the observer was stopped and ended after, only the device trace tells. gloo's ops
-   end last of all. Record function ids say for certain that an op is missing, and count in the
-   order in which ops began.
-
-   What began outside of the time that both traces cover is of another step. Its kernels are kept
-   (pt_launch.c), so the communication of libraries that run on the host is, too. */
+/* Adds CPU ops that Kineto recorded but ExecutionTraceObserver did not. The observer writes an op
+   when it ends, so ops that were still running when the observer was stopped are only in the device
+   trace. gloo's ops end last of all. Record function ids prove that an op is missing, and count in
+   the order in which ops began.
+   Ops that began outside of the time that both traces cover belong to another step. Their kernels
+   are kept (pt_launch.c), so communication of libraries that run on the host is kept, too. */
 #include "export/pytorch/rank/pt_host_missing.h"
 
 #include "export/pytorch/rank/pt_host_made.h"
@@ -12,20 +11,20 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define LONG_NS  1000000 /* an op that takes longer is kept, whatever it is */
-#define MAX_LOOK 256     /* ops before a library's that are looked through for its caller */
+#define LONG_NS  1000000 /* a longer op is kept, whatever it is */
+#define MAX_LOOK 256     /* ops searched for the caller of a library op */
 
 typedef struct finder {
     syn__pt_rank *rank;
     syn_error *err;
-    syn__pt_map by_rf_id; /* host nodes */
-    syn__pt_map tids;     /* threads of events to those of the host trace: index into host_tids */
+    syn__pt_map by_rf_id; /* record function id -> host node */
+    syn__pt_map tids;     /* thread of events -> index into host_tids */
     uint64_t *host_tids;
     size_t n_tids, tids_cap;
-    uint64_t next_tid;         /* of a thread that the host trace lacks */
-    int64_t first_ns, last_ns; /* that both traces cover */
-    bool has_ids;              /* record function ids of events */
-    uint32_t *by_order;        /* host nodes with record function ids, by those */
+    uint64_t next_tid;         /* for the next thread that the host trace lacks */
+    int64_t first_ns, last_ns; /* time that both traces cover */
+    bool has_ids;              /* events have record function ids */
+    uint32_t *by_order;        /* host nodes with record function ids, ordered by them */
     size_t n_by_order;
 } finder;
 
@@ -48,7 +47,7 @@ static bool same_name(const finder *f, uint32_t node, const syn__pt_event *e) {
     return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
 }
 
-/* ---- What both traces have ---- */
+/* ---- What both traces contain ---- */
 
 static syn_status index_nodes(finder *f) {
     const syn__pt_host *h = &f->rank->host;
@@ -72,8 +71,9 @@ static syn_status put_tid(finder *f, uint32_t tid, uint64_t host_tid) {
     return SYN_OK;
 }
 
-/* *sure: the ids of both traces are of one run (as pt_match.c judges it). The host trace gives a
-   library's op the thread of its caller. */
+/* *sure: the ids of both traces are from the same run, by the rule of pt_match.c. Ops of libraries
+   are ignored for threads and times, because the host trace gives them the thread of their
+   caller. */
 static syn_status compare(finder *f, bool *sure) {
     const syn__pt_device *d = &f->rank->device;
     uint64_t agree = 0, differ = 0;
@@ -96,7 +96,7 @@ static syn_status compare(finder *f, bool *sure) {
     return SYN_OK;
 }
 
-/* ---- What is missing ---- */
+/* ---- Missing ops ---- */
 
 static bool is_missing(const finder *f, const syn_pytorch_options *options,
                        const syn__pt_event *e) {
@@ -125,7 +125,7 @@ static syn_status sort_nodes(finder *f) {
     return s;
 }
 
-/* How many of those nodes began before the op. */
+/* The number of those nodes that began before the op. */
 static size_t begun_before(const finder *f, uint64_t rf_id) {
     size_t low = 0, high = f->n_by_order;
     while (low < high) {
@@ -136,7 +136,7 @@ static size_t begun_before(const finder *f, uint64_t rf_id) {
     return low;
 }
 
-/* The node that called a library's op: the latest call of communication. */
+/* The node that called a library op: the latest call of communication. */
 static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
     const syn__pt_host *h = &f->rank->host;
     for (size_t i = begun; i > 0 && begun - i < MAX_LOOK; i--) {
@@ -147,7 +147,8 @@ static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
     return NULL;
 }
 
-/* Threads of libraries have no other ops, so the host trace does not know them. */
+/* The thread of an op. The host trace does not know the threads of libraries, because no other ops
+   run there. */
 static syn_status tid_of(finder *f, const syn__pt_event *e, size_t begun, uint64_t *tid) {
     uint32_t at = syn__pt_map_get(&f->tids, e->tid);
     const bool beside = at == SYN__PT_NONE && syn__pt_is_library_call(name_of(f, e));

@@ -1,14 +1,15 @@
-/* Ops that the observer did not record, where Kineto wrote no record function ids (PyTorch before
-   2.3): of gloo and its like only. If the device trace has an op for each call of a kind, but the
-   host trace has fewer, those are missing that ended last. The first call has the first op. */
+/* Adds ops that the observer did not record if Kineto wrote no record function ids (PyTorch before
+   2.3). This works only for gloo and similar libraries: if the device trace has one op for each
+   call of a kind and the host trace has fewer, the missing ones are those that ended last. The
+   first call has the first op. */
 #include "export/pytorch/rank/pt_host_made.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Ops and calls of one kind. */
+/* Library ops and calls of one kind. */
 typedef struct lists {
-    uint32_t *events, *calls; /* in the order of their begin */
+    uint32_t *events, *calls; /* in the order in which they began */
     size_t n_events, n_calls, n_recorded;
 } lists;
 
@@ -28,7 +29,7 @@ static void list_events(const syn__pt_rank *rank, int kind, lists *l) {
     }
 }
 
-/* By id, as the observer counts ops when they begin. */
+/* Ordered by id, because the observer counts ops when they begin. */
 static syn_status list_calls(const syn__pt_rank *rank, int kind, lists *l, uint64_t *keys,
                              syn_error *err) {
     const syn__pt_host *h = &rank->host;
@@ -67,7 +68,8 @@ static syn_status add_kind(syn__pt_rank *rank, int kind, lists *l, uint64_t *key
     for (size_t i = 0; i < l->n_events; i++) {
         if (!ends_late(&rank->device, l, i, l->n_calls - l->n_recorded)) continue;
         const syn__pt_host_node *call = &rank->host.nodes[l->calls[i]];
-        const uint64_t rf_id = call->rf_id + 1; /* a call makes its library's op */
+        const uint64_t rf_id = call->rf_id + 1; /* the next id, because the call makes the library
+                                                   op */
         SYN_TRY(syn__pt_add_made(rank, l->events[i], call->id, call->tid, rf_id, err));
     }
     return SYN_OK;

@@ -1,4 +1,4 @@
-/* Reads host traces (ExecutionTraceObserver), also linked ones, however damaged. */
+/* Reads host traces (ExecutionTraceObserver), including linked and damaged ones. */
 #include <string.h>
 
 #include "export/pytorch/read/pt_host.h"
@@ -14,12 +14,12 @@ typedef struct reader {
     syn_error *err;
     syn__loose loose;
     const char *file;
-    syn__str first_key; /* of the first node: where to go on after damage */
+    syn__str first_key; /* of the first node; used to find the next node after damage */
     uint32_t last_name, last_schema;
     int cuts;
-    bool whole; /* the object at hand ended as it should */
+    bool whole; /* the current object ended as it should */
     size_t n_objects;
-    uint64_t second; /* where the second one begins */
+    uint64_t second; /* position of the second object */
 } reader;
 
 static uint64_t place(const reader *r, const char *at) {
@@ -44,8 +44,8 @@ static syn_status intern(reader *r, syn__str text, uint32_t *last, uint32_t *out
     return SYN_OK;
 }
 
-/* A number that may stand in quotes. False: the reader is broken, or the value
-   is something else. */
+/* Reads a number, which may be in quotes. Returns false if the parser is broken or the value is
+   something else. */
 static bool take_u64(syn__loose *l, uint64_t *out) {
     syn__str text;
     const syn__loose_kind kind = syn__loose_skip(l, &text);
@@ -66,8 +66,8 @@ static void take_field(syn__loose *l, uint64_t *out, uint32_t bit, uint32_t *has
     if (take_u64(l, out)) *has |= bit;
 }
 
-/* One of the seven attributes every node should have; *taken false for others, which
-   are not read. */
+/* Reads one of the seven attributes that every node should have. Sets *taken to false for others,
+   which are not read. */
 static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__str name, bool *taken) {
     syn__loose *l = &r->loose;
     *taken = true;
@@ -129,7 +129,7 @@ static void take_double(syn__loose *l, double *out) {
         (void)syn__loose_double(text, out, &integer);
 }
 
-/* The keys that a linker adds; *taken false for others. */
+/* Reads a key that a linker adds. Sets *taken to false for other keys. */
 static syn_status take_linked(reader *r, syn__pt_host_node *n, syn__str key, bool *taken) {
     syn__loose *l = &r->loose;
     syn__pt_linked *at = NULL;
@@ -163,7 +163,7 @@ static uint32_t offset(const syn__pt_host_node *n, const char *at) {
     return (uint32_t)((size_t)(at - n->text) & UINT32_MAX);
 }
 
-/* A slice within the node; those beyond 4 GiB are refused with the whole node. */
+/* Reads a slice of the node. Nodes of more than 4 GiB are rejected as a whole. */
 static void take_slice(reader *r, syn__pt_host_node *n, uint32_t *at, uint32_t *bytes) {
     syn__str text;
     if (syn__loose_skip(&r->loose, &text) == SYN__LOOSE_NONE) return;
@@ -196,7 +196,7 @@ static syn_status take_member(reader *r, syn__pt_host_node *n, syn__str key, boo
     return SYN_OK;
 }
 
-/* Anomalies of a complete node; false: it is left out. */
+/* Notes the anomalies of a complete node. Returns false if the node must be omitted. */
 static bool check_node(reader *r, const syn__pt_host_node *n, bool has_id) {
     if (!has_id) return note(r, SYN_PYTORCH_ANOMALY_NO_ID, n->text, SYN_PYTORCH_NO_PLACE), false;
     if (!(n->has & SYN__PT_HAS_PARENT)) note(r, SYN_PYTORCH_ANOMALY_NO_PARENT, n->text, n->id);
@@ -215,7 +215,7 @@ static syn_status add_node(reader *r, const syn__pt_host_node *n) {
     return SYN_OK;
 }
 
-/* Reads a node, or what is left of one; after it the reader stands behind it or at the next. */
+/* Reads a node or the remains of one. Afterwards the parser is behind it or at the next node. */
 static syn_status take_node(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;
@@ -275,7 +275,7 @@ static syn_status take_top(reader *r, syn__str key) {
     return SYN_OK;
 }
 
-/* Reads the object at hand on top of what is there. */
+/* Reads the current object and appends its nodes. */
 static syn_status take_object(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;
@@ -297,7 +297,7 @@ static syn_status take_object(reader *r) {
     return SYN_OK;
 }
 
-/* Ids count anew in every object: those of the nodes from `first` on get numbers of their own. */
+/* Every object counts its ids anew, so the nodes from `first` get new ids. */
 static void renumber(syn__pt_host *h, size_t first) {
     uint64_t base = 0;
     for (size_t i = 0; i < first; i++)
@@ -308,8 +308,8 @@ static void renumber(syn__pt_host *h, size_t first) {
     }
 }
 
-/* The objects of the file in turn: one alone, all together, or (the last one) each in place of the
-   one before it as long as it is whole. */
+/* Reads the objects of the file: a single one; all of them; or the last one, where each complete
+   object replaces the previous one. */
 static syn_status take_objects(reader *r, syn_pytorch_object wanted) {
     syn__loose *l = &r->loose;
     while (syn__loose_peek(l) != '\0' || l->cur < l->end) {

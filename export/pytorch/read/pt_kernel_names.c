@@ -1,18 +1,18 @@
-/* Which kernels communicate, and what they do.
-
-   Only the qualified name of the kernel's function counts: return type, template arguments and
-   parameters are cut off, so cutlass::device_kernel<AllGatherGemm> computes. The name is compared
-   in lower case without underscores, part by part between "::". */
+/* Detects which kernels communicate, and how, from their names.
+   Only the qualified name of the kernel's function is used. Return type, template arguments and
+   parameters are removed, so cutlass::device_kernel<AllGatherGemm> is computation. The parts
+   between "::" are compared one by one, in lower case without underscores. */
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 
 #define MAX_PARTS   16
 #define MAX_LETTERS 512
 
-/* A qualified name: the parts are at part[0 .. n_parts), the function's own name is the last. */
+/* A qualified name; part i starts at letters + part[i], and the last part is the function's own
+   name. */
 typedef struct function {
     char letters[MAX_LETTERS]; /* lower case and digits, NUL after each part */
-    bool begins[MAX_LETTERS];  /* a word begins here: "all", "To" and "All" of allToAll */
+    bool begins[MAX_LETTERS];  /* a word begins here: "all", "To" and "All" in allToAll */
     size_t part[MAX_PARTS];
     size_t n_letters, n_parts;
 } function;
@@ -35,14 +35,15 @@ static bool is_letter(char c) {
     return is_upper(c) || is_lower(c) || is_digit(c);
 }
 
-/* Case counts in camelCase and at the end of capitals (A2ADispatch). */
+/* A word begins at a capital in camelCase, and at the last of several capitals before a lower-case
+   letter (A2ADispatch). */
 static bool word_begins(const char *from, const char *at, const char *end) {
     if (at == from || !is_letter(at[-1])) return true;
     if (!is_upper(*at)) return false;
     return !is_upper(at[-1]) || (at + 1 < end && is_lower(at[1]));
 }
 
-/* Names deeper or longer than this are cut; no library's are. */
+/* Adds a part. Names with more or longer parts are truncated; no library has such names. */
 static void add_part(function *f, const char *text, size_t bytes) {
     const size_t first = f->n_letters;
     if (f->n_parts == MAX_PARTS || (bytes > 0 && *text == '.')) return; /* ".kd" of HIP */
@@ -56,7 +57,8 @@ static void add_part(function *f, const char *text, size_t bytes) {
     f->part[f->n_parts++] = first;
 }
 
-/* The end of what begins with an opening bracket; all of the rest if it does not end. */
+/* Returns the end of the bracketed text that begins at i; the end of the name if it is not
+   closed. */
 static size_t past_brackets(syn__str name, size_t i) {
     size_t depth = 0;
     for (; i < name.bytes; i++) {
@@ -69,10 +71,10 @@ static size_t past_brackets(syn__str name, size_t i) {
     return i;
 }
 
-/* "void a::(anonymous namespace)::b<...>(...)": what stands before a blank is the return type. */
+/* Reads "void a::(anonymous namespace)::b<...>(...)". Text before a blank is the return type. */
 static void read_demangled(function *f, syn__str name) {
     static const char anonymous[] = "(anonymous namespace)";
-    bool blank = false; /* before what is read now */
+    bool blank = false; /* a blank came before the current text */
     for (size_t i = 0, from = 0;; from = i) {
         while (i < name.bytes && strchr(":<([ ", name.text[i]) == NULL) i++;
         if (i > from && blank) f->n_parts = f->n_letters = 0;
@@ -86,7 +88,7 @@ static void read_demangled(function *f, syn__str name) {
     }
 }
 
-/* _ZN7deep_ep9internode8dispatchILb0EEvPi: each part behind its length. */
+/* Reads _ZN7deep_ep9internode8dispatchILb0EEvPi: each part follows its length. */
 static void read_mangled(function *f, syn__str name) {
     size_t i = 2;
     const bool nested = i < name.bytes && name.text[i] == 'N';
@@ -113,8 +115,9 @@ static void read_name(function *f, syn__str name) {
 
 /* ---- Patterns ---- */
 
-/* Of one part and one pattern: letters that begin and end with a word. "^" in front: at the part's
-   begin; "*" in front: within a word as well; "*" behind: more of the word may follow. */
+/* Whether a part matches a pattern: letters that begin and end at word boundaries. "^" in front:
+   only at the start of the part. "*" in front: also within a word. "*" at the end: more letters of
+   the word may follow. */
 static bool matches_one(const function *f, size_t part, syn__str pattern) {
     const char *text = f->letters + part;
     const bool first = *pattern.text == '^', within = *pattern.text == '*';
@@ -134,7 +137,7 @@ static bool matches_one(const function *f, size_t part, syn__str pattern) {
     return false;
 }
 
-/* One of several patterns, separated by "|". */
+/* Whether the part matches one of several patterns, separated by "|". */
 static bool matches(const function *f, size_t part, const char *patterns) {
     for (;;) {
         const char *bar = strchr(patterns, '|');
@@ -146,10 +149,10 @@ static bool matches(const function *f, size_t part, const char *patterns) {
 }
 
 typedef struct row {
-    const char *scope; /* a namespace or class around the function; NULL: any */
-    const char *name;  /* of the function; NULL: any */
-    const char *also;  /* its name has this as well; NULL: nothing more */
-    int kind;          /* SYN__PT_CALL_..., NONE: it computes */
+    const char *scope; /* pattern for a namespace or class of the function; NULL: any */
+    const char *name;  /* pattern for the function's name; NULL: any */
+    const char *also;  /* second pattern that the function's name must match; NULL: none */
+    int kind;          /* SYN__PT_CALL_...; NONE: computation */
     syn__pt_kernel_library library;
 } row;
 
@@ -160,14 +163,14 @@ typedef struct row {
 #define COMPUTES(scope, name, also) \
     { scope, name, also, SYN__PT_CALL_NONE, SYN__PT_KERNEL_COMPUTES }
 
-/* Namespaces whose dispatch and combine exchange tokens with experts on other ranks. "ep" is a word
-   of deep_ep, hybrid_ep, nccl_ep and nixl_ep; forks keep DeepEP's last three. */
+/* Namespaces in which dispatch and combine exchange tokens with experts on other ranks. "ep" is a
+   word of deep_ep, hybrid_ep, nccl_ep and nixl_ep. Forks keep DeepEP's last three. */
 #define EXPERTS "ep|hybridep|mooncake|pplx*|internode|intranode|internodell"
 #define SHMEM   "nvshmem|nvshmemi|nvshmemx|rocshmem"
 
-/* The first row that matches counts. */
+/* The first matching row is used. */
 static const row rows[] = {
-    /* DeepEP and its forks. notify_dispatch exchanges the numbers of tokens. */
+    /* DeepEP and its forks. notify_dispatch exchanges the token counts. */
     COMPUTES(EXPERTS, "epilogue", NULL),
     COMPUTES(EXPERTS, "prologue", NULL),
     OTHER(EXPERTS, "^dispatch*|^hybriddispatch*|^notify*", NULL, ALL_TO_ALL),
@@ -189,11 +192,11 @@ static const row rows[] = {
     OTHER("comm", "^broadcast*", NULL, BROADCAST), /* turbomind */
     OTHER(NULL, "exchangesplitandoffset*", NULL, ALL_TO_ALL),
     OTHER("nvshmemextension|rocshmemextension", "tilereduce*|multiroottilereduce*", NULL, REDUCE),
-    /* NCCL, RCCL, and MSCCL, which takes their place */
+    /* NCCL, RCCL, and MSCCL, which replaces them */
     NCCL(NULL, "*nccl|*rccl|mscclkernel*|mscclrun*"),
     NCCL("*nccl|*rccl", NULL),
-    /* Reductions within a GPU, copies that Inductor makes of a collective's inputs, products that
-       communicate meanwhile, and what is done on one rank before or behind a collective */
+    /* Reductions within a GPU; Inductor's copies of the inputs of collectives; matrix products that
+       communicate as well; local work before or after a collective */
     COMPUTES(NULL,
              "blockall*|warpall*|waveall*|threadall*|ctaall*|clusterall*|laneall*|quadall*|"
              "subgroupall*|gridall*",
@@ -229,7 +232,7 @@ static const row rows[] = {
     OTHER(NULL, "multimem", "reduce", REDUCE),
     OTHER(NULL, "barrierall*", NULL, BARRIER),
     OTHER("mscclpp", "executionkernel", NULL, UNKNOWN),
-    /* The rest of NVSHMEM */
+    /* Rest of NVSHMEM */
     COMPUTES(NULL, "nvshmemiinit*|nvshmemiteam*", NULL),
     OTHER(NULL, "barrieronstream*|synconstream*", NULL, BARRIER),
     OTHER(NULL, "broadcastonstream*", NULL, BROADCAST),
@@ -269,7 +272,7 @@ syn__pt_kernel_library syn__pt_kernel_library_of(syn__str name) {
     return r != NULL ? r->library : SYN__PT_KERNEL_COMPUTES;
 }
 
-/* Of NCCL and RCCL; longer names before those that they contain. */
+/* The kind of NCCL and RCCL kernels. Longer names come before the names that they contain. */
 static int nccl_kind(const function *f) {
     static const struct {
         const char *name;

@@ -7,7 +7,7 @@ typedef struct entry {
     int value;
 } entry;
 
-/* Letters and digits only, lower case, without a final "out". */
+/* Letters and digits only, lower case, without a trailing "out". */
 static const entry kinds[] = {
     {"allreduce", SYN__PT_CALL_ALL_REDUCE},
     {"allreducecoalesced", SYN__PT_CALL_ALL_REDUCE},
@@ -66,7 +66,8 @@ static const entry kinds[] = {
     {"groupend", SYN__PT_CALL_NONE},
 };
 
-/* c10::ScalarType as text, and C++ names of the same. Packed types count their whole byte. */
+/* c10::ScalarType as text, and the C++ names of the types. Packed types count as their whole
+   byte. */
 static const entry types[] = {
     {"byte", 1},           {"char", 1},           {"short", 2},          {"int", 4},
     {"long", 8},           {"half", 2},           {"float", 4},          {"double", 8},
@@ -106,7 +107,7 @@ static const entry *find(const entry *table, size_t n, const char *name) {
 }
 #define FIND(table, name) find(table, sizeof(table) / sizeof((table)[0]), name)
 
-/* What stands behind the last colon, up to a space. */
+/* The text after the last colon, up to a space or parenthesis. */
 static syn__str last_part(syn__str name) {
     for (size_t i = 0; i < name.bytes; i++) {
         if (name.text[i] == ' ' || name.text[i] == '(') name.bytes = i;

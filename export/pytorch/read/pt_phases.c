@@ -1,18 +1,18 @@
-/* Phases of Chrome trace events. Kineto writes complete events (X); other tools write a begin and
-   an end (B and E), which nest within a thread. Instants, asynchronous events, counters and the
-   like are no ops, whatever they are called. */
+/* Phases of Chrome trace events. Kineto writes complete events (X). Other tools write begin and end
+   events (B and E), which nest within a thread. Instants, asynchronous events, counters and others
+   are not ops, whatever their names are. */
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 64 /* events begun and not ended that are looked through for an end's name */
+#define MAX_LOOK 64 /* maximum number of open events searched for the name of an end event */
 
 typedef struct pairing {
     syn__pt_device *device;
     syn_pytorch_note *notes;
     syn_error *err;
-    syn__pt_map open; /* per thread: the event begun last that has not ended */
-    uint32_t *below;  /* per event: the one that it began within, SYN__PT_NONE */
+    syn__pt_map open; /* per thread: the open event that began last */
+    uint32_t *below;  /* per event: the event within which it began; SYN__PT_NONE: none */
     bool *left_out;
 } pairing;
 
@@ -26,7 +26,8 @@ static syn__str args_of(const syn__pt_event *e) {
     return syn__loose_find((syn__str){e->text, e->text_bytes}, "args");
 }
 
-/* What stands in the end alone counts for both. */
+/* Completes a begin event with its end event. A field that only the end event has is used for
+   both. */
 static void join(syn__pt_event *begin, const syn__pt_event *end) {
     const uint64_t ns = (uint64_t)end->ts_ns - (uint64_t)begin->ts_ns;
     begin->dur_ns = end->ts_ns < begin->ts_ns ? 0 : ns > INT64_MAX ? INT64_MAX : (int64_t)ns;
@@ -48,7 +49,8 @@ static void join(syn__pt_event *begin, const syn__pt_event *end) {
     }
 }
 
-/* The event that `end` ends: the one begun last, or the last of its name. NULL: there is none. */
+/* Finds the event that `end` ends: the one begun last, or the last one of its name. NULL if there
+   is none. */
 static uint32_t *find_begin(const pairing *p, uint32_t *top, const syn__pt_event *end) {
     const syn__pt_event *events = p->device->events;
     uint32_t *at = top;
@@ -73,11 +75,11 @@ static syn_status take(pairing *p, uint32_t event) {
         return SYN_OK;
     }
     join(&p->device->events[*begin], e);
-    *begin = p->below[*begin]; /* what began within it may end later */
+    *begin = p->below[*begin]; /* events begun within it may end later */
     return SYN_OK;
 }
 
-/* Whether an event stays, and if so, as a complete one. */
+/* Whether an event stays. If so, makes it a complete event. */
 static bool keep(const pairing *p, uint32_t event) {
     syn__pt_event *e = &p->device->events[event];
     if (p->left_out[event]) return false;

@@ -1,7 +1,8 @@
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_notes.h"
 
-/* Behind the brackets of the element at p, if they match and the list goes on or ends there. */
+/* Moves behind the brackets of the element at p. Returns false if they do not match, or if neither
+   a comma nor the end of the list follows. */
 static bool past_brackets(syn__loose *l, const char *p) {
     l->cur = p;
     l->broken = l->cut = l->at_member = false;
@@ -14,7 +15,7 @@ bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *
     const bool cut = l->cut;
     if (cut && ++*cuts > SYN__PT_MAX_CUTS) element = l->end;
     if (element < l->end && syn__loose_resume(l, element + 1, first_key)) return true;
-    syn__loose probe = *l; /* what it meets was counted */
+    syn__loose probe = *l; /* its damage was counted already */
     if (!cut && ++*cuts <= SYN__PT_MAX_CUTS && past_brackets(&probe, element)) {
         l->cur = probe.cur;
         l->broken = l->cut = false;

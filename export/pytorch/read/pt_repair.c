@@ -1,28 +1,29 @@
-/* Damaged traces as valid JSON. A first pass finds the JSON objects of the file, a second one
-   writes what is wanted of them, element by element: one that proves unreadable was
-   not written yet. */
+/* Rewrites damaged traces as valid JSON. A first pass finds the JSON objects of the file; a second
+   pass writes the selected ones, element by element. Output is written only after an element was
+   read, so unreadable elements can be dropped. */
 #include "export/pytorch/read/pt_repair.h"
 
 #include <string.h>
 
 #include "syntorch/base/memory.h"
 
-/* Bytes that may be read again, in sizes of the file, while looking for where to go on. */
+/* Limit of bytes that may be read again while searching for the next element, as a multiple of the
+   file's size. */
 #define SPENT_MAX 16
 
 typedef struct object {
-    const char *begin, *end; /* end: where another one begins */
-    bool whole, listed;      /* listed: holds a list of nodes or events */
+    const char *begin, *end; /* end: where another object begins */
+    bool whole, listed;      /* listed: it has a list of nodes or events */
 } object;
 
 typedef enum target { TO_SINK, TO_HEAD, TO_TAIL, TO_NOWHERE } target;
 
-/* What the comma before the next value asks for. */
+/* What to do about the comma before the next value. */
 typedef enum glue {
-    NO_COMMA,     /* none: it is the first */
-    COMMA,        /* one, which the text should have */
-    INSERT_COMMA, /* one, which was left out with what stood before it */
-    SKIP_COMMA    /* none, but the text may have one: what stood before it was left out */
+    NO_COMMA,     /* no comma: it is the first value */
+    COMMA,        /* one comma, which the text should have */
+    INSERT_COMMA, /* insert a comma: the text's comma was omitted with the value before it */
+    SKIP_COMMA    /* no comma, but the text may have one, because the value before it was omitted */
 } glue;
 
 typedef struct repair {
@@ -32,15 +33,15 @@ typedef struct repair {
     syn__fix fix;
     size_t spent;
     uint64_t n_values;   /* members and elements written */
-    const char *lost_at; /* where a list was given up */
+    const char *lost_at; /* where a list could not be continued */
     object chosen;
-    object *objects; /* to be merged */
+    object *objects; /* objects to be merged */
     size_t n_objects, objects_cap;
     bool merge;
-    glue merge_glue;    /* of the merged list's next element */
-    syn__str merge_key; /* bytes 0: no list yet */
+    glue merge_glue;    /* for the next element of the merged list */
+    syn__str merge_key; /* key of the merged list; bytes 0: no list yet */
     target target;
-    syn__buf head, tail; /* merging: before and behind the list */
+    syn__buf head, tail; /* merging: text before and after the list */
 } repair;
 
 /* ---- Output ---- */
@@ -52,7 +53,7 @@ static void put(repair *r, const char *text, size_t bytes) {
     else if (r->target == TO_TAIL) syn__buf_put(&r->tail, text, bytes);
 }
 
-/* Writes what stands before `to`. */
+/* Writes the text before `to`. */
 static void flush(repair *r, const char *to) {
     syn__fix *f = &r->fix;
     put(r, f->out.data, f->out.bytes);
@@ -62,7 +63,7 @@ static void flush(repair *r, const char *to) {
     syn__file_text_done(r->input, to);
 }
 
-/* Leaves out what is not written yet; goes on at `to`. */
+/* Drops the text that was not written yet and continues at `to`. */
 static void drop(repair *r, const char *to) {
     r->fix.out.bytes = 0;
     r->fix.mark = to;
@@ -72,9 +73,9 @@ static void count(repair *r, syn__fix_kind kind, const char *at) {
     syn__fix_count(&r->fix, kind, at);
 }
 
-/* ---- Going on after damage ---- */
+/* ---- Recovery after damage ---- */
 
-/* What the next value asks for when the text before it was left out. */
+/* The glue for the next value if the text before it was omitted. */
 static glue without_text(glue g) {
     return g == NO_COMMA || g == SKIP_COMMA ? NO_COMMA : INSERT_COMMA;
 }
@@ -83,7 +84,7 @@ static bool may_spend(const repair *r) {
     return r->spent / SPENT_MAX <= r->input->bytes;
 }
 
-/* Whether the key at p (its quote) is one of a list of nodes or events, and the list follows. */
+/* Whether the key whose quote is at p names a list of nodes or events and the list follows. */
 static bool is_list(const char *p, const char *end, syn__str *key) {
     static const char *const names[] = {"nodes", "traceEvents"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -109,8 +110,8 @@ static const char *find_list(const char *p, const char *end) {
     return NULL;
 }
 
-/* Behind the element at `start` if its brackets match before `limit` and a comma or the list's end
-   follows; else NULL. */
+/* Returns the end of the element at `start` if its brackets match before `limit` and a comma or the
+   end of the list follows; otherwise NULL. */
 static const char *behind_brackets(const repair *r, const char *start, const char *limit) {
     syn__loose probe = r->fix.loose;
     probe.cur = start;
@@ -123,8 +124,8 @@ static const char *behind_brackets(const repair *r, const char *start, const cha
     return next == ',' || next == ']' ? probe.cur : NULL;
 }
 
-/* The element at `start` cannot be read: goes to where the next one begins, or behind this one.
-   False: the rest of the list is lost. */
+/* Recovers if the element at `start` cannot be read: moves to the start of the next element, or
+   behind this one. Returns false if the rest of the list is lost. */
 static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *broke_at = l->cur, *from = start < l->end ? start + 1 : l->end;
@@ -153,7 +154,7 @@ static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
 
 /* ---- Lists ---- */
 
-/* The gap before an element or member. */
+/* Repairs the gap before an element or member. */
 static void fix_glue(repair *r, const char *from, const char *to, glue g) {
     syn__fix *f = &r->fix;
     if (g == INSERT_COMMA) syn__fix_change(f, from, from, ", ", 2);
@@ -165,7 +166,7 @@ static void fix_glue(repair *r, const char *from, const char *to, glue g) {
     syn__fix_gap(f, from, to, g == COMMA);
 }
 
-/* The first key of the object at hand, by which the list's other elements are found. */
+/* Gets the first key of the current object, which is used to find the list's other elements. */
 static void learn_key(const syn__loose *l, syn__str *key) {
     syn__loose probe = *l;
     syn__str text, first;
@@ -174,7 +175,8 @@ static void learn_key(const syn__loose *l, syn__str *key) {
     if (syn__loose_member(&probe, &first)) *key = first;
 }
 
-/* The elements of the list whose bracket the reader has passed. False: its end was not met. */
+/* Reads the elements of the list whose bracket has been read. Returns false if its end was not
+   found. */
 static bool take_elements(repair *r, syn__str first_key, glue *g, uint64_t *n) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
@@ -204,14 +206,16 @@ static bool take_elements(repair *r, syn__str first_key, glue *g, uint64_t *n) {
     return false;
 }
 
-/* By its key; an array that is the whole file has none. */
+/* The first key that elements of a list usually have, by the key of the list. A file that is one
+   array has no key. */
 static syn__str usual_first_key(syn__str key) {
     if (syn__str_is(key, "nodes")) return syn__str_of("id");
     if (syn__str_is(key, "traceEvents") || key.bytes == 0) return syn__str_of("ph");
     return (syn__str){"", 0};
 }
 
-/* Merging, the reader behind a list's bracket: its elements follow those of the lists before. */
+/* Begins a list when merging, after its bracket was read: its elements follow those of the earlier
+   lists. */
 static void begin_merged(repair *r, syn__str key) {
     const char *at = r->fix.loose.cur;
     if (r->merge_key.bytes == 0) {
@@ -226,7 +230,7 @@ static void begin_merged(repair *r, syn__str key) {
     }
 }
 
-/* The list at hand, which is a member's value, or of which the file consists (no key). */
+/* Reads the current list, which is the value of a member or, without key, the whole file. */
 static void take_list(repair *r, syn__str key) {
     syn__loose *l = &r->fix.loose;
     const syn__str first_key = usual_first_key(key);
@@ -255,8 +259,8 @@ static void take_list(repair *r, syn__str key) {
 
 /* ---- Objects ---- */
 
-/* A member of the document, whose gap begins at `from`. False: it cannot be read, or its list was
-   not met to its end. */
+/* Reads a member of the document; the gap before it begins at `from`. Returns false if it cannot be
+   read or the end of its list was not found. */
 static bool take_member(repair *r, const char *from, syn__str key, glue *g) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
@@ -275,7 +279,8 @@ static bool take_member(repair *r, const char *from, syn__str key, glue *g) {
     return true;
 }
 
-/* After damage between lists: to the next list of nodes or events, if there is one. */
+/* After damage between lists: moves to the next list of nodes or events. Returns false if there is
+   none. */
 static bool find_next_list(repair *r, const char *from, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *next = may_spend(r) ? find_list(from, l->end) : NULL;
@@ -325,14 +330,15 @@ static bool all_space(const char *p, const char *end) {
     return p == end;
 }
 
-/* "[" as it begins a list of events, not a line of a log. */
+/* Whether "[" begins a list of events and not a line of a log. */
 static bool opens_list(const char *p, const char *end) {
     do p++;
     while (p < end && (unsigned char)*p <= ' ');
     return p < end && (*p == '{' || *p == ']');
 }
 
-/* Another object was found: is it the one to write, or does it end that one? */
+/* Called for each object found: decides whether it is the one to write, and where the chosen one
+   ends. */
 static syn_status consider(repair *r, const object *o, syn_pytorch_object wanted, syn_error *err) {
     object *c = &r->chosen;
     const uint64_t number = r->repaired->n_objects++;
@@ -353,7 +359,8 @@ static syn_status consider(repair *r, const object *o, syn_pytorch_object wanted
     return SYN_OK;
 }
 
-/* Behind a list of nodes, objects without one are what damaged brackets let fall out of it. */
+/* After a list of nodes, objects without a list are pieces that fell out of it because of damaged
+   brackets. */
 static syn_status find_objects(repair *r, syn_pytorch_object wanted, syn_error *err) {
     syn__loose l;
     syn__loose_init(&l, r->input->data, r->input->bytes);
@@ -389,7 +396,7 @@ static void take(repair *r, const object *o) {
     else take_object(r);
 }
 
-/* One object, with the white space around it if there is nothing else. */
+/* Writes one object, with the surrounding white space if the file has nothing else. */
 static void write_chosen(repair *r) {
     const char *begin = r->input->data, *end = begin + r->input->bytes;
     syn__loose *l = &r->fix.loose;
@@ -452,7 +459,7 @@ syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input,
     r.merge = wanted.which == SYN_PYTORCH_ALL_OBJECTS;
     syn__loose_init(&r.fix.loose, input->data, input->bytes);
     const syn_status status = run(&r, wanted, err);
-    /* The archive was cut, but not the JSON in it. */
+    /* The gzip file was truncated, but the JSON in it was not. */
     if (input->cut && r.fix.notes[SYN__FIX_TRUNCATED].count == 0)
         count(&r, SYN__FIX_TRUNCATED, input->data + input->bytes);
     memcpy(repaired->notes, r.fix.notes, sizeof repaired->notes);

@@ -1,12 +1,12 @@
-/* Shapes and sizes of an op's tensors. A host trace writes tensors as lists of numbers, Kineto
-   alone shapes beside names of element types. */
+/* Computes shapes and sizes of an op's tensors. A host trace writes tensors as lists of numbers;
+   Kineto alone writes shapes and the names of dtypes. */
 #include "export/pytorch/read/pt_tensors.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
 
 /* ---- Reading ---- */
 
-/* A count; negative ones are none. */
+/* Parses a count. Fails for negative numbers. */
 static bool read_count(syn__str text, uint64_t *out) {
     int64_t v;
     if (!syn__loose_i64(text, &v) || v < 0) return false;
@@ -106,7 +106,7 @@ uint64_t syn__pt_typed_bytes(syn__str values, syn__str types) {
     return sum;
 }
 
-/* A tensor without dimensions has one element. */
+/* The number of elements of a shape; a tensor without dimensions has one. */
 static uint64_t elems_of(syn__str text) {
     const syn__pt_shape tensor = read_shape(text);
     return tensor.n != 0 ? syn__pt_elems(&tensor) : text.bytes == 2;
@@ -137,7 +137,7 @@ int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
     return bytes > 0 && bytes <= INT64_MAX ? (int64_t)bytes : -1;
 }
 
-/* Of argument `index` its shape, or list of shapes, and its type without quotes. */
+/* Finds the shape, or list of shapes, of argument `index`, and its type without quotes. */
 static bool find_argument(const syn__pt_host_node *node, size_t index, syn__str *shape,
                           syn__str *type) {
     const syn__pt_io io = syn__pt_io_of(node);
@@ -169,20 +169,20 @@ int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index) {
         if (!syn__str_is(type, "TensorList") || !syn__loose_open_array(&l, shape)) return -1;
         while (syn__loose_element(&l) && syn__loose_skip(&l, &at) == SYN__LOOSE_ARRAY)
             n = syn__pt_add(n, elems_of(at));
-        if (n == 0) return -1; /* before PyTorch 2.2 no shapes of lists were written */
+        if (n == 0) return -1; /* before PyTorch 2.2, shapes of lists were not written */
     }
     return n <= INT64_MAX ? (int64_t)n : -1;
 }
 
-/* ---- Sizes wherever they stand ---- */
+/* ---- Tensors at any depth ---- */
 
 typedef struct tensor {
     int64_t storage, offset, bytes;
     syn__str device;
 } tensor;
 
-/* The tensor whose bracket was just read; the scan is behind it. False, and the scan is where it
-   was, if it is something else. */
+/* Reads the tensor whose bracket was just read and moves behind it. If it is not a tensor, returns
+   false and leaves the position unchanged. */
 static bool take_tensor(syn__pt_scan *s, tensor *out) {
     const syn__pt_scan before = *s;
     int64_t fields[5] = {0};

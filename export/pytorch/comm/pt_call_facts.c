@@ -1,10 +1,9 @@
-/* What a kernel, a record_param_comms and the ops around it say about one communication.
-
-   Spellings: kernels and CPU events in Kineto's words ("In msg nelems"), host nodes in
-   ExecutionTraceObserver's (in_msg_nelems). The inputs of record_param_comms, by position:
-   tensors (if any), sequence number or (number, is it a message), (group's name, description) or a
-   number that stands for the group, rank (of messages the peer's within the group), name of the
-   call, splits in and out, then first rank, stride and size of the group. */
+/* Collects what a kernel, a record_param_comms and the enclosing ops record about one
+   communication. Kernels and CPU events use Kineto's names ("In msg nelems"), host nodes those of
+   ExecutionTraceObserver (in_msg_nelems). The inputs of record_param_comms are, by position:
+   tensors (if any); sequence number or (number, whether it is a message); (name, description) of
+   the group or a number that identifies it; rank (for messages that of the peer within the group);
+   name of the call; splits of input and output; first rank, stride and size of the group. */
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
@@ -18,7 +17,7 @@ void syn__pt_facts_init(syn__pt_facts *facts) {
     facts->group_start = facts->group_stride = facts->group_size = facts->filled_elems = -1;
 }
 
-/* The value behind a key or at hand in a list: a bracket as a whole. */
+/* Reads the value after a key, or the current element of a list; a bracket is read as a whole. */
 static char take_value(syn__pt_scan *s, syn__str *text) {
     const char c = syn__pt_scan_next(s, text);
     if (c == '[' || c == '{') {
@@ -28,7 +27,7 @@ static char take_value(syn__pt_scan *s, syn__str *text) {
     return c;
 }
 
-/* No memory holds so many elements or bytes: such a number is damaged. */
+/* No memory has that many elements or bytes, so a larger number is damaged. */
 #define MOST ((int64_t)1 << 48)
 
 static int64_t sane(int64_t amount) {
@@ -82,7 +81,7 @@ static void set_field(syn__pt_facts *t, syn__str key, syn__str value) {
         t->elem_bytes = syn__pt_dtype_bytes(value);
 }
 
-/* The value at hand, of a string the text between its quotes. */
+/* Reads the current value; of a string, the text between its quotes. */
 static bool take_json(syn__loose *l, syn__str *value) {
     const syn__loose_kind kind = syn__loose_skip(l, value);
     if (kind == SYN__LOOSE_STRING) {
@@ -118,14 +117,15 @@ static void take_attrs(syn__pt_facts *facts, const syn__pt_host_node *node) {
     }
 }
 
-/* The list of values of "inputs" or "outputs"; in schema 1.0.1 they are that list. */
+/* The list of values of "inputs" or "outputs". In schema 1.0.1 these are the list. */
 static syn__str values_of(syn__str io) {
     const syn__str none = {"", 0};
     if (io.bytes == 0) return none;
     return *io.text == '[' ? io : syn__loose_find(io, "values");
 }
 
-/* (name, description) of a group, or (number, is it a message); text is the bracket. */
+/* Reads (name, description) of a group, or (number, whether it is a message); text is the
+   bracket. */
 static bool take_pair(syn__pt_facts *facts, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str a, b, end;
@@ -144,7 +144,7 @@ static bool take_pair(syn__pt_facts *facts, syn__str text, bool *sequence) {
 }
 
 typedef struct positions {
-    int64_t before[3], after[3]; /* numbers on either side of the call's name */
+    int64_t before[3], after[3]; /* numbers before and after the call's name */
     int n_before, n_after;
     bool named, pair, sequence;
 } positions;
@@ -179,7 +179,7 @@ static void use_positions(syn__pt_facts *facts, const positions *at) {
     if (at->n_after > size && facts->group_size < 0) facts->group_size = at->after[size];
 }
 
-/* All but sizes; returns the inputs. */
+/* Reads everything except sizes. Returns the inputs. */
 static syn__str take_record(syn__pt_facts *facts, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
     const syn__str values = values_of(syn__pt_inputs(node));
@@ -212,7 +212,7 @@ int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
     return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
 }
 
-/* The rank behind the arrow of "nccl:send 0->1", "nccl:recv 0<-1". */
+/* Reads the rank after the arrow of "nccl:send 0->1" or "nccl:recv 0<-1". */
 static void take_arrow(syn__pt_facts *facts, syn__str name) {
     for (size_t i = 1; i + 2 < name.bytes; i++) {
         const bool arrow = (name.text[i] == '-' && name.text[i + 1] == '>') ||
@@ -224,7 +224,8 @@ static void take_arrow(syn__pt_facts *facts, syn__str name) {
     }
 }
 
-/* In all of c10d's schemas these take what they fill before what they read (Ops.cpp of PyTorch). */
+/* In all of c10d's schemas, the output of these calls comes before the input (Ops.cpp of
+   PyTorch). */
 static bool output_first(int kind) {
     return kind == SYN__PT_CALL_ALL_GATHER || kind == SYN__PT_CALL_REDUCE_SCATTER ||
            kind == SYN__PT_CALL_ALL_TO_ALL || kind == SYN__PT_CALL_GATHER ||
@@ -232,7 +233,7 @@ static bool output_first(int kind) {
 }
 
 typedef struct arguments {
-    syn__str first, second; /* the first two */
+    syn__str first, second; /* the first two arguments */
     syn__str last_text;
     int64_t numbers[2];
     int n, n_numbers;
@@ -261,7 +262,7 @@ static void take_message(syn__pt_facts *facts, const arguments *a, syn__str name
     if (a->n_numbers > tag && facts->tag == 0) facts->tag = a->numbers[tag];
 }
 
-/* _c10d_functional::all_reduce(tensor, "sum", "0"): the group's name comes last. */
+/* _c10d_functional::all_reduce(tensor, "sum", "0"): the group name is the last argument. */
 static bool is_functional(syn__str name) {
     if (name.bytes > 0 && *name.text == '_') {
         name.text++;
@@ -270,7 +271,7 @@ static bool is_functional(syn__str name) {
     return syn__str_begins(name, "c10d_functional::");
 }
 
-/* Of a tensor among the arguments of a device trace's op; -1: it is none. */
+/* Bytes of a tensor argument of a device trace's op; -1 if the argument is not a tensor. */
 static int64_t argument_bytes(const syn__pt_host_node *node, size_t index) {
     const int64_t elem_bytes = syn__pt_argument_elem_bytes(node, index);
     return elem_bytes > 0 ? sane(syn__pt_mul_i64(syn__pt_argument_elems(node, index), elem_bytes))

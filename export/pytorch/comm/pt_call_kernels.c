@@ -1,19 +1,19 @@
-/* Which kernel carries which call.
+/* Assigns kernels to calls.
 
-   A communication kernel belongs to the call whose host op launched it; of several the first
-   counts, the others are computation. Kernels of calls that were grouped (batch_isend_irecv,
-   coalescing managers) start when the group ends, outside of all of them: such a kernel carries
-   the calls of its thread that still lack one, have begun when it was launched and are of its kind.
-   It stands for the first of them, sends before receives; each other one gets an op of its own that
-   takes no time, behind the kernel on its stream. Further kernels that the same op
-   launches are computation. Kernels of libraries that PyTorch does not record are no part of such
-   a group: outside of calls each is a communication of its own. */
+   A communication kernel belongs to the call whose host op launched it. If there are several, the
+   first is the communication and the others are computation. Kernels of grouped calls
+   (batch_isend_irecv, coalescing managers) are launched when the group ends, outside of all its
+   calls. Such a kernel runs the calls of its thread that have no kernel yet, had begun when it was
+   launched, and are of its kind. It represents the first of them, sends before receives; each other
+   call gets an op of its own, which takes no time, after the kernel on its stream. Further kernels
+   launched by the same op are computation. Kernels of libraries that PyTorch does not record are
+   not part of such groups: outside of calls, each is a communication of its own. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 4096 /* calls without a kernel looked through for one */
+#define MAX_LOOK 4096 /* calls without a kernel that are searched */
 
 static syn__pt_kernel_library library_of(syn__pt_calls *c, const syn__pt_op *op) {
     if (op->event == SYN__PT_NONE) return syn__pt_kernel_library_of(syn__pt_op_name(c->rank, op));
@@ -28,7 +28,7 @@ static bool has_collective_name(const syn__pt_rank *rank, const syn__pt_op *op) 
            (rank->device.events[op->event].flags & SYN__PT_EVENT_COLLECTIVE) != 0;
 }
 
-/* ---- Groups of calls ---- */
+/* ---- Grouped calls ---- */
 
 static bool same_kind(int kernel, int call) {
     if (kernel == SYN__PT_CALL_UNKNOWN || kernel == call) return true;
@@ -43,7 +43,7 @@ static bool same_thread(const syn__pt_rank *rank, const syn__pt_op *kernel, uint
     return parent == SYN__PT_NONE || rank->ops[parent].lane == rank->ops[call_op].lane;
 }
 
-/* Whether the call had begun when the kernel was launched, by time, else by order. */
+/* Whether the call had begun when the kernel was launched, by time or, if unknown, by order. */
 static bool begun(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t call_op) {
     const syn__pt_op *op = &rank->ops[call_op];
     const int64_t at = kernel->launch != SYN__PT_NONE ? rank->device.events[kernel->launch].ts_ns
@@ -55,13 +55,14 @@ static bool begun(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t c
 
 typedef struct batch {
     syn__pt_calls *c;
-    uint32_t head, *next; /* calls without a kernel, in order */
+    uint32_t head, *next; /* linked list of calls without a kernel, in order */
     uint32_t *found, *taken;
     size_t n_taken;
-    uint32_t parent; /* of the last kernel that carried several, if it came after their calls */
+    uint32_t parent; /* parent of the last kernel that ran several calls, if it came after these
+                        calls */
 } batch;
 
-/* Sends, then receives, then the rest. */
+/* Sort key: sends, then receives, then all others. */
 static int turn(const syn__pt_call *call) {
     return call->kind == SYN__PT_CALL_SEND ? 0 : call->kind == SYN__PT_CALL_RECV ? 1 : 2;
 }
@@ -76,11 +77,11 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
         const uint32_t call = *link, op = calls[call].record;
         const bool here = same_thread(b->c->rank, kernel, op),
                    ready = begun(b->c->rank, kernel, op);
-        if (here && !ready && parent != SYN__PT_NONE) break; /* nor have those behind it */
+        if (here && !ready && parent != SYN__PT_NONE) break; /* later calls have not begun either */
         if (here && ready && same_kind(kind, calls[call].kind)) {
             b->found[n++] = call;
             *link = b->next[call];
-            /* Which calls an unlaunched kernel carries is not known: one of them. */
+            /* If the launch is unknown, so are the calls that the kernel runs: take just one. */
             if (parent == SYN__PT_NONE) break;
         } else link = &b->next[call];
     }
@@ -147,10 +148,10 @@ static syn_status carry_grouped(syn__pt_calls *c, uint32_t *own, size_t *n_own) 
     return s;
 }
 
-/* ---- All ---- */
+/* ---- The whole rank ---- */
 
-/* Whether the op that a kernel hangs from was still running when it was launched. What is launched
-   between ops hangs from the last one. */
+/* Whether the parent op of a kernel was still running when the kernel was launched. Kernels
+   launched between ops have the previous op as parent. */
 static bool launched_within(const syn__pt_rank *r, const syn__pt_op *kernel) {
     const syn__pt_op *op = &r->ops[kernel->parent];
     const syn__pt_event *events = r->device.events;
@@ -166,7 +167,8 @@ static bool launched_within(const syn__pt_rank *r, const syn__pt_op *kernel) {
 syn_status syn__pt_calls_kernels(syn__pt_calls *c, uint32_t **own, size_t *n_own) {
     const syn__pt_rank *r = c->rank;
     size_t cap = 0;
-    for (int named = 1; named >= 0; named--) { /* communication kernels before others in calls */
+    for (int named = 1; named >= 0; named--) { /* first communication kernels, then other kernels
+                                                  within calls */
         for (uint32_t i = 0; i < c->n_ops; i++) {
             const syn__pt_op *op = &r->ops[i];
             const uint32_t call = c->call_of[i];

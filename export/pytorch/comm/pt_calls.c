@@ -1,16 +1,15 @@
-/* Which host ops belong to one call of a communication library.
-
-   A call leaves up to four ops behind, usually within each other: _c10d_functional::X, c10d::X,
-   record_param_comms, and the library's own "nccl:X" or "gloo:X", which may also stand around
-   record_param_comms. Ops of libraries that run in threads of their own (gloo) begin and end long
-   after the call, so nesting does not say whose they are; record function ids do: the call makes
-   the library's op, so its id is the next one in the calling thread, whenever it begins. */
+/* Finds the host ops that belong to each call of a communication library.
+   A call has up to four ops, usually nested: _c10d_functional::X, c10d::X, record_param_comms, and
+   the library's op "nccl:X" or "gloo:X", which may also enclose record_param_comms. Ops of
+   libraries with threads of their own (gloo) begin and end long after the call, so nesting does not
+   show their call. Record function ids do: the call creates the library's op, so the op's id is the
+   next one in the calling thread, whenever the op begins. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_WAITING 256 /* calls that are looked through for the one of a library's op */
+#define MAX_WAITING 256 /* calls searched for the call of a library op */
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
@@ -41,12 +40,12 @@ static syn_status add(syn__pt_calls *c, int kind, uint32_t *out) {
     return SYN_OK;
 }
 
-/* The first kind that is known counts. */
+/* The first known kind is kept. */
 static void set_kind(syn__pt_call *call, int kind) {
     if (call->kind == SYN__PT_CALL_UNKNOWN) call->kind = kind;
 }
 
-/* The call above the op, joined if it lacks such a part yet; else a new one. */
+/* Adds an api op to the enclosing call if that has none yet, otherwise to a new call. */
 static syn_status join_api(syn__pt_calls *c, uint32_t op, uint32_t above, uint32_t *out) {
     const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, &c->rank->ops[op]));
     const bool inside = above != SYN__PT_NONE && c->calls[above].functional != SYN__PT_NONE;
@@ -76,8 +75,8 @@ static syn_status join_record(syn__pt_calls *c, uint32_t op, uint32_t above, int
     return SYN_OK;
 }
 
-/* gloo does a reduce-scatter by all-reduces, in older versions by an all-reduce and a scatter, and
-   a monitored barrier by messages. */
+/* Whether a library op of that kind fits the call. gloo runs a reduce-scatter as all-reduces (older
+   versions: an all-reduce and a scatter), and a monitored barrier as messages. */
 static bool fits(const syn__pt_call *call, int kind) {
     if (call->api == SYN__PT_NONE && call->record == SYN__PT_NONE) return false;
     const bool is_part = kind == SYN__PT_CALL_ALL_REDUCE || kind == SYN__PT_CALL_SCATTER;
@@ -87,7 +86,7 @@ static bool fits(const syn__pt_call *call, int kind) {
     return call->kind == kind && call->backend == SYN__PT_NONE;
 }
 
-/* ---- Whose a library's op is ---- */
+/* ---- Callers of library ops ---- */
 
 static const syn__pt_host_node *host_node(const syn__pt_calls *c, uint32_t op) {
     return &c->rank->host.nodes[c->rank->ops[op].host];
@@ -97,7 +96,7 @@ static bool has_rf_id(const syn__pt_host_node *node) {
     return (node->has & SYN__PT_HAS_RF_ID) != 0 && node->rf_id != 0;
 }
 
-/* How many of those in by_rf_id have lower ids. */
+/* The number of entries of by_rf_id with lower ids. */
 static size_t count_below(const syn__pt_calls *c, uint64_t rf_id) {
     size_t low = 0, high = c->n_by_rf_id;
     while (low < high) {
@@ -108,8 +107,8 @@ static size_t count_below(const syn__pt_calls *c, uint64_t rf_id) {
     return low;
 }
 
-/* Remembers by its record function id what may make a library's op. Ops come nearly in the order
-   of these ids; what is far out of it is damaged. */
+/* Adds an op that may create library ops to by_rf_id. Ops come almost in the order of these ids; an
+   id far out of order is damaged. */
 static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     const syn__pt_host_node *node = host_node(c, op);
     if (!has_rf_id(node)) return SYN_OK;
@@ -123,7 +122,7 @@ static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     return SYN_OK;
 }
 
-/* The first list without a list in it: of a library's op its tensor, or the tensor's sizes. */
+/* The first list without nested lists: for a library op, its tensor or the sizes of its tensor. */
 static syn__str innermost(syn__str text) {
     size_t begin = 0;
     for (size_t i = 0; i < text.bytes; i++) {
@@ -141,8 +140,8 @@ static bool holds(syn__str text, syn__str part) {
     return false;
 }
 
-/* How much speaks for the call besides kind and order: that it was given the same tensor, in the
-   same thread. A device trace alone has sizes, but no calling thread. */
+/* How much supports the call besides kind and order: it has the same tensor and is in the same
+   thread. A device trace alone has sizes, but no calling thread. */
 static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
@@ -162,8 +161,8 @@ static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kin
     *out = call;
 }
 
-/* The latest call that a thread began before it made the op; of several threads the one whose call
-   is most like the op. */
+/* The last call that a thread began before it created the op. If there are several threads, the one
+   whose call is most similar to the op. */
 static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
     int best = NO_LIKENESS;
@@ -177,8 +176,8 @@ static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     return out;
 }
 
-/* Without record function ids: a library takes calls in their order, and ops come in the order of
-   their begin, so it is the first call that lacks such an op. */
+/* Without record function ids: a library processes calls in order, and ops are ordered by start, so
+   the op belongs to the first call without such an op. */
 static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
     int best = NO_LIKENESS;
@@ -186,18 +185,19 @@ static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
         c->first_waiting++;
     for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
         if (c->calls[i].backend == SYN__PT_NONE) consider(c, (uint32_t)i, op, kind, &best, &out);
-    if (out == SYN__PT_NONE && c->n_calls > 0) /* a further op of the latest call */
+    if (out == SYN__PT_NONE && c->n_calls > 0) /* another op of the last call */
         consider(c, (uint32_t)c->n_calls - 1, op, kind, &best, &out);
     return out;
 }
 
-/* Whether both ran in one thread, as the device trace has it. */
+/* Whether both ran in the same thread according to the device trace. */
 static bool in_one_thread(const syn__pt_rank *r, const syn__pt_op *a, const syn__pt_op *b) {
     return a->event != SYN__PT_NONE && b->event != SYN__PT_NONE &&
            r->device.events[a->event].tid == r->device.events[b->event].tid;
 }
 
-/* What runs beside a thread was launched by the call's op. */
+/* Detaches an op that runs concurrently with the calling thread: its parent is the call's op, which
+   only launched it. */
 static void detach(syn__pt_calls *c, uint32_t op, const syn__pt_call *call) {
     const uint32_t by = call->api != SYN__PT_NONE      ? call->api
                         : call->record != SYN__PT_NONE ? call->record
@@ -252,7 +252,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
     return level == BACKEND ? SYN_OK : add_by_rf_id(c, index, call);
 }
 
-/* Sets the pointer that `out` points to. */
+/* Allocates a table and stores it in the pointer that `out` points to. */
 static syn_status new_table(syn__pt_calls *c, void *out, size_t n, size_t bytes, int fill) {
     void *table = syn_calloc(n != 0 ? n : 1, bytes);
     if (table == NULL) return SYN_FAIL_NOMEM(c->err, n * bytes, "finding communication");
@@ -273,7 +273,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
-        /* the op that something hangs from by time alone says nothing of it */
+        /* a parent that is only a guess by time says nothing about the call */
         const bool called = op->kind != SYN_PYTORCH_OP_HOST || op->around == SYN__PT_NONE;
         const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =

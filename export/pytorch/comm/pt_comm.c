@@ -1,6 +1,6 @@
-/* Communications of one rank: each call of a library becomes one, on the kernel that carries it,
-   else on its host op. What it is comes from the kernel's args, then record_param_comms, then the
-   ops around it, the kernel's name last. */
+/* Finds the communication of one rank: each call of a library becomes one communication, on the
+   kernel that runs it or else on its host op. Its properties come from the kernel's args, then
+   record_param_comms, then the enclosing ops, and finally the kernel's name. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -18,7 +18,7 @@ typedef struct finder {
     syn_error *err;
     syn__pt_calls calls;
     syn__pt_group_finder groups;
-    int64_t *local_peer; /* per comm: the peer's rank within its group, -1 */
+    int64_t *local_peer; /* per comm: the peer's index within the group; -1: none */
     size_t local_cap;
     uint32_t *own; /* kernels without a call */
     size_t n_own;
@@ -29,16 +29,16 @@ static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op
     else if (op->event != SYN__PT_NONE) syn__pt_note_event(f->rank, f->notes, kind, op->event);
 }
 
-/* ---- Facts ---- */
+/* ---- Properties ---- */
 
-/* shaped: the first tensor is what the call takes in. */
+/* Adds what a host op records. shaped: its first tensor is the input of the call. */
 static void add_host_facts(const finder *f, syn__pt_facts *facts, uint32_t index, bool record,
                            bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
-    const bool made = (node->has & SYN__PT_MADE) != 0; /* its event has all that is known */
+    const bool made = (node->has & SYN__PT_MADE) != 0; /* its event has all the information */
     if (made && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
     if (made && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
@@ -73,21 +73,22 @@ static void find_facts(const finder *f, syn__pt_facts *facts, uint32_t kernel,
         facts->kind = SYN__PT_CALL_ALL_TO_ALL;
 }
 
-/* Bytes that a call takes in, from what it puts out. */
+/* The input bytes of a call, computed from its output. */
 static int64_t from_output(const syn__pt_facts *t, int64_t ranks) {
     int64_t out = t->out_bytes;
     if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
     if (out <= 0 || ranks < 1) return out;
     if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
         return out > ranks ? out / ranks : 1;
-    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each */
+    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each
+                                                                    rank */
     const bool has_all =
         t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
     return has_all ? syn__pt_mul_i64(out, ranks) : out;
 }
 
-/* gloo reduces and scatters a list by an all-reduce of each tensor: the op of one has the size of a
-   part. */
+/* gloo runs a reduce-scatter of a list as an all-reduce of each tensor, so each of these ops has
+   the size of one part. */
 static int64_t from_parts(const syn__pt_facts *t, int64_t ranks) {
     if (t->kind != SYN__PT_CALL_REDUCE_SCATTER || t->filled_elems <= 0 || t->elem_bytes <= 0)
         return -1;
@@ -115,7 +116,7 @@ static int32_t as_rank(int64_t v) {
     return v >= 0 && v <= INT32_MAX ? (int32_t)v : -1;
 }
 
-/* ---- Communications ---- */
+/* ---- Communication ---- */
 
 static void set_type(syn__pt_comm *c, const syn__pt_facts *t) {
     c->type = t->kind == SYN__PT_CALL_SEND   ? SYN__ET_COMM_SEND_NODE
@@ -153,7 +154,7 @@ static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_cal
     return SYN_OK;
 }
 
-/* A kernel that no call explains. */
+/* Adds a kernel that belongs to no call. */
 static syn_status add_own(finder *f, uint32_t kernel) {
     const syn__pt_op *op = &f->rank->ops[kernel];
     if (syn__pt_kernel_library_of(syn__pt_op_name(f->rank, op)) == SYN__PT_KERNEL_OF_OTHER)
@@ -161,7 +162,8 @@ static syn_status add_own(finder *f, uint32_t kernel) {
     return add(f, kernel, kernel, NULL);
 }
 
-/* Ranks within a group are those of the whole job where nothing is known of the group. */
+/* The global rank of a peer. If nothing is known about the group, indices within it are global
+   ranks. */
 static int32_t global_peer(const syn__pt_rank *r, const syn__pt_comm *c, int64_t local) {
     const syn__pt_group *g = c->group != SYN__PT_NONE ? &r->groups[c->group] : NULL;
     if (local < 0) return -1;
@@ -190,14 +192,15 @@ static int by_op(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Whether a call has left neither an op of its library nor a kernel, though it has times. */
+/* Whether a call with times has neither a library op nor a kernel. */
 static bool is_unfinished(const finder *f, const syn__pt_call *call) {
     const uint32_t op = syn__pt_call_op(f->rank, call);
     return call->kernel == SYN__PT_NONE && call->backend == SYN__PT_NONE &&
            f->rank->ops[op].start_ns != SYN__PT_NO_NS;
 }
 
-/* Libraries that run in threads of their own (gloo) leave an op for each call that has ended. */
+/* Notes calls that did not finish. Libraries with threads of their own (gloo) record an op for each
+   finished call. */
 static void note_unfinished(const finder *f) {
     const syn__pt_calls *c = &f->calls;
     bool beside = syn__str_has(f->rank->device.distributed_info, "gloo");

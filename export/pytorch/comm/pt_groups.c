@@ -1,6 +1,7 @@
-/* The process groups that one rank knows, from four sources, the better one first: the host trace's
-   process_group:init nodes, the device trace's distributedInfo, kernels, record_param_comms. Names
-   are keys; a list of ranks that contradicts a better source is counted and dropped. */
+/* Collects the process groups that one rank knows, from four sources, in order of reliability: the
+   host trace's process_group:init nodes, the device trace's distributedInfo, kernels, and
+   record_param_comms. Groups are identified by name. A list of ranks that contradicts a better
+   source is counted and dropped. */
 #include <stdlib.h>
 
 #include "export/pytorch/comm/pt_groups.h"
@@ -11,11 +12,11 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-#define MAX_UNPACKED 4 /* times a description may be quoted */
+#define MAX_UNPACKED 4 /* how often a description may be quoted */
 
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
-/* One group as a source describes it; negative and empty: not known. */
+/* A group as described by one source; unknown: negative or empty. */
 typedef struct described {
     syn__str name, desc, ranks;
     int64_t size, start, stride, backend;
@@ -86,8 +87,8 @@ static syn_status has_doubles(syn__pt_group_finder *f, const int32_t *ranks, siz
     return SYN_OK;
 }
 
-/* The ranks of "[0, 1]" or {0: 0, 1: 1} (global: within the group). *n is 0 for an empty list, for
-   one that is cut ("[0, 1, ..., 7]") and for one that names a rank twice. */
+/* Reads the ranks of "[0, 1]" or {0: 0, 1: 1} (global rank: index in the group). *n is 0 if the
+   list is empty, shortened ("[0, 1, ..., 7]"), or has a rank twice. */
 static syn_status read_ranks(syn__pt_group_finder *f, syn__str text, int32_t **out, uint32_t *n) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str token;
@@ -154,7 +155,7 @@ static bool seen(syn__pt_group_finder *f, uint32_t index, syn__str ranks) {
     return false;
 }
 
-/* Ranks written as start, stride, size count only where no list is known. */
+/* Ranks given as start, stride and size are used only if there is no list. */
 static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described *d) {
     int32_t *ranks;
     uint32_t n = 0;
@@ -164,7 +165,7 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
     }
     syn__pt_group *g = &f->rank->groups[index];
     if (d->source == FROM_HOST && n == 0 && syn__str_is(d->ranks, "[]")) {
-        SYN_TRY(count_up(f, 0, 1, d->size, &ranks, &n)); /* all ranks there are */
+        SYN_TRY(count_up(f, 0, 1, d->size, &ranks, &n)); /* all ranks */
         if (n != 0) set_ranks(f, index, d->source, ranks, n);
         if (n != 0 && f->rank->world_size < 0) f->rank->world_size = (int32_t)n;
     }
@@ -178,7 +179,8 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
     return SYN_OK;
 }
 
-/* Finds or adds it. A group without a name goes by its description, else by its list of ranks. */
+/* Finds or adds a group. A group without a name is identified by its description or, without one,
+   by its list of ranks. */
 static syn_status take_group(syn__pt_group_finder *f, described *d, uint32_t *index) {
     *index = SYN__PT_NONE;
     if (d->name.bytes == 0) d->name = d->desc;
@@ -222,7 +224,7 @@ static syn_status take_described(syn__pt_group_finder *f, described *d) {
     return SYN_OK;
 }
 
-/* All objects of a text that describe groups, at any depth. */
+/* Reads all objects within a text, at any depth, that describe groups. */
 static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str key, value;
@@ -244,7 +246,7 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source
     return SYN_OK;
 }
 
-/* The texts among a node's inputs; each is a list of descriptions, quoted once or more. */
+/* Reads the strings among a node's inputs. Each is a list of descriptions, quoted at least once. */
 static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *node) {
     syn__pt_scan s = syn__pt_scan_of(syn__pt_inputs(node));
     syn__str text;

@@ -1,19 +1,19 @@
-/* Dependencies between the ops of a rank: calls, program order, launches, streams, groups; the
-   finders have files of their own. */
+/* Finds dependencies between the ops of a rank: calls, program order, launches, streams and groups.
+   Other finders have files of their own. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Before which device work without a start cannot have begun: its launch. */
+/* Device work without a start cannot have begun before this time, its launch. */
 static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
     if (op->launch != SYN__PT_NONE) return c->rank->device.events[op->launch].ts_ns;
     return op->parent != SYN__PT_NONE ? c->when[op->parent] : SYN__PT_NO_NS;
 }
 
-/* An op without a start counts as begun with the op before it in its lane, or when
-   it was launched. */
+/* Fills c->when. An op without a start gets that of the previous op in its lane, or the time of its
+   launch. */
 static syn_status date_ops(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     int64_t *last = syn_malloc((r->n_lanes + 1) * sizeof *last);
@@ -78,7 +78,7 @@ static syn_status connect_parents(syn__pt_connector *c) {
     return SYN_OK;
 }
 
-/* Collectives of a group run one after the other, in the order in which they were launched. */
+/* Collectives of a group run one after the other, in launch order. */
 static syn_status connect_groups(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     uint32_t *last = syn_malloc((r->n_groups + 1) * sizeof *last), *order = NULL;
@@ -110,7 +110,7 @@ static syn_status connect_all(syn__pt_connector *c) {
     return syn__pt_find_wakes(c);
 }
 
-#define THREAD_GAP_NS 1000000 /* where the options say nothing */
+#define THREAD_GAP_NS 1000000 /* the default */
 
 syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *options, syn_error *err) {
     syn__pt_connector c = {.rank = rank, .options = options, .err = err};

@@ -1,5 +1,5 @@
-/* Dependencies that a linker wrote into a host trace: other threads' ops, and device work that the
-   host waited for. */
+/* Finds dependencies that a linker wrote into a host trace: on ops of other threads, and on device
+   work that the host waited for. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
 
@@ -11,7 +11,8 @@ static syn_status put_id(const syn__pt_connector *c, syn__pt_map *ops, uint64_t 
     return SYN_OK;
 }
 
-/* Of several host nodes with one id the one that keeps it; device work before host nodes. */
+/* Fills the map from id to op. If several host nodes have the same id, the one that keeps it is
+   used. Device work takes precedence over host nodes. */
 static syn_status list_ids(const syn__pt_connector *c, syn__pt_map *ops) {
     const syn__pt_rank *r = c->rank;
     const bool last = c->options->same_ids == SYN_PYTORCH_LAST_KEEPS;
@@ -53,7 +54,7 @@ static syn_status add_edges(syn__pt_connector *c, const syn__pt_map *ops, uint32
 
 syn_status syn__pt_find_linked(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
-    syn__pt_map ops = {0}; /* by id */
+    syn__pt_map ops = {0}; /* id -> op */
     if (r->host.n_linked == 0) return SYN_OK;
     syn_status s = list_ids(c, &ops);
     for (uint32_t i = 0; i < r->n_ops && s == SYN_OK; i++) {

@@ -1,19 +1,20 @@
-/* The ops in an order in which every dependency comes earlier (Kahn 1962, lowest index first),
-   after edges that close a cycle are dropped: of those left when nothing can go first, edges that
-   go back in time, then, if need be, those that go back in the order of ops. */
+/* Sorts the ops topologically (Kahn 1962, lowest index first), after dropping edges that close a
+   cycle: among the remaining ops, first edges that go back in time and then, if necessary, edges
+   that go back in the order of ops. */
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-/* First what says most about a pair that several edges join. */
+/* If several edges connect a pair, the class with the lowest number is kept, because it says the
+   most. */
 static const uint8_t precedence[SYN_PYTORCH_EDGE_CLASSES] = {
     [SYN_PYTORCH_EDGE_STREAM] = 0, [SYN_PYTORCH_EDGE_LAUNCH] = 1,  [SYN_PYTORCH_EDGE_SYNC] = 2,
     [SYN_PYTORCH_EDGE_GROUP] = 3,  [SYN_PYTORCH_EDGE_PROGRAM] = 4, [SYN_PYTORCH_EDGE_THREAD] = 5,
     [SYN_PYTORCH_EDGE_CALL] = 6};
 
-/* Counting sort of the edges by op, then each op's few by insertion; doubles are left out. */
+/* Sorts the edges by target op with a counting sort. */
 static syn_status collect(syn__pt_rank *r, syn_error *err) {
     syn_free(r->first_dep);
     syn_free(r->deps);
@@ -71,10 +72,10 @@ static void tidy(syn__pt_rank *r) {
 
 typedef struct sorter {
     syn__pt_rank *rank;
-    uint32_t *left;            /* per op: dependencies not yet done */
+    uint32_t *left;            /* per op: dependencies not done yet */
     uint32_t *heap, *children; /* ready ops; dependents by op */
     uint32_t *first_child;
-    uint32_t *later; /* of trim */
+    uint32_t *later; /* used by trim */
     size_t n_heap, n_done;
 } sorter;
 
@@ -133,10 +134,10 @@ static void run(sorter *s) {
     }
 }
 
-/* Of the ops that are left, takes off those from which no cycle can be reached. */
+/* Removes from the remaining ops those from which no cycle can be reached. */
 static void trim(sorter *s) {
     const syn__pt_rank *r = s->rank;
-    uint32_t *later = s->later; /* per op: dependents that are left */
+    uint32_t *later = s->later; /* per op: number of remaining dependents */
     s->n_heap = 0;
     for (uint32_t op = 0; op < r->n_ops; op++) {
         later[op] = 0;
@@ -160,7 +161,7 @@ static bool goes_back(const syn__pt_rank *r, uint32_t from, uint32_t to, bool by
     return a > b;
 }
 
-/* Between ops that are left, drops what goes back; *n is how many. */
+/* Drops edges between remaining ops that go back. *n: their number. */
 static syn_status drop(sorter *s, bool by_index, syn_pytorch_note *notes, size_t *n,
                        syn_error *err) {
     syn__pt_rank *r = s->rank;
@@ -172,7 +173,7 @@ static syn_status drop(sorter *s, bool by_index, syn_pytorch_note *notes, size_t
         for (size_t i = begin; i < end; i++) {
             const syn__pt_dep d = r->deps[i];
             const bool timely =
-                !by_index && d.class_ == SYN_PYTORCH_EDGE_GROUP; /* order of launches */
+                !by_index && d.class_ == SYN_PYTORCH_EDGE_GROUP; /* follows launch order */
             if (s->left[op] > 0 && s->left[d.from] > 0 && !timely &&
                 goes_back(r, d.from, op, by_index)) {
                 SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof *r->dropped,

@@ -1,19 +1,21 @@
-/* Synchronisation: what makes the host wait for a device, or a stream for another.
+/* Finds synchronization: what makes the host wait for a device, or a stream for another one.
 
-   Where the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), they say which
-   stream or recorded event was waited for. Otherwise the calls of the runtime are read: a
-   device-wide wait is for the last work of every stream; a blocking copy for itself; of stream and
-   event waits the trace does not name the stream, so the work is taken that the thread launched
-   last before the wait (before the latest cudaEventRecord, for events); a cudaStreamWaitEvent makes
-   the thread's next launch wait for the last work on the other streams of the device. An edge that
-   the measured times contradict is not made. */
+   If the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), they name the
+   stream or recorded event that was waited for. Otherwise the runtime calls are interpreted:
+   - A device-wide wait waits for the last work of every stream, and a blocking copy for itself.
+   - For stream and event waits the trace does not name the stream, so they wait for the last
+     work that the thread launched before the wait (events: before the last cudaEventRecord).
+   - After a cudaStreamWaitEvent, the thread's next launch waits for the last work on the other
+     streams of the device.
+
+   An edge that contradicts the measured times is not added. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define CLOCK_SLACK_NS 1000 /* the clocks of host and device agree to about so much */
-#define MAX_BACK       64   /* launches looked back for one of the same thread */
+#define CLOCK_SLACK_NS 1000 /* tolerance for clocks of host and device */
+#define MAX_BACK       64   /* launches searched for one of the same thread */
 
 typedef enum call {
     CALL_OTHER,
@@ -22,19 +24,19 @@ typedef enum call {
     CALL_EVENT_SYNC,
     CALL_RECORD,
     CALL_WAIT_EVENT,
-    CALL_COPY /* that blocks */
+    CALL_COPY /* a copy that blocks */
 } call;
 
 typedef struct syncer {
     syn__pt_connector *c;
     const syn__pt_rank *r;
-    uint8_t *calls;             /* by name id: call + 1, 0 not looked at */
-    syn__pt_map by_correlation; /* runtime events */
-    uint8_t *settled;           /* per event: a cuda_sync event has said what the call did */
-    uint32_t *launched;         /* device ops by launch */
+    uint8_t *calls;             /* per name id: call + 1; 0: not determined yet */
+    syn__pt_map by_correlation; /* correlation id -> runtime event */
+    uint8_t *settled;           /* per event: a cuda_sync event has shown what the call did */
+    uint32_t *launched;         /* device ops in launch order */
     int64_t *launched_ns;
     size_t n_launched;
-    uint32_t *recorded; /* per host lane: the latest cudaEventRecord */
+    uint32_t *recorded; /* per host lane: the last cudaEventRecord */
     bool has_sync_events;
 } syncer;
 
@@ -99,12 +101,12 @@ static syn_status list_launches(syncer *s) {
     return status;
 }
 
-/* The last op of a device lane that was launched before a time; SYN__PT_NONE. */
+/* The last op of a device lane that was launched before `ns`; SYN__PT_NONE: none. */
 static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
     const size_t first = low;
-    while (low < high) { /* a stream runs in the order of launches */
+    while (low < high) { /* a stream runs in launch order */
         const size_t mid = low + (high - low) / 2;
         if (launch_ns(s->r, ops[mid]) < ns) low = mid + 1;
         else high = mid;
@@ -112,7 +114,7 @@ static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     return low > first ? ops[low - 1] : SYN__PT_NONE;
 }
 
-/* The first op of a lane launched (begun, on the host) at a time or later. */
+/* The first op of a lane that was launched (host: began) at `ns` or later. */
 static uint32_t next_in_lane(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     const bool device = s->r->lanes[lane].device;
@@ -141,7 +143,7 @@ static bool same_thread(const syncer *s, uint32_t work, uint32_t op) {
     return parent != SYN__PT_NONE && s->r->ops[parent].lane == s->r->ops[op].lane;
 }
 
-/* What the thread of `op` launched last before a time, or next at that time or later. */
+/* The last launch by the thread of `op` before `ns`, or the next one at `ns` or later. */
 static uint32_t own_launch(const syncer *s, uint32_t op, int64_t ns, bool next) {
     size_t at = first_launched_at(s, ns);
     for (int tries = 0; tries < MAX_BACK; tries++, at += next) {
@@ -151,7 +153,7 @@ static uint32_t own_launch(const syncer *s, uint32_t op, int64_t ns, bool next) 
     return SYN__PT_NONE;
 }
 
-/* The host goes on after `e` only when `work` is done. */
+/* Adds an edge: the host continues after `e` only when `work` is done. */
 static syn_status host_waits(syncer *s, uint32_t work, const syn__pt_event *e) {
     const uint32_t event = (uint32_t)(e - s->r->device.events), caller = s->r->event_op[event];
     const int64_t end = syn__pt_event_end(e);
@@ -197,7 +199,7 @@ static int64_t argument(const syn__pt_event *e, const char *name) {
     return v;
 }
 
-/* The work that the event recorded by a call stands for. */
+/* The last work before the call that recorded the event. */
 static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
     const uint32_t record = runtime_of(s, argument(sync, "wait_on_cuda_event_record_corr_id"));
     const uint32_t lane = find_lane(s, sync->device, argument(sync, "wait_on_stream"));
@@ -232,9 +234,9 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
     return work_waits(s, work, next_in_lane(s, lane, call_event->ts_ns));
 }
 
-/* ---- Without ---- */
+/* ---- Without cuda_sync events ---- */
 
-/* The thread's next launch waits for the other streams of its device. */
+/* Makes the thread's next launch wait for the other streams of its device. */
 static syn_status guess_wait(syncer *s, const syn__pt_event *e, uint32_t caller) {
     const uint32_t next = own_launch(s, caller, e->ts_ns, true);
     if (s->has_sync_events || next == SYN__PT_NONE) return SYN_OK;

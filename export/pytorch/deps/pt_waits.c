@@ -1,23 +1,21 @@
-/* Where a thread waits for communication that runs beside it (gloo). No trace has an op for it:
-   `work.wait()` is time in which the thread runs no op, or one that computes nothing. A busy
-   machine stops threads as well, so that alone says little. What does:
-
-   - A message is over when the program has waited for it (till_wait).
-   - The thread began nothing between the launch and the end, and so it is with nine of ten launches
-     alike (of those within autograd, or of the others): the program waits at once.
-   - By some op the program must have waited: the first that is given a tensor of the communication
-     (host traces name storages); the first behind the backward pass, for what was launched in it
-   (as DistributedDataParallel does); the next "Optimizer.step". It is the first of those that began
-     after the end. If the communication ended while the thread did nothing right before that op, it
-     waited until then; else there was nothing left to wait for.
-   - The thread did nothing when the communication ended, for longer than the thread gap, or behind
-     the backward pass; but within autograd, or where it launches the next communication then, it
-   was stopped rather than waiting.
-
-   For what fits none of them nothing is known to wait.
-
-   Functional collectives are apart: the program waits for them by an op, wait_tensor, that is given
-   a tensor of theirs, and by nothing else. */
+/* Finds where a thread waits for communication that runs concurrently with it (gloo). Traces have
+   no op for it: `work.wait()` is time in which the thread runs no op, or one that computes nothing.
+   A busy machine also stops threads, so idle time alone is weak evidence. These rules are used:
+   - A message is complete when the program has waited for it (till_wait).
+   - The thread began nothing between the launch and the end, and so did nine of ten launches of
+     the same sort (those within autograd, or the others): the program waits immediately.
+   - The program must have waited before certain ops: the first op that uses a tensor of the
+     communication (host traces name storages); the first op after the backward pass, for
+     communication launched in it (as DistributedDataParallel does); the next "Optimizer.step".
+     The first of these that began after the end of the communication is used. If the
+     communication ended while the thread was idle right before that op, the thread waited until
+     that end; otherwise the wait took no time.
+   - The thread was idle when the communication ended, for longer than the thread gap, or after
+     the backward pass. But within autograd, or if its next op launches communication, it was
+     stopped rather than waiting.
+   If no rule applies, no wait is recorded.
+   Functional collectives are different: the program waits for them only by the op wait_tensor,
+   which gets one of their tensors. */
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_edge_finders.h"
@@ -25,7 +23,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_STORAGES 64 /* of one communication that are looked for */
+#define MAX_STORAGES 64 /* storages per communication that are tracked */
 
 enum {
     SEEN = 1,
@@ -34,18 +32,19 @@ enum {
     COMPUTES = 8,
     MAY_WAIT = 16,
     CALLS = 32,
-    FUNCTIONAL = 64, /* of a functional collective */
-    WAITS = 128      /* wait_tensor */
+    FUNCTIONAL = 64, /* belongs to a functional collective */
+    WAITS = 128      /* is wait_tensor */
 };
 
 /* A detached communication. */
 typedef struct work {
     uint32_t op;
-    int64_t launched_ns, end_ns; /* launched: the end of the op that launched it */
-    int64_t behind_ns;           /* launched in the backward pass: what comes behind it begins */
-    int64_t by_ns;               /* by then the program has waited; INT64_MAX unknown */
+    int64_t launched_ns, end_ns; /* launched_ns: end of the op that launched it */
+    int64_t behind_ns;           /* if launched in the backward pass: start of the first op after
+                                    that pass */
+    int64_t by_ns;               /* time by which the program has waited; INT64_MAX: unknown */
     bool in_autograd, at_once, known;
-    bool functional; /* waited for by wait_tensor alone */
+    bool functional; /* only wait_tensor waits for it */
 } work;
 
 typedef struct open_op {
@@ -57,17 +56,17 @@ typedef struct open_op {
 typedef struct waiter {
     syn__pt_connector *c;
     syn__pt_rank *r;
-    uint8_t *names;  /* per host name */
-    uint8_t *inside; /* per op: within autograd */
-    work *works;     /* by lane of the launcher, then by end */
+    uint8_t *names;  /* flags per host name */
+    uint8_t *inside; /* per op: it is within autograd */
+    work *works;     /* ordered by lane of the launcher, then by end */
     size_t n_works;
-    work *at, *end; /* of the lane at hand: those not looked at yet */
-    uint32_t *ops;  /* its ops with times, by time */
+    work *at, *end; /* those of the current lane that are not done yet */
+    uint32_t *ops;  /* the lane's ops with times, ordered by time */
     size_t n_ops;
-    uint32_t *behind; /* per such op: the place of the next one that is outside autograd; n_ops */
-    uint32_t *step;   /* ... that is a step of an optimizer */
-    syn__pt_map uses; /* storages, to lists in `links` of the works that have them, by end; the
-                         first link is no work's */
+    uint32_t *behind; /* per such op: position of the next op outside of autograd; n_ops: none */
+    uint32_t *step;   /* per such op: position of the next optimizer step; n_ops: none */
+    syn__pt_map uses; /* storage -> list in `links` of the works that have it, ordered by end; the
+                         first link is only the head */
     struct link {
         uint32_t index, next;
     } * links;
@@ -99,7 +98,7 @@ static uint8_t flags_of(const waiter *w, uint32_t op) {
     return *flags;
 }
 
-/* Where there are tensor ids to tell which wait_tensor is meant. */
+/* Only if tensor ids show which wait_tensor belongs to it. */
 static bool is_functional(const waiter *w, uint32_t op) {
     if (w->r->host.from_event) return false;
     for (uint32_t at = w->r->ops[op].parent; at != SYN__PT_NONE; at = w->r->ops[at].parent) {
@@ -146,7 +145,7 @@ static syn_status list_works(waiter *w) {
     return s;
 }
 
-/* The lane's first op at a time or later; n_ops if there is none. */
+/* The lane's first op at `ns` or later; n_ops if there is none. */
 static size_t first_at(const waiter *w, int64_t ns) {
     size_t low = 0, high = w->n_ops;
     while (low < high) {
@@ -176,7 +175,7 @@ static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns)
 
 /* ---- A sweep over a lane's time ---- */
 
-/* Whether a thread that does nothing but what `top` does from one time to another waits then. */
+/* Whether a thread that only runs `top` from from_ns to to_ns is waiting. */
 static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_t from_ns,
                       int64_t to_ns) {
     const uint8_t flags = top != NULL ? flags_of(w, top->op) : MAY_WAIT;
@@ -190,7 +189,7 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     return to_ns - from_ns > w->c->gap_ns && !goes_on && (top == NULL || !w->inside[top->op]);
 }
 
-/* From one begin or end of an op to the next nothing changes. */
+/* Handles a span between two starts or ends of ops, in which nothing changes. */
 static syn_status pass(waiter *w, int64_t from_ns, int64_t to_ns) {
     const open_op *top = w->depth != 0 ? &w->stack[w->depth - 1] : NULL;
     for (; w->at < w->end && w->at->end_ns <= to_ns; w->at++) {
@@ -255,7 +254,8 @@ static void take_ops(waiter *w, uint32_t lane) {
     }
 }
 
-/* Whether the program waits at once for what it launches within autograd, or elsewhere. */
+/* Finds whether the program waits immediately for what it launches, separately for launches within
+   autograd and others. */
 static void find_habits(waiter *w, work *works, size_t n) {
     size_t count[2] = {0, 0}, at_once[2] = {0, 0};
     for (size_t i = 0; i < n; i++) {
@@ -274,7 +274,7 @@ static void find_habits(waiter *w, work *works, size_t n) {
     }
 }
 
-/* By when the program has waited. */
+/* Records a time by which the program has waited. */
 static void has_waited(work *k, int64_t ns) {
     if (ns >= k->end_ns && ns < k->by_ns) k->by_ns = ns;
 }
@@ -293,8 +293,8 @@ static void find_ends(waiter *w, work *works, size_t n) {
 
 /* ---- Tensors ---- */
 
-/* The storages of the tensors [id, storage, offset, elements, bytes each, "device"] in a value, one
-   a call; false at the end. */
+/* Reads the storage of the next tensor [id, storage, offset, elements, bytes per element, "device"]
+   in a value. Returns false at the end. */
 static bool next_storage(syn__pt_scan *scan, uint64_t *storage) {
     syn__str text;
     int n_numbers = 0;
@@ -332,8 +332,8 @@ static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {
     return SYN_OK;
 }
 
-/* An op that begins then is given the storage. Ops come by time, so works that are over are done
-   with, and behind one that is not over come only such. */
+/* An op that begins at `ns` uses the storage. Ops come in order of time, so works that have ended
+   are removed. Works are ordered by end, so the search stops at the first that has not ended. */
 static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
     if (list == SYN__PT_NONE) return;
@@ -350,7 +350,7 @@ static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     }
 }
 
-/* A wait_tensor that is given the storage waits for all that were launched before it. */
+/* A wait_tensor on the storage waits for all works that were launched before it. */
 static syn_status use_by_wait(waiter *w, work *works, uint64_t storage, uint32_t op) {
     const syn__pt_op *o = &w->r->ops[op];
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
@@ -364,11 +364,11 @@ static syn_status use_by_wait(waiter *w, work *works, uint64_t storage, uint32_t
     return SYN_OK;
 }
 
-/* The first op behind each communication that is given a tensor of it. */
+/* Finds the first op after each communication that uses one of its tensors. */
 static syn_status find_uses(waiter *w, work *works, size_t n) {
     uint64_t storage;
     int64_t first_ns = INT64_MAX;
-    if (w->r->host.from_event) return SYN_OK; /* no tensor ids */
+    if (w->r->host.from_event) return SYN_OK; /* there are no tensor ids */
     syn__pt_map_free(&w->uses);
     w->n_links = 0;
     for (uint32_t i = (uint32_t)n; i-- > 0;) {
@@ -397,13 +397,13 @@ static syn_status find_in_lane(waiter *w, work *works, size_t n) {
     w->at = works;
     w->end = works + n;
     SYN_TRY(sweep(w));
-    for (size_t i = 0; i < n; i++) /* there was nothing left to wait for */
+    for (size_t i = 0; i < n; i++) /* the wait took no time */
         if (!works[i].known && works[i].by_ns != INT64_MAX)
             SYN_TRY(add_wait(w, &works[i], works[i].by_ns, works[i].by_ns));
     return SYN_OK;
 }
 
-/* ---- All ---- */
+/* ---- The whole rank ---- */
 
 static int by_end(const void *a, const void *b) {
     const syn__pt_wait *x = (const syn__pt_wait *)a, *y = (const syn__pt_wait *)b;

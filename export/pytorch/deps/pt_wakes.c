@@ -1,13 +1,15 @@
-/* Threads that wake each other: an op before which its thread was idle for long waits for what
-   other threads had finished last by then. No trace says which thread really woke it. */
+/* Finds threads that wake up others: if a thread was idle for long before an op, the op depends on
+   what other threads finished last before it. Traces do not record which thread really woke it
+   up. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
 typedef struct ends {
-    uint32_t *ops;   /* host ops with times, by end */
-    int64_t *ns;     /* their ends */
-    uint32_t *other; /* per place: the last place before it in another lane, SYN__PT_NONE */
+    uint32_t *ops;   /* host ops with times, ordered by end */
+    int64_t *ns;     /* ends of these ops */
+    uint32_t *other; /* per position: the last earlier position of another lane; SYN__PT_NONE:
+                        none */
     size_t n;
 } ends;
 
@@ -41,7 +43,7 @@ static syn_status list_ends(const syn__pt_connector *c, ends *e) {
     return s;
 }
 
-/* What another lane than the op's finished last before the op began. */
+/* The op of another lane that finished last before `op` began. */
 static uint32_t finished_before(const syn__pt_rank *r, const ends *e, uint32_t op) {
     size_t low = 0, high = e->n;
     while (low < high) {
@@ -61,7 +63,7 @@ static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane)
     for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
         const uint32_t op = c->lane_ops[i];
         const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
-        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch woke it */
+        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch started it */
         const bool idle =
             busy_until == SYN__PT_NO_NS || (start > busy_until && start - busy_until > c->gap_ns);
         if (idle)

@@ -1,5 +1,6 @@
-/* The replay of profile full: one pass over the rank's order, as every lane runs its ops in that
-   order. Durations are those of the nodes: whole microseconds, as pt_full.c writes them. */
+/* The replay of profile full. One pass over the rank's order is enough, because every lane runs its
+   ops in that order. Durations are those of the nodes: whole microseconds, as pt_full.c writes
+   them. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,10 +9,10 @@
 
 typedef struct replay {
     const syn__pt_rank *rank;
-    int64_t origin;               /* the trace's first start */
-    int64_t *ends;                /* of ops */
-    int64_t *free_ns;             /* of lanes: when the last op so far is over */
-    int64_t *carried_ns;          /* of lanes: what rounding has left over */
+    int64_t origin;               /* first start in the trace */
+    int64_t *ends;                /* per op */
+    int64_t *free_ns;             /* per lane: end of its last op so far */
+    int64_t *carried_ns;          /* per lane: remainder from rounding */
     syn_pytorch_replay_row *rows; /* per lane */
 } replay;
 
@@ -19,7 +20,7 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Sums and differences end at the ends of the range. */
+/* Saturating arithmetic. */
 static int64_t plus(int64_t a, int64_t b) {
     if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
     return b < 0 && a < -INT64_MAX - b ? -INT64_MAX : a + b;
@@ -33,7 +34,7 @@ static bool has_start(const syn__pt_op *op) {
     return op->start_ns != SYN__PT_NO_NS;
 }
 
-/* What is cut off goes to the lane's next op. */
+/* The written duration. The remainder is added to the next op of the lane. */
 static int64_t written_ns(replay *r, const syn__pt_op *op) {
     int64_t *carried = &r->carried_ns[op->lane];
     const int64_t ns = most(op->self_ns, 0);
@@ -78,7 +79,7 @@ static void run_all(replay *r, syn_pytorch_replay *out) {
         syn_pytorch_replay_row *row = &r->rows[i];
         name_row(&rank->lanes[i], row);
         row->replayed_ns = r->free_ns[i];
-        /* Own times of ops add up to the time in ops. */
+        /* The own times of ops add up to the time in ops. */
         if (!rank->lanes[i].device)
             row->idle_ns = most(minus(row->measured_ns, plus(row->busy_ns, r->carried_ns[i])), 0);
         out->measured_ns = most(out->measured_ns, row->measured_ns);

@@ -1,47 +1,48 @@
-/* Profile astra-sim: only what that simulator runs, device work and communication, as COMP and
-   COMM nodes. Facts about the simulator: docs/formats.md.
+/* Profile astra-sim: writes only what that simulator runs, device work and communication, as COMP
+   and COMM nodes. docs/formats.md describes the simulator's behaviour.
 
-   Dependencies. Host work is contracted: a node waits for the nodes before it through host ops, so
-   for what the host had waited for when it launched the node. Each lane is a chain; a rank's
-   collectives are one in the order of their launches, each also behind the sends launched before
-   it, as a rank has one slot for communication. A barrier passes its dependencies on.
+   Dependencies. Host work is contracted: a node depends on the nodes that precede it through host
+   ops, which are what the host had waited for when it launched the node. Each lane is a chain. The
+   collectives of a rank form one chain in launch order, and each also depends on the sends launched
+   before it, because a rank has one slot for communication. A barrier passes its dependencies on.
 
-   Delays. Where compute waited for the host (Python, launches), the gap becomes a compute node
-   "host delay" right before the op: from the end of all compute that started earlier, of what the
-   op waits for, of barriers and of the trace's beginning, whichever is latest, to its start. So
-   compute on two streams hides each other's gaps, and waiting for communication, other ranks
-   included, is never a delay, as the op's dependencies explain it. A delay waits for what its op
-   waits for and for no more: waiting for other streams too could make compute wait for
-   communication that it has nothing to do with. As ids follow time, compute that is ready goes
-   first; only where communication takes longer than measured can a delay hold up another stream's
-   compute, for its own length at most.
+   Delays. If compute waited for the host (Python, launches), the gap becomes a compute node "host
+   delay" right before the op. It begins at the latest of: the end of all compute that started
+   earlier, the end of the op's dependencies, the end of barriers, and the start of the trace. It
+   ends at the start of the op. Compute on two streams therefore hides each other's gaps. Waiting
+   for communication, including other ranks, is never a delay, because the op's dependencies account
+   for it. A delay has the dependencies of its op and no others: if it also waited for other
+   streams, compute could wait for unrelated communication. Ids follow time, so ready compute runs
+   first. Only if communication takes longer than measured can a delay hold up compute of another
+   stream, at most for its own length.
 
-   Communication does not run before it was launched: if the compute slot was idle then, a delay up
-   to the launch stands before it, a part of the gap, of which the next compute's delay has the
-   rest; else it waits for what had ended last, compute or a delay. Such a delay waits for what had
-   ended last, too.
+   Communication does not run before it was launched. If the compute slot was idle at the launch, a
+   delay up to the launch precedes it, which is part of the gap; the delay of the next compute has
+   the rest. Otherwise the communication depends on the compute or delay that ended last before the
+   launch. The delay before a communication also depends on what had ended last.
 
-   Without device work the computation is the host's: the time between communication, from the
-   trace's beginning and to its end is delays. Communication in a library's threads (gloo) does not
-   hold up its launcher: it waits for the delay before its launch, and only where the thread waited
-   for it (pt_waits.c) does the delay after that wait for it too; the time of waiting is nobody's
-   computation. If simulators cannot run it, waiting for it is. As the simulator has one slot for
-   communication, what overlapped counts once, so that its durations add up as well.
+   Without device work, the computation is that of the host: the time between communications, from
+   the start to the end of the trace, is delays. Communication on a library's threads (gloo) does
+   not hold up its launcher. It depends on the delay before its launch. Only if the thread waited
+   for it (pt_waits.c) does the delay after that wait depend on it; the time of the wait is not
+   computation. If simulators cannot run the communication, the wait counts as computation. The
+   simulator has one slot for communication, so overlapping communication counts once and its
+   durations add up as well.
 
    Durations are differences of rounded times, so along a lane without overlap they and the delays
-   add up to the measured time whatever their number. */
+   add up to the measured time, however many there are. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-/* Of the group's, or of all if that is not known; 0 unknown. */
+/* The number of ranks in the group, or of all ranks if the group is unknown; 0: unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
     if (group != NULL && group->size != 0) return group->size;
     return rank->world_size > 0 ? (uint32_t)rank->world_size : 0;
 }
 
-/* Why simulators cannot run the collective, or NULL. */
+/* The reason why simulators cannot run the collective; NULL: they can. */
 static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_group *group = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
     const syn_comm_kind kind = syn__pt_comm_kind(comm);

@@ -1,16 +1,16 @@
-/* The delays of profile astra-sim: what pt_sim.c says of them, as one sweep through time. */
+/* Finds the delays of profile astra-sim, which pt_sim.c explains, in one sweep over time. */
 #include <stdlib.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-/* What happens at a time. */
+/* An event of the sweep. */
 typedef struct item {
-    uint32_t index; /* of a node; of the rank's waits; of its communications */
+    uint32_t index; /* index of a node, of the rank's waits, or of its comms */
     enum { WAITED, LAUNCHED, STARTED, TAKEN_UP } what;
 } item;
 
-/* The end of a node; of_delay: of the delay before it. SYN__PT_NONE: the trace's beginning. */
+/* The end of a node, or of the delay before it (of_delay). SYN__PT_NONE: the start of the trace. */
 typedef struct moment {
     uint32_t node;
     bool of_delay;
@@ -18,37 +18,38 @@ typedef struct moment {
 
 typedef struct sweep {
     syn__pt_sim *sim;
-    size_t n_real;  /* nodes of ops; delays before communication follow them */
-    bool host_only; /* no device work: the host is busy with communication, too */
+    size_t n_real;  /* number of nodes made from ops; delays before communication follow them */
+    bool host_only; /* no device work: communication keeps the host busy, too */
     item *items;
-    int64_t *times; /* of items */
+    int64_t *times; /* per item */
     uint32_t *order;
     size_t n_items, next_barrier;
-    uint32_t *by_end; /* nodes that keep the host or the compute slot busy, by their ends */
+    uint32_t *by_end; /* nodes that keep the host or the compute slot busy, ordered by end */
     size_t n_ends, next_end;
-    size_t *first_dep; /* dependencies so far */
+    size_t *first_dep; /* dependencies found so far */
     syn__pt_dep *deps;
-    moment *bounds; /* per node: the delay or computation that its launch came after */
+    moment *bounds; /* per node: the delay or computation that ended before its launch */
     moment last_end, last_delay;
     int64_t last_end_ns, last_delay_ns;
-    int64_t busy_us;     /* until when */
-    int64_t before_us;   /* host_only: idle before barriers */
-    uint32_t busy_delay; /* the delay before communication that made it so; SYN__PT_NONE */
-    uint32_t *node_of;   /* host_only, per communication: its node, SYN__PT_NONE */
-    uint32_t *awaited;   /* ... that the host has waited for since the last delay */
+    int64_t busy_us;     /* busy until then */
+    int64_t before_us;   /* host_only: idle time before barriers */
+    uint32_t busy_delay; /* the delay before communication that set busy_us; SYN__PT_NONE: none */
+    uint32_t *node_of;   /* host_only; per communication: its node; SYN__PT_NONE: none */
+    uint32_t *awaited;   /* host_only: communication that the host has waited for since the last
+                            delay */
     size_t n_awaited;
-    int64_t awaited_launch_ns; /* the latest launch of all that it has waited for */
-    size_t next_wait;          /* of the rank's: the first that is not over */
-    uint32_t *lane_comm;       /* per lane of a library: the communication begun last */
-    moment last_taken;         /* the latest delay of a library's thread; */
-    int64_t taken_us;          /* ... its end */
+    int64_t awaited_launch_ns; /* last launch of all that the host has waited for */
+    size_t next_wait;          /* first of the rank's waits that has not ended */
+    uint32_t *lane_comm;       /* per lane of a library: the communication that began last */
+    moment last_taken;         /* the last delay of a library's thread */
+    int64_t taken_us;          /* and its end */
 } sweep;
 
 static int64_t end_ns(const sweep *s, uint32_t node) {
     return syn__pt_op_end(&s->sim->rank->ops[s->sim->nodes[node].op]);
 }
 
-/* When a communication was launched; not after its start. */
+/* When a communication was launched, at the latest at its start. */
 static int64_t launched(const sweep *s, uint32_t node) {
     const uint32_t op = s->sim->nodes[node].op;
     const int64_t start = s->sim->rank->ops[op].start_ns;
@@ -65,12 +66,12 @@ static syn_status add_edge(sweep *s, moment from, uint32_t to, syn_error *err) {
     return SYN_OK;
 }
 
-/* It does not hold up the host. */
+/* Whether the communication does not hold up the host. */
 static bool is_beside(const sweep *s, uint32_t node) {
     return s->host_only && s->sim->rank->ops[s->sim->nodes[node].op].detached;
 }
 
-/* ---- What the host did ---- */
+/* ---- Host work ---- */
 
 static void pass_barriers(sweep *s, int64_t until_us) {
     const syn__pt_sim *sim = s->sim;
@@ -84,7 +85,8 @@ static void pass_barriers(sweep *s, int64_t until_us) {
     }
 }
 
-/* When the host has nothing more to wait for that the node waits for. */
+/* The time from which the node waits for nothing else than the host. *by: the dependency that ended
+   then. */
 static int64_t free_at(const sweep *s, uint32_t node, moment *by) {
     int64_t free_us = s->busy_us;
     *by = (moment){SYN__PT_NONE, false};
@@ -97,7 +99,7 @@ static int64_t free_at(const sweep *s, uint32_t node, moment *by) {
     return free_us;
 }
 
-/* The computation, delay or, of a host alone, communication that ended last. */
+/* The computation, delay or (without device work) communication that ended last. */
 static moment latest_end(sweep *s, int64_t until_ns) {
     while (s->next_end < s->n_ends && end_ns(s, s->by_end[s->next_end]) <= until_ns) {
         s->last_end = (moment){s->by_end[s->next_end++], false};
@@ -120,8 +122,8 @@ static bool covers(const sweep *s, moment have, moment want) {
            have.node > want.node;
 }
 
-/* The node waits for it already: itself, for what comes later on its lane, or through the
-   communication that it waits for. */
+/* Whether the node depends on `want` anyway: directly, on a later node of its lane, or through the
+   communication that it depends on. */
 static bool is_implied(const sweep *s, uint32_t node, moment want) {
     for (size_t k = s->first_dep[node]; k < s->first_dep[node + 1]; k++) {
         const moment from = {s->deps[k].from, false};
@@ -149,7 +151,7 @@ static syn_status add_awaited(sweep *s, uint32_t to, syn_error *err) {
     return SYN_OK;
 }
 
-/* The host was at work for so long until then, after what ended last. */
+/* Adds a delay of `us` that ends at until_ns and begins after what had ended last. */
 static syn_status work_until(sweep *s, uint32_t op, int64_t until_ns, int64_t us, moment *delay,
                              syn_error *err) {
     const moment last = latest_end(s, until_ns);
@@ -184,7 +186,7 @@ static syn_status launch(sweep *s, uint32_t node, syn_error *err) {
     return SYN_OK;
 }
 
-/* What the host did until a thread of it began to wait. */
+/* Adds the host's work up to the start of a thread's wait. */
 static syn_status work_before(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     const int64_t start_us = syn__pt_sim_micros(wait->start_ns);
     moment delay;
@@ -197,7 +199,7 @@ static syn_status work_before(sweep *s, const syn__pt_wait *wait, syn_error *err
     return SYN_OK;
 }
 
-/* A thread has waited for communication beside it: what it does next waits for that too. */
+/* A thread has waited for concurrent communication, so its next work depends on it. */
 static syn_status wait_for(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     const uint32_t node = s->node_of[s->sim->rank->ops[wait->op].comm];
     SYN_TRY(work_before(s, wait, err));
@@ -209,14 +211,14 @@ static syn_status wait_for(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     return SYN_OK;
 }
 
-/* Waiting for what simulators cannot run is work. */
+/* Whether simulators run the communication of the wait. If not, the wait counts as work. */
 static bool is_simulated(const sweep *s, const syn__pt_wait *wait) {
     const char *why;
     (void)syn__pt_sim_role_of(s->sim->rank, &s->sim->rank->ops[wait->op], &why);
     return why == NULL;
 }
 
-/* The wait that a thread is in at a time, or NULL. */
+/* The wait in which a thread is at `ns`; NULL: none. */
 static const syn__pt_wait *waiting_at(sweep *s, int64_t ns) {
     const syn__pt_wait *waits = s->sim->rank->waits;
     const size_t n = s->sim->rank->n_waits;
@@ -226,7 +228,8 @@ static const syn__pt_wait *waiting_at(sweep *s, int64_t ns) {
     return s->next_wait < n && waits[s->next_wait].start_ns < ns ? &waits[s->next_wait] : NULL;
 }
 
-/* When the library's thread could have begun, and what it had to do before. */
+/* The earliest time at which the library's thread could have begun the communication, and what it
+   depended on. */
 static int64_t could_begin(const sweep *s, uint32_t comm, uint32_t before, moment *by) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];
@@ -242,8 +245,8 @@ static int64_t could_begin(const sweep *s, uint32_t comm, uint32_t before, momen
     return free_us;
 }
 
-/* A library's thread begins with a communication. That it could have done so before is work of the
-   host while the rest of it waits; while the rest computes it costs nothing. */
+/* A library's thread begins a communication. If it could have begun earlier, the delay counts as
+   host work while the other threads wait; while they compute, it costs nothing. */
 static syn_status take_up(sweep *s, uint32_t comm, syn_error *err) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];
@@ -294,7 +297,7 @@ static syn_status start(sweep *s, uint32_t index, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole sweep ---- */
 
 static int by_start(const void *a, const void *b) {
     const syn__pt_sim_span *x = (const syn__pt_sim_span *)a, *y = (const syn__pt_sim_span *)b;
@@ -344,7 +347,7 @@ static syn_status list_items(sweep *s, syn_error *err) {
     return syn__pt_sim_by_time(s->times, s->n_items, &s->order, err);
 }
 
-/* What a host alone does after the last communication. */
+/* Adds the host's work after the last communication, if there is no device work. */
 static syn_status add_tail(sweep *s, syn_error *err) {
     const syn__pt_rank *rank = s->sim->rank;
     uint32_t last = SYN__PT_NONE;

@@ -1,14 +1,13 @@
-/* Which ops a simulator gets, and what each waits for when host work is contracted.
-
-   A host op's *frontier* is the latest node of each lane that lies before it. It is made once and
-   shared along the thread; only synchronisation and other threads change it. A node waits for its
-   lane's last node and for what the frontiers hold beyond what its lane has waited for already. */
+/* Selects the ops that a simulator gets, and finds their dependencies by contracting host work.
+   The *frontier* of a host op is the latest node of each lane before it. Frontiers are shared along
+   a thread; only synchronization and other threads change them. A node depends on the last node of
+   its lane, and on those nodes of its frontiers that its lane has not waited for already. */
 #include <assert.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-#define PASSED 0x80000000u /* in place[]: the op has no node but a frontier */
+#define PASSED 0x80000000u /* in place[]: the op has a frontier but no node */
 
 typedef struct latest {
     uint32_t lane, node;
@@ -20,9 +19,9 @@ typedef struct frontier {
 } frontier;
 
 typedef struct lane_state {
-    uint32_t tail;          /* the lane's last node so far */
+    uint32_t tail;          /* last node of the lane so far */
     uint32_t known;         /* the frontier that the lane has waited for */
-    uint32_t found, class_; /* scratch: the latest node found for the op at hand */
+    uint32_t found, class_; /* scratch: the latest node found for the current op */
     uint32_t seen;          /* scratch: the lane's node in a known frontier */
 } lane_state;
 
@@ -31,10 +30,10 @@ typedef struct links {
     uint32_t *place; /* per op: its node, or PASSED | index of its frontier */
     latest *pool;
     size_t n_pool, pool_cap;
-    frontier *frontiers; /* the first is empty */
+    frontier *frontiers; /* the first one is empty */
     size_t n_frontiers, frontiers_cap;
     lane_state *lanes;
-    uint32_t *found; /* lanes with something found */
+    uint32_t *found; /* lanes in which a node was found */
     size_t n_found;
 } links;
 
@@ -74,7 +73,7 @@ static void find_all(links *l, uint32_t op) {
     }
 }
 
-/* Whether the frontier is just what was found. */
+/* Whether the frontier equals what was found. */
 static bool is_found(const links *l, uint32_t index) {
     const frontier *f = &l->frontiers[index];
     if (f->n != l->n_found) return false;
@@ -129,7 +128,7 @@ static syn_status add_edge(syn__pt_sim *sim, uint32_t from, uint32_t to, uint32_
     return SYN_OK;
 }
 
-/* Edges from other lanes that the lane's earlier nodes do not imply. */
+/* Adds the edges from other lanes that earlier nodes of the lane do not imply. */
 static syn_status add_news(links *l, uint32_t lane, uint32_t node, syn_error *err) {
     lane_state *own = &l->lanes[lane];
     const frontier known = l->frontiers[own->known];
@@ -164,7 +163,9 @@ static void set_times(syn__pt_sim_node *node, const syn__pt_op *op) {
 
 static syn_status add_barrier(syn__pt_sim *sim, const syn__pt_op *op, syn_error *err) {
     sim->n_dropped_barriers++;
-    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK; /* waits explain the time */
+    if (op->start_ns == SYN__PT_NO_NS || op->detached)
+        return SYN_OK; /* waits account for the
+                          time */
     SYN_TRY(syn_grow(&sim->barriers, &sim->barriers_cap, sim->n_barriers + 1, sizeof *sim->barriers,
                      err));
     sim->barriers[sim->n_barriers++] =
@@ -181,7 +182,7 @@ static syn_status show(links *l, uint32_t op, syn__pt_sim_role role, const char 
     sim->nodes[sim->n_nodes++] = (syn__pt_sim_node){.op = op, .role = (uint8_t)role, .why = why};
     set_times(&sim->nodes[node], &sim->rank->ops[op]);
     find_all(l, op);
-    if (own->found != SYN__PT_NONE) { /* implied by the lane's last node */
+    if (own->found != SYN__PT_NONE) { /* implied by the last node of the lane */
         own->found = SYN__PT_NONE;
         for (size_t i = 0; i < l->n_found; i++) {
             if (l->found[i] == lane) l->found[i] = l->found[--l->n_found];

@@ -1,5 +1,5 @@
-/* In which order a simulator gets its nodes: communication in the order of its launches, the rest
-   by time, every dependency before what waits for it. */
+/* Orders the nodes of a simulator: communication in launch order, the rest by time, and
+   dependencies first. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
@@ -10,7 +10,7 @@
 
 int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
     if (!rank->ops[op].detached) return syn__pt_launch_time(rank, op);
-    /* somewhere within the call, which may have much to do before */
+    /* somewhere within the call, which may do much before */
     const int64_t end_ns = syn__pt_op_end(&rank->ops[syn__pt_launched_by(rank, op)]);
     return end_ns > rank->ops[op].start_ns ? rank->ops[op].start_ns : end_ns;
 }
@@ -28,7 +28,7 @@ syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
     return status;
 }
 
-/* When each node started, a delay when what it stands before was launched, ascending. */
+/* Sorts nodes by start; a delay counts as starting at the launch of the node after it. */
 static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_error *err) {
     int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
     if (times == NULL) return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "times of nodes");
@@ -42,7 +42,7 @@ static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_er
     return status;
 }
 
-/* ---- Communication, in the order of launches ---- */
+/* ---- Communication in launch order ---- */
 
 typedef struct talk {
     uint32_t *nodes; /* collectives and sends */
@@ -53,7 +53,7 @@ static bool talks(const syn__pt_sim_node *node) {
     return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
 }
 
-/* In the order in which ranks of a set agree (pt_launch_order.c). */
+/* Lists communication in the order on which the ranks of a set agree (pt_launch_order.c). */
 static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
     uint32_t *node_of = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *node_of), *order = NULL;
@@ -78,14 +78,16 @@ static uint32_t lane_of(const syn__pt_sim *sim, uint32_t node) {
 
 static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_error *err) {
     if (from == SYN__PT_NONE) return SYN_OK;
-    if (from < to && lane_of(sim, from) == lane_of(sim, to)) return SYN_OK; /* the lane's chain */
+    if (from < to && lane_of(sim, from) == lane_of(sim, to))
+        return SYN_OK; /* implied by the chain of the
+                          lane */
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
     sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN_PYTORCH_EDGE_GROUP};
     return SYN_OK;
 }
 
-/* Each collective waits for the one before it and for the sends in between, of which the last one
-   of a lane stands for all. */
+/* Makes each collective depend on the previous one and on the sends between them. The last send of
+   a lane implies the earlier ones. */
 static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, uint32_t *senders,
                         syn_error *err) {
     uint32_t last = SYN__PT_NONE;
@@ -109,7 +111,7 @@ static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, ui
     return SYN_OK;
 }
 
-/* in_launch_order: else in the rank's order, which no other dependency can contradict. */
+/* in_launch_order: otherwise in the rank's order, which no other dependency can contradict. */
 static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *err) {
     const size_t n_lanes = sim->rank->n_lanes;
     talk t = {(uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *t.nodes), 0};
@@ -127,7 +129,7 @@ static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *
     return status;
 }
 
-/* ---- Numbering ---- */
+/* ---- Assigning ids ---- */
 
 void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *first,
                             syn__pt_dep *at) {
@@ -144,14 +146,15 @@ void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *firs
 
 typedef struct numbering {
     uint32_t *order; /* nodes by time */
-    uint32_t *rank;  /* a node's place in it */
-    uint32_t *left;  /* dependencies not yet numbered */
+    uint32_t *rank;  /* per node: its position in that order */
+    uint32_t *left;  /* dependencies without an id */
     size_t *first;
     syn__pt_dep *children;
-    syn__pt_sim_heap ready; /* ranks */
+    syn__pt_sim_heap ready; /* positions of nodes that are ready */
 } numbering;
 
-/* Of the nodes that wait for nothing more always the earliest one. False: there is a cycle. */
+/* Always takes the earliest node that has no open dependencies. Returns false if there is a
+   cycle. */
 static bool run(syn__pt_sim *sim, numbering *n) {
     size_t done = 0;
     syn__pt_sim_list_edges(sim, false, n->first, n->children);
@@ -192,8 +195,8 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
     return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
 }
 
-/* The simulator has one slot for communication: what overlapped in a library's
-   threads counts once. */
+/* The simulator has one slot for communication, so communication that overlapped on a library's
+   threads is shortened to count once. */
 static void take_turns(syn__pt_sim *sim) {
     int64_t until_us = INT64_MIN;
     for (size_t i = 0; i < sim->n_nodes; i++) {
@@ -208,13 +211,13 @@ static void take_turns(syn__pt_sim *sim) {
 
 /* ---- Costs ---- */
 
-/* Where launches are recorded, what has none was launched before that began, not by the op that
-   happened to run beside it. */
+/* Whether the launcher of device work is unreliable: if launches are recorded, work without one was
+   launched before the recording began, not by the op that happened to run at the time. */
 static bool is_stray(const syn__pt_rank *rank, const syn__pt_op *op) {
     return op->by_time && op->launch == SYN__PT_NONE && rank->matches.device_correlation > 0;
 }
 
-/* Of the kernels that an op launched the longest one stands for it. */
+/* Marks the longest of the kernels that an op launched; it gets the costs of the op. */
 static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
     uint32_t *best = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *best);
@@ -235,7 +238,7 @@ static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- All steps ---- */
 
 static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *complete,
                             syn_error *err) {
@@ -247,8 +250,8 @@ static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *comple
     return status;
 }
 
-/* Launch times that contradict dependencies give way: first in the order of communication, then
-   the delays before it. */
+/* If launch times contradict dependencies, they are ignored: first for the order of communication,
+   then also for the delays before it. */
 static syn_status find_order(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
     const size_t n_edges = sim->n_edges;
     bool complete = false;

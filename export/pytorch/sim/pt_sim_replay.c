@@ -1,5 +1,5 @@
-/* The replay of profile astra-sim, from event to event: whenever a slot is free it takes the ready
-   node with the lowest id. */
+/* The replay of profile astra-sim, event by event: a free slot takes the ready node with the lowest
+   id. */
 #include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
@@ -7,11 +7,11 @@
 
 enum { COMPUTE, TALK, SLOTS };
 
-/* A delay before a node is a step of its own: step 2 * i, the node 2 * i + 1, where i is the
-   node's place in the file. */
+/* A delay before a node is a step of its own: step 2 * i is the delay and 2 * i + 1 the node, where
+   i is the position of the node in the file. */
 typedef struct slot {
-    syn__pt_sim_heap ready; /* steps */
-    uint32_t step;          /* at work */
+    syn__pt_sim_heap ready; /* ready steps */
+    uint32_t step;          /* the running step */
     bool busy;
     int64_t until_us;
 } slot;
@@ -19,9 +19,9 @@ typedef struct slot {
 typedef struct replay {
     const syn__pt_sim *sim;
     slot slots[SLOTS];
-    uint32_t *place; /* nodes' places in the file */
-    uint32_t *left;  /* per step: what it still waits for */
-    size_t *first;   /* the edges by where they come from */
+    uint32_t *place; /* per node: its position in the file */
+    uint32_t *left;  /* per step: number of open dependencies */
+    size_t *first;   /* edges grouped by source */
     syn__pt_dep *children;
     int64_t now_us;
     syn_pytorch_replay_row *rows; /* per slot */
@@ -35,7 +35,7 @@ static bool is_delay(uint32_t step) {
     return step % 2 == 0;
 }
 
-/* The step that starts the node. */
+/* The first step of the node. */
 static uint32_t entry(const replay *r, uint32_t node) {
     return 2 * r->place[node] + (r->sim->nodes[node].delay_us > 0 ? 0 : 1);
 }
@@ -99,7 +99,7 @@ static void run(replay *r) {
     }
 }
 
-/* ---- What was measured ---- */
+/* ---- Measured times ---- */
 
 static int64_t end_after(const syn__pt_op *op, int64_t origin) {
     const int64_t wall = op->wall_ns > 0 ? op->wall_ns : 0;
@@ -129,7 +129,7 @@ static void measure(const syn__pt_sim *sim, syn_pytorch_replay *out) {
     }
 }
 
-/* ---- All of it ---- */
+/* ---- The whole replay ---- */
 
 static syn_status replay_nodes(const syn__pt_sim *sim, syn_pytorch_replay *out, syn_error *err) {
     const size_t n = sim->n_nodes + 2;

@@ -1,16 +1,17 @@
-/* Which tensors a node reads and writes, and which reads are sure to come after the write. */
+/* Finds the tensors that each node reads and writes, keeping only reads that are certain to come
+   after the write. */
 #include "export/pytorch/sim/pt_sim_tensors.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/base/intern.h"
 
 enum { READ, MADE, LISTS };
 
-/* Streams beyond these have one number, and of their nodes no order is known. */
+/* Streams beyond these share one number, so the order of their nodes is unknown. */
 enum { OTHER_LANES = 63, MOST_LANES };
 
 typedef struct storage {
-    uint32_t tensor;        /* the newest, SYN__PT_NONE: none yet */
-    uint32_t listed[LISTS]; /* node + 1 whose list has it last, and where */
+    uint32_t tensor;        /* the last one; SYN__PT_NONE: none yet */
+    uint32_t listed[LISTS]; /* node + 1 whose list has the storage last, and its position there */
     size_t at[LISTS];
 } storage;
 
@@ -20,11 +21,12 @@ typedef struct finder {
     syn_intern ids;
     storage *storages;
     size_t n_storages, storages_cap;
-    /* Of each node how many nodes of each lane come before it or are it, by its dependencies. Lanes
-       are numbered as they come, since most are threads of the host, which have no nodes. */
+    /* Vector clocks: per node and lane, the number of nodes of the lane that precede the node or
+       are the node. Lanes are numbered on first use, because most are host threads, which have no
+       nodes. */
     uint32_t *clocks, *counts, *lanes;
     size_t n_lanes;
-    /* Of the node at hand: the storages of its inputs and of its outputs, each once. */
+    /* For the current node: the storages of its inputs and of its outputs, each once. */
     struct listed {
         uint32_t storage;
         int64_t bytes;
@@ -62,7 +64,7 @@ static void set_clock(finder *f, uint32_t node) {
     if (sim->nodes[node].role != SYN__PT_SIM_DELAY) own[lane] = ++f->counts[lane];
 }
 
-/* Whether `node` waits for `other`, one of those before it. */
+/* Whether `node` depends on `other`, an earlier node. */
 static bool waits_for(const finder *f, uint32_t node, uint32_t other) {
     const uint32_t lane = lane_of(f, other);
     if (lane == OTHER_LANES) return false;
@@ -100,8 +102,8 @@ static syn_status find_storage(finder *f, int64_t id, uint32_t *out, syn_error *
     return SYN_OK;
 }
 
-/* The storages of the tensors within a value, each once with the end of the last one. A device's
-   work says nothing about the host's memory. */
+/* Lists the storages of the tensors within a value, each once, with its largest end. For device
+   work, tensors on the CPU are skipped. */
 static syn_status list_storages(finder *f, uint32_t node, int list, syn__str value, bool device,
                                 syn_error *err) {
     syn__pt_scan s = syn__pt_scan_of(value);
@@ -124,8 +126,8 @@ static syn_status list_storages(finder *f, uint32_t node, int list, syn__str val
     return SYN_OK;
 }
 
-/* What an op reads must be there: unless an op before it made it, it is from the beginning. What it
-   changes in place, it reads; only what nobody had before is then made by it. */
+/* A tensor that an op reads must exist: if no earlier op wrote it, it exists from the start. An op
+   also reads what it changes in place, unless nothing wrote it before; then the op makes it. */
 static syn_status add_reads(finder *f, uint32_t node, struct syn__pt_sim_use *use, syn_error *err) {
     for (size_t i = 0; i < f->n[READ]; i++) {
         const struct listed *one = &f->lists[READ][i];

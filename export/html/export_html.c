@@ -1,7 +1,8 @@
-/* One HTML file that shows a trace in a browser, or two for comparison: the data as packed columns
-   (html_columns.h) in base64, a viewer in JavaScript that reads them (view_*.js), and tables for
-   those without it. It asks nobody for anything: a policy forbids all requests. Names come into the
-   page as XML text or within base64 only, so that none is ever read as markup or code. */
+/* Writes an HTML report that shows one trace in a browser, or compares two: the data as packed
+   columns (html_columns.h) in base64, a viewer in JavaScript that reads them (view_*.js), and
+   tables for readers without JavaScript. The page loads nothing; its content security policy
+   forbids all requests. Names are written only as XML text or within base64, so they are never
+   interpreted as markup or code. */
 #include <stdio.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ static void put_head(syn_sink *sink, const char *title, const char *version) {
     syn_sink_text(sink, syn__html_body);
 }
 
-/* `which`: "A: " or "B: " of two traces, "" of one. */
+/* `which`: "A: " or "B: " for two traces, "" for one. */
 static syn_status put_trace(const syn_graph *graph, const syn_export_options *options,
                             const char *which, syn_sink *sink, syn_error *err) {
     syn__html_trace trace;

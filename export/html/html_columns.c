@@ -3,7 +3,7 @@
 #include "syntorch/base/memory.h"
 
 #define LARGEST   ((UINT64_C(1) << 53) - 1)
-#define MAX_BYTES 8 /* of a varint up to that, or to twice that */
+#define MAX_BYTES 8 /* of a varint up to LARGEST, or up to twice that */
 
 static const char *const names[] = {
 #define SYN_X(id, name) name,
@@ -40,7 +40,7 @@ static bool is_zero(const syn__buf *buf) {
     return true;
 }
 
-/* Takes what is in the open column. */
+/* Stores the content of the open column, unless an equal column is stored already. */
 static syn_status hold(syn__columns *c, syn__column column, uint32_t *number, syn_error *err) {
     syn__buf *buf = &c->open[column];
     if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of a page");

@@ -6,7 +6,7 @@
 #include "export/walk/critical.h"
 #include "syntorch/base/memory.h"
 
-/* Where a node is shown: lane 0 nowhere. */
+/* Where a node is shown; lane 0: nowhere. */
 typedef struct syn__html_place {
     int64_t start, end, wait;
     uint32_t lane;
@@ -49,7 +49,7 @@ static void put_facts(syn_sink *sink, const syn_graph *graph) {
     syn_sink_text(sink, ",\"facts\":[");
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
         const syn_attribute *a = &graph->metadata[i];
-        if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
+        if (strncmp(a->name, "et.", 3) == 0) continue; /* only needed to write the .et again */
         syn_sink_text(sink, first ? "[" : ",[");
         syn_sink_json_string(sink, a->name);
         syn_sink_char(sink, ',');
@@ -194,7 +194,7 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
     syn_sink_char(t->ranks, ']');
 }
 
-/* Ends what the header says of the rank. */
+/* Ends the header's entry of the rank. */
 static void put_parts(syn__html_trace *t) {
     syn_sink_text(t->ranks, ",\"parts\":[");
     for (uint32_t i = 0; i < t->parts.n_entries; i++) {
@@ -206,7 +206,7 @@ static void put_parts(syn__html_trace *t) {
     syn_intern_free(&t->parts);
 }
 
-/* Puts a time, rounded where times are; returns it as it will be read. */
+/* Writes a time, rounded if the trace is. Returns the value that a reader gets. */
 static int64_t put_rounded(syn__html_trace *t, syn__column column, int64_t ns) {
     uint32_t size = column == SYN__COLUMN_GAP ? t->step_bits : 0;
     uint64_t part = (uint64_t)(ns < 0 ? -ns : ns);
@@ -222,7 +222,7 @@ static int64_t put_rounded(syn__html_trace *t, syn__column column, int64_t ns) {
 static void put_time(syn__html_trace *t, const place *p) {
     int64_t none = 0, *free_at = p->lane > 0 ? &t->free_at[p->lane - 1] : &none;
     int64_t gap = p->lane > 0 ? p->start - *free_at : 0;
-    /* Where rounding made the one before end too late. */
+    /* The previous node's end was rounded up beyond this start. */
     if (t->rounded && gap < 0 && p->start >= t->ended[p->lane - 1]) gap = 0;
     syn__columns_put(&t->columns, SYN__COLUMN_LANE, p->lane);
     const int64_t start = *free_at + put_rounded(t, SYN__COLUMN_GAP, gap);
@@ -296,7 +296,7 @@ static syn_status put_deps(syn__html_trace *t, const syn_node *node, dep_list *l
     return SYN_OK;
 }
 
-/* Which outputs have the name that traces give them. */
+/* Finds the outputs whose names are the default ones. */
 static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error *err) {
     char name[2 * SYN_MAX_NAME];
     for (uint32_t i = 0; i < node->n_outputs; i++) {
@@ -308,7 +308,7 @@ static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error
     return SYN_OK;
 }
 
-/* A host op counts without what it called. */
+/* A host op counts without the ops that it called. */
 static syn_status sum_node(syn__html_trace *t, const syn_node *node, uint32_t index, const place *p,
                            syn_error *err) {
     const syn__span *span = syn__timeline_span(&t->timeline, t->walk.rank_index, index);
@@ -419,7 +419,7 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     return status;
 }
 
-/* The one it equals is rank number `like` of the page. */
+/* Writes a rank that is identical to rank number `like` of the report. */
 static syn_status put_copy(syn__html_trace *t, uint32_t rank_index, uint32_t like, syn_error *err) {
     const syn_graph_rank *rank = &t->graph->ranks[rank_index];
     syn__walk_select(&t->walk, rank_index);
@@ -451,7 +451,8 @@ static syn_status put_ranks(syn__html_trace *t, const syn_export_options *option
     return SYN_OK;
 }
 
-/* Large measured traces are noise but for the first digits: a page of them holds these. */
+/* In large measured traces only the first digits of times are significant, so reports store only
+   these. */
 static void round_times(syn__html_trace *t) {
     const syn__timeline *line = &t->timeline;
     double first_ns = SYN__MAX_NS, last_ns = 0;

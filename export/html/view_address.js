@@ -1,8 +1,9 @@
-/* What is shown, as text behind the # of the address. What makes no sense there is not obeyed. Each
-   deliberate step has its own entry in the browser's history, so Back undoes it; what comes between
-   two, as moving does, changes the entry. */
+/* The state of the view as text after the # of the address. Invalid values are ignored. Each
+   deliberate step gets an entry in the browser's history, so that Back undoes it; changes between
+   two steps, such as panning, update the entry. */
 
-const MOST_BOXES = 80; /* that were opened or closed, of each kind: an address has an end */
+const MOST_BOXES = 80; /* limit of opened or closed boxes of each kind, because addresses have a
+                          length limit */
 
 function addressOf(view) {
     const state = new URLSearchParams(), graph = view.mode === "graph";
@@ -46,7 +47,7 @@ function usualDark() {
     return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/* As the next entry of the history where what is shown was asked for, else as the present one. */
+/* Writes a new history entry if the change was deliberate, otherwise replaces the current one. */
 function writeAddress(view) {
     const text = addressOf(view), how = view.asked ? "pushState" : "replaceState";
     clearTimeout(view.addressTimer);
@@ -56,11 +57,11 @@ function writeAddress(view) {
     try {
         history[how](null, "", text);
     } catch {
-        /* some browsers forbid it for files; the picture is the same */
+        /* some browsers forbid it for local files; the view works anyway */
     }
 }
 
-/* Shows what the address says, and of what it does not say the usual. */
+/* Shows what the address describes, with defaults for everything else. */
 function readAddress(view) {
     const state = new URLSearchParams(location.hash.slice(1));
     const yes = (name) => state.get(name) === "1";

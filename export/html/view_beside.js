@@ -1,9 +1,9 @@
-/* Of a training step backward stands beside forward, and what it computes again between them: each
-   layer beside itself, so backward goes up. */
+/* Draws the forward, recompute and backward parts of a training step side by side, with equal
+   layers next to each other; backward therefore runs upwards. */
 
 const BESIDE_GAP = 90;
 
-/* Rows of the root, where forward, recompute and backward of one step share one. */
+/* Rows of the root; forward, recompute and backward of one step share a row. */
 function putBeside(root, rows) {
     const used = new Set();
     for (const row of rows) {
@@ -26,21 +26,21 @@ function putBeside(root, rows) {
     return rows;
 }
 
-/* "forward 3" is of step "3 ", if that is the part that is asked for. */
+/* The step of "forward 3" is "3 " if `part` is "forward"; null if the box is another part. */
 function stepOf(item, part) {
     const [name, step] = item.what.name ? item.what.name.split(" ") : [];
     return name === part ? (step || "") + " " : null;
 }
 
-/* The same for a layer's forward and backward, of several that are drawn once, too; null of what is
-   no layer. */
+/* A key that is equal for a layer's forward and backward boxes, also if several are drawn once.
+   null if it is not a layer. */
 function layerKey(item) {
     if (item.what.i !== undefined || item.what.aside) return null;
     return item.what.name.split(" \u2026 ").sort().join();
 }
 
-/* Whether what both have comes once in each, in backward from the last to the first: so it is not
-   where the gradients of several batches are summed up. */
+/* Whether the layers that both parts have occur once in each, and in backward in reverse order.
+   This is not the case if gradients of several batches are accumulated. */
 function isMirrored(forward, back) {
     const places = new Map();
     for (const kid of forward.kids) {
@@ -59,9 +59,9 @@ function isMirrored(forward, back) {
     return shared > 0;
 }
 
-/* Places of open boxes beside each other and of all that is in them, and one height for them; `up`
-   says which go from the bottom to the top. Layers that several of them have stand beside each
-   other, what is between two layers stands by itself. */
+/* Positions the contents of open boxes that are side by side, and makes the boxes equally high.
+   `up` selects those that run from bottom to top. Layers that several boxes have are placed next to
+   each other; what is between two layers has no counterpart. */
 function alignBeside(items, up) {
     const columns = items.map(rowsWithin), first = columns[0].map(rowKey);
     const at = items.map(() => 0);
@@ -86,14 +86,14 @@ function rowKey(row) {
     return row.length === 1 ? layerKey(row[0]) : null;
 }
 
-/* Whether what both have comes in the other direction. */
+/* Whether the keys that both have come in opposite order. */
 function goesBack(keys, others) {
     const places =
         others.filter((key) => key).map((key) => keys.indexOf(key)).filter((k) => k >= 0);
     return places.length > 1 && places[0] > places[places.length - 1];
 }
 
-/* One layer's boxes. */
+/* Positions the boxes of one layer. */
 function placeSlot(kids, up, y) {
     const open = kids.map((kid, c) => c).filter((c) => kids[c] && kids[c].kids);
     if (open.length > 1) alignBeside(open.map((c) => kids[c]), open.map((c) => up[c]));
@@ -103,7 +103,8 @@ function placeSlot(kids, up, y) {
     return y + h + GAP_Y;
 }
 
-/* Rows that nothing stands beside: those of each column below each other, in the middle. */
+/* Positions rows without a counterpart: those of each column below each other, vertically
+   centred. */
 function stackRows(columns, up, y) {
     const heights = columns.map((rows) =>
         rows.reduce((sum, row) => sum + Math.max(...row.map((kid) => kid.h)) + GAP_Y, 0));
@@ -122,7 +123,7 @@ function stackRows(columns, up, y) {
     return y + all;
 }
 
-/* An open box goes from its bottom to its top. */
+/* Flips an open box so that it runs from bottom to top. */
 function turn(item) {
     const top = TITLE + 10;
     for (const kid of item.kids) {
@@ -131,7 +132,7 @@ function turn(item) {
     }
 }
 
-/* Arrows within go up. */
+/* Makes the arrows within the box point upwards. */
 function markUp(item) {
     item.up = true;
     for (const kid of item.kids || []) markUp(kid);

@@ -1,7 +1,7 @@
-/* Strips of pixels, texts and shapes on a canvas. */
+/* Pixel strips, texts and shapes on a canvas. */
 
-/* Ops of one row, added to a strip of pixels: to each pixel's weight, which is the part of it that
-   ops fill, and to its colour times that. */
+/* Adds the ops of one row to a strip of pixels. Each pixel's weight is the share of it that ops
+   fill; its sums are their colours times these shares. */
 function fillStrip(row, paint, pixel, strip, t0, perNs, faintWait) {
     const {width, weight, sums} = strip, {nodes, s, e, w} = row;
     const add = (p, colour, alpha, share) => {
@@ -32,8 +32,8 @@ function fillStrip(row, paint, pixel, strip, t0, perNs, faintWait) {
     }
 }
 
-/* Writes the pixels that ops fill, each in the mean of their colours, to out[base .. base + width),
-   and empties the strip. */
+/* Writes the mean colour of each pixel that has ops to out[base .. base + width - 1], and clears
+   the strip. */
 function settleStrip(strip) {
     const {out, base, width, weight, sums} = strip;
     for (let p = 0; p < width; p++) {
@@ -46,7 +46,7 @@ function settleStrip(strip) {
     sums.fill(0);
 }
 
-/* A time with as many digits as a step needs. */
+/* Formats a time with as many digits as the step needs. */
 function axisText(ns, step) {
     const units = ["ns", "\u00b5s", "ms", "s"];
     const k = Math.max(0, Math.min(3, Math.floor(Math.log10(Math.max(Math.abs(ns), step)) / 3)));
@@ -54,7 +54,7 @@ function axisText(ns, step) {
     return (ns / 1000 ** k).toFixed(digits) + " " + units[k];
 }
 
-/* Text cut to a width; nothing where not even two letters fit. */
+/* Draws text truncated to a width; nothing if fewer than two letters fit. */
 function drawText(g, text, x, y, room, colour) {
     if (room < 14) return;
     if (textWidth(g, text) > room) {

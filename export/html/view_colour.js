@@ -1,5 +1,5 @@
-/* Colours: what an op is painted with, what the legend says, what is faint. A colour is a place in
-   a palette: categories first, then the waiting, then ramps; FAINT is added to what steps back. */
+/* Colours: how an op is painted, the legend, and what is faint. A colour is an index into a
+   palette: first categories, then waiting, then ramps. FAINT is added for faint ops. */
 
 const CATEGORY_COLOURS = {
     other: "#8795a1", matmul: "#2f74d0", attention: "#8a56cc", norm: "#d9a400",
@@ -38,7 +38,7 @@ function along(stops, t) {
     return mix(stops[i], stops[i + 1], at - i);
 }
 
-/* css: as text; pixel: as ImageData's 32 bits without alpha; ink: of text upon it. */
+/* css: as text; pixel: 32 bits for ImageData, without alpha; ink: colour of text on it. */
 function makePalette(head, dark) {
     const back = dark ? "#14181d" : "#ffffff", css = new Array(256).fill(back);
     head.categories.forEach((name, i) => { css[i] = CATEGORY_COLOURS[name] || "#8795a1"; });
@@ -60,7 +60,7 @@ function makePalette(head, dark) {
     return {css, pixel, ink, back, dark};
 }
 
-/* A metric of all nodes of a rank; 0: it has none. */
+/* A metric of all nodes of a rank; 0 for nodes that do not have it. */
 function metricOf(trace, r, name) {
     const columns = {time: ["duration", "wait"], flops: ["flops"],
         bytes: ["read", "written", "comm_bytes"],
@@ -80,7 +80,7 @@ function metricOf(trace, r, name) {
     });
 }
 
-/* Of host ops the time without what they called. */
+/* Subtracts from the time of host ops the time of the ops that they called. */
 function leaveCalled(trace, r, times) {
     const duration = trace.column(r, "duration");
     for (const {nodes, callers} of rowsOf(trace, r))
@@ -89,8 +89,8 @@ function leaveCalled(trace, r, times) {
                 times[callers[k]] = Math.max(0, times[callers[k]] - duration[nodes[k]]);
 }
 
-/* The time of nodes of a rank. Host and device run at once, so what the one took is never added to
-   what the other did. */
+/* The total time of nodes of a rank. Host and device run concurrently, so their times are never
+   added to each other. */
 function timesOf(trace, r, nodes) {
     const time = metricOf(trace, r, "time"), lane = trace.column(r, "lane"), out = {};
     const hosts = hostLanes(trace, r);
@@ -101,14 +101,14 @@ function timesOf(trace, r, nodes) {
     return out;
 }
 
-/* [name, text] of what timesOf gives; of a rank without host threads one. */
+/* [name, text] pairs for the result of timesOf; a single pair if the rank has no host threads. */
 function timeTexts(trace, r, {host, device}) {
     if (!hostLanes(trace, r).includes(true)) return [["time of its ops", duration(device || 0)]];
     return [["host", host], ["device", device]].filter(([, ns]) => ns !== undefined)
         .map(([where, ns]) => [where, duration(ns)]);
 }
 
-/* The smallest and largest of a metric that is not 0, over all ranks. */
+/* The smallest and the largest nonzero value of a metric over all ranks. */
 function metricRange(trace, name) {
     return trace.shared("range", name, () => {
         let low = Infinity, high = 0;
@@ -128,14 +128,15 @@ function rampPlace(value, range) {
     return RAMP + (all > 0 ? Math.round((RAMP_STEPS - 1) * Math.log(value / range.low) / all) : 0);
 }
 
-/* Ratio of times: a half and less is the one end, double and more the other. */
+/* The colour for a ratio of times: one half and below is one end of the ramp, two and above the
+   other. */
 function changePlace(ratio) {
     if (!(ratio > 0)) return UNKNOWN;
     const t = Math.max(-1, Math.min(1, Math.log2(ratio)));
     return CHANGE + Math.round((RAMP_STEPS - 1) * (t + 1) / 2);
 }
 
-/* Colours of a rank's nodes, without what is faint. */
+/* Colours of a rank's nodes before some are made faint. */
 function plainPaint(trace, r, mode) {
     if (mode === "category") return trace.column(r, "category");
     if (mode === "change") return changePaint(trace, r);
@@ -145,7 +146,8 @@ function plainPaint(trace, r, mode) {
 }
 let paintCount = 0;
 
-/* Which nodes step back: kinds that the legend hides, and all but what was found or is critical. */
+/* The nodes that are faint: kinds that the legend hides, and everything except hits or the critical
+   path, if these are shown. */
 function faintOf(trace, r, view) {
     const marks = view.critical ? view.criticalOf(trace).on[r] : null;
     const hits = view.hits ? view.hits.of(trace, r) : null;
@@ -162,7 +164,7 @@ function faintOf(trace, r, view) {
     });
 }
 
-/* What a rank's nodes are drawn with; the same array for ranks that look alike. */
+/* The colours of a rank's nodes; ranks that look alike share the array. */
 function paintOf(trace, r, view) {
     const plain = plainPaint(trace, r, view.colour), faint = faintOf(trace, r, view);
     if (!faint) return plain;
@@ -172,13 +174,13 @@ function paintOf(trace, r, view) {
         plain.map((colour, i) => colour | faint[i]));
 }
 
-/* ---- Texts of amounts ---- */
+/* ---- Formatting of amounts ---- */
 
 function plural(n, word) {
     return n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 }
 
-/* Bytes in powers of 1024, as in pictures and reports; all else in powers of 1000. */
+/* Bytes in powers of 1024, as in pictures and reports; everything else in powers of 1000. */
 function amount(value, unit) {
     const binary = unit === "B", base = binary ? 1024 : 1000;
     const prefixes = ["", binary ? "Ki" : "k", ..."MGTPE"].map(

@@ -1,5 +1,5 @@
-/* Two traces on one page: A and B. An op of A goes with the op of B of the same rank, part, scope
-   and label that comes as the same one in order. */
+/* Two traces in one report: A and B. An op of A matches the op of B with the same rank, part, scope
+   and label, and the same position among those. */
 
 function matchKeys(trace, r) {
     return trace.shared("match", trace.key(r, "scope", "label", "phase", "step", "lane"), () => {
@@ -17,7 +17,7 @@ function matchKeys(trace, r) {
     });
 }
 
-/* Per node of a rank of `from`: its node in the other trace, -1 none. */
+/* Per node of a rank of `from`: the matching node of the other trace; -1: none. */
 function matchesOf(view, from, r) {
     const to = view.traces[view.traces[0] === from ? 1 : 0];
     return from.shared("matches", r, () => {
@@ -30,7 +30,7 @@ function matchesOf(view, from, r) {
     });
 }
 
-/* Colours by how the time of B is to that of A. */
+/* Colours by the ratio of B's time to A's. */
 function changePaint(trace, r) {
     const view = trace.view, second = view.traces[1] === trace;
     return trace.shared("change", r, () => {
@@ -61,7 +61,7 @@ function changeText(ratio) {
     return (percent > 0 ? "+" : "") + percent + " %";
 }
 
-/* Sums of all ranks by a name: {calls, ns, flops, bytes}. */
+/* Sums over all ranks by name: {calls, ns, flops, bytes}. */
 function sumsBy(trace, nameOf) {
     const sums = new Map();
     trace.ranks.forEach((_, r) => {
@@ -111,7 +111,7 @@ function compareRow({name, a, b}) {
     return tr;
 }
 
-/* Tables of both traces beside each other, in front of those of each. */
+/* Shows the tables of both traces side by side, before the tables of each. */
 function showComparison(view) {
     const old = document.getElementById("comparison");
     if (old) old.remove();
@@ -125,8 +125,8 @@ function showComparison(view) {
     document.querySelector(".table").before(section);
 }
 
-/* "A: gpt2, tp 2, attention fused": the facts in which two traces differ, or the files that they
-   come from where titles and facts are the same. */
+/* "A: gpt2, tp 2, attention fused": titles with the metadata in which the traces differ, or with
+   their file names if titles and metadata are equal. */
 function labelsOf(traces) {
     const titles = traces.map((trace) => trace.head.title);
     if (traces.length === 1) return titles;

@@ -1,5 +1,5 @@
-/* A trace as html_columns.h lays it out. Columns are read when they are first asked for, and ranks
-   that hold the same column share the array. */
+/* A trace in the layout of html_columns.h. Columns are decoded when first used; ranks with the same
+   column share the array. */
 
 async function unpack(element) {
     const text = atob(element.textContent);
@@ -9,11 +9,11 @@ async function unpack(element) {
     return inflate(bytes);
 }
 
-/* Chunk by chunk: a Blob or a Response would go through another process. */
+/* Decompresses chunk by chunk, because a Blob or a Response would go through another process. */
 async function inflate(bytes) {
     const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
     const reader = stream.readable.getReader(), chunks = [];
-    const wrong = () => {}; /* what is damaged is said by the reader */
+    const wrong = () => {}; /* damage is reported by the reader */
     writer.write(bytes).catch(wrong);
     writer.close().catch(wrong);
     let n = 0;
@@ -48,7 +48,7 @@ class Reader {
     }
 }
 
-/* The numbers of a column, most of which are one byte. */
+/* Decodes the numbers of a column, most of which take one byte. */
 function readAll(bytes, out) {
     for (let i = 0, at = 0; i < out.length; i++) {
         let byte = bytes[at++], value = byte & 127;
@@ -75,7 +75,7 @@ const COLUMN_ARRAYS = {
 };
 const SIGNED_COLUMNS = new Set(["id", "gap", "tag", "tensor_base"]);
 const POWERS = Float64Array.from({length: 64}, (_, k) => 2 ** k);
-const VIRTUAL = 1; /* a bit of flags */
+const VIRTUAL = 1; /* bit of flags */
 const PARAMETER = 1, TERM = 16; /* bits of tensor_flags */
 
 class Trace {
@@ -89,11 +89,12 @@ class Trace {
         for (const rank of this.ranks)
             if (rank.like !== undefined) rank.lanes = this.ranks[rank.like].lanes;
         this.cache = new Map();
-        this.columns = this.ranks.map(() => ({})); /* of each rank, and what is asked often */
-        this.place = {}; /* of a column's name */
+        this.columns = this.ranks.map(() => ({})); /* per rank: decoded columns and other cached
+                                                      values */
+        this.place = {}; /* column name -> index */
         this.head.columns.forEach((name, i) => { this.place[name] = i; });
         this.readHeld(new Reader(bytes, 4 + length));
-        this.first = [0]; /* of each rank: its first node among all */
+        this.first = [0]; /* per rank: its first node among the nodes of all ranks */
         for (const rank of this.ranks)
             this.first.push(this.first[this.first.length - 1] + rank.nodes);
         this.nodes = this.first[this.ranks.length];
@@ -116,7 +117,7 @@ class Trace {
         this.whose = this.ranks.map(() => this.head.columns.map(() => reader.get()));
     }
 
-    /* Equal for ranks whose columns of these names are equal. */
+    /* A key that is equal for ranks whose columns of these names are equal. */
     key(r, ...names) {
         return names.map((name) => this.whose[r][this.place[name]]).join() + "/" +
             this.ranks[r].nodes;
@@ -129,7 +130,7 @@ class Trace {
         return value;
     }
 
-    /* What belongs to a query, a filter or the other trace. */
+    /* Drops everything that depends on a query, a filter or the other trace. */
     forget() {
         for (const name of this.cache.keys())
             if (/^(hits|word|faint|painted|matches|change):/.test(name)) this.cache.delete(name);
@@ -153,7 +154,7 @@ class Trace {
         });
     }
 
-    /* Further columns that a column's values depend on. */
+    /* Other columns that the values of a column depend on. */
     sizes(name) {
         return name === "wait" ? ["wait_size", "duration", "duration_size"]
             : name === "gap" || name === "duration" ? [name + "_size"] : [];
@@ -167,14 +168,14 @@ class Trace {
         for (let i = 0; i < out.length; i++) out[i] = Math.min(out[i], duration[i]);
     }
 
-    /* Equal for ranks whose ops run at the same times. */
+    /* A key that is equal for ranks whose ops run at the same times. */
     timeKey(r) {
         const own = this.columns[r];
         return own.timeKey || (own.timeKey = this.key(r, "lane", "gap", "gap_size", "duration",
             "duration_size", "wait", "wait_size"));
     }
 
-    /* Times count from the begin of the first op. */
+    /* Makes times count from the start of the first op. */
     shift(start, end) {
         for (let i = 0; i < start.length; i++) {
             start[i] -= this.begin;
@@ -182,7 +183,7 @@ class Trace {
         }
     }
 
-    /* Begin and end of each node in ns; of those that are not shown 0. */
+    /* Start and end of each node in ns; 0 for nodes that are not shown. */
     span(r) {
         return this.shared("span", this.timeKey(r), () => {
             const lane = this.column(r, "lane"), gap = this.column(r, "gap");
@@ -200,8 +201,8 @@ class Trace {
         });
     }
 
-    /* Tensors of each node: tensors[first[i] .. split[i]) its inputs, up to first[i + 1]
-       its outputs; producer of each tensor, -1 none. */
+    /* Tensors of each node: its inputs are tensors[first[i] .. split[i] - 1], its outputs follow up
+       to first[i + 1] - 1. producer: per tensor its node; -1: none. */
     uses(r) {
         return this.shared("uses", this.key(r, "uses"), () => {
             const n = this.ranks[r].nodes, first = new Uint32Array(n + 1),
@@ -225,7 +226,7 @@ class Trace {
         });
     }
 
-    /* What each node waits for besides the makers of its inputs: nodes, and a bit for each
+    /* Dependencies of each node in addition to the producers of its inputs: nodes, and one bit per
        class. */
     deps(r) {
         return this.shared("deps", this.key(r, "deps"), () => {
@@ -245,7 +246,7 @@ class Trace {
         });
     }
 
-    /* Calls each(node) for what a node waits for in its rank. */
+    /* Calls each(node) for each node of the rank that node i depends on. */
     eachSource(r, i, each) {
         const uses = this.uses(r), deps = this.deps(r);
         for (let k = uses.first[i]; k < uses.split[i]; k++)
@@ -253,7 +254,7 @@ class Trace {
         for (let k = deps.first[i]; k < deps.first[i + 1]; k++) each(deps.nodes[k]);
     }
 
-    /* Per node: the nodes that use what it makes or wait for it, as first and nodes. */
+    /* Per node: the nodes that use its outputs or wait for it, as first and nodes. */
     users(r) {
         return this.shared("users", this.key(r, "uses", "deps"), () => {
             const n = this.ranks[r].nodes, first = new Uint32Array(n + 2);
@@ -279,9 +280,9 @@ class Trace {
         return this.text(r, i, "scope") + "/" + this.text(r, i, "label") + ":" + place;
     }
 
-    /* "columns 0-63 of 128", "" of a whole. */
+    /* "columns 0-63 of 128"; "" if the tensor is not sharded. */
     tensorPart(r, t) {
-        const place = this.column(r, "tensor_part")[t]; /* of no tensor: of a whole */
+        const place = this.column(r, "tensor_part")[t]; /* undefined if there is no tensor */
         return place > 0 ? this.ranks[r].parts[place - 1] : "";
     }
 
@@ -289,8 +290,8 @@ class Trace {
         return "r" + this.ranks[r].rank + ".o" + this.column(r, "id")[i];
     }
 
-    /* What ops of ranks meet in: lists of [rank, node], by group and number; and messages, from a
-       send to its receive. */
+    /* Collectives as lists of [rank, node], by group and number; and messages as pairs of a send
+       and its receive. */
     meetings() {
         return this.shared("meetings", "", () => {
             const found = new Map(), list = [], ends = new Map(), messages = [];
@@ -319,7 +320,7 @@ class Trace {
         });
     }
 
-    /* The k-th send of a channel goes with its k-th receive. */
+    /* Matches the k-th send of a channel with its k-th receive. */
     addMessage(ends, messages, r, i, isSend) {
         const self = this.ranks[r].rank, peer = this.column(r, "peer")[i] - 1;
         const channel =

@@ -1,4 +1,4 @@
-/* Arrows of a graph. */
+/* Arrows of the graph. */
 
 function drawEdges(picture, g) {
     const at = picture.view.selected,
@@ -15,8 +15,8 @@ function drawEdges(picture, g) {
         drawPair(picture, g, pair, selected && (pair.a === selected || pair.b === selected));
 }
 
-/* Dashed and red from forward to backward beside it; where it stands below, only of what is
-   selected. */
+/* Draws a dashed red line from a tp_enter to the all-reduce of its gradient in backward. If
+   backward is not next to forward but below it, the line is drawn only for selected ops. */
 function drawPair(picture, g, pair, selected) {
     const {a, b} = pair, beside = isBeside(pair), {seen, part} = picture;
     if (!beside && !selected || Math.max(a.y + a.h, b.y + b.h) + HEAD < seen.y0 ||
@@ -42,7 +42,7 @@ function edgeShows(picture, edge) {
         edge.box.x + picture.part.left < picture.seen.x1;
 }
 
-/* From forward to backward beside it. */
+/* Whether the edge leads from forward to backward next to it. */
 function isAcross({from, to}) {
     return from !== to && from.row === to.row;
 }
@@ -50,8 +50,8 @@ function isBeside({a, b}) {
     return a.x + a.w < b.x;
 }
 
-/* Where an arrow leaves an item and where it comes in: below and above, or where arrows go up the
-   other way around. */
+/* The end points of an arrow: the bottom of one item and the top of the other, or the reverse if
+   arrows point upwards. */
 function outOf(edge, item) {
     return edge.box.up ? item.y : item.y + item.h;
 }
@@ -59,8 +59,8 @@ function into(edge, item) {
     return edge.box.up ? item.y + item.h : item.y;
 }
 
-/* Straight to what is near; else dashed, on the side of what stands between, or along the
-   margins of the boxes that it leaves and enters. Dotted from forward to backward. */
+/* Draws a straight curve to a near item; otherwise a dashed line next to the items in between, or
+   along the margins of the boxes that it leaves and enters. Dotted from forward to backward. */
 function drawEdge(picture, g, edge, colour, width) {
     const {a, b} = edge, x0 = a.x + a.w / 2, y0 = outOf(edge, a);
     const x1 = b.x + b.w / 2, y1 = into(edge, b), sign = edge.box.up ? -1 : 1;
@@ -86,7 +86,7 @@ function drawEdge(picture, g, edge, colour, width) {
         drawEdgeText(picture, g, edge, (x0 + x1) / 2, (y0 + y1) / 2);
 }
 
-/* A head at (x, y), turned from pointing down. */
+/* Draws an arrow head at (x, y), rotated by `angle` from pointing down. */
 function arrow(g, x, y, angle) {
     const c = Math.cos(angle), s = Math.sin(angle);
     const at = (dx, dy) => [x + c * dx - s * dy, y + s * dx + c * dy];
@@ -99,7 +99,7 @@ function arrow(g, x, y, angle) {
 
 const RIGHT = -Math.PI / 2;
 
-/* What backward needs of forward, from side to side. */
+/* Draws the line from a forward item to a backward item next to it. */
 function acrossGap(g, {a, b}) {
     const x0 = a.x + a.w, y0 = a.y + a.h / 2, x1 = b.x, y1 = b.y + b.h / 2;
     const half = (x1 - x0) / 2;
@@ -149,7 +149,7 @@ function drawEdgeText(picture, g, edge, x, y) {
         picture.soft);
 }
 
-/* Left of all that stands between the ends. */
+/* The x coordinate left of all items between the ends. */
 function sideOf({box, from, to}) {
     let side = Math.min(from.x, to.x);
     for (const kid of box.kids)

@@ -1,5 +1,5 @@
-/* The graph: ranks side by side, what waits for something below it, collectives as bars from rank
-   to rank. */
+/* The graph: ranks side by side, ops below their dependencies, collectives as bars between
+   ranks. */
 
 const COLUMN_GAP = 70, HEAD = 30;
 
@@ -9,7 +9,7 @@ class GraphPicture {
         this.stale = true;
     }
 
-    /* Ranks that are shown, of both traces where there are two. */
+    /* The ranks shown, for both traces if there are two. */
     columns() {
         const view = this.view, out = [];
         view.traces.forEach((trace, t) => {
@@ -37,7 +37,7 @@ class GraphPicture {
         this.stale = false;
     }
 
-    /* Pairs of items of neighbouring columns that meet in a collective or message. */
+    /* Pairs of items in neighbouring columns that take part in the same collective or message. */
     findJoins() {
         const out = new Map();
         for (let k = 0; k + 1 < this.parts.length; k++) {
@@ -57,7 +57,7 @@ class GraphPicture {
         return [...out.values()];
     }
 
-    /* Shows the whole where it stays readable, else its top. */
+    /* Shows the whole graph if it is readable at that size, otherwise its top. */
     fit(width, height) {
         const scale = Math.min((width - 40) / this.w, (height - 30) / this.h);
         this.view.z = Math.min(1.25, Math.max(scale, Math.min(0.62, (width - 40) / this.w)));
@@ -112,7 +112,7 @@ class GraphPicture {
         return x < x1 && x + item.w > x0 && y < y1 && y + item.h > y0;
     }
 
-    /* Open boxes, the outer ones below the inner ones. */
+    /* Draws open boxes, outer ones below inner ones. */
     drawBoxes(g, item) {
         if (!item.kids || !this.shows(item)) return;
         const dark = this.view.palette.dark, level = Math.min(item.depth, 4);
@@ -128,7 +128,7 @@ class GraphPicture {
         for (const kid of item.kids) this.drawBoxes(g, kid);
     }
 
-    /* Two edges behind a box that stands for several. */
+    /* Draws two edges behind a box that represents several. */
     drawStack(g, item) {
         if (!item.what.copies || this.view.unfolded.has(item.what.path)) return;
         g.fillStyle = this.view.palette.dark ? "#232b34" : "#eef2f6";
@@ -214,7 +214,8 @@ class GraphPicture {
         g.stroke();
     }
 
-    /* A closed box: name, how much is in it, and a bar of how its time is shared out. */
+    /* Draws a closed box: its name, its number of ops, and a bar that shows how its time is
+       divided. */
     drawClosed(g, item) {
         const palette = this.view.palette, {x, y, w, h} = item;
         this.drawStack(g, item);
@@ -240,8 +241,8 @@ class GraphPicture {
         drawText(g, item.texts[1], x + 12, y + 31, w - 20, this.soft);
     }
 
-    /* A bar of [colour, share of the time], or of the ops where none has a time. Host and device
-       have one each, as long as the one's time is beside the other's. */
+    /* Bars of [colour, share of the time], or share of the ops if no op has a time. Host and device
+       have a bar each, whose lengths have the ratio of their times. */
     shares(item) {
         const {trace, r} = this.part, time = metricOf(trace, r, "time");
         const lane = trace.column(r, "lane"), hosts = hostLanes(trace, r);
@@ -291,7 +292,7 @@ class GraphPicture {
         return bytes > 0 ? amount(bytes, "B") : "";
     }
 
-    /* Names of ranks stay at the top. */
+    /* Names of ranks stay visible at the top. */
     drawHeads(g) {
         const view = this.view;
         g.font = "600 13px system-ui, sans-serif";
@@ -311,7 +312,7 @@ class GraphPicture {
         g.textAlign = "left";
     }
 
-    /* ---- Under the mouse ---- */
+    /* ---- Mouse ---- */
 
     itemAt(x, y) {
         if (this.stale) return null;
@@ -330,7 +331,7 @@ class GraphPicture {
         return null;
     }
 
-    /* The op there; of a box what it sums up. */
+    /* The op at a point; for a box, its sums. */
     find(x, y) {
         const at = this.itemAt(x, y);
         if (!at) return null;
@@ -355,7 +356,8 @@ class GraphPicture {
         return facts;
     }
 
-    /* A click: a badge unfolds copies, a closed box opens, an open one's title closes it. */
+    /* Handles a click: on a badge it unfolds identical boxes, on a closed box it opens the box, on
+       the title of an open box it closes the box. */
     click(x, y) {
         const at = this.itemAt(x, y), view = this.view;
         if (!at) return view.select(null);
@@ -373,7 +375,7 @@ class GraphPicture {
         return null;
     }
 
-    /* Where an op's item is: {x, y, w, h} in the graph, or null. */
+    /* The rectangle of an op's item, {x, y, w, h} in the graph, or null. */
     placeOf(at) {
         const part = this.parts && this.parts.find((p) => p.trace === at.trace && p.r === at.r);
         const item = part && part.of[at.i];

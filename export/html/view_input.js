@@ -1,4 +1,4 @@
-/* Mouse, keys, buttons, and files that are dropped. */
+/* Mouse, keys, buttons and dropped files. */
 
 function listen(view) {
     listenMouse(view);
@@ -107,7 +107,7 @@ function listenButtons(view) {
     });
 }
 
-/* False: the key means nothing here. */
+/* Handles a key. Returns false if the key has no function. */
 function pressKey(view, key) {
     const middle = view.canvas.clientWidth / 2 + GUTTER / 2, far = view.canvas.clientWidth / 8;
     const height = view.canvas.clientHeight / 2;
@@ -145,7 +145,7 @@ function pressKey(view, key) {
     return true;
 }
 
-/* A page of another trace becomes B. */
+/* A dropped report becomes trace B. */
 function listenFiles(view) {
     document.addEventListener("dragover", (event) => event.preventDefault());
     document.addEventListener("drop", async (event) => {
@@ -163,7 +163,7 @@ function listenFiles(view) {
 }
 
 async function readPage(text) {
-    const page = new DOMParser().parseFromString(text, "text/html"); /* which runs nothing */
+    const page = new DOMParser().parseFromString(text, "text/html"); /* does not run scripts */
     const element = page.getElementById("trace0");
     if (!element || element.type !== "text/plain")
         throw new Error("not a page that syntorch export --format html wrote");

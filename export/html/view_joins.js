@@ -1,14 +1,15 @@
-/* Bands from rank to rank in a timeline: where the members of a collective exchange data. As with
-   ops, what is narrower than a few pixels is not drawn by itself: between two rows there is a strip
-   of pixels, each as red as the part of its time that collectives fill. */
+/* Bands between ranks in the timeline, where the members of a collective exchange data. Bands of
+   less than a few pixels are not drawn individually, as with ops: between two rows there is a strip
+   of pixels, each as red as the share of its time that collectives fill. */
 
-const JOIN_WIDE = 3, JOIN_MOST = 4000; /* bands with an outline, at most */
-const JOIN_ALPHA = 0.45; /* of a pixel that they fill */
-const JOIN_LEAST = 0.7;  /* a slanted one that is narrower is so wide, but paler */
+const JOIN_WIDE = 3, JOIN_MOST = 4000; /* maximum number of bands with an outline */
+const JOIN_ALPHA = 0.45; /* of a pixel that is filled completely */
+const JOIN_LEAST = 0.7;  /* narrower slanted bands are drawn this wide, but paler */
 
 function drawJoins(picture, g, xOf, box) {
     const view = picture.view, perNs = picture.perNs, strips = new Map();
-    if (picture.layout.ranks.every((rank) => !rank.full)) return; /* no room between them */
+    if (picture.layout.ranks.every((rank) => !rank.full)) return; /* there is no space between
+                                                                     ranks */
     const pixels = Math.round(box.width * box.density), scale = pixels / box.width;
     let left = JOIN_MOST;
     g.fillStyle = view.palette.dark ? "rgba(235, 90, 85, 0.30)" : "rgba(213, 58, 54, 0.17)";
@@ -41,7 +42,7 @@ function drawJoins(picture, g, xOf, box) {
     paintCover(picture, g, strips, box, pixels);
 }
 
-/* Of each rank its times, and the line of each of its lanes. */
+/* Per rank: its times, and the line of each of its lanes. */
 function linesOf(picture, trace, t) {
     const out = [];
     for (const line of picture.layout.lines) {
@@ -80,7 +81,7 @@ function stripBetween(strips, above, below, pixels) {
     return of.get(below);
 }
 
-/* Adds to each pixel the part of it that lies between x0 and x1. */
+/* Adds to each pixel the share of it between x0 and x1. */
 function addCover(cover, x0, x1) {
     const first = Math.max(0, Math.floor(x0));
     for (let p = first; p < x1 && p < cover.length; p++)

@@ -1,10 +1,10 @@
-/* Where the boxes of a graph are: rows from top to bottom, each item below what it needs; within a
-   row by what stands above. Linear in items and edges. */
+/* Layout of the graph's boxes: rows from top to bottom, with each item below its dependencies and
+   ordered within its row by the items above. Linear in items and edges. */
 
 const OP_H = 38, BOX_H = 52, GAP_X = 22, GAP_Y = 26, PAD = 14, TITLE = 22, ACROSS = 5;
 
-/* Items and edges of one rank, placed from (0, 0): {root, edges, w, h}; `alone` where no other rank
-   stands beside it. */
+/* Items and edges of one rank, relative to (0, 0): {root, edges, w, h}. alone: no other rank is
+   next to it. */
 function layoutRank(view, trace, r, alone) {
     const of = new Array(trace.ranks[r].nodes);
     const root = visible(view, treeOf(trace, r, view.views), 0, of, null);
@@ -20,20 +20,20 @@ function layoutRank(view, trace, r, alone) {
 function number(item, count, depth) {
     item.order = count.n++;
     item.depth = depth;
-    item.links = []; /* between its kids, by their place */
+    item.links = []; /* edges between its kids, by their place */
     (item.kids || []).forEach((kid, k) => {
         kid.place = k;
         number(kid, count, depth + 1);
     });
 }
 
-/* Edges between visible items, one for each pair: bytes, how many tensors, shape of the only
-   one. That an op overwrites what another reads is none: the panel says it. */
+/* Edges between visible items, one per pair: bytes, number of tensors, and the shape if there is
+   only one. An op that overwrites what another one reads gives no edge; the panel shows it. */
 function itemEdges(view, trace, r, root, of) {
     const uses = trace.uses(r), deps = trace.deps(r), known = new Map(), made = new Map();
     const overwrites = 1 << trace.head.classes.indexOf("inplace");
     const bytes = trace.column(r, "tensor_bytes"), specs = trace.column(r, "tensor_spec");
-    /* what stands behind a tensor that views show: the visible maker, or null */
+    /* the visible producer of a tensor, looking through views, or null */
     const maker = (t) => {
         for (let i; (i = uses.producer[t]) >= 0; t = uses.tensors[uses.first[i]]) {
             if (of[i]) return of[i];
@@ -66,8 +66,8 @@ function itemEdges(view, trace, r, root, of) {
     return [...known.values()];
 }
 
-/* The items of each tp_enter, or of what reads it where views are not drawn, and of the all-reduce
-   of its gradient: {a, b, i, j}, one for each pair of items. */
+/* The items of each tp_enter (or of its reader if views are not drawn) and of the all-reduce of its
+   gradient: {a, b, i, j}, one per pair of items. */
 function itemPairs(trace, r, of) {
     const out = new Map();
     for (const [i, j] of pairsOf(trace, r)) {
@@ -88,7 +88,8 @@ function inside(item, box) {
     return false;
 }
 
-/* Notes an edge in the box that holds both ends, between the kids that hold one each. */
+/* Adds an edge to the innermost box that contains both ends, between the kids that contain one end
+   each. */
 function lift(edge) {
     let {a, b} = edge;
     while (a.depth > b.depth) a = a.parent;
@@ -105,7 +106,7 @@ function lift(edge) {
 
 /* ---- Sizes ---- */
 
-/* "12.9 ms", or "host 104 ms, device 12.9 ms"; "" where no op has a time. */
+/* "12.9 ms", or "host 104 ms, device 12.9 ms"; "" if no op has a time. */
 function boxTime(trace, r, item) {
     if (trace.head.clock === "order") return "";
     const texts = timeTexts(trace, r, timesOf(trace, r, item.nodes));
@@ -113,8 +114,8 @@ function boxTime(trace, r, item) {
     return texts.map((pair) => apart ? pair.join(" ") : pair[1]).join(" \u00b7 ");
 }
 
-/* "columns 0-63 of 128" of what an op makes; else which part of a parameter it has, and that what
-   it makes is a term of a sum; "" where nothing is cut. */
+/* "columns 0-63 of 128" of the output. Otherwise the shard of the parameter that the op reads, and
+   whether the output is a term of a sum; "" if nothing is sharded. */
 function partText(trace, r, i) {
     if (trace.ranks[r].parts.length === 0) return "";
     const uses = trace.uses(r), flags = trace.column(r, "tensor_flags");
@@ -127,7 +128,7 @@ function partText(trace, r, i) {
         [weight ? "weight: " + weight : "", term].filter((s) => s !== "").join(", ");
 }
 
-/* Which parts of parameters ops have: each text once, the first few. */
+/* The shards of parameters that ops read: each text once, only the first few. */
 function weightParts(trace, r, nodes) {
     if (trace.ranks[r].parts.length === 0) return [];
     const uses = trace.uses(r), flags = trace.column(r, "tensor_flags"), out = new Set();
@@ -183,7 +184,8 @@ function measure(trace, r, item, beside) {
     item.h = y - GAP_Y + (item.parent ? PAD : 0);
 }
 
-/* Kids in rows: below what they need; boxes also below the boxes before; no more than ACROSS. */
+/* Arranges kids in rows: below their dependencies, boxes also below earlier boxes, at most ACROSS
+   per row. */
 function rowsWithin(item) {
     const kids = item.kids, least = new Array(kids.length).fill(0), rows = [];
     const next = kids.map(() => []);
@@ -204,7 +206,7 @@ function rowsWithin(item) {
     return rows.filter((row) => row.length > 0);
 }
 
-/* Centres of a row's items: near those of what they need, without overlap. */
+/* Sets the centres of a row's items: near the items that they depend on, without overlap. */
 function arrange(row) {
     if (row.beside) {
         alignBeside(row, row.map((kid) => kid === row[row.length - 1]));

@@ -1,7 +1,7 @@
-/* What waits for what: neighbours of an op, the order in which all ranks can run, the critical path
-   and how much later each op could end. */
+/* Dependencies: neighbours of an op, an order in which all ranks can run, the critical path, and
+   the slack of each op. */
 
-/* Ops of the same rank whose data an op reads or for which it waits; views are passed through. */
+/* Ops of the same rank whose data an op reads or for which it waits; looks through views. */
 function sourcesOf(at) {
     return throughViews(at, (i, each) => at.trace.eachSource(at.r, i, each));
 }
@@ -29,7 +29,7 @@ function throughViews(at, eachNext) {
     return out.sort((a, b) => a.i - b.i);
 }
 
-/* The other ranks' ops of its collective or message. */
+/* The ops of other ranks in the same collective or message. */
 function partnersOf(at) {
     const meeting = meetingOf(at.trace)[at.trace.first[at.r] + at.i];
     if (meeting < 0) return [];
@@ -37,8 +37,8 @@ function partnersOf(at) {
         .map(([r, i]) => ({trace: at.trace, t: at.t, r, i}));
 }
 
-/* Of a rank [tp_enter, the all-reduce of its gradient], by scope and step: where forward gives each
-   rank the same, backward adds what each makes of it. */
+/* Pairs [tp_enter, the all-reduce of its gradient] of a rank, by scope and step. In forward,
+   tp_enter gives each rank the same tensor; in backward, the gradients of the ranks are summed. */
 function pairsOf(trace, r) {
     return trace.shared("pairs", trace.key(r, "op", "scope", "phase", "step", "comm"), () => {
         const enters = new Map(), out = [], op = trace.column(r, "op");
@@ -58,13 +58,13 @@ function pairsOf(trace, r) {
     });
 }
 
-/* The other of an op's pair, or null. */
+/* The other op of an op's pair, or null. */
 function pairedWith(at) {
     const pair = pairsOf(at.trace, at.r).find((two) => two.includes(at.i));
     return pair ? {...at, i: pair[0] === at.i ? pair[1] : pair[0]} : null;
 }
 
-/* Per node of all ranks its place among collectives and messages, -1 of others. */
+/* Per node of all ranks: its index among collectives and messages; -1: none. */
 function meetingOf(trace) {
     return trace.shared("meeting of", "", () => {
         const {list, messages} = trace.meetings(), out = new Int32Array(trace.nodes).fill(-1);
@@ -74,8 +74,8 @@ function meetingOf(trace) {
     });
 }
 
-/* Collectives and messages by the time at which their first member has begun to exchange data:
-   places among `joined`, these times s, and the latest end so far e. */
+/* Collectives and messages, ordered by the time at which their first member began to exchange data:
+   indices into `joined`, these times s, and the latest end so far e. */
 function joinsByTime(trace) {
     return trace.shared("joins by time", "", () => {
         meetingOf(trace);
@@ -95,8 +95,9 @@ function joinsByTime(trace) {
     });
 }
 
-/* All nodes of all ranks so that each stands behind what it waits for: ranks go on one by one, and
-   wait at a collective until its last rank has come. Ranks that wait in a circle go on. */
+/* All nodes of all ranks in an order in which each comes after its dependencies. Ranks advance one
+   by one and wait at a collective until its last rank has arrived. Ranks that wait in a cycle
+   continue. */
 function runOrder(trace) {
     const meeting = meetingOf(trace), arrived = new Uint32Array(trace.joined.length);
     const order = new Uint32Array(trace.nodes), at = trace.ranks.map(() => 0), ready = [];
@@ -131,9 +132,9 @@ function runOrder(trace) {
     return order.subarray(0, n);
 }
 
-/* Per node of a rank all that it waits for there, as first and nodes: makers of its inputs, other
-   dependencies, and the op before on its lane; not the last of PyTorch's recordings, which say
-   themselves what waits for what. */
+/* Per node of a rank all its dependencies there, as first and nodes: producers of its inputs, other
+   dependencies, and the previous op in its lane. The latter is omitted for PyTorch traces, which
+   record what waits for what. */
 function allSources(trace, r) {
     const key = trace.timeKey(r) + trace.key(r, "uses", "deps");
     return trace.shared("all sources", key, () => {
@@ -156,10 +157,11 @@ function allSources(trace, r) {
     });
 }
 
-/* For each rank on: above 0 for what is on the critical path; slack: by how many ns each op could
-   end later while the run ends as it did. The path goes back from the op that ends last, each time
-   to what it waited for longest; a gap in front of an op (the program's own time) stays as it is.
-   The path of a recording, whose ops overlap, comes with the trace (export/walk/critical.h). */
+/* Per rank `on`, which is above 0 for nodes on the critical path, and `slack`, the ns by which each
+   op could end later without delaying the end of the run. The path goes backwards from the op that
+   ends last, each time to the dependency that ended last. A gap before an op, which is the
+   program's own time, keeps its length. In PyTorch traces ops overlap, and the path is part of the
+   data (export/walk/critical.h). */
 function findCritical(trace) {
     return trace.shared("critical", "", () => {
         const n = trace.nodes, run = {trace, meeting: meetingOf(trace), order: runOrder(trace),
@@ -184,8 +186,8 @@ function findCritical(trace) {
     });
 }
 
-/* What each node waited for longest, those that meet for the same; gives nodes that are not shown
-   their time. */
+/* The dependency that ended last for each node, shared by the members of a collective. Nodes that
+   are not shown get its time. */
 function bindAll({trace, meeting, order, rankOf, end, begin, shown, sources}) {
     const bind = new Int32Array(order.length).fill(-1);
     const met = new Int32Array(trace.joined.length).fill(-1);
@@ -205,8 +207,8 @@ function bindAll({trace, meeting, order, rankOf, end, begin, shown, sources}) {
     return bind;
 }
 
-/* Of each node by how much later it could end. All that meet could be as late as the first of them
-   that something waits for. */
+/* The latest possible end of each node. Members of a collective share the earliest one that any of
+   their dependents allows. */
 function latest({trace, meeting, order, rankOf, end, begin, sources}, bind) {
     const late = new Float64Array(order.length).fill(trace.end);
     const together = new Float64Array(trace.joined.length).fill(Infinity);

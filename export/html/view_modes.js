@@ -1,9 +1,10 @@
-/* How the mouse and keys move through each picture: zoom about a point, move by pixels, show all,
-   show an op, the frame of what is seen in the small picture, and how it stands on paper. */
+/* Navigation in each picture, by mouse and keys: zoom around a point, pan by pixels, show
+   everything, show an op, the frame of the visible part in the overview, and the layout for
+   printing. */
 
-/* CSS pixels beside and below title and legend, on A4 as on Letter. */
+/* Size in CSS pixels left for the picture by title and legend, on both A4 and Letter. */
 const PAGE = {w: 960, h: 590}, UPRIGHT = {w: 700, h: 850};
-const READABLE = 0.35; /* of a graph's size on paper */
+const READABLE = 0.35; /* smallest scale at which a graph is readable on paper */
 
 class TimeMode {
     constructor(view) {
@@ -40,7 +41,7 @@ class TimeMode {
         this.setWindow(this.view.begin, this.view.end);
     }
 
-    /* Moves the window so that an op is in it, and wide enough to be seen. */
+    /* Moves the window so that it contains an op, and zooms so that the op is visible. */
     reveal(at, close) {
         const view = this.view, {start, end} = at.trace.span(at.r), s = start[at.i], e = end[at.i];
         if (at.trace.column(at.r, "lane")[at.i] === 0) return view.say(isView(at)
@@ -59,21 +60,21 @@ class TimeMode {
             view.scroll += place.y - height / 2;
     }
 
-    /* What is seen, in the small picture: [x, y, w, h]. */
+    /* The visible part, in the overview: [x, y, w, h]. */
     frame(w, h) {
         const view = this.view, scale = (w - GUTTER) / (view.end - view.begin);
         const x = GUTTER + (view.t0 - view.begin) * scale;
         return [x, 0, Math.max(2, (view.t1 - view.t0) * scale), h];
     }
 
-    /* Makes a point of the small picture the middle of what is seen. */
+    /* Centres the visible part on a point of the overview. */
     go(x, y, w) {
         const view = this.view, half = (view.t1 - view.t0) / 2;
         const at = view.begin + (x - GUTTER) / (w - GUTTER) * (view.end - view.begin);
         this.setWindow(at - half, at + half);
     }
 
-    /* What the screen shows, without empty space below. */
+    /* Prints what the screen shows, without empty space below. */
     paper() {
         const {total} = timeLayout(this.view, PAGE.h);
         return {w: PAGE.w, h: Math.min(PAGE.h, total + RANK_GAP)};
@@ -161,8 +162,8 @@ class GraphMode {
         view.redraw();
     }
 
-    /* The whole graph, where it can be read on a page; else, or where the user chose a part of it,
-       what the screen shows. */
+    /* Prints the whole graph if it is readable on one page; otherwise, or if the user selected a
+       part, what the screen shows. */
     paper() {
         const view = this.view, {clientWidth, clientHeight} = view.canvas;
         this.picture.ready(clientWidth, clientHeight);

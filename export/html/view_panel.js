@@ -1,5 +1,5 @@
-/* Texts beside the picture: legend, tooltip, and what is known of the op that was clicked. Names
-   come into the page as text nodes only. */
+/* Texts next to the picture: legend, tooltip, and details of the selected op. Names are inserted as
+   text nodes only. */
 
 function make(tag, text, attributes = {}) {
     const element = document.createElement(tag);
@@ -49,7 +49,7 @@ function colourChip(view, place, text) {
     return chip;
 }
 
-/* What lines from forward to backward mean, of those that are there. */
+/* The meaning of the lines between forward and backward, if there are any. */
 function linesLegend(view) {
     const {parts = []} = view.modes.graph.picture, out = [];
     const add = (name, text) => {
@@ -83,7 +83,8 @@ function opName(at) {
     return (scope ? scope + " / " : "") + trace.text(r, i, "label");
 }
 
-/* [name, text] of all that is known of an op; 0 is left out where it says nothing. */
+/* [name, text] pairs for everything known about an op; zeros are omitted if they carry no
+   information. */
 function factsOf(view, at) {
     const {trace, r, i} = at, column = (name) => trace.column(r, name)[i], head = trace.head;
     const facts = [["op", trace.text(r, i, "op") + ", " + head.categories[column("category")]],
@@ -148,7 +149,7 @@ function tensorText(trace, r, t) {
         .join(" \u00b7 ");
 }
 
-/* One line for each tensor that it reads or makes, with the ops at the other end. */
+/* One line per tensor that the op reads or produces, with the ops at the other end. */
 function tensorLinks(view, at, inputs) {
     const {trace, r, i} = at, uses = trace.uses(r), out = [];
     const from = inputs ? uses.first[i] : uses.split[i],
@@ -203,7 +204,7 @@ function waitsOf(view, at) {
     return out;
 }
 
-/* What the critical path is made of: time by op, and gaps in which no op of it ran. */
+/* The composition of the critical path: time by op, and gaps in which no op of it ran. */
 function criticalPanel(view, trace) {
     const {on} = view.criticalOf(trace), sums = new Map();
     let all = 0;

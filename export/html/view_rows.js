@@ -1,14 +1,14 @@
-/* What a timeline is made of: rows of ops that do not overlap, and the parts of a run above them.
-   A row: nodes, their begins s, ends e and the end w of their waiting, all in the order of time. */
+/* Contents of the timeline: rows of ops that do not overlap, and the bands above them. A row has
+   nodes, their starts s, their ends e and the ends of their waits w, all ordered by time. */
 
-/* Rows of a rank: {name, host, comm, ...}, those of host threads first, and of these one for each
-   depth at which ops lie within each other. */
+/* Rows of a rank: {name, host, comm, ...}. Rows of host threads come first, one for each depth at
+   which ops are nested. */
 function rowsOf(trace, r) {
     const own = trace.columns[r];
     return own.rows || (own.rows = findRows(trace, r));
 }
 
-/* Of each lane number whether it is a thread of the host. */
+/* For each lane number, whether it is a host thread. */
 function hostLanes(trace, r) {
     const own = trace.columns[r];
     return own.hosts ||
@@ -41,7 +41,7 @@ function byLane(trace, r) {
     });
 }
 
-/* Nodes in the order of time; of a host's those that called first. */
+/* Nodes ordered by time; on host threads, callers come first. */
 function byDepth(trace, r, nodes, host) {
     const {start, end} = trace.span(r);
     const order = (a, b) => start[a] - start[b] || (host ? end[b] - end[a] : 0) || a - b;
@@ -65,7 +65,7 @@ function makeRow(trace, r, nodes, about) {
     const {start, end} = trace.span(r), n = nodes.length;
     const wait = trace.column(r, "wait"), kind = trace.column(r, "comm");
     const s = new Float64Array(n), e = new Float64Array(n);
-    let w = s; /* the same where none waits */
+    let w = s; /* shared with s if no op waits */
     for (let k = 0; k < n; k++) {
         const i = nodes[k];
         s[k] = start[i];
@@ -76,7 +76,7 @@ function makeRow(trace, r, nodes, about) {
     return {...about, nodes, comm: n > 0 && kind[nodes[0]] > 0, s, e, w};
 }
 
-/* The first place whose value is greater. */
+/* The first index whose value is greater than the limit. */
 function firstAbove(values, limit) {
     let low = 0, high = values.length;
     while (low < high) {
@@ -89,7 +89,7 @@ function firstAbove(values, limit) {
 
 /* ---- Parts of a run ---- */
 
-/* "h.3" of "h.3.attn": up to the first segment that is a number; else the first segment. */
+/* "h.3" for "h.3.attn": up to the first segment that is a number; otherwise the first segment. */
 function layerOf(scope) {
     const parts = scope.split(".");
     for (let k = 1; k < parts.length; k++)
@@ -102,8 +102,8 @@ function partName(trace, phase, step) {
     return step > 0 ? name + " " + step : name;
 }
 
-/* Bands of a rank: runs of ops of one part of the program, of one layer, of one block, each a row
-   with texts. */
+/* Bands of a rank: consecutive ops of one part of the program, of one layer, and of one block, each
+   as a row with texts. */
 function bandsOf(trace, r) {
     const key = trace.timeKey(r) + trace.key(r, "scope", "phase", "step");
     return trace.shared("bands", key, () => {
@@ -121,7 +121,7 @@ function bandsOf(trace, r) {
             makeBand(trace, r, (i) => part(i) + "/" + scope[i],
                 (i) => trace.texts[scope[i]].slice(layer(i).length).replace(/^\./, "")),
         ];
-        if (trace.head.recorded) bands.shift(); /* it knows of no parts */
+        if (trace.head.recorded) bands.shift(); /* PyTorch traces have no parts */
         return bands.filter((band) => band.texts.some((text) => text !== ""));
     });
 }

@@ -1,23 +1,25 @@
-/* Finding ops: a text is looked for in the few different names, then ops are told by number. */
+/* Search for ops: the text is searched in the distinct strings, of which there are few, and ops are
+   then matched by string number. */
 
 class Hits {
-    /* Words of the query must all be in an op's rank, id, part, scope, label, op, attributes or in
-       the name of a tensor that it uses or makes. */
+    /* An op is a hit if every word of the query occurs in its rank, id, part, scope, label, op or
+       attributes, or in the name of a tensor that it reads or writes. */
     constructor(view, query) {
         const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
         const ofRank = words.filter((word) => /^rank[0-9]+$/.test(word));
         this.ranks = new Set(ofRank.map((word) => Number(word.slice(4))));
         this.words = words.filter((word) => !ofRank.includes(word));
         this.key = this.words.join(" ");
-        this.columns = new Map(); /* that tell hits of a trace apart */
+        this.columns = new Map(); /* per trace: the columns on which its hits depend */
         this.lists = [];
         this.count = 0;
         for (let t = 0; t < view.traces.length; t++) this.collect(view.traces[t], t);
         this.at = -1;
     }
 
-    /* Nodes of a rank that are hits, as bytes and as a list; key tells those of different ranks
-       apart. Columns in which no text has a word are not looked at, since ranks differ in them. */
+    /* The hits of a rank, as bytes and as a list. key: equal for ranks with the same hits. Columns
+       in which no string contains a word are not part of the key, because ranks may differ in
+       them. */
     of(trace, r) {
         const id = /^r([0-9]+)\.o([0-9]+)$/.exec(this.key);
         const none = this.ranks.size > 0 && !this.ranks.has(trace.ranks[r].rank);
@@ -43,13 +45,13 @@ class Hits {
         return names;
     }
 
-    /* For each text whether it has a word. */
+    /* Per string: whether it contains a word. */
     bits(trace, word) {
         return trace.shared("word", word, () =>
             Uint8Array.from(trace.texts, (text) => text.toLowerCase().includes(word) ? 1 : 0));
     }
 
-    /* Whether a text of such a column of any rank has a word. */
+    /* Whether any string that this column uses, on any rank, contains a word. */
     anyIn(trace, name) {
         const used = trace.shared("used", name, () => {
             const off = name === "tensor_name" ? 1 : 0, out = new Set();
@@ -93,7 +95,7 @@ class Hits {
         });
     }
 
-    /* Nodes that use a tensor whose own name has the word; null: none does. */
+    /* Nodes that use a tensor whose own name contains the word; null if there are none. */
     tensorMarks(trace, r, bit) {
         const name = trace.column(r, "tensor_name");
         if (!name.some((number) => number > 0 && bit[number - 1])) return null;
@@ -112,7 +114,7 @@ class Hits {
         }
     }
 
-    /* "3 of 32 found, 8 hidden", namely by the legend */
+    /* "3 of 32 found, 8 hidden" (by the legend) */
     text(view) {
         if (this.count === 0) return "nothing found";
         const hidden = this.hiddenIn(view), all = hidden === this.count;
@@ -131,7 +133,7 @@ class Hits {
                 }), 0);
     }
 
-    /* The next or previous hit, rank by rank; wraps. */
+    /* The next or previous hit, rank by rank; wraps around. */
     go(by) {
         if (this.count === 0) return null;
         this.at = this.at < 0 ? (by > 0 ? 0 : this.count - 1)

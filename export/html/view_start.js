@@ -1,4 +1,4 @@
-/* The viewer: what it shows, and what the user does to it. */
+/* The viewer: its state, and what the user can do. */
 
 const KEYS = [
     ["w s, wheel", "zoom in, out"], ["a d, \u2190 \u2192", "move left, right"],
@@ -12,11 +12,11 @@ const KEYS = [
     ["l", "light or dark"], ["Esc", "nothing selected or found"],
 ];
 
-const NARROW = 700; /* CSS pixels: on such a screen the panel comes when it is asked for */
+const NARROW = 700; /* CSS pixels; on narrower screens the panel opens only on request */
 
 class View {
     constructor(traces) {
-        this.version = 0; /* of what is hidden */
+        this.version = 0; /* changes with what is hidden */
         this.mode = "time";
         this.colour = "category";
         this.scroll = 0;
@@ -25,16 +25,16 @@ class View {
         this.hits = null;
         this.selected = null;
         this.critical = false;
-        this.z = this.gx = this.gy = 0; /* of the graph: zoom (0: to be found), left, top */
+        this.z = this.gx = this.gy = 0; /* the graph's zoom (0: not determined yet), left, top */
         this.level = 2;
-        this.opened = new Map(); /* paths of boxes that the user opened or closed */
+        this.opened = new Map(); /* path of a box -> whether the user opened or closed it */
         this.unfolded = new Set();
         this.views = false;
-        this.fitted = false; /* whether z and the rest are as fit() has found them */
+        this.fitted = false; /* z, gx and gy are as fit() set them */
         this.panel = innerWidth > NARROW;
-        this.paper = null;   /* while the page is printed: {w, h} of the picture */
-        this.asked = null;     /* of what comes: that it gets an entry of the history */
-        this.addressTimer = 0; /* the address is not yet that of what is shown */
+        this.paper = null;   /* while printing: {w, h} of the picture */
+        this.asked = null;     /* the next change gets a history entry */
+        this.addressTimer = 0; /* the address does not describe the current view yet */
         this.canvas = document.getElementById("picture");
         this.overview = document.getElementById("overview");
         this.modes = {time: new TimeMode(this), graph: new GraphMode(this)};
@@ -76,7 +76,7 @@ class View {
             make("option", METRICS[name].name, {value: name})));
     }
 
-    /* Pairs of neighbours and single ranks, the first 256, for the graph. */
+    /* Offers single ranks and pairs of neighbours for the graph, limited to the first 256 ranks. */
     offerRanks() {
         const numbers = this.traces[0].ranks.map((rank) => rank.rank).slice(0, 256);
         const choices = numbers.length <= 4 ? [numbers] : [];
@@ -103,8 +103,8 @@ class View {
 
     /* ---- Drawing ---- */
 
-    /* Draws with the next frame; what: "all" also legend and panel, "overview" also the small
-       one. */
+    /* Draws with the next frame. what: "all" also updates legend and panel, "overview" also the
+       overview. */
     redraw(what) {
         if (what) this.stale = this.stale === "all" ? "all" : what;
         if (this.frame) return;
@@ -136,8 +136,8 @@ class View {
         this.drawMs = performance.now() - begin;
     }
 
-    /* To be called before a step that Back should undo. `later`: what is shown counts when it has
-       come to rest, as in zooming. */
+    /* To be called before a step that Back should undo. later: the state is recorded when it has
+       settled, as after zooming. */
     ask(later) {
         if (this.addressTimer && !(later && this.asked)) writeAddress(this);
         if (!later || !this.asked) this.asked = later ? "later" : "now";
@@ -149,7 +149,7 @@ class View {
         else this.addressTimer = setTimeout(() => writeAddress(this), 250);
     }
 
-    /* What the address says, as after Back. */
+    /* Shows the state of the address, as after Back. */
     goAddress() {
         clearTimeout(this.addressTimer);
         this.addressTimer = 0;
@@ -169,7 +169,7 @@ class View {
         draw(g, w, h, density);
     }
 
-    /* The whole in small is drawn once, and the frame of what is seen over it each time. */
+    /* The overview is drawn once; only the frame of the visible part is redrawn each time. */
     drawOverview(stale) {
         const {clientWidth: w, clientHeight: h} = this.overview;
         const density = window.devicePixelRatio || 1, wide = Math.round(w * density);
@@ -216,7 +216,7 @@ class View {
             ? "The legend hides them: a click on a kind shows it again" : "";
     }
 
-    /* On paper light, as sharp as a printer is, and as large as a page has room. */
+    /* Prints with the light theme, at the printer's resolution, and as large as fits a page. */
     setPrinting(on) {
         if (on === (this.paper !== null)) return;
         const {style} = this.canvas, page = document.getElementById("page");
@@ -247,7 +247,7 @@ class View {
         this.redraw("all");
     }
 
-    /* ---- What is shown ---- */
+    /* ---- View ---- */
 
     zoom(factor, x, y) {
         this.ask("later");
@@ -268,7 +268,8 @@ class View {
         this.now.reveal(at, close);
     }
 
-    /* at: {trace, t, r, i}: trace and its place, the rank's place, the node; null for none. */
+    /* at: {trace, t, r, i}: the trace and its index, the index of the rank, and the node; null: no
+       selection. */
     select(at, show) {
         if ((at && at.trace ? this.keyOf(at) : null) !== this.keyOf(this.selected)) this.ask();
         this.selected = at && at.trace ? at : null;
@@ -331,7 +332,7 @@ class View {
         this.redraw("all");
     }
 
-    /* Ranks lane by lane, or one line each. */
+    /* Shows ranks lane by lane, or with one line each. */
     setLanes(on) {
         this.ask();
         this.lanes = on;
@@ -410,7 +411,7 @@ class View {
         this.redraw("all");
     }
 
-    /* What the panel says of nothing in particular: how to read the picture, and keys. */
+    /* Shows the panel without a selection: how to read the picture, and keys. */
     help() {
         this.select(null);
         this.setPanel(true);
@@ -422,7 +423,7 @@ class View {
         this.redraw("all");
     }
 
-    /* The op before or after the selected one in its row. */
+    /* Selects the op before or after the selected one in its row. */
     step(by) {
         if (!this.selected) return;
         const {trace, t, r, i} = this.selected;
@@ -467,7 +468,7 @@ async function start() {
     view.draw();
     view.firstMs = performance.now() - begin;
     setTimeout(() => traces.forEach((trace) => trace.uses(0)) || new Hits(view, "\u0000"),
-        0); /* so that the first search finds all read */
+        0); /* decode columns in advance, so that the first search is fast */
     document.body.dataset.ready = "1";
 }
 

@@ -1,12 +1,12 @@
-/* The timeline: time to the right, ranks below each other. What is narrower than a pixel is never
-   drawn by itself: a row is a strip of pixels, each in the mean colour of its ops by time; ranks
-   that are alike share their strip. */
+/* The timeline: time runs to the right, ranks are below each other. Ops narrower than a pixel are
+   not drawn individually: a row is a strip of pixels, each in the mean colour of its ops, weighted
+   by time. Identical ranks share their strip. */
 
 const GUTTER = 118, AXIS = 24;
 const BAND_H = 15, LANE_H = 24, HOST_H = 17, RANK_GAP = 9;
 
-/* Rows of the screen from top to bottom, {y, h, trace, r, row | band | rows}; total is their
-   height. Ranks are drawn in full, lane by lane, where that fits or the user asks for it. */
+/* Lines of the screen from top to bottom, {y, h, trace, r, row | band | rows}; total: their height.
+   Ranks are drawn lane by lane if that fits or the user requests it. */
 function timeLayout(view, height) {
     const lines = [], ranks = [];
     view.traces.forEach((trace, t) => trace.ranks.forEach((_, r) => ranks.push([trace, t, r])));
@@ -27,7 +27,7 @@ function timeLayout(view, height) {
         if (open) {
             const bands = bandsOf(trace, r);
             y = addBands(lines, bands, {trace, t, r}, y + RANK_GAP / 2);
-            if (bands.length === 0) y += BAND_H; /* for the rank's name */
+            if (bands.length === 0) y += BAND_H; /* space for the rank's name */
             for (const row of rowsOf(trace, r)) {
                 const h = row.host ? HOST_H : lane;
                 lines.push({y, h, trace, t, r, row, rows: [row]});
@@ -62,12 +62,11 @@ class TimePicture {
     constructor(view) {
         this.view = view;
         this.strips = document.createElement("canvas");
-        this.cover = document.createElement("canvas"); /* of joins */
+        this.cover = document.createElement("canvas"); /* for joins */
         this.weight = this.sums = new Float32Array(0);
     }
 
-    /* Draws rows of `lines` between t0 and t1; what lies above `top` or below `bottom` is left
-       out. */
+    /* Draws the rows of `lines` between t0 and t1 that are visible between `top` and `bottom`. */
     drawStrips(g, lines, box, t0, perNs, palette) {
         const {x, width, top, bottom, scroll} = box, density = box.density;
         const shown = lines.filter((l) => l.rows && l.rows.length > 0 && l.y - scroll < bottom &&
@@ -95,7 +94,7 @@ class TimePicture {
                 sums: this.sums};
             let before = null;
             for (const row of line.rows) {
-                /* what was called lies over its caller, and the device over the host */
+                /* called ops are drawn over their callers, and the device over the host */
                 if (row.callers || before && before.host) settleStrip(strip);
                 before = row;
                 fillStrip(row, paint, palette.pixel, strip, t0, perNs * density,
@@ -171,7 +170,8 @@ class TimePicture {
             if (line.h < 12) continue;
             const paint = paintOf(line.trace, line.r, this.view);
             for (const row of line.rows) {
-                if (line.short && row.host) continue; /* texts of callers would lie on others' */
+                if (line.short && row.host) continue; /* texts of callers would overlap those of
+                                                         called ops */
                 const least = 26 / this.perNs;
                 for (let k = firstAbove(row.e, this.view.t0); k < row.s.length; k++) {
                     if (row.s[k] > this.view.t1) break;
@@ -185,7 +185,7 @@ class TimePicture {
         }
     }
 
-    /* Where an op is drawn: {x0, x1, y, h}, or null. */
+    /* The rectangle of an op, {x0, x1, y, h}, or null. */
     placeOf(at) {
         const lane = at.trace.column(at.r, "lane")[at.i];
         if (lane === 0) return null;
@@ -327,7 +327,7 @@ class TimePicture {
                           : null;
     }
 
-    /* All ranks over all time, for the strip below. */
+    /* Draws all ranks over the whole time, for the overview. */
     drawOverview(g, width, height, density) {
         const view = this.view, lines = [];
         const n = view.traces.reduce((sum, trace) => sum + trace.ranks.length, 0), h = height / n;

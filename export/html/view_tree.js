@@ -1,12 +1,12 @@
-/* The graph of a rank as boxes within boxes: part of the run, layer, block, op; in a recording of
-   PyTorch's, ops and what they called. Neighbours that are made alike, as most layers are, become
-   one. A box: {name, path, kids, own, parent}, own being the op that called the others; an op:
-   {i, parent}; what is alike: {copies: [box or op, ...], kids: [the first], ...}. */
+/* The graph of a rank as nested boxes: part of the run, layer, block, op; for PyTorch traces, ops
+   and the ops that they called. Identical neighbours, as most layers are, are merged into one. A
+   box is {name, path, kids, own, parent}, where own is the op that called the others; an op is {i,
+   parent}; merged items are {copies: [box or op, ...], kids: [the first], ...}. */
 
-const NEAR = 2;  /* so far back a box is taken up again that others interrupted */
-const ALIKE = 4; /* so many equal ops become one */
+const NEAR = 2;  /* a box is continued after an interruption by at most this many others */
+const ALIKE = 4; /* at least this many identical ops are merged */
 
-/* The root box of a rank; views: whether ops that compute nothing are in it. */
+/* The root box of a rank. views: whether it includes ops that compute nothing. */
 function treeOf(trace, r, views) {
     const key = trace.key(r, "scope", "phase", "step", "label", "op", "flags", "kind") +
         (trace.head.recorded ? trace.timeKey(r) + trace.key(r, "deps") : "");
@@ -20,9 +20,9 @@ function treeOf(trace, r, views) {
     });
 }
 
-/* Communication of another scope, as that of gradients beside a backward pass, interrupts nothing:
-   it is put together at the end of the box around both. What backward computes again stands before
-   it. */
+/* Communication of another scope, such as that of gradients during a backward pass, does not
+   interrupt a box: it is collected at the end of the enclosing box. Recomputed ops come before
+   backward. */
 function addScopes(trace, r, root, views) {
     const open = [root], flags = trace.column(r, "flags"), paths = pathsOf(trace, r);
     const comm = trace.column(r, "comm"), aside = new Map();
@@ -55,8 +55,8 @@ function addScopes(trace, r, root, views) {
     });
 }
 
-/* A box for each thread; in it ops within the ops that called them, device work within what
-   launched it. */
+/* Makes a box for each thread, with ops inside the ops that called them and device work inside the
+   op that launched it. */
 function addCalls(trace, r, root) {
     const {start} = trace.span(r), lane = trace.column(r, "lane"), deps = trace.deps(r);
     const caller = new Int32Array(lane.length).fill(-1), items = new Map();
@@ -90,7 +90,7 @@ function addCalls(trace, r, root) {
     root.kids.forEach(settle);
 }
 
-/* "prefill", "h.3", "attn" of a node. */
+/* The path of a node: "prefill", "h.3", "attn". */
 function pathsOf(trace, r) {
     const scope = trace.column(r, "scope"), phase = trace.column(r, "phase");
     const step = trace.column(r, "step"), known = new Map();
@@ -117,7 +117,7 @@ function kidNamed(box, name) {
     return kid;
 }
 
-/* Equal numbers for what is made alike, whatever its own number. */
+/* Assigns equal signatures to identical items, ignoring numbers in their names. */
 function sign(trace, r, item, numbers) {
     const text = item.kids
         ? item.name.replace(/[0-9]+/g, "#") + "(" +
@@ -158,7 +158,7 @@ function makeFold(trace, r, parent, copies) {
     return fold;
 }
 
-/* All ops within, those of copies too. */
+/* All ops within an item, including those of merged items. */
 function nodesOf(item) {
     if (item.i !== undefined) return [item.i];
     if (!item.nodes) {
@@ -168,10 +168,10 @@ function nodesOf(item) {
     return item.nodes;
 }
 
-/* ---- What is open ---- */
+/* ---- Open boxes ---- */
 
-/* What of the tree is drawn: items {what, kids or null, copies, parent, nodes}, where the user's
-   choices open and close boxes. `of` gets for each node the item that stands for it. */
+/* The part of the tree that is drawn: items {what, kids or null, copies, parent, nodes}, as the
+   user opened and closed boxes. `of` maps each node to the item that represents it. */
 function visible(view, item, depth, of, parent) {
     if (item.i !== undefined) {
         const leaf = {what: item, kids: null, parent, nodes: [item.i]};

@@ -1,4 +1,4 @@
-/* The compatible converter: see pt_compat.h and pt_compat_convert.h. */
+/* The compat converter; see pt_compat.h and pt_compat_convert.h. */
 #include "export/pytorch/compat/pt_compat_convert.h"
 
 #include <stdarg.h>
@@ -67,8 +67,8 @@ static syn_status check_node(const syn__converter *c, const syn__pt_host_node *n
     return SYN_OK;
 }
 
-/* An attribute called "stream" takes the place of the node's own. Only nodes with more attributes
-   than the usual seven are looked at. */
+/* An attribute "stream" replaces the node's own. Only nodes with more than the usual seven
+   attributes are searched. */
 static void find_stream(const syn__pt_host_node *host, syn__compat_node *node) {
     const char *p = host->text + host->attrs, *end = p + host->attrs_bytes;
     unsigned n = 0;
@@ -108,7 +108,7 @@ static void describe_merged(const syn__converter *c, const syn__pt_merged *m,
     node->has_stream = (e->flags & SYN__PT_EVENT_STREAM) != 0;
 }
 
-/* A later node of the same id takes the earlier one's place. */
+/* A later node with the same id replaces the earlier one. */
 static syn_status add_node(syn__converter *c, const syn__compat_node *node) {
     uint32_t *at = syn__pt_map_put(&c->by_id, node->id);
     if (at == NULL) return no_memory(c);
@@ -181,7 +181,7 @@ static syn_status find_children(syn__converter *c) {
 }
 
 /* Nodes are converted in file order, device work directly after its caller. Work whose caller is
-   not a CPU node is lost; a parent that is not converted yet becomes no ctrl_dep. */
+   not a CPU node is lost. A parent that has not been converted yet does not become a ctrl_dep. */
 static void mark_written(syn__converter *c) {
     for (size_t i = 0; i < c->n_nodes; i++) {
         syn__compat_node *n = &c->nodes[i];
@@ -191,14 +191,15 @@ static void mark_written(syn__converter *c) {
         if (n->gpu && called) n->ctrl_dep = true;
         else if (called) n->ctrl_dep = n->parent < i;
         else if (parent) {
-            const uint32_t above = parent->parent; /* it is converted after that one */
+            const uint32_t above = parent->parent; /* the node is converted after that one */
             n->ctrl_dep =
                 above != SYN__PT_NONE && above < i && syn__compat_is_cpu(&c->nodes[above]);
         }
     }
 }
 
-/* The reference names collectives before it looks for dependencies. */
+/* The reference determines collectives before it searches for dependencies, so errors come in that
+   order. */
 static syn_status check_comms(syn__converter *c) {
     syn__compat_comm comm;
     for (size_t i = 0; i < c->n_nodes; i++)

@@ -1,4 +1,4 @@
-/* data_deps as the compatible converter makes them: see pt_compat_convert.h. */
+/* Makes data_deps as the reference converter does; see pt_compat_convert.h. */
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "syntorch/base/memory.h"
 
@@ -7,7 +7,7 @@ static syn_status no_memory(const syn__converter *c) {
                     c->host->input->name);
 }
 
-/* Adds a dependency unless the node has it. `on` is its index, SYN__PT_NONE if it is not known. */
+/* Adds a dependency unless the node has it already. `on` is its index; SYN__PT_NONE: unknown. */
 static syn_status add_dep(syn__converter *c, syn__compat_node *node, uint64_t id, uint32_t on) {
     for (uint32_t d = node->first_dep; d != SYN__PT_NONE; d = c->deps[d].next)
         if (c->deps[d].id == id) return SYN_OK;
@@ -20,20 +20,20 @@ static syn_status add_dep(syn__converter *c, syn__compat_node *node, uint64_t id
     return SYN_OK;
 }
 
-/* ---- The walk: program order of a thread's tree ---- */
+/* ---- The walk over a thread's tree in program order ---- */
 
 typedef struct walk {
     syn__converter *c;
     uint32_t *stack;
     size_t n_stack, stack_cap;
-    uint32_t number; /* of this walk, from 1 */
-    uint32_t last;   /* CPU node visited; SYN__PT_NONE */
+    uint32_t number; /* number of this walk, from 1 */
+    uint32_t last;   /* last CPU node visited; SYN__PT_NONE: none */
 } walk;
 
 static syn_status visit(walk *w, uint32_t at) {
     syn__converter *c = w->c;
     syn__compat_node *node = &c->nodes[at];
-    if (!syn__compat_is_cpu(node)) /* waits for no other work of the device */
+    if (!syn__compat_is_cpu(node)) /* it does not wait for other device work */
         return w->last != SYN__PT_NONE ? add_dep(c, node, c->nodes[w->last].id, w->last) : SYN_OK;
     if (node->inter_thread_dep != 0)
         SYN_TRY(add_dep(c, node, node->inter_thread_dep, SYN__PT_NONE));
@@ -71,9 +71,8 @@ static syn_status walk_tree(walk *w, uint32_t root) {
     return SYN_OK;
 }
 
-/* Which roots must be walked. A root below another adds nothing to what the other's walk finds, so
-   that only the highest matter; two roots on a circle of parents wait for each other,
-   whatever the rest. */
+/* Selects the roots to walk. A root below another one adds nothing to the other's walk, so only the
+   highest roots matter. Two roots on a cycle of parents wait for each other in any case. */
 typedef struct roots {
     const syn__converter *c;
     uint8_t *flags;
@@ -82,7 +81,7 @@ typedef struct roots {
 
 enum { IS_ROOT = 1, WITHIN = 2, KNOWN = 4, ON_PATH = 8, WALK = 16 };
 
-/* The circle of parents through a node: its first two roots are to be walked. */
+/* Handles the cycle of parents through a node: its first two roots are walked. */
 static void close_circle(const roots *r, uint32_t node) {
     unsigned n = 0;
     uint32_t at = node;
@@ -96,7 +95,7 @@ static void close_circle(const roots *r, uint32_t node) {
     } while (at != node);
 }
 
-/* Finds for the node and all above it whether they are, or are below, a root. */
+/* Determines for the node and its ancestors whether they are a root or below one. */
 static void look_above(const roots *r, uint32_t node) {
     size_t n = 0;
     uint32_t at = node;
@@ -138,7 +137,7 @@ static syn_status walk_roots(walk *w) {
     return s;
 }
 
-/* ---- What is left over, and cycles ---- */
+/* ---- Isolated nodes and cycles ---- */
 
 static syn_status look_up(syn__converter *c) {
     for (size_t i = 0; i < c->n_nodes; i++) {
@@ -156,7 +155,7 @@ static syn_status look_up(syn__converter *c) {
     return SYN_OK;
 }
 
-/* Nodes that wait for none and for which none waits. */
+/* Marks nodes without dependencies and dependents. */
 static syn_status drop_alone(syn__converter *c) {
     uint8_t *wanted = syn_calloc(c->n_nodes + 1, 1);
     if (wanted == NULL) return no_memory(c);
@@ -167,7 +166,7 @@ static syn_status drop_alone(syn__converter *c) {
     return SYN_OK;
 }
 
-/* All nodes that wait for others with lower ids cannot form a cycle. */
+/* Whether all dependencies have lower ids, in which case there is no cycle. */
 static bool goes_up(const syn__converter *c) {
     for (size_t i = 0; i < c->n_nodes; i++)
         for (uint32_t d = c->nodes[i].first_dep; d != SYN__PT_NONE; d = c->deps[d].next)
@@ -175,8 +174,9 @@ static bool goes_up(const syn__converter *c) {
     return true;
 }
 
-/* Takes nodes away that wait for none any more (Kahn 1962); *stuck is one that stays. Scratch: for
-   each node the dependencies left and its first waiter; for each dependency the next waiter. */
+/* Removes nodes that have no open dependencies (Kahn 1962); *stuck is a node that remains. Scratch
+   memory: per node the number of open dependencies and its first waiter; per dependency the next
+   waiter. */
 static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint32_t *next,
                  uint32_t *owner, uint32_t *stack, uint32_t *stuck) {
     size_t n_stack = 0, n_left = c->n_nodes;
@@ -205,7 +205,7 @@ static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint3
     }
 }
 
-/* From a node of which some ancestor in the graph lies on a cycle to one that does. */
+/* Finds a node on a cycle, starting from a node of which an ancestor in the graph is on one. */
 static uint32_t on_cycle(const syn__converter *c, const uint32_t *left, uint32_t at) {
     for (size_t steps = 0; steps < c->n_nodes; steps++) {
         uint32_t d = c->nodes[at].first_dep;

@@ -1,23 +1,23 @@
-/* Which CPU op launched which device work, as the compatible linker finds it: see pt_compat_link.h.
-
-   From the launching runtime event: the latest op of its thread that starts before it and has the
-   device work's External id, else the latest one of its thread. */
+/* Finds which CPU op launched which device work, as the reference linker does; see
+   pt_compat_link.h. Starting from the runtime event of the launch, it is the last op of its thread
+   that starts before it and has the External id of the device work, or otherwise the last one of
+   its thread. */
 #include "export/pytorch/compat/pt_compat_link.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Ops in some order, and for each place the last at or before it that is not nccl:coalesced: the
-   reference passes over those for work of NCCL. */
+/* Ops in some order, and for each position the last one at or before it that is not nccl:coalesced,
+   because the reference skips these for NCCL's work. */
 typedef struct listing {
     uint32_t *order, *plain;
 } listing;
 
 typedef struct finder {
     syn__compat *c;
-    listing by_id;       /* by thread, External id, ts */
-    listing by_thread;   /* by thread, ts; its order is the linker's */
-    syn__pt_map runtime; /* correlation to runtime event */
-    bool coalesced;      /* there are such ops */
+    listing by_id;       /* ordered by thread, External id, ts */
+    listing by_thread;   /* ordered by thread, ts; its `order` belongs to the linker */
+    syn__pt_map runtime; /* correlation id -> runtime event */
+    bool coalesced;      /* there are nccl:coalesced ops */
 } finder;
 
 static bool is_coalesced(const syn__compat *c, uint32_t op) {
@@ -44,7 +44,8 @@ static void find_plain(finder *f, const listing *l) {
     }
 }
 
-/* by_thread is by (thread, ts) already: sorting by External id within each thread is left. */
+/* by_thread is ordered by (thread, ts) already, so only External ids within each thread must be
+   sorted. */
 static syn_status sort_by_id(finder *f) {
     syn__compat *c = f->c;
     uint64_t *keys = syn__compat_array(c, c->n_ops, sizeof *keys);
@@ -70,7 +71,7 @@ static syn_status sort_by_id(finder *f) {
     return s;
 }
 
-/* The place behind those of the thread that come before (external_id, op). */
+/* The position after all entries of the thread that are less than (external_id, op). */
 static size_t place_by_id(const finder *f, uint32_t thread, int64_t external_id, size_t op) {
     const syn__compat *c = f->c;
     size_t low = c->first_of[thread], high = c->first_of[thread + 1];
@@ -95,7 +96,7 @@ static size_t place_by_time(const finder *f, uint32_t thread, size_t op) {
     return low;
 }
 
-/* The last op before `place` in the thread; SYN__PT_NONE. */
+/* The last op of the thread before `place`; SYN__PT_NONE: none. */
 static uint32_t last_of(const finder *f, const listing *l, uint32_t thread, size_t place,
                         bool nccl) {
     const size_t first = f->c->first_of[thread];
@@ -138,8 +139,8 @@ static syn_status map_launches(finder *f) {
     return SYN_OK;
 }
 
-/* The reference keeps device work by the External id of the op that launched it, so that all ops of
-   that id share it. */
+/* The reference stores device work under the External id of the op that launched it, so all ops
+   with that id share it. */
 static syn_status group_work(finder *f) {
     syn__compat *c = f->c;
     syn__pt_map last = {0};

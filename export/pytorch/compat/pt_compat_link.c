@@ -1,4 +1,4 @@
-/* The compatible linker: see pt_compat.h and pt_compat_link.h. */
+/* The compat linker; see pt_compat.h and pt_compat_link.h. */
 #include "export/pytorch/compat/pt_compat_link.h"
 
 #include "export/pytorch/compat/pt_compat.h"
@@ -32,7 +32,7 @@ static syn_status no_memory(syn__compat *c) {
 /* ---- Device events ---- */
 
 static bool is_integer(const syn__pt_event *e, unsigned has, unsigned as_integer) {
-    return (e->flags & has) == 0 || (e->flags & as_integer) != 0; /* missing ones are the int 0 */
+    return (e->flags & has) == 0 || (e->flags & as_integer) != 0; /* a missing value is the int 0 */
 }
 
 static void fill_op(syn__compat_op *op, const syn__pt_event *e, uint32_t event, uint32_t thread) {
@@ -68,14 +68,14 @@ static syn_status group_by_thread(syn__compat *c) {
     c->by_thread = syn__compat_array(c, c->n_ops, sizeof *c->by_thread);
     c->first_of = syn_calloc((size_t)c->n_threads + 2, sizeof *c->first_of);
     if (!c->by_thread || !c->first_of) return no_memory(c);
-    uint32_t *next = c->first_of + 1; /* the place of a thread's next op; at last of its end */
+    uint32_t *next = c->first_of + 1; /* position of the thread's next op; in the end, of its end */
     for (size_t i = 0; i < c->n_ops; i++) next[c->ops[i].thread + 1]++;
     for (uint32_t t = 1; t <= c->n_threads; t++) next[t] += next[t - 1];
     for (size_t i = 0; i < c->n_ops; i++) c->by_thread[next[c->ops[i].thread]++] = (uint32_t)i;
     return SYN_OK;
 }
 
-/* Whether some device work has the correlation of an event of the runtime. */
+/* Whether any device work has the correlation id of a runtime event. */
 static syn_status find_pair(syn__compat *c, bool *found) {
     const syn__pt_device *d = c->device;
     syn__pt_map runtime = {0};
@@ -96,8 +96,8 @@ static syn_status find_pair(syn__compat *c, bool *found) {
     return s;
 }
 
-/* The reference reads the device trace a second time, for its critical path, and dies there of what
-   is missing. */
+/* The reference reads the device trace a second time, for its critical path, and fails there if
+   something is missing. */
 static syn_status check_device(syn__compat *c) {
     const syn__pt_device *d = c->device;
     const char *name = d->input->name;
@@ -139,15 +139,15 @@ typedef struct hosts {
     syn__compat *c;
     const syn__pt_host_node *nodes;
     size_t n;
-    syn__pt_map last;    /* id to its last node: the one that PARAM keeps */
-    syn__pt_map rf_ids;  /* rf_id to its last op */
-    uint32_t *by_id;     /* nodes by id, equal ones in file order */
-    uint32_t *op;        /* by node that is the last of its id: its op, SYN__PT_NONE */
-    uint32_t *dep;       /* likewise: the node of another thread that comes before */
-    uint8_t *state;      /* likewise: see reach_root */
-    syn__pt_map new_ids; /* old id to new one */
+    syn__pt_map last;    /* id -> its last node, which is the one that PARAM keeps */
+    syn__pt_map rf_ids;  /* rf_id -> its last op */
+    uint32_t *by_id;     /* nodes ordered by id; equal ids in file order */
+    uint32_t *op;        /* per node that is the last of its id: its op; SYN__PT_NONE: none */
+    uint32_t *dep;       /* the same: the preceding node of another thread */
+    uint8_t *state;      /* the same: see reach_root */
+    syn__pt_map new_ids; /* old id -> new id */
     uint32_t next_id;
-    bool repeated; /* an id */
+    bool repeated; /* an id occurs more than once */
     syn__pt_merged_list *out;
 } hosts;
 
@@ -180,7 +180,7 @@ static syn_status check_node(const hosts *h, const syn__pt_host_node *n, bool fl
     return strides ? check_strides(h, n) : SYN_OK;
 }
 
-/* What PARAM's reader asks of a host trace. */
+/* Checks what PARAM's reader requires of a host trace. */
 static syn_status check_host(const hosts *h) {
     static const char *const schemas[] = {"\"1.0.1\"",
                                           "\"1.0.2-chakra.0.0.4\"",
@@ -211,14 +211,14 @@ static syn_status check_host(const hosts *h) {
 
 enum { UNKNOWN, ON_PATH, BELOW_ROOT, APART };
 
-/* The node's parent, SYN__PT_NONE at the top. */
+/* The node's parent; SYN__PT_NONE at the top. */
 static uint32_t parent_of(const hosts *h, uint32_t node) {
     const syn__pt_host_node *n = &h->nodes[node];
     if (n->id == 1 || n->parent == n->id) return SYN__PT_NONE;
     return syn__pt_map_get(&h->last, n->parent);
 }
 
-/* A circle of parents: PARAM goes round it for ever, unless it meets a DataLoader. */
+/* A cycle of parents: PARAM loops forever, unless the cycle has a DataLoader. */
 static syn_status check_circle(const hosts *h, uint32_t node) {
     uint32_t at = node;
     do {
@@ -232,7 +232,7 @@ static syn_status check_circle(const hosts *h, uint32_t node) {
                     h->c->host->input->name, (unsigned long long)h->nodes[node].id);
 }
 
-/* Whether the node's ancestors lead to node 1. */
+/* Determines whether node 1 is an ancestor of the node. */
 static syn_status reach_root(hosts *h, uint32_t node) {
     uint32_t at = node;
     while (at != SYN__PT_NONE && h->state[at] == UNKNOWN) {
@@ -275,7 +275,7 @@ static syn_status index_ops(hosts *h) {
     return SYN_OK;
 }
 
-/* Host nodes in order of ids take the ops of their rf_id. */
+/* Assigns the op with their rf_id to host nodes, in order of node id. */
 static syn_status match_hosts(hosts *h) {
     syn__compat_op *ops = h->c->ops;
     for (size_t i = 0; i < h->n; i++) {
@@ -310,7 +310,7 @@ static syn_status add_merged(hosts *h, const syn__pt_merged *merged) {
     return SYN_OK;
 }
 
-/* The new id of an old one; *fresh: it had none. */
+/* The new id of an old id. *fresh: it was created by this call. */
 static syn_status new_id(hosts *h, uint64_t old, uint32_t *id, bool *fresh) {
     uint32_t *at = syn__pt_map_put(&h->new_ids, old);
     if (at == NULL) return no_memory(h->c);
@@ -366,7 +366,7 @@ static syn_status add_host(hosts *h, uint32_t node) {
     return op != NULL && fresh ? add_work(h, &m, op) : SYN_OK;
 }
 
-/* Nodes that share an old id share the new one, and stand together. */
+/* Nodes with the same old id have the same new id and must be adjacent. */
 static syn_status sort_merged(hosts *h) {
     syn__pt_merged_list *l = h->out;
     uint32_t *order = NULL;

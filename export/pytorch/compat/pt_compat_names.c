@@ -1,4 +1,4 @@
-/* What names say to the compatible converter: see pt_compat_convert.h. */
+/* What names imply for the compat converter; see pt_compat_convert.h. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/loose_json.h"
@@ -28,7 +28,7 @@ static uint32_t flags_of(syn__str name) {
     return flags;
 }
 
-/* The first of the words in the name without '_' and '-', whatever its case. */
+/* The first of these words that the name contains, ignoring '_', '-' and case. */
 static int32_t collective_of(syn__str name, uint32_t flags) {
     static const struct {
         const char *word;
@@ -63,7 +63,7 @@ static bool decode(syn__converter *c, syn__str raw, syn__str *out) {
     return true;
 }
 
-/* Texts of `names`, read when first asked for. */
+/* The properties of a string of `names`, determined on first use. */
 static const syn__compat_name *read_name(syn__converter *c, int table, const syn_intern *names,
                                          uint32_t id) {
     if (c->names[table] == NULL)
@@ -88,7 +88,7 @@ const syn__compat_name *syn__compat_name_of(syn__converter *c, const syn__compat
 
 /* ---- Sizes ---- */
 
-/* num_elem * elem_bytes of [tensor_id, storage_id, offset, num_elem, elem_bytes, ...]. */
+/* Adds num_elem * elem_bytes of [tensor_id, storage_id, offset, num_elem, elem_bytes, ...]. */
 static bool tensor_bytes(syn__loose *l, int64_t *bytes) {
     int64_t values[2] = {0, 0};
     syn__str text;
@@ -111,7 +111,7 @@ static bool list_bytes(syn__loose *l, int64_t *bytes) {
     return true;
 }
 
-/* Of the node's inputs that are tensors or lists of tensors. */
+/* The bytes of the node's inputs that are tensors or lists of tensors. */
 static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, int64_t *bytes) {
     const syn__str inputs = syn__pt_inputs(&c->host->nodes[node->host]);
     const syn__str values = syn__loose_find(inputs, "values"),
@@ -142,7 +142,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
 
 /* ---- Communication ---- */
 
-/* "pg_name" of a node: of its attributes, else (of device work) of its event. */
+/* "pg_name" of a node: from its attributes or, for device work, from its event. */
 static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn__str *out) {
     const syn__pt_host_node *host = &c->host->nodes[node->host];
     syn__str text = syn__pt_attr(host, "pg_name");
@@ -171,7 +171,7 @@ static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn_
                                 : SYN_FAIL(c->err, SYN_E_NOMEM, "out of memory for a group's name");
 }
 
-/* A kernel of send or receive is named after what called it. */
+/* A send or receive kernel gets the kind of its caller. */
 static syn_status message_type(syn__converter *c, const syn__compat_node *node,
                                syn__compat_comm *out) {
     const syn__compat_node *parent = node->parent != SYN__PT_NONE ? &c->nodes[node->parent] : NULL;

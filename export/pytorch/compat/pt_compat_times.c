@@ -1,4 +1,4 @@
-/* Times of the compatible linker: see pt_compat_link.h. */
+/* Times of the compat linker; see pt_compat_link.h. */
 #include <math.h>
 
 #include "export/pytorch/compat/pt_compat_link.h"
@@ -6,16 +6,16 @@
 #include "export/text/python_json.h"
 #include "syntorch/base/memory.h"
 
-#define GAP_US 1000 /* a thread idle for longer waits for another's last op */
+#define GAP_US 1000 /* a thread idle for longer waits for an op of another thread */
 
 /* ---- Exclusive durations ---- */
 
-/* The reference subtracts from an op's duration the merged spans of those later ones (by ts, dur)
-   of its thread that end within it. skip[i] is the first place behind i whose op is not within i,
-   so that what lies within what was counted is passed over: its span adds nothing. */
+/* The reference subtracts from an op's duration the merged spans of the later ops (by ts, dur) of
+   its thread that end within it. skip[i] is the first position after i whose op is not within i, so
+   that ops within an op that was counted are skipped: their spans add nothing. */
 typedef struct sweep {
     const syn__compat *c;
-    const uint32_t *order; /* the thread's ops by (ts, dur) */
+    const uint32_t *order; /* the thread's ops ordered by (ts, dur) */
     size_t n;
     uint32_t *skip;
 } sweep;
@@ -37,7 +37,7 @@ static syn_status fail_negative(const syn__compat *c, const syn__compat_op *op) 
                     ts, dur);
 }
 
-/* Of place i of the thread, those behind it being done. */
+/* Computes the exclusive duration of the op at position i. Later positions must be done. */
 static syn_status measure(const sweep *s, size_t i) {
     syn__compat_op *op = op_at(s, i);
     double begin = 0, end = 0;
@@ -69,7 +69,7 @@ static syn_status measure(const sweep *s, size_t i) {
     return op->exclusive < 0 || op->dur < 0 ? fail_negative(s->c, op) : SYN_OK;
 }
 
-/* Puts ops of equal ts, of which there are n, in order of dur. */
+/* Sorts n ops of equal ts by dur. */
 static syn_status sort_equal(const syn__compat *c, uint32_t *order, size_t n) {
     if (n <= 16) {
         for (size_t i = 1; i < n; i++) {
@@ -117,17 +117,18 @@ syn_status syn__compat_exclusive(syn__compat *c) {
     return status;
 }
 
-/* ---- What another thread did before ---- */
+/* ---- The preceding op of another thread ---- */
 
-/* Ops of one ts: the first op of the first thread among them, and of the second. */
+/* For ops with the same ts: the first op of the lowest thread among them, and of the second
+   lowest. */
 typedef struct tie {
     uint32_t first, second;
 } tie;
 
 typedef struct threads {
     const syn__compat *c;
-    tie *ties;       /* by op: those of its ts */
-    uint32_t *other; /* by op: the last one before it in another thread, SYN__PT_NONE */
+    tie *ties;       /* per op: the tie of its ts */
+    uint32_t *other; /* per op: the last earlier one of another thread; SYN__PT_NONE: none */
 } threads;
 
 static void add_tie(const syn__compat *c, tie *t, uint32_t op) {

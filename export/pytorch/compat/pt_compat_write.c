@@ -1,5 +1,5 @@
-/* Writes the .et of the compatible converter: see pt_compat_convert.h. Field numbers:
-   et_def.proto. */
+/* Writes the .et of the compat converter; see pt_compat_convert.h. et_def.proto has the field
+   numbers. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/python_json.h"
@@ -10,13 +10,13 @@ enum { FIELD_ATTR = 10, FIELD_INPUTS = 8, FIELD_OUTPUTS = 9 };
 
 typedef struct writer {
     syn__converter *c;
-    syn__buf out;  /* messages, until they are flushed */
-    syn__buf io;   /* inputs, outputs ... */
-    syn__buf base; /* ... and the attributes up to op_schema of: */
-    uint32_t host; /* this host node; device work repeats what its caller has */
+    syn__buf out;  /* messages that have not been flushed */
+    syn__buf io;   /* inputs and outputs of `host` */
+    syn__buf base; /* attributes of `host` up to op_schema */
+    uint32_t host; /* the host node whose texts are in io and base; its device work repeats them */
 } writer;
 
-/* The length of what was appended behind `at` goes before it, where one byte was left. */
+/* Writes the length of what was appended after `at` before it, where one byte was reserved. */
 static void close_length(syn__buf *buf, size_t at) {
     if (buf->failed) return;
     const size_t bytes = buf->bytes - at - 1, width = syn__et_varint_bytes(bytes);
@@ -44,7 +44,7 @@ static void put_attr(syn__buf *buf, const char *name, uint32_t field, uint64_t b
     char *const begin = p;
     p[0] = FIELD_ATTR << 3 | SYN__ET_WIRE_LEN;
     p[2] = 1 << 3 | SYN__ET_WIRE_LEN;
-    p[3] = (char)n; /* our own names: short */
+    p[3] = (char)n; /* our own names, which are short */
     memcpy(p + 4, name, n);
     p = syn__et_varint(p + 4 + n,
                        (uint64_t)field << 3 | (field == SYN__ET_STRING ? SYN__ET_WIRE_LEN : 0u));
@@ -63,7 +63,7 @@ static void put_text(syn__buf *buf, const char *name, syn__str text) {
     put_attr(buf, name, SYN__ET_STRING, 0, text);
 }
 
-/* Whether a value of the upper half was written as negative; others do not fit an int64. */
+/* Whether a value fits int64: a value in the upper half does only if it was written as negative. */
 static bool fits(const syn__pt_host_node *host, const char *name, uint64_t value) {
     return value <= INT64_MAX || *syn__pt_attr(host, name).text == '-';
 }
@@ -108,7 +108,7 @@ static syn_status put_base(writer *w, const syn__pt_host_node *host) {
 
 static const char *const parts[] = {"values", "shapes", "types"};
 
-/* values, shapes and types as str() of them, in this order. */
+/* Writes values, shapes and types, in this order, as str() formats them. */
 static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
     const size_t whole = open_length(buf, field);
     syn__loose l;
@@ -123,7 +123,7 @@ static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
         l.cur = syn__python_text_next(buf, l.cur, l.end);
         close_length(buf, at);
     }
-    for (; next < 3; next++) { /* in another order */
+    for (; next < 3; next++) { /* they are in another order */
         const syn__str part = syn__loose_find(object, parts[next]);
         if (part.bytes == 0) return false;
         const size_t at = open_length(buf, next + 1);
@@ -262,7 +262,7 @@ static syn_status put_all(writer *w, syn_sink *sink) {
         const syn__compat_node *node = &w->c->nodes[w->c->order[i]];
         if (!node->written) continue;
         const size_t at = w->out.bytes;
-        SYN_TRY(put_node(w, node)); /* what stops the reference may be in any node */
+        SYN_TRY(put_node(w, node)); /* any node may have what makes the reference fail */
         if (node->alone) w->out.bytes = at;
         if (w->out.bytes > FLUSH_BYTES) flush(w, sink);
     }

@@ -140,8 +140,8 @@ typedef struct syn__pt_rank {
     syn__pt_edge *edges; /* in the order of finding; until syn__pt_order */
     size_t n_edges, edges_cap;
     /* After syn__pt_order: op i depends on deps[first_dep[i] .. first_dep[i + 1] - 1], ordered by
-       `from`. Each pair has one entry, with the first class, in the order of the list of classes,
-       in which it was found. */
+       `from`. If a pair has several dependencies, one entry is kept, with the class of highest
+       precedence (pt_order.c). */
     uint32_t *first_dep;
     syn__pt_dep *deps;
     size_t n_deps;

@@ -1,6 +1,6 @@
-/* Makes the ranks of a set agree: groups get one number each, collectives and messages are matched
-   across ranks by sequence number, else in the order of their launches. What cannot be
-   matched is marked. */
+/* Makes the ranks of a set agree: each group gets one id, and collectives and messages are matched
+   across ranks, by sequence number if possible and otherwise in launch order. What cannot be
+   matched is marked `alone`. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -72,7 +72,7 @@ static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
 #define COMPARE(member) \
     if (x->member != y->member) return x->member < y->member ? -1 : 1
 
-/* Collectives by group and rank, messages by way, all as they were launched. */
+/* Orders collectives by group and rank, messages by source and destination, and both by launch. */
 static int in_order(const void *a, const void *b) {
     const syn__pt_entry *x = (const syn__pt_entry *)a, *y = (const syn__pt_entry *)b;
     COMPARE(message);
@@ -86,9 +86,9 @@ static int in_order(const void *a, const void *b) {
     return 0;
 }
 
-/* ---- All ---- */
+/* ---- All steps ---- */
 
-/* The size of the job that more than half of the ranks know is what all take. */
+/* Sets the world size to the one that more than half of the ranks have. */
 static void agree_world(syn__pt_set *s) {
     int32_t world = -1;
     size_t lead = 0, n = 0;
@@ -101,8 +101,8 @@ static void agree_world(syn__pt_set *s) {
         s->ranks[i].world_size = world;
 }
 
-/* The numbers of the first and the last step in a device trace, whose names are "ProfilerStep#7";
-   first > last: it has none. */
+/* The numbers of the first and the last step in a device trace, from names such as
+   "ProfilerStep#7". first > last: there are none. */
 typedef struct steps {
     int64_t first, last;
 } steps;
@@ -159,7 +159,7 @@ static syn_status prepare(syn__pt_set *s) {
     return SYN_OK;
 }
 
-/* What simulators cannot run at one rank runs at none. */
+/* If simulators cannot run a communication on one rank, it is not run on any. */
 static syn_status agree_roles(syn__pt_set *s) {
     enum { RUNS = 1, CANNOT = 2, BOTH = 3 };
     uint8_t *roles = (uint8_t *)syn_calloc((size_t)s->n_rows + 1, 1);

@@ -1,9 +1,10 @@
-/* Runs a set's ops without their times, as a simulator would: each after what it waits for, a
-   collective when all its ranks have come to it, a receive behind its send, a rank's collectives
-   and the sends between them in the order of their launches. Traces of which parts are lost may
-   leave ranks that wait for each other: of the communications that wait, the one which is furthest
-   off at another rank is taken out, until all ops run. Then the same with the nodes that a
-   simulator gets, whose delays order more, anew as long as something is taken out. */
+/* Runs the ops of a set without their times, as a simulator would: an op after its dependencies, a
+   collective when all its ranks have arrived, a receive after its send, and the collectives of a
+   rank, with the sends between them, in launch order.
+   If parts of traces are lost, ranks may wait for each other. Then, among the waiting
+   communications, the one that is furthest away at another rank is removed, until all ops run. The
+   same is done with the nodes that a simulator gets, whose delays add further order. Both are
+   repeated as long as something is removed. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
@@ -13,7 +14,7 @@
 
 enum { CHAINED = 1, HERE = 2, ARRIVED = 4 }; /* HERE: its item waits for no other item */
 
-#define FEW_ROUNDS 8 /* then all that waits is taken out at once */
+#define FEW_ROUNDS 8 /* afterwards everything that waits is removed at once */
 
 typedef struct check_item { /* an op, or a node of a simulator */
     uint32_t rank, item;
@@ -21,29 +22,29 @@ typedef struct check_item { /* an op, or a node of a simulator */
 
 typedef struct check_rank {
     uint32_t n_items;
-    uint32_t *comm;     /* per item: its communication, SYN__PT_NONE */
-    uint32_t *left;     /* per item: what it waits for and has not run */
-    uint32_t *first;    /* per item and the end: slices of children */
-    uint32_t *children; /* items that wait for it */
-    uint32_t *item;     /* per comm: SYN__PT_NONE not there */
-    uint32_t *entry;    /* per comm: index into entries, SYN__PT_NONE */
+    uint32_t *comm;     /* per item: its communication; SYN__PT_NONE: none */
+    uint32_t *left;     /* per item: number of dependencies that have not run */
+    uint32_t *first;    /* per item: first entry of children; the last element is the end */
+    uint32_t *children; /* items that depend on the item */
+    uint32_t *item;     /* per comm: its item; SYN__PT_NONE: none */
+    uint32_t *entry;    /* per comm: index into entries; SYN__PT_NONE: none */
     uint8_t *state;     /* per comm */
-    uint32_t *chain;    /* collectives and sends as launched */
-    size_t n_chain, at; /* what is before `at` has run */
+    uint32_t *chain;    /* collectives and sends in launch order */
+    size_t n_chain, at; /* everything before `at` has run */
 } check_rank;
 
 typedef struct checker {
     syn__pt_set *s;
     check_rank *ranks;
-    uint32_t *arrived, *members, *first; /* per row; its first entry (chained by next) */
-    uint32_t *next;                      /* per entry: the next of its row */
+    uint32_t *arrived, *members, *first; /* per row; `first`: its first entry (chained by next) */
+    uint32_t *next;                      /* per entry: the next one of its row */
     check_item *queue;
     size_t n_queue, queue_cap;
-    uint32_t *waiting; /* entries that are here; some have run since */
+    uint32_t *waiting; /* entries that have been reached; some have run since */
     size_t n_waiting, waiting_cap;
     size_t n_taken;
     bool of_nodes; /* items are nodes of a simulator */
-    bool all;      /* takes out all that waits */
+    bool all;      /* remove everything that waits */
 } checker;
 
 /* ---- Tables ---- */
@@ -52,7 +53,7 @@ static void *table(size_t n, size_t bytes) {
     return syn_calloc(n + 2, bytes);
 }
 
-/* Items and what they wait for. A lane's ops that have nodes run one after the other. */
+/* Lists the dependencies between items. Ops of a lane that have nodes run one after the other. */
 static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *n, syn_error *err) {
     syn__pt_edge *edges = table(r->n_deps + r->n_ops, sizeof *edges);
     uint32_t *last = table(r->n_lanes, sizeof *last);
@@ -111,11 +112,12 @@ static syn_status open_ops(checker *k, uint32_t rank) {
     return s;
 }
 
-/* The order of collectives and sends that the nodes' dependencies force: each send right before the
-   first collective that waits for it. */
+/* The order of collectives and sends that the dependencies of nodes imply: each send comes right
+   before the first collective that depends on it. */
 static syn_status chain_nodes(const syn__pt_sim *sim, check_rank *c, syn_error *err) {
     const size_t n = sim->n_nodes;
-    uint32_t *before = table(n, sizeof *before), *order = NULL; /* per node: that collective */
+    uint32_t *before = table(n, sizeof *before), *order = NULL; /* per node: number of that
+                                                                   collective */
     uint64_t *keys = table(n, sizeof *keys);
     uint32_t n_collectives = 0;
     syn_status s = SYN_OK;
@@ -216,7 +218,7 @@ static syn_status open_rows(checker *k) {
     return SYN_OK;
 }
 
-/* ---- Running ---- */
+/* ---- Simulation ---- */
 
 static syn_status push(checker *k, uint32_t rank, uint32_t item) {
     SYN_TRY(syn_grow(&k->queue, &k->queue_cap, k->n_queue + 1, sizeof *k->queue, k->s->err));
@@ -230,14 +232,14 @@ static bool is_front(const checker *k, uint32_t rank, uint32_t comm) {
            (c->at < c->n_chain && c->chain[c->at] == comm);
 }
 
-/* What the communication waits for among ranks; SYN__PT_NONE: nothing. */
+/* The row for which the communication waits for other ranks; SYN__PT_NONE: none. */
 static uint32_t row_of(const checker *k, uint32_t rank, uint32_t comm) {
     const uint32_t entry = k->ranks[rank].entry[comm];
     const bool alone = k->s->ranks[rank].comms[comm].alone;
     return entry != SYN__PT_NONE && !alone ? k->s->entries[entry].row : SYN__PT_NONE;
 }
 
-/* The item runs; behind it others may. */
+/* Marks the item as run and queues its dependents that are ready. */
 static syn_status finish(checker *k, uint32_t rank, uint32_t item) {
     check_rank *c = &k->ranks[rank];
     for (size_t i = c->first[item]; i < c->first[item + 1]; i++)
@@ -250,7 +252,7 @@ static bool is_over(const checker *k, uint32_t rank, uint32_t comm) {
     return c->item[comm] == SYN__PT_NONE || c->left[c->item[comm]] == SYN__PT_NONE;
 }
 
-/* Moves on in the rank's chain as far as it has run. */
+/* Advances in the rank's chain past everything that has run. */
 static syn_status advance(checker *k, uint32_t rank) {
     check_rank *c = &k->ranks[rank];
     const syn__pt_comm *comms = k->s->ranks[rank].comms;
@@ -290,7 +292,8 @@ static syn_status note_here(checker *k, uint32_t rank, uint32_t comm) {
     return SYN_OK;
 }
 
-/* A send never waits for its receive, but for a simulator's one slot for communication. */
+/* Handles an item whose dependencies have run. A send does not wait for its receive, but for a
+   simulator's single slot for communication. */
 static syn_status arrive(checker *k, uint32_t rank, uint32_t item) {
     const syn__pt_rank *r = &k->s->ranks[rank];
     const uint32_t comm = k->ranks[rank].comm[item];
@@ -307,7 +310,7 @@ static syn_status arrive(checker *k, uint32_t rank, uint32_t item) {
     return ++k->arrived[row] == k->members[row] ? finish_row(k, row) : SYN_OK;
 }
 
-/* How far a row's ranks are from having come to it. */
+/* How far the ranks of a row are from reaching it. */
 static uint64_t distance(const checker *k, uint32_t row) {
     uint64_t most = 0;
     for (uint32_t i = k->first[row]; i != SYN__PT_NONE; i = k->next[i]) {
@@ -320,8 +323,8 @@ static uint64_t distance(const checker *k, uint32_t row) {
     return most;
 }
 
-/* Of the rows that some rank has come to, else of those that only the rank's own order keeps;
-   SYN__PT_NONE: there is none. */
+/* The row to remove: the most distant one among those that some rank has reached, otherwise among
+   those that only the rank's own order holds back. SYN__PT_NONE: there is none. */
 static uint32_t worst_row(checker *k) {
     uint32_t worst = SYN__PT_NONE;
     uint64_t most = 0;
@@ -389,7 +392,7 @@ static void close_rank(check_rank *c) {
     syn_free(c->chain);
 }
 
-/* *taken: rows that were taken out. */
+/* *taken: number of rows removed. */
 static syn_status check(syn__pt_set *s, bool of_nodes, bool all, size_t *taken) {
     checker k = {.s = s, .of_nodes = of_nodes, .all = all};
     k.ranks = (check_rank *)syn_calloc(s->n_ranks, sizeof *k.ranks);

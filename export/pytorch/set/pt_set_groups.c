@@ -1,6 +1,6 @@
-/* The groups of a set: what its ranks know of them is made to agree, and each gets one number. Of
-   lists that differ under one name, a rank is taken to be in the one
-   that most of its members know; ranks that the set lacks are left out of all lists. */
+/* Makes the ranks of a set agree on their groups and assigns ids to these. If lists of ranks differ
+   under one name, a rank is assigned to the list that most of its members have. Ranks that are not
+   in the set are removed from all lists. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -13,7 +13,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Equal names with equal ranks are one group. */
+/* Groups with equal names and equal ranks are the same. */
 static syn_status find_keys(syn__pt_set *s) {
     syn__buf buf = {0};
     syn_status status = SYN_OK;
@@ -37,21 +37,21 @@ static syn_status find_keys(syn__pt_set *s) {
 
 /* ---- Lists ---- */
 
-/* What a set knows of the groups of one name. */
+/* What the set knows about the groups of one name. */
 typedef struct namesake {
-    uint32_t n, size; /* ranks that know one; its size, 0 unknown */
-    size_t first;     /* into members */
-    bool listed;      /* some rank knows the members */
+    uint32_t n, size; /* number of ranks that have such a group; its size, 0: unknown */
+    size_t first;     /* index into members */
+    bool listed;      /* at least one rank has a list of members */
 } namesake;
 
 typedef struct collector {
     syn__pt_set *s;
     syn_intern names;
-    uint32_t *name;               /* as syn__pt_set.key */
+    uint32_t *name;               /* indexed like syn__pt_set.key */
     namesake *of;                 /* per name */
-    int32_t *members;             /* by name: the ranks that know it */
-    const syn__pt_group **groups; /* ... and their groups */
-    uint32_t *places;             /* ... as indices into key */
+    int32_t *members;             /* ordered by name: the ranks that have such a group */
+    const syn__pt_group **groups; /* and their groups */
+    uint32_t *places;             /* and the indices of these in key */
 } collector;
 
 static syn_status count_names(collector *c) {
@@ -97,8 +97,8 @@ static void list_members(collector *c) {
         qsort(c->members + c->of[i].first, c->of[i].n, sizeof *c->members, by_number);
 }
 
-/* The members of a group that its own rank does not know: as another member of that name knows
-   them; where nobody does, those that know the name, if they are as many as there should be. */
+/* The members of a group whose own rank has no list: the list of another member. If there is none,
+   the ranks that have a group of that name, if their number is right. */
 static const int32_t *members_of(const collector *c, const namesake *k, int32_t rank, uint32_t *n) {
     for (uint32_t i = 0; k->listed && i < k->n; i++) {
         const syn__pt_group *other = c->groups[k->first + i];
@@ -110,7 +110,7 @@ static const int32_t *members_of(const collector *c, const namesake *k, int32_t 
     return all ? c->members + k->first : NULL;
 }
 
-/* A list of the rank's own. */
+/* Gives the group a list of its own. */
 static syn_status set_list(const syn__pt_set *s, uint32_t rank, syn__pt_group *group,
                            const int32_t *from, uint32_t n) {
     int32_t *ranks = (int32_t *)syn__arena_get(&s->ranks[rank].arena, (n + 1) * sizeof *ranks);
@@ -138,7 +138,7 @@ static syn_status complete_lists(const collector *c) {
 
 /* ---- Lists that differ ---- */
 
-/* The members of a list that the set has. */
+/* The number of members that are in the set. */
 static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < group->n_ranks; i++)
@@ -146,8 +146,8 @@ static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     return n;
 }
 
-/* Of the lists of that name which hold the rank, the one that most of its own members know, of
-   equals the longest, then the first; NULL: there is none. */
+/* Picks a list for the rank from the lists of that name that contain it: the one that most of its
+   own members have; among equal ones the longest, then the first. NULL if there is none. */
 static const syn__pt_group *elect(const collector *c, const uint32_t *votes, const namesake *k,
                                   int32_t rank) {
     const syn__pt_group *best = NULL;
@@ -164,7 +164,7 @@ static const syn__pt_group *elect(const collector *c, const uint32_t *votes, con
     return best;
 }
 
-/* elected: per key, NULL where the rank's own list stands. */
+/* elected: per key; NULL if the rank's own list is kept. */
 static void vote(const collector *c, uint32_t *votes, const syn__pt_group **elected) {
     const syn__pt_set *s = c->s;
     for (size_t i = 0; i < s->n_ranks; i++) {
@@ -220,7 +220,8 @@ static syn_status settle_lists(collector *c) {
     return status;
 }
 
-/* Leaves out who is not in the set. In a list without the rank itself it takes no part. */
+/* Removes ranks that are not in the set. If a list does not contain the rank itself, the rank takes
+   no part in the group. */
 static void leave_out_absent(syn__pt_set *s) {
     for (size_t i = 0; i < s->n_ranks; i++) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++) {
@@ -242,7 +243,7 @@ static void leave_out_absent(syn__pt_set *s) {
     }
 }
 
-/* ---- Numbers ---- */
+/* ---- Ids ---- */
 
 static void give_ids(syn__pt_set *s, uint32_t *id, bool used) {
     for (size_t i = 0; i < s->n_ranks; i++) {
@@ -260,7 +261,7 @@ static void give_ids(syn__pt_set *s, uint32_t *id, bool used) {
     }
 }
 
-/* Groups that communicate first, so that their numbers stay small. */
+/* Groups that communicate get ids first, so that their ids are small. */
 static syn_status number_groups(syn__pt_set *s) {
     uint32_t *id = (uint32_t *)syn_calloc(s->keys.n_entries + 1, sizeof *id);
     if (id == NULL)
@@ -307,9 +308,9 @@ syn_status syn__pt_set_groups(syn__pt_set *s) {
     return number_groups(s);
 }
 
-/* ---- Collectives of no group ---- */
+/* ---- Collectives without a group ---- */
 
-/* The group of all ranks that the writers take for them; NULL. */
+/* The group of all ranks that writers use for them; NULL if there is none. */
 static syn__pt_group *find_world(const syn__pt_rank *r, uint32_t id) {
     for (size_t i = 0; i < r->n_groups; i++) {
         syn__pt_group *g = &r->groups[i];

@@ -1,4 +1,5 @@
-/* Matching across ranks: the collectives of each group, the messages of each way. */
+/* Matches communication across ranks: the collectives of each group, and the messages of each pair
+   of ranks. */
 #include "export/pytorch/set/pt_set_entries.h"
 #include "syntorch/base/memory.h"
 
@@ -15,8 +16,8 @@ static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn_pytorch_
     syn__pt_set_note(s, kind, e);
 }
 
-/* How the shorter of two lists lies in the longer one: by the first entries that agree in kind and
-   size, else in kind, else one by one. */
+/* How the shorter of two lists is matched to the longer one: each entry to the first one that
+   agrees in kind and size, or only in kind, or simply in order. */
 typedef enum fit { BY_SIZE, BY_KIND, BY_ORDER } fit;
 
 static bool agree(const syn__pt_set *s, const syn__pt_entry *a, const syn__pt_entry *b, fit how) {
@@ -38,15 +39,15 @@ static fit find_fit(const syn__pt_set *s, const syn__pt_entry *a, size_t n_a,
 
 /* ---- Collectives ---- */
 
-/* The collectives of one group: of each rank those in [at, end). */
+/* The collectives of one group; those of each rank are [at, end). */
 typedef struct runs {
     syn__pt_set *s;
-    const syn__pt_entry **begin, **at, **end; /* begin: room to come back to */
+    const syn__pt_entry **begin, **at, **end; /* begin: saved value of `at` */
     fit *how;
     size_t n;
 } runs;
 
-/* One collective as all ranks of the group see it, at the front of each run. */
+/* Matches one collective, the front of each run. */
 static void match_row(const runs *r) {
     syn__pt_set *s = r->s;
     const syn__pt_comm *first = comm_of(s, r->at[0]);
@@ -83,7 +84,7 @@ static bool has_sequence(const runs *r) {
     return true;
 }
 
-/* The lowest sequence number at the front of the runs; -1 when all are over. */
+/* The lowest sequence number at the front of the runs; -1 if all runs are empty. */
 static int64_t lowest(const runs *r) {
     int64_t least = -1;
     for (size_t i = 0; i < r->n; i++) {
@@ -98,8 +99,8 @@ static bool has_front(const runs *r, size_t i, int64_t sequence) {
     return r->at[i] < r->end[i] && comm_of(r->s, r->at[i])->sequence == sequence;
 }
 
-/* Matches by sequence number, grouped calls of one number in order; returns how many match. `dry`:
-   only counts. */
+/* Matches by sequence number; grouped calls with the same number are matched in order. Returns the
+   number of matches. dry: only counts. */
 static size_t match_sequence(runs *r, bool dry) {
     size_t n = 0;
     memcpy(r->begin, r->at, r->n * sizeof *r->at);
@@ -140,7 +141,7 @@ static void match_order(runs *r) {
     }
 }
 
-/* How many ranks of the set should take part. */
+/* The number of ranks of the set that should take part. */
 static size_t members(const syn__pt_set *s, const syn__pt_entry *e, size_t seen) {
     const syn__pt_rank *r = &s->ranks[e->rank];
     const uint32_t index = r->comms[e->comm].group;
@@ -196,7 +197,7 @@ syn_status syn__pt_match_collectives(syn__pt_set *s, size_t n) {
 
 /* ---- Messages ---- */
 
-/* A send and its receive. */
+/* Matches a send and its receive. */
 static void match_pair(syn__pt_set *s, const syn__pt_entry *x, const syn__pt_entry *y,
                        int32_t tag) {
     syn__pt_comm *a = comm_of(s, x), *b = comm_of(s, y);
@@ -212,7 +213,8 @@ static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool who
     if (whole) leave_out(s, e, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED);
 }
 
-/* Messages of one way and tag: n_sends sends, then n_receives receives. */
+/* Matches the messages of one pair of ranks and tag: n_sends sends, followed by n_receives
+   receives. */
 static void match_way(syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends, size_t n_receives,
                       int32_t *tag) {
     const bool whole = s->n_ranks > 1;

@@ -1,7 +1,7 @@
-/* The tensors that a simulator's nodes read and write, from the host trace. The first node of each
-   op has the tensors of the op; communication nodes have their own. A tensor here is the content of
-   a storage from the op that makes it to the next op that makes another one with the same storage
-   id. */
+/* The tensors that a simulator's nodes read and write, from the host trace. Among the kernels that
+   an op launched, the one that gets its costs (`dominates`) has the tensors of the op;
+   communication nodes have their own. A tensor here is the content of a storage from the op that
+   makes it to the next op that makes another one with the same storage id. */
 #ifndef EXPORT_PT_SIM_TENSORS_H
 #define EXPORT_PT_SIM_TENSORS_H
 

@@ -1,8 +1,8 @@
-/* Writes all ops of a rank as an execution trace (profile full): a node each, in an order in which
-   every dependency comes earlier, with the attributes that Chakra's own converter writes, then
-   ours. data_deps are all edges but calls, ctrl_deps the caller or launcher. Lists named after
-   their class say why a node waits: launch_deps, stream_deps, sync_deps, group_deps, thread_deps;
-   what is in none is the program's order. */
+/* Writes all ops of a rank as an execution trace (profile full): one node per op, in topological
+   order, with the attributes that Chakra's own converter writes and additional ones. data_deps are
+   all dependencies except calls; ctrl_deps are the caller or launcher. The lists launch_deps,
+   stream_deps, sync_deps, group_deps and thread_deps repeat the data_deps of one class; data_deps
+   that are in none of them are program order. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,15 +21,15 @@ typedef struct writer {
     const syn__pt_rank *rank;
     syn_sink *sink;
     syn_error *err;
-    syn__buf out;  /* the message at hand, behind its length */
-    syn__buf io;   /* texts of inputs and outputs of io_host */
-    syn__buf text; /* other texts of the node at hand */
+    syn__buf out;  /* the current message, after its length */
+    syn__buf io;   /* texts of the inputs and outputs of io_host */
+    syn__buf text; /* other texts of the current node */
     syn__buf lists;
     syn__pt_modules modules;
     size_t io_at[7];
     uint32_t io_host;
-    int64_t *carried_ns;   /* per lane: what rounding has left over */
-    uint64_t *data, *same; /* ids; those of one class */
+    int64_t *carried_ns;   /* per lane: remainder from rounding */
+    uint64_t *data, *same; /* all ids; ids of one class */
     size_t ids_cap, same_cap;
     syn__et_attr attrs[MAX_ATTRS];
     size_t n_attrs;
@@ -53,7 +53,7 @@ static bool is_plain(syn__str s) {
     return true;
 }
 
-/* A JSON string's text, decoded; into `text`, whose room was made, if it is not as it should be. */
+/* Decodes the text of a JSON string, if necessary into `text`, whose capacity was ensured. */
 static syn__str decoded(writer *w, syn__str raw) {
     if (is_plain(raw)) return raw;
     char *room = syn__buf_room(&w->text, raw.bytes);
@@ -63,8 +63,8 @@ static syn__str decoded(writer *w, syn__str raw) {
     return s;
 }
 
-/* Of what runs beside a thread "tid" is the thread it ran in, as Kineto numbers it, not the one
-   that called the library. */
+/* Adds the attributes of a host op. For an op that ran concurrently with a thread, "tid" is the
+   thread in which it ran, with Kineto's number, not the thread that called the library. */
 static void add_host_attributes(writer *w, const syn__pt_op *op) {
     const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
     const uint64_t tid =
@@ -79,7 +79,7 @@ static void add_host_attributes(writer *w, const syn__pt_op *op) {
         add_text(w, "op_schema", decoded(w, syn__pt_host_name(&w->rank->host, n->op_schema)));
 }
 
-/* A group's number as text, behind what `text` holds. */
+/* Appends a number, such as a group id, to `text` as a string. */
 static syn__str number_text(writer *w, uint32_t number) {
     char *room = syn__buf_room(&w->text, 16);
     if (!room) return (syn__str){"", 0};
@@ -90,7 +90,8 @@ static syn__str number_text(writer *w, uint32_t number) {
 
 static void add_comm(writer *w, const syn__pt_comm *c) {
     if (c->type == SYN__ET_COMM_COLL_NODE) {
-        /* A kind that the format lacks is replayed by its duration, as simulators do broadcasts. */
+        /* A kind that the format does not have is replayed by its duration, as simulators do with
+           broadcasts. */
         const bool known = c->collective >= 0;
         add(w, "comm_type", SYN__ET_INT64, known ? (uint64_t)c->collective : 5);
         if (!known) add(w, "generic", SYN__ET_BOOL, 1);
@@ -153,7 +154,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
         classes |= 1u << d->class_;
     }
     if (node->n_data > 1) qsort(w->data, node->n_data, sizeof *w->data, by_id);
-    /* Room first: what points into `lists` must not move. */
+    /* Ensure capacity first, because pointers into `lists` must stay valid. */
     if (!syn__buf_room(&w->lists, (n + SYN_PYTORCH_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
         return SYN_FAIL_NOMEM(w->err, n, "dependencies");
     for (int c = 0; c < SYN_PYTORCH_EDGE_CLASSES; c++) {
@@ -212,7 +213,7 @@ static syn__str name_of(writer *w, const syn__pt_op *op) {
     return decoded(w, syn__pt_op_name(w->rank, op));
 }
 
-/* Whole microseconds; what is cut off goes to the lane's next op. */
+/* The duration in whole microseconds. The remainder is added to the next op of the lane. */
 static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     int64_t *carried = &w->carried_ns[op->lane];
     const int64_t ns = (op->self_ns > 0 ? op->self_ns : 0);
@@ -222,7 +223,8 @@ static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     return (uint64_t)(all / 1000);
 }
 
-/* What other ranks do not take part in is no communication, but for that of a group of one. */
+/* Whether the op is written as communication. Communication in which other ranks do not take part
+   is not, except in a group of one rank. */
 static bool communicates(const writer *w, const syn__pt_op *op) {
     if (op->comm == SYN__PT_NONE) return false;
     const syn__pt_comm *c = &w->rank->comms[op->comm];
@@ -243,7 +245,7 @@ static syn_status flush(writer *w, bool all) {
     return syn_sink_status(w->sink);
 }
 
-/* Puts the length of what was written behind `begin` before it. */
+/* Inserts the length of the text after `begin` before it. */
 static void close_message(syn__buf *out, size_t begin) {
     char length[SYN__ET_VARINT_MAX];
     if (out->failed) return;
@@ -255,7 +257,7 @@ static void close_message(syn__buf *out, size_t begin) {
     out->bytes += n;
 }
 
-/* Of an op that a module called: that and those around it, "Net_0/Block_1/Linear_0". */
+/* Adds the path of the module that called the op: "Net_0/Block_1/Linear_0". */
 static void add_module(writer *w, uint32_t op) {
     const size_t n = syn__pt_module_path(w->rank, &w->modules, op, NULL);
     char *room = n > 0 ? syn__buf_room(&w->text, n) : NULL;
@@ -278,7 +280,7 @@ static size_t text_room(const writer *w, const syn__pt_op *op) {
     return room;
 }
 
-/* With what it called; rounded so that an op ends no later than its caller. */
+/* The duration including called ops, rounded so that an op does not end after its caller. */
 static uint64_t inclusive_us(const syn__pt_op *op) {
     const uint64_t start_ns = (uint64_t)op->start_ns;
     return (start_ns + (uint64_t)op->wall_ns) / 1000 - start_ns / 1000;
@@ -366,7 +368,7 @@ static syn_status write_all(writer *w, const char *version) {
 syn_status syn__pt_write_full(const syn__pt_rank *rank, const char *version, syn_sink *sink,
                               syn_error *err) {
     writer w = {.rank = rank, .sink = sink, .err = err, .io_host = SYN__PT_NONE};
-    /* Why the sink failed syn_sink_close says. */
+    /* syn_sink_close reports why the sink failed. */
     const syn_status s = write_all(&w, version);
     syn__buf_free(&w.out);
     syn__buf_free(&w.io);

@@ -1,7 +1,7 @@
-/* The file of a set's groups. */
+/* Writes the group file of a set. */
 #include "export/pytorch/write/pt_write.h"
 
-/* The group with that number; searches on from where the last one was found. */
+/* The group with that id. The search starts at the rank where the last one was found. */
 static const syn__pt_group *find_id(const syn__pt_rank *ranks, size_t n_ranks, uint32_t id,
                                     size_t *rank) {
     for (size_t i = 0; i < n_ranks; i++) {

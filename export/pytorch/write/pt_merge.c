@@ -1,4 +1,4 @@
-/* Writes a merged trace as JSON: see pt_merge.h. */
+/* Writes a merged trace as JSON; see pt_merge.h. */
 #include "export/pytorch/write/pt_merge.h"
 
 #include <stdio.h>
@@ -12,7 +12,8 @@
 
 typedef enum edit_kind { EDIT_ID, EDIT_TIME, EDIT_JSON, EDIT_SYNC } edit_kind;
 
-/* A member that is replaced where the node has it and added behind the others where not. */
+/* A member that replaces the node's member of that key or, if the node has none, is added at the
+   end. */
 typedef struct edit {
     syn__str key;
     edit_kind kind;
@@ -57,10 +58,10 @@ static void add_json(writer *w, const char *key, syn__str json) {
     add(w, key, EDIT_JSON)->json = json;
 }
 
-/* ---- What a node of device work has of its event ---- */
+/* ---- What a node of device work takes from its event ---- */
 
 typedef struct event_texts {
-    syn__str cat, ph, stream, group; /* as written, quotes included */
+    syn__str cat, ph, stream, group; /* as in the file, including quotes */
 } event_texts;
 
 static event_texts read_event(const syn__pt_event *event) {
@@ -98,7 +99,7 @@ static void edit_device(writer *w) {
         add_json(w, "pg_name", t.group);
 }
 
-/* The members in the order in which those that the node lacks are added. */
+/* The order of edits is the order in which members that the node lacks are added. */
 static void edit_node(writer *w) {
     const syn__pt_merged *node = w->node;
     const bool has_parent =
@@ -152,9 +153,9 @@ static void put_edit(writer *w, edit *e) {
     else put(w, "null");
 }
 
-/* A member's key, with what stands before it and behind it. */
+/* Writes the key of a member, with the text before and after it. */
 static void put_key(writer *w, syn__str key, bool first, unsigned level) {
-    /* the quotes stand around it in the text */
+    /* the quotes are around it in the text */
     const syn__str quoted = {key.text - 1, key.bytes + 2};
     if (!first) put(w, ",");
     syn__python_line(&w->out, level);

@@ -2,7 +2,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MAX_DEPTH 32 /* of a path that is written */
+#define MAX_DEPTH 32 /* maximum depth of a written path */
 
 typedef struct finder {
     const syn__pt_rank *rank;
@@ -17,7 +17,8 @@ static int64_t end_of(const syn__pt_event *e) {
     return e->ts_ns + (e->dur_ns > 0 ? e->dur_ns : 0);
 }
 
-/* Events come by their begin: of a thread those open at an event's begin are around it. */
+/* Events are ordered by start, so the modules of its thread that are open at an event's start
+   enclose it. */
 static syn_status nest(finder *f) {
     const syn__pt_device *d = &f->rank->device;
     for (uint32_t i = 0; i < d->n_events; i++) {
@@ -56,7 +57,7 @@ static syn_status note_forward(finder *f) {
     return SYN_OK;
 }
 
-/* A device trace alone does not tell the thread of the forward op. */
+/* A device trace alone does not record the thread of the forward op. */
 static bool is_backward(const finder *f, const syn__pt_op *op, const syn__pt_host_node *n) {
     return n->fw_tid != 0 ||
            syn__str_has(syn__pt_op_name(f->rank, op), "autograd::engine::evaluate_function");
@@ -71,7 +72,7 @@ static void take_backward(finder *f) {
     }
 }
 
-/* What has no module of its own is in that of the nearest caller that has one. */
+/* An op without a module of its own gets that of its nearest caller that has one. */
 static void take_callers(finder *f) {
     uint32_t *of_op = f->out->of_op;
     for (size_t i = 0; i < f->rank->n_ops; i++) {

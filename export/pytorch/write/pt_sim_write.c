@@ -1,11 +1,11 @@
-/* A simulator's nodes as messages. Attributes that simulators read: is_cpu_op (bool, false),
-   inputs and outputs (string lists of tensors' names and bytes by turns, empty where the recording
-   has none), num_ops (int64) and tensor_size (uint64) of compute,
-   comm_type, comm_size (int64) and pg_name (string) of collectives, comm_src, comm_dst, comm_tag
-   (int32) and comm_size of messages. For people: op (the host's), stream, pg_desc, clamped,
-   size_unknown, not_simulated and comm_kind (why communication became compute, and what it was);
-   launch_deps, stream_deps, sync_deps, group_deps, thread_deps: which of the data_deps are of which
-   class. What came through host work is of the class that it came by last. */
+/* Writes a simulator's nodes. Simulators read these attributes: is_cpu_op (bool, false); inputs and
+   outputs (string lists that alternate between names and sizes of tensors, empty if the trace has
+   none); for compute num_ops (int64) and tensor_size (uint64); for collectives comm_type, comm_size
+   (int64) and pg_name (string); for messages comm_src, comm_dst, comm_tag (int32) and comm_size.
+   For people: op (of the host), stream, pg_desc, clamped, size_unknown, not_simulated and comm_kind
+   (why communication became compute, and what it was); launch_deps, stream_deps, sync_deps,
+   group_deps and thread_deps, which are the data_deps by class. A dependency through host work has
+   the class of its last edge. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,21 +19,21 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */
+#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its generator writes it */
 
 typedef struct writer {
     const syn__pt_sim *sim;
     const syn__pt_sim_tensors *tensors;
     syn_sink *sink;
     syn__buf buf;
-    syn__buf list;    /* of tensors */
-    syn__arena arena; /* of the message at hand */
+    syn__buf list;    /* list of tensors */
+    syn__arena arena; /* for the current message */
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
     struct wait {
         uint64_t id;
         uint32_t class_;
-    } * waits;     /* of the node at hand, ascending */
+    } * waits;     /* of the current node, ascending */
     uint64_t *ids; /* scratch */
     size_t n_waits, waits_cap, ids_cap;
     bool failed; /* memory is out */
@@ -57,7 +57,7 @@ static void add_text(writer *w, const char *name, const char *text) {
     add(w, name, SYN__ET_STRING, 0, syn__arena_utf8(&w->arena, syn__str_of(text)));
 }
 
-/* A JSON string's text, decoded; text NULL when memory is out. */
+/* Decodes the text of a JSON string. text is NULL if memory is out. */
 static syn__str decoded(writer *w, syn__str text) {
     char *to = (char *)syn__arena_get(&w->arena, text.bytes + 1);
     const syn__str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
@@ -65,7 +65,7 @@ static syn__str decoded(writer *w, syn__str text) {
     return s;
 }
 
-/* A list's wire form: one packed field; text NULL when memory is out. */
+/* The wire format of a list, one packed field. text is NULL if memory is out. */
 static syn__str packed(writer *w, const uint64_t *values, size_t n) {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
@@ -106,7 +106,7 @@ static const char *title(const syn__pt_group *group) {
     return group->desc != NULL && *group->desc != '\0' ? group->desc : group->name;
 }
 
-/* Its name as doc_string, its members as int32_list. */
+/* Adds a group, with its name as doc_string and its members as int32_list. */
 static void add_group(writer *w, const syn__pt_group *group) {
     char text[24];
     snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
@@ -121,7 +121,7 @@ static void add_group(writer *w, const syn__pt_group *group) {
     if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
 }
 
-/* Those of this rank that have company, by ascending id. */
+/* Adds the groups of this rank that have other members, in order of id. */
 static void add_groups(writer *w) {
     const syn__pt_rank *rank = w->sim->rank;
     for (uint32_t after = 0;;) {
@@ -165,7 +165,7 @@ static int compare(const void *a, const void *b) {
     return (x->class_ > y->class_) - (x->class_ < y->class_);
 }
 
-/* The node's dependencies, each id once. */
+/* Collects the node's dependencies, each id once. */
 static void find_waits(writer *w, uint32_t node) {
     const syn__pt_sim *sim = w->sim;
     const size_t first = sim->first_dep[node], n = sim->first_dep[node + 1] - first;
@@ -211,7 +211,7 @@ static void add_waits(writer *w, syn__et_node *out) {
 
 /* ---- Nodes ---- */
 
-/* The host op that launched it, as attribute `name`. */
+/* Adds the host op that launched the node, as attribute `name`. */
 static void add_op(writer *w, const char *name, const syn__pt_op *op) {
     const syn__pt_rank *rank = w->sim->rank;
     const syn__pt_lane *lane = &rank->lanes[op->lane];
@@ -232,7 +232,7 @@ static void add_compute(writer *w, uint64_t flops, uint64_t bytes, bool is_root)
     if (clamped) add_number(w, "clamped", SYN__ET_BOOL, 1);
 }
 
-/* A copy reads and writes its bytes, a memset writes them. */
+/* The bytes that a copy reads and writes, or that a memset writes. */
 static uint64_t moved(const syn__pt_rank *rank, const syn__pt_op *op) {
     uint64_t bytes = 0;
     if (op->event == SYN__PT_NONE) return 0;
@@ -259,7 +259,8 @@ static const char *kind_name(const syn__pt_comm *comm) {
     return kind == SYN_COMM_NONE ? "unknown" : syn_comm_kind_name(kind);
 }
 
-/* ASTRA-sim never ends an all-gather of fewer bytes than the parts it splits collectives into. */
+/* ASTRA-sim never finishes an all-gather with fewer bytes than the number of chunks into which it
+   splits collectives. */
 #define MIN_ALL_GATHER_BYTES 64
 
 static void add_size(writer *w, const syn__pt_comm *comm) {
@@ -272,8 +273,8 @@ static void add_size(writer *w, const syn__pt_comm *comm) {
     if (syn__pt_size_is_unknown(comm)) add_number(w, "size_unknown", SYN__ET_BOOL, 1);
 }
 
-/* Of a group that is not known: the one of all ranks. NULL if that is not listed either, which
-   simulators take for all. */
+/* The group of a communication, or the group of all ranks if it is unknown. NULL if there is no
+   such group; simulators then use all ranks. */
 static const syn__pt_group *group_of(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_group *g = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
     if (g != NULL && g->id != 0 && g->n_ranks > 1) return g;
@@ -307,7 +308,7 @@ static void add_message(writer *w, const syn__pt_comm *comm) {
     add_size(w, comm);
 }
 
-/* Type, and what depends on it. */
+/* Sets the type, and the attributes that depend on it. */
 static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out) {
     const syn__pt_rank *rank = w->sim->rank;
     const syn__pt_op *op = &rank->ops[node->op];
@@ -331,7 +332,7 @@ static void put_element(syn__buf *buf, const char *text) {
     syn__buf_put(buf, text, strlen(text));
 }
 
-/* "s12" or, of a later tensor with the same storage id, "s12.1"; and its bytes. */
+/* Adds names and sizes: "s12" or, for a later tensor with the same storage id, "s12.1". */
 static void add_list(writer *w, const char *name, const uint32_t *tensors, uint32_t n) {
     w->list.bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -350,7 +351,7 @@ static void add_list(writer *w, const char *name, const uint32_t *tensors, uint3
     add(w, name, SYN__ET_STRING + 1, 0, (syn__str){data, w->list.bytes});
 }
 
-/* Simulators that track memory want both lists on every node. */
+/* Simulators that track memory require both lists on every node. */
 static void add_tensors(writer *w, const struct syn__pt_sim_use *use) {
     const uint32_t *uses = w->tensors->uses;
     add_list(w, "inputs", use->reads > 0 ? uses + use->first : NULL, use->reads);
@@ -361,7 +362,7 @@ static const struct syn__pt_sim_use no_tensors = {0, 0, 0};
 
 static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 
-/* With the dependencies at hand. */
+/* Writes a delay with the current dependencies. */
 static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,
                             int64_t us, syn_error *err) {
     syn__et_node out = {.id = id,
@@ -373,7 +374,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     if (w->failed) return send(w, err);
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
     add_compute(w, 0, 0, true);
-    add_op(w, "before", &w->sim->rank->ops[node->op]); /* it is no such op itself */
+    add_op(w, "before", &w->sim->rank->ops[node->op]); /* the delay itself is no such op */
     add_waits(w, &out);
     add_tensors(w, &no_tensors);
     out.attrs = w->attrs;
@@ -382,7 +383,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     return send(w, err);
 }
 
-/* The delay takes the node's dependencies over; the node then waits for it alone. */
+/* The delay gets the node's dependencies, and the node then depends on the delay alone. */
 static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
     const uint64_t id = node->id - 1;
     SYN_TRY(put_delay(w, node, id, node->start_us - node->delay_us, node->delay_us, err));
@@ -421,7 +422,7 @@ static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_sim_tensors 
     syn_status status = write_meta(&w, version, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
         status = write_node(&w, sim->sequence[i], err);
-        if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close says so */
+        if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close reports it */
     }
     syn__buf_free(&w.buf);
     syn__buf_free(&w.list);

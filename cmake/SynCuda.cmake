@@ -1,9 +1,10 @@
-# Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL's header for several devices. CUDA
-# AUTO: used when found, ON: an error when not found, OFF: not looked for. Sanitizers do not see
-# kernels, which take minutes to compile: with SYN_SANITIZE, AUTO is OFF.
+# Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL's header (needed for several
+# devices). SYN_CUDA=AUTO: use the toolkit if found; ON: fail if it is not found; OFF: do not
+# search. With SYN_SANITIZE, AUTO means OFF: sanitizers do not check kernels, which take minutes to
+# compile.
 
-# What the module has of the library: files without a state that its host functions call. It shares
-# no symbol with the program.
+# Library sources that are compiled into the module a second time, because it shares no symbol with
+# the program. They have no global state.
 set(SYN_MODULE_CORE syntorch/base/clock.c syntorch/base/memory.c syntorch/base/status.c syntorch/base/types.c)
 list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
@@ -14,7 +15,7 @@ if(NOT SYN_CUDA STREQUAL "OFF" AND NOT (SYN_SANITIZE AND SYN_CUDA STREQUAL "AUTO
   include(CheckLanguage)
   check_language(CUDA)
   set(nvcc "")
-  if(CMAKE_CUDA_COMPILER) # asked itself, before it is given architectures that it may not know
+  if(CMAKE_CUDA_COMPILER) # get its version first; it may not support the architectures below
     execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc ERROR_QUIET)
     string(REGEX MATCH "release ([0-9.]+)" nvcc "${nvcc}")
     set(nvcc ${CMAKE_MATCH_1})
@@ -49,7 +50,7 @@ endif()
 syn_use(CUDA "${label}" "no --device cuda" ${found_cuda})
 set(SYN_CUDA_FOUND ${found_cuda} CACHE INTERNAL "whether there is a target syntorch_cuda") # for dev
 
-# syn_cuda_module(target): how a module of these sources is compiled and linked.
+# syn_cuda_module(target): sets the compile and link options of the CUDA module.
 function(syn_cuda_module target)
   set_target_properties(${target} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
     CUDA_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
@@ -63,7 +64,7 @@ function(syn_cuda_module target)
   target_link_libraries(${target} PRIVATE CUDA::cublasLt Threads::Threads)
   target_link_options(${target} PRIVATE -Wl,--no-undefined
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/ops/cuda/module.map)
-  # Libraries are looked for beside the module, and where they are now. NCCL is loaded by its name.
+  # Search libraries in the module's folder and where they are now. NCCL is loaded by name.
   set(rpath "$ORIGIN")
   if(NCCL_INCLUDE)
     target_include_directories(${target} PRIVATE ${NCCL_INCLUDE})

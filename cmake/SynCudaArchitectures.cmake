@@ -1,6 +1,7 @@
-# syn_cuda_architectures(variable): what kernels are compiled for by default. Each architecture takes
-# minutes, so it is those of the GPUs in this machine, if the driver tells (CMake's own "native"
-# needs 3.24). Otherwise it is one, whose PTX newer GPUs run. Releases choose more:
+# syn_cuda_architectures(variable): sets the default architectures for kernels. Each architecture
+# takes minutes to compile, so the default is the architectures of this machine's GPUs, if
+# nvidia-smi lists them (CMake's own "native" needs CMake 3.24). Otherwise it is 80, whose PTX newer
+# GPUs can run. For releases, set more:
 # -DCMAKE_CUDA_ARCHITECTURES="75-real;80-real;86-real;89-real;90".
 function(syn_cuda_architectures out)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader

@@ -1,5 +1,5 @@
-# Finds the optional libraries. Each gives the definition SYN_HAVE_<NAME>, an entry of
-# SYN_DEP_TARGETS and a line of the summary.
+# Finds the optional libraries. For each library found, defines SYN_HAVE_<NAME> and adds its targets
+# to SYN_DEP_TARGETS. Each library, found or not, gets a line in the summary.
 find_package(PkgConfig QUIET)
 
 # syn_use(OPTION "label" "what is missing without it" FOUND targets...)
@@ -54,7 +54,7 @@ syn_use(OPENBLAS "OpenBLAS" "matrix products by a plain loop" ${found_openblas} 
 syn_use(MPI "MPI" "ranks only within one process" ${found_mpi} MPI::MPI_C)
 syn_use(CGRAPH "graphviz (cgraph)" "DOT by a plain writer" ${found_cgraph} PkgConfig::cgraph)
 syn_use(PROTOBUF_C "protobuf-c" "no test of .et files against the schema's own code"
-  ${found_protobuf_c}) # the library does without
+  ${found_protobuf_c}) # only tests use it
 syn_use(PCRE2 "PCRE2" "no GPT-2 tokenizer, bytes only" ${found_pcre2} PkgConfig::pcre2)
 syn_use(UTF8PROC "utf8proc" "no BERT tokenizer" ${found_utf8proc} PkgConfig::utf8proc)
 syn_use(ZLIB "zlib" "no packed PyTorch traces (.json.gz)" ${found_zlib} ZLIB::ZLIB)

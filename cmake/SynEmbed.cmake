@@ -1,5 +1,6 @@
-# cmake -D FROM=folder -D TO=file.c -P SynEmbed.cmake: page.css, page.html and view_*.js, the last
-# in the order of their names, as texts of C (export/html/html_page.h).
+# cmake -D FROM=folder -D TO=file.c -P SynEmbed.cmake: writes page.css, page.html and view_*.js to a
+# C file, as the strings that export/html/html_page.h declares. The scripts are joined in the order
+# of their names.
 file(GLOB scripts ${FROM}/view_*.js)
 list(SORT scripts)
 set(out "#include \"export/html/html_page.h\"\n")

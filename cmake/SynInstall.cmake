@@ -10,9 +10,9 @@ install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
-# What the library needs from others. Users of a static library link it as well; those of a shared
-# one need not. Libraries, not packages ("Requires"): their compile flags would become the user's,
-# although no public header includes theirs.
+# The libraries that Syntorch depends on. Users of a static library must link them too; users of a
+# shared library need not. They are listed as libraries, not as pkg-config packages ("Requires"),
+# which would add their compile flags to the user's, although no public header includes theirs.
 set(libs "")
 foreach(pair OPENBLAS:openblas CGRAPH:cgraph PCRE2:pcre2 UTF8PROC:utf8proc)
   string(REPLACE ":" ";" pair ${pair})
@@ -35,7 +35,7 @@ if(BUILD_SHARED_LIBS)
 else()
   set(SYN_PC_LIBS " ${libs}")
 endif()
-# The prefix is found from the .pc file's own place, so that an installation can be moved.
+# The .pc file computes the prefix from its own location, so that an installation can be moved.
 file(RELATIVE_PATH SYN_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/syntorch.pc.in syntorch.pc @ONLY)
 configure_package_config_file(cmake/syntorch-config.cmake.in syntorch-config.cmake

@@ -1,11 +1,11 @@
-"""What README.md and docs/ hold: commands, Python, JSON, what a command displays; shared by
-test_docs.py's parts.
+"""Parses README.md and docs/ for test_docs.py: finds commands, Python, JSON and the shown output
+of commands, and compares shown with printed output.
 
-A block (indented by four, or between fences) is Python if its fence or its first word says so, else
-shell. Shell blocks in which a line begins with "$ " show what the commands print: a line of it that
-is only "..." stands for any lines, "..." within a line for any text. In other shell blocks each
-line is a command. Code within a sentence or a table that begins with one of our programs and has
-arguments is a command, too.
+A block (indented by four, or between fences) is Python if its fence or first word says so,
+otherwise shell. Shell blocks in which a line begins with "$ " also show the output of the commands.
+In shown output, a line "..." matches any lines, and "..." within a line matches any text. In other
+shell blocks each line is a command. Inline code in a sentence or table that begins with one of our
+programs and has arguments is a command, too.
 """
 import difflib
 import re
@@ -17,12 +17,11 @@ SHELL = PROGRAMS + ("cp ", "mkdir ", "export ", "sed ", "head ", "cat ", "printf
 
 
 class Command:
-    """A command as printed, with the lines that the page shows of its output (None: it shows
-    none)."""
+    """A command on a page, with the shown lines of its output (None: the page shows no output)."""
 
     def __init__(self, page, line, text, shown=None):
         self.page, self.line, self.text, self.shown = page, line, text, shown
-        # lines of the page, from and to, when something is shown
+        # first and last line of the shown output on the page, and its indentation
         self.shown_at = self.indent = None
 
     def __str__(self):
@@ -30,7 +29,7 @@ class Command:
 
 
 class Code:
-    """A block of another language, as printed."""
+    """A block of another language."""
 
     def __init__(self, page, line, language, text):
         self.page, self.line, self.language, self.text = page, line, language, text
@@ -40,8 +39,8 @@ class Code:
 
 
 def blocks(text):
-    """(line number, indentation, fence, lines) of each block; the rest as (line number, 0, None,
-    [line])."""
+    """Yields (line number, indentation, fence, lines) for each block, and (line number, 0, None,
+    [line]) for each other line."""
     lines, i, blank = text.split("\n"), 0, True
     while i < len(lines):
         fence = re.match(r"\s*```(\w*)$", lines[i])
@@ -64,7 +63,7 @@ def blocks(text):
 
 
 def shell_commands(page, first, indent, lines):
-    """The commands of a block that begins behind line `first`."""
+    """Returns the commands of a block that begins after line `first`."""
     shows, found, i = any(line.startswith("$ ") for line in lines), [], 0
     while i < len(lines):
         begin, text = i, lines[i][2:] if shows else lines[i]
@@ -88,8 +87,8 @@ def shell_commands(page, first, indent, lines):
 
 
 def contents(page, text):
-    """Commands and code blocks in their order, and the words of the page (without blocks) as (line,
-    text)."""
+    """Returns the commands and code blocks in order, and the other lines of the page as (line
+    number, text)."""
     found, prose = [], []
     for at, indent, fence, lines in blocks(text):
         if fence is None:
@@ -108,17 +107,17 @@ def contents(page, text):
     return found, prose
 
 
-# ---- what is shown and what is printed ----
+# ---- shown and printed output ----
 
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
-STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:.]+\] ")  # when a simulator wrote the line
-VARIES = [  # of every command: how long it took, and the memory of the process
+STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:.]+\] ")  # time stamps of simulators
+VARIES = [  # varies for every command: elapsed time and memory of the process
     (STAMP, ""),
     (re.compile(rf"in {NUMBER} s$"), "in TIME"),
     (re.compile(rf"the process {NUMBER} [KMGT]?i?B"), "the process SIZE"),
-    (re.compile(r"\b\d\.\d{3}  (ok|invalid)"), r"TIME  \1"),  # the column of convert-all
+    (re.compile(r"\b\d\.\d{3}  (ok|invalid)"), r"TIME  \1"),  # a column of convert-all
 ]
-MEASURED = [  # of a run that computes
+MEASURED = [  # varies for runs that compute: measured times and rates
     (re.compile(rf"\b{NUMBER}( [kMGT])? tokens/s"), "RATE"),
     (re.compile(rf"\b{NUMBER} (ns|us|µs|ms|s)\b"), "TIME"),
     (re.compile(rf"\b{NUMBER}%"), "SHARE"),
@@ -128,14 +127,14 @@ MEASURED = [  # of a run that computes
 
 
 def masked(line, measured):
-    """A line without what differs from run to run, and with single blanks."""
+    """Returns the line with values that vary between runs masked, and with single blanks."""
     for pattern, word in VARIES + (MEASURED if measured else []):
         line = pattern.sub(word, line)
     return " ".join(line.split())
 
 
 def computes(command):
-    """Whether times in the command's output are measured ones."""
+    """Whether the times in the command's output are measured."""
     return "inference" in command and "--device meta" not in command
 
 
@@ -145,7 +144,7 @@ def line_pattern(line, measured):
 
 
 def agrees(shown, printed, measured):
-    """Whether the lines of the page are those that were printed."""
+    """Whether the shown lines match the printed lines."""
     pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..."
                       else line_pattern(line, measured) + r"\n"
                       for line in trimmed(shown))
@@ -154,7 +153,7 @@ def agrees(shown, printed, measured):
 
 
 def trimmed(lines):
-    """Without empty lines at either end."""
+    """Returns the lines without empty lines at either end."""
     lines = [line.rstrip() for line in lines]
     while lines and not lines[0]:
         lines = lines[1:]
@@ -164,8 +163,8 @@ def trimmed(lines):
 
 
 def updated(shown, printed, measured):
-    """The lines to show: those shown that are still right, in place of others the most similar one
-    that was printed; all that was printed if that does not agree."""
+    """Returns the new lines to show. Shown lines that still match stay; others are replaced by the
+    most similar printed line. If the result does not match, returns all printed lines."""
     out, at, printed = [], 0, [STAMP.sub("", line) for line in printed]
     for line in trimmed(shown):
         if line.strip() == "...":

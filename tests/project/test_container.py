@@ -1,5 +1,5 @@
-"""What the Dockerfile makes: the commands that docs/training.md gives the image are run with its
-entry point, from another folder, by a user who owns nothing but that folder and has no home."""
+"""Tests the Dockerfile without Docker: runs the commands that docs/training.md gives to the image
+with its entry point, from another folder, as a user who owns only that folder and has no home."""
 import fnmatch
 import glob
 import os
@@ -25,7 +25,7 @@ def check(cond, text):
 
 
 def lines(name):
-    """Without comments, continued lines joined."""
+    """Returns the lines of a file without comments, with continued lines joined."""
     with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
         text = re.sub(r"^\s*#.*\n", "", f.read(), flags=re.M).replace("\\\n", " ")
     return [" ".join(line.split()) for line in text.split("\n") if line.strip()]
@@ -39,7 +39,7 @@ def become_user():
 
 
 class Image:
-    """The folder of the image, its programs built, nothing of it the user's."""
+    """A folder like the image's, with built programs. The user owns none of its files."""
 
     def __init__(self, work):
         self.folder, self.out = os.path.join(work, "image"), os.path.join(work, "out")
@@ -64,7 +64,8 @@ class Image:
 
 
 def steps():
-    """Each step of the file can be done, and the entry point is where the files are copied to."""
+    """Checks that each step of the Dockerfile is possible, and that the entry point is in the
+    folder to which the files are copied. Returns the instructions by name."""
     found = {"RUN": [], "WORKDIR": [], "COPY": []}
     for line in lines("Dockerfile"):
         name, _, rest = line.partition(" ")
@@ -87,7 +88,7 @@ def steps():
 
 
 def documented():
-    """The words behind the image's name, of each `docker run` of the page."""
+    """Returns the arguments after the image's name for each `docker run` on the page."""
     with open(os.path.join(SOURCE, "docs", "training.md"), encoding="utf-8") as f:
         text = f.read().replace("\\\n", " ")
     runs = [shlex.split(line) for line in re.findall(r"^    (docker run .*)$", text, re.M)]
@@ -101,7 +102,7 @@ def runs(found):
         default = [word.strip('" ') for word in found["CMD"][0].strip("[]").split(",")]
         for words in [default, *documented()]:
             if words[0] == "pretrain" and "--device" not in words:
-                words = [*words, "--device", "meta"]  # a processor would need minutes
+                words = [*words, "--device", "meta"]  # takes minutes on a CPU
             done = image.run(words)
             check(done.returncode == 0 and "dev: building" not in done.stdout,
                   f"{words}: exit {done.returncode}: {done.stdout}")

@@ -1,11 +1,11 @@
-"""What README.md, docs/ and the --help texts say is so: each command is run as printed, in a folder
-that looks like a fresh clone after ./dev, and what the page shows of its output is compared; Python
-is run; options, files and links that are named are there.
+"""Tests README.md, docs/ and the --help texts. Runs each command as printed, in a folder that looks
+like a fresh clone after ./dev, and compares its output with the page. Runs Python code. Checks that
+options, files and links exist.
 
     SYN_BUILD=build SYN_SOURCE=. python3 tests/project/test_docs.py --update
 
-puts what is printed now into the pages, and what is drawn now into docs/images; read the diff. With
-ASTRA-sim's program on the PATH its runs are among the commands.
+writes the current output to the pages and the current pictures to docs/images; review the diff. If
+ASTRA-sim's program is on the PATH, its commands are run as well.
 """
 import glob
 import json
@@ -29,8 +29,8 @@ PAGES = ["README.md", "examples/README.md"] + sorted(
 SIMULATOR = "AstraSim_Analytical_Congestion_Unaware"
 failures = []
 
-# Commands and code that no test can run, by how they begin, and why. One that is no longer in the
-# pages has to go from here.
+# Commands and code that this test cannot run, by their first words, and the reason. Remove an entry
+# when the pages no longer have it.
 NOT_RUN = {
     "./dev test": "this test is a part of it",
     "./dev setup": "installs packages",
@@ -84,9 +84,8 @@ CONTENTS = {page: dp.contents(page, read(page)) for page in PAGES}
 # ---- a fresh clone ----
 
 class Clone:
-    """A folder with the real ./dev, which finds the programs built and hands over to them; nothing
-    in it leads back to what it is a copy of but the sources, which are links, and older than the
-    build."""
+    """A temporary folder like a clone, with the real ./dev, links to the built programs and links
+    to the sources. The sources are older than the build, so ./dev does not build."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="syntorch-docs-")
@@ -112,7 +111,7 @@ class Clone:
     def run(self, words, **more):
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("OPENBLAS_", "OMP_", "PYTHON"))}
-        env.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPI's own
+        env.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPI has leaks
         for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM",
                      "MCA_rmaps_base_oversubscribe"):
             env.setdefault("OMPI_" + name, "1")
@@ -123,7 +122,7 @@ class Clone:
 
 
 def shell(clone, command, **more):
-    """Exit code and lines printed, as on a terminal."""
+    """Runs a command. Returns the exit code and the printed lines, stdout and stderr together."""
     done = clone.run(["bash", "-c", command], **more)
     return done.returncode, done.stdout.decode("utf-8", "replace").split("\n")
 
@@ -142,7 +141,7 @@ def excused(text):
 
 
 def only_names(text):
-    """Whether code within a sentence names a command of ours, without arguments: `./dev convert
+    """Whether inline code only names a command of ours, without arguments, such as `./dev convert
     pytorch`."""
     words = text.split()
     return words[0] in ("./dev", "syntorch", "inference") and len(words) <= 3 \
@@ -162,7 +161,7 @@ def check_name(clone, command):
 
 def run_command(clone, command):
     simulates, measured = command.text.startswith(SIMULATOR), dp.computes(command.text)
-    for _ in range(8 if simulates else 1):  # it may crash when done, its last lines are then lost
+    for _ in range(8 if simulates else 1):  # it may crash at its end and lose its last lines
         code, printed = shell(clone, command.text)
         shows = command.shown is None or dp.agrees(command.shown, printed, measured)
         if shows:
@@ -249,7 +248,7 @@ def test_pages():
 
 # ---- examples of the --help texts ----
 
-TEXT_WORKLOAD = {  # what stands for the reader's files
+TEXT_WORKLOAD = {  # in place of the reader's files
     "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n"
                   "b -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
     "dlrm.txt": "HYBRID_DLRM 1\n3\na -1 9 ALLTOALL 4096 8 ALLTOALL 4096 7 NONE 0 3\n"
@@ -257,7 +256,7 @@ TEXT_WORKLOAD = {  # what stands for the reader's files
 
 
 def stand_ins(clone):
-    """Files with the names that the examples have."""
+    """Creates the files that the examples in the --help texts name."""
     at = lambda *names: os.path.join(clone.path, *names)  # noqa: E731
     shutil.copytree(at("examples", "tiny-gpt2"), at("gpt2"))
     shutil.copytree(at("examples", "tiny-bert"), at("bert-base-uncased"))
@@ -276,7 +275,7 @@ def stand_ins(clone):
 
 
 def helps(clone):
-    """(program's words, --help) of every program and command."""
+    """Yields (words of the command, its --help text) for every program and command."""
     out = [(["inference"], None), (["pretrain"], None), (["calibrate"], None), (["syntorch"], None)]
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
@@ -315,7 +314,8 @@ def test_help_examples():
 
 
 def test_comparison():
-    """What varies is masked, all else counts; "..." stands for lines or for words."""
+    """Tests the comparison itself: varying values are masked, everything else must match, and "..."
+    matches lines or words."""
     printed = ["model:   tiny, tp 2", "", "decode:  15 tokens in 3.35 ms, 4.48 k tokens/s",
                "  linear  144  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB", ""]
     same = [["model:   tiny, tp 2", "..."], ["...", "decode:  15 tokens in 9.1 s, 2 tokens/s",
@@ -344,7 +344,7 @@ def test_comparison():
 
 # ---- choices ----
 
-CHOOSES = {  # commands that choices are tried with
+CHOOSES = {  # the command with which each choice is tried
     "calibrate": None,  # measures for minutes; test_calibrate_cuda.py has the emulated device
     "inference": "--num_output_tokens 2",
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
@@ -361,7 +361,7 @@ NEEDED = {"--page": " --format svg", "--view": " --format svg", "--detail": " --
 
 
 def test_help_choices():
-    """Whatever --help offers is there: each of `--device cpu|meta`, and so on."""
+    """Tries each choice that --help lists, such as both of `--device cpu|meta`."""
     ran = 0
     with Clone() as clone:
         stand_ins(clone)
@@ -390,7 +390,7 @@ def test_help_choices():
     print(f"{ran} choices of --help tried")
 
 
-# ---- names in the words ----
+# ---- options, files and links in the text ----
 
 def test_options():
     known = set(FOREIGN)
@@ -417,7 +417,7 @@ def diffs(page):
 
 
 def test_changes():
-    """Changes that a page shows can be applied, one after the other, and compile."""
+    """Applies the diffs that the pages show, in order, and compiles the result."""
     changes = [part for page in PAGES for part in diffs(page)]
     with tempfile.TemporaryDirectory(prefix="syntorch-docs-") as folder:
         for name in ("syntorch", "ops", "comm", "models", "export", "tests"):
@@ -461,8 +461,8 @@ def test_files_and_links():
 
 
 def test_recorder():
-    """docs/pytorch.md shows what examples/pytorch/record.py runs; docs/hardware.md what the
-    built-in a100-80g is."""
+    """Checks that docs/pytorch.md shows the code of examples/pytorch/record.py, and
+    docs/hardware.md the built-in a100-80g."""
     shown = [part.text for part in CONTENTS["docs/pytorch.md"][0] if isinstance(part, dp.Code)
              and part.language == "python"]
     check(any("ExecutionTraceObserver" in text and text in read("examples/pytorch/record.py")
@@ -475,8 +475,8 @@ def test_recorder():
 
 
 def test_memory():
-    """README.md says in how much memory GPT-3 175B is recorded; more than half above it is too
-    much."""
+    """Checks that recording GPT-3 175B takes less than 1.5 times the memory that README.md
+    states."""
     said = re.search(r"takes 0.1 s and\s+(\d+) MB", read("README.md"))
     command = next(c.text for c in CONTENTS["README.md"][0] if "gpt3-175b" in c.text)
     if not check(said, "README.md does not say in how much memory a trace is recorded"):

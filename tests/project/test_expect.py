@@ -1,11 +1,13 @@
-"""The traces of inference against expect.py, which computes from the papers' formulas what
-Megatron-style training of a GPT must contain.
+"""Compares the traces of inference with expect.py, which computes the contents of a Megatron-style
+GPT training step from the formulas in papers.
 
-Of a training iteration only the forward pass is inference's prefill, so: tp all-reduces inside the
-layers are half of expect.py's (forward and backward); its LM head covers all positions, ours only
-the last of each sequence, so that head is compared by itself; its collectives outside the layers
-(loss) do not exist here. Its parameters count seq positions, so seq is the model's number of
-positions, and vocabularies are those that tp divides.
+Inference's prefill corresponds to the forward pass of a training step. Therefore
+* tp all-reduces inside the layers are half of expect.py's, which count forward and backward
+* expect.py's LM head covers all positions and ours only the last of each sequence, so the head is
+  compared separately
+* expect.py's collectives outside the layers (loss) do not exist here
+* expect.py's parameters include seq positions, so seq must be the model's number of positions
+* vocabulary sizes must be divisible by tp
 """
 from inference_runs import *  # noqa: F403
 
@@ -33,7 +35,7 @@ def expected(layers, hidden, heads, seq, vocab, ffn, batch, tp, size=4):
 
 
 def recorded(folder, layers, hidden, heads, seq, vocab, ffn, batch, tp, *more):
-    """Nodes and tensors of rank 0 of a prefill, as node-link JSON has them."""
+    """Returns the ops and tensors of rank 0 of a prefill, from node-link JSON."""
     config = dict(n_layer=layers, n_embd=hidden, n_head=heads, n_positions=seq, vocab_size=vocab,
                   n_inner=ffn or None, name="m")
     path = folder.write("m.json", json.dumps(config))
@@ -81,7 +83,7 @@ def test_prefill_of_small_models():
 
 
 def test_totals_of_large_models():
-    """From the summary alone: one layer's share follows from the table, the head's is known."""
+    """Compares totals from the printed summary, without a trace, because these models are large."""
     for name, model in (("gpt2-xl", (48, 1600, 25, 1024, 50257, 0, 1)),
                         ("megatron-22b", (48, 6144, 64, 2048, 51200, 0, 1)),
                         ("megatron-530b", (105, 20480, 128, 2048, 51200, 0, 2))):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which architectures CUDA's kernels are compiled for, and by which toolkits: with programs that
-# stand in for nvidia-smi and nvcc.
+# Tests which architectures CUDA kernels are compiled for, and which toolkits are accepted, with
+# fake nvidia-smi and nvcc programs.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -8,14 +8,14 @@ fail() {
     echo "$*" >&2
     exit 1
 }
-# program NAME: standard input is a program of that name.
+# program NAME: creates a program of that name from standard input.
 program() {
     { echo '#!/bin/sh' && cat; } >"$work/$1"
     chmod +x "$work/$1"
 }
 
-# The GPUs that are here, without those that are too old; one architecture where the driver says
-# nothing or there is none.
+# The architectures of this machine's GPUs, without those that are too old; one default architecture
+# if nvidia-smi fails or does not exist.
 cat >"$work/ask.cmake" <<END
 include($SYN_SOURCE/cmake/SynCudaArchitectures.cmake)
 syn_cuda_architectures(found)
@@ -38,7 +38,7 @@ END
 chosen 80
 rm "$work/nvidia-smi"
 
-# A toolkit that is too old is as none; asked for, it is an error that says so.
+# A toolkit that is too old is ignored with AUTO and is an error with ON.
 program nvcc <<'END'
 echo 'Cuda compilation tools, release 11.8, V11.8.89'
 END
@@ -53,7 +53,7 @@ text=$(configured AUTO) || fail "$text"
 grep -q 'CUDA: not found (no --device cuda)' <<<"$text" || fail "$text"
 grep -q 'is older than' <<<"$text" || fail "the toolkit was not looked for: $text"
 
-# A build with sanitizers has no kernels, whatever toolkit there is; BUILD_TESTING=OFF builds no
+# A build with sanitizers has no kernels even if there is a toolkit; BUILD_TESTING=OFF builds no
 # tests.
 text=$(cmake -S "$SYN_SOURCE" -B "$work/sanitized" -DSYN_SANITIZE=address -DBUILD_TESTING=OFF \
     -DSYN_MPI=OFF -DCMAKE_CUDA_COMPILER="$work/nvcc" 2>&1) || fail "$text"

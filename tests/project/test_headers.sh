@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every header of the library stands alone, as C11 and as C++17, without a warning. Headers that
-# bring in C's atomics are private and C only.
+# Every header of the library compiles alone, as C11 and as C++17, without a warning. Headers that
+# include C's atomics are private and C only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -I. -fsyntax-only)

@@ -3,17 +3,17 @@
 #
 #     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tests/ are free
 #
-# and which of their folders may include, and link, which: the table below. Headers of other
-# projects: each in one family of files of these folders (comm/comm_mpi*), and in a header only if
-# that is private to the family. File names are unique across the tree. Then plants each kind of
-# violation in a copy and expects to see it.
+# The table below lists which subfolders may include and link which. Each third-party header may be
+# included in only one family of files (comm/comm_mpi*), and in a header only if the header is
+# private to the family. File names must be unique across the tree. At the end the test plants each
+# kind of violation in a copy and expects that it is found.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
 layers=(syntorch ops comm models export tools)
 all=("${layers[@]}" examples tests)
 
-# Headers of C11 and POSIX, and of the compiler (vector intrinsics).
+# Headers of C11, POSIX and the compiler (vector intrinsics).
 known=" assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal
 stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads
 time uchar wchar wctype dirent dlfcn fcntl glob ftw poll pthread regex sched semaphore spawn
@@ -22,11 +22,11 @@ sys/select sys/socket sys/stat sys/statvfs sys/time sys/times sys/types sys/uio 
 sys/wait immintrin emmintrin xmmintrin pmmintrin tmmintrin smmintrin nmmintrin arm_neon cpuid "
 known=${known//$'\n'/ }
 
-# Room: rooms it may include beside itself; NAME+ is a folder with all folders below it. A room may
-# name only those above it, so there are no cycles; a folder without a line is an error. Every room
-# of export/ may also include syntorch/ and text/, which knows no format. The front's headers,
-# export/*.h, include syntorch/ alone; its sources, export/*.c, are the lists of formats and may
-# include every room.
+# FOLDER: the folders that it may include in addition to itself. NAME+ is a folder with all folders
+# below it. A line may only name folders of earlier lines, so there are no cycles. A folder without
+# a line is an error. Every folder of export/ may also include syntorch/ and text/. The headers
+# export/*.h include only syntorch/; the sources export/*.c are the lists of formats and may include
+# every folder.
 rooms='
 syntorch/base:
 syntorch/graph: syntorch/base
@@ -78,7 +78,7 @@ tools/commands: syntorch+ models+ export export/text export/chakra/wire export/c
 '
 declare -A may_include=()
 
-# let_include ROOM NAME, or NAME+
+# let_include FOLDER NAME: allows a folder to include NAME, or NAME+
 let_include() {
     local other found=no
     for other in "${!may_include[@]}"; do
@@ -111,14 +111,14 @@ sources() {
     find "${layers[@]}" -type f -regex '.*\.\(c\|h\|cu\|cuh\|def\)'
 }
 
-# Every include line of these folders as "file:line:rest". Comments of one line before "#" are
-# not C style here.
+# Prints every include line of these folders as "file:line:rest". Does not find lines with a comment
+# before "#", which our style does not use.
 include_lines() {
     sources | sort | tr '\n' '\0' |
         xargs -0 grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null || true
 }
 
-check_own() { # file, line, path between the quotes
+check_own() { # FILE LINE PATH: checks #include "PATH"
     local room=${1%/*} target=${3%/*}
     if [[ $3 != */* ]]; then
         echo "$1:$2: \"$3\" is included without its folder"
@@ -133,10 +133,11 @@ check_own() { # file, line, path between the quotes
     fi
 }
 
-# ---- which folder links which ----
+# ---- linking ----
 
-# A line for each symbol that an object of the library needs or defines: "U symbol file", "T ...".
-# A build folder may hold objects of sources that have moved.
+# Prints a line for each symbol that an object of the library needs ("U symbol file") or defines
+# ("T ..."). Reads only objects of existing sources, because a build folder may also have objects of
+# sources that have moved.
 symbols() {
     find "${layers[@]}" -name '*.c' | sort | while read -r file; do
         if [ -f "$objects/$file.o" ]; then printf '%s\0' "$file.o"; fi
@@ -144,7 +145,7 @@ symbols() {
         sed -n 's|^\([^:]*\)\.o: *[0-9a-f]* \([A-Z]\) \([^ ]*\)$|\2 \3 \1|p'
 }
 
-# From such lines: what a folder needs of one that it must not include, one a line.
+# Reads such lines and prints each symbol that a folder needs from a folder it must not include.
 upward_links() {
     local user definer symbol file
     awk '{ folder = $3; sub("/[^/]*$", "", folder) }
@@ -162,7 +163,8 @@ upward_links() {
     done
 }
 
-# The family of a file: what its name begins with; all of the CUDA module is one.
+# stem_of FILE: sets stem to the family of a file, its name without the ending. All files of the
+# CUDA module are one family.
 stem_of() {
     case $1 in
     */cuda/*) stem=cuda ;;
@@ -170,10 +172,11 @@ stem_of() {
     esac
 }
 
-# One violation a line for the tree in the current folder.
+# Prints the violations of the tree in the current folder, one per line.
 violations() {
     local line file number rest path stem
-    # header of others -> stem of its users; our header -> the header it brings in
+    # family: third-party header -> stem of its users; private: our header -> the third-party header
+    # that it includes
     declare -A family=() private=()
     while IFS= read -r line; do
         file=${line%%:*} rest=${line#*:}
@@ -238,7 +241,7 @@ while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 600 ] || echo "warning: $file has $n lines; is it two things?"
 done < <(find "${all[@]}" -type f -name '*.[ch]' -exec wc -l {} +)
 
-# ---- each kind of violation is seen ----
+# ---- each kind of violation is found ----
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -247,8 +250,8 @@ cd "$copy"
 
 n_planted=0
 expected=()
-# plant FILE TEXT EXPECTED: with this line more, a report with these words is to be there. Of a new
-# file the name gets a number.
+# plant FILE TEXT EXPECTED: appends a line to a file and expects a report with these words. New
+# files named planted.* get a number in their name.
 plant() {
     local file=${1%/*}/$(sed "s/^planted\./planted$n_planted./" <<<"${1##*/}")
     mkdir -p "${file%/*}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs into a folder of its own, with a blank in its name, and uses what is there as a stranger
-# would: a C and a C++ program through pkg-config, a CMake project through find_package, and the
+# Installs to a temporary folder with a blank in its name, and uses the installation as users do:
+# with a C and a C++ program through pkg-config, a CMake project through find_package, and the
 # installed programs.
 set -euo pipefail
 build=${SYN_BUILD:?the build folder}
@@ -12,7 +12,7 @@ fail() {
     echo "FAILED: $*"
     exit 1
 }
-# quiet COMMAND...: its output only if it fails.
+# quiet COMMAND...: prints the command's output only if it fails.
 quiet() {
     "$@" >"$work/log" 2>&1 || {
         cat "$work/log"
@@ -26,8 +26,7 @@ include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/syntorch.h' -pr
 [ "$(ls "$include")" = syntorch ] || fail "the include path holds more than syntorch/:" "$include"/*
 [ -f "$lib/pkgconfig/syntorch.pc" ] || fail "no pkgconfig/syntorch.pc beside the library in $lib"
 
-# One product on the CPU with a result known by hand, a model of any size on meta, and its trace as
-# JSON.
+# A user's program: a product on the CPU with a known result, GPT-2 on meta, and its trace as JSON.
 cat >"$work/use.c" <<'END'
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,13 +90,13 @@ int main(void) {
     return 0;
 }
 END
-# Products of the two matrices by hand; GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h =
-# 124,439,808.
+# The product of the two matrices, computed by hand. GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h
+# = 124,439,808.
 expected=$'7 8 16 17\n124439808 parameters, 50257 logits'
-# A shared library may be installed where the loader does not look.
+# A shared library may be installed where the loader does not search.
 ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# As C, and as C++ (designated so that it is both).
+# Through pkg-config, as C and as C++ (the program is valid in both).
 export PKG_CONFIG_PATH="$lib/pkgconfig"
 if command -v pkg-config >/dev/null; then
     pkg-config --exists --print-errors syntorch || fail "pkg-config does not accept syntorch.pc"
@@ -130,8 +129,8 @@ if command -v pkg-config >/dev/null; then
     echo "the examples are users' programs"
 fi
 
-# Each installed header alone, as C and C++, against nothing but what is installed, with each struct
-# that a macro of it stands for; and each header that one of them names is there.
+# Each installed header compiles alone, as C and C++, with only the installed headers, and so does
+# each macro that is a struct value. Each header that they name is installed.
 n=0 n_values=0
 mapfile -t headers < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
 for header in "${headers[@]}"; do
@@ -158,7 +157,7 @@ done
 echo "$n installed headers stand alone and name no others"
 
 # A shared library exports the functions and data that installed headers declare, and nothing else.
-# Of a static one the same is asked by making a shared one of it.
+# A static library is first linked to a shared one to check the same.
 if cc -dM -E - </dev/null | grep -q __clang__; then
     echo "not compared: what is declared and what is exported, for want of gcc"
 else
@@ -200,7 +199,7 @@ got=$(LD_LIBRARY_PATH=$ldpath "$work/build/use_cmake") || fail "the CMake progra
 [ "$got" = "$expected" ] || fail "the CMake program printed '$got', not '$expected'"
 echo "a CMake project through find_package"
 
-# The installed programs find their files from anywhere.
+# The installed programs find their files from any folder.
 cd "$work"
 "$prefix/bin/inference" --num_output_tokens 2 --tp 2 --quiet ||
     fail "the installed inference: exit $?"

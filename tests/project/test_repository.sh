@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What every file and every program of the repository must keep: no paths of one machine, no package
-# hosts, no unfinished marks, scripts that parse; each program explains each of its options and
-# refuses what it does not know.
+# Checks rules for every file and every program of the repository. Files have no machine-specific
+# paths, package hosts or marks of unfinished work, and scripts parse. Each program explains all its
+# options in --help and rejects unknown ones.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -13,7 +13,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-# The bad words below are written so that this file does not contain them.
+# The patterns below are written so that this file does not match them.
 if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     mapfile -d '' -t files < <(
         git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
@@ -23,7 +23,7 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     mapfile -d '' -t sources < <(printf '%s\0' "${files[@]}" |
         grep -zE "($endings|CMakeLists.txt|Dockerfile|dev|.ci/run)$")
 
-    # no WHAT, PATTERN, FILES...
+    # no WHAT PATTERN FILES...: fails if a line of the files matches the pattern
     no() {
         local what=$1 pattern=$2 hits
         shift 2
@@ -41,8 +41,8 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'a banner that is not "---- what ----"' '^(/\*|#) -+ .* -{5,}' "${sources[@]}"
     no 'a comment whose end the formatter put on a line of its own' '^ +\*/$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
-    # Lines end at 100 columns; only what pages show, indented by four, may be longer. The first
-    # column of a change that they show is not counted.
+    # Lines end at 100 columns, except for blocks in pages that are indented by four. In diffs that
+    # pages show, the first column is not counted.
     mapfile -d '' -t pages < <(printf '%s\0' "${files[@]}" | grep -zE '\.md$')
     LC_ALL=C.UTF-8 no 'a line of more than 100 columns' '.{101}' "${sources[@]}"
     for page in "${pages[@]}"; do
@@ -50,12 +50,13 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
             LC_ALL=C.UTF-8 grep -nE '^([^ ].{3}| [^ ]..|  [^ ].|   [^ ]).{97}' || true)
         [ -z "$hits" ] || fail "a line of more than 100 columns: $page:$hits"
     done
-    # One place knows how large a thread's stack must be.
+    # Only syntorch/base/thread.c starts threads, because it sets the size of their stacks.
     mapfile -t hits < <(printf '%s\0' "${sources[@]}" | grep -zE '\.c$' | grep -zv '^tests/' |
         xargs -0 grep -l pthread_create -- /dev/null || true)
     [ "${hits[*]}" = syntorch/base/thread.c ] ||
         fail "threads are started outside of syntorch/base/thread.c: ${hits[*]}"
-    # What a program run here left behind: logs, and files larger than any picture or fixture.
+    # No files that a program run here has written: logs, and files larger than any picture or
+    # fixture.
     for f in "${files[@]}"; do
         case $f in
         *.log) fail "$f is a log" ;;
@@ -77,8 +78,8 @@ fi
 
 # ---- programs ----
 
-# helps SOURCE COMMAND...: exit 0 on --help, which names each option of the source's table, and 2 on
-# an unknown option.
+# helps SOURCE COMMAND...: checks that --help exits with 0 and lists each option of the source's
+# table, and that an unknown option exits with 2.
 helps() {
     local source=$1 text option options code=0
     shift
@@ -107,7 +108,7 @@ for source in examples/*.c; do
     [ -f "$table" ] || table=$source
     if grep -q CLI_ "$table"; then helps "$table" "$build/$program"; fi
 done
-# Options that users know by name.
+# Options that users rely on.
 for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace \
     hw_config model_config model tokenizer prompt batch_size seed out_dir save_logits attention \
     debug; do
@@ -136,18 +137,19 @@ for program in inference syntorch; do
         fail "$program --version"
 done
 
-# Dashes and underscores are alike.
+# Dashes and underscores in options are equivalent.
 for option in --num-output-tokens --num_output_tokens; do
     "$build/inference" $option 2 --quiet || fail "inference $option 2"
 done
 
-# `syntorch` multiplies no matrices: OpenBLAS's threads would spin at every start.
+# `syntorch` multiplies no matrices, so it must not load OpenBLAS, whose threads would spin at every
+# start.
 if needed=$(ldd "$build/syntorch" 2>/dev/null) &&
     [[ $needed != *libsyntorch* && $needed == *openblas* ]]; then
     fail "syntorch loads OpenBLAS"
 fi
 
-# Every anomaly and hint of a conversion is explained.
+# docs/pytorch.md explains every anomaly and hint of a conversion.
 names=$(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch_notes.h)
 [ "$(wc -l <<<"$names")" = "$(grep -c '^ *X(' export/pytorch_notes.h)" ] ||
     fail "export/pytorch_notes.h: only these were found: $names"
@@ -162,7 +164,8 @@ done
 code=0
 ./dev no_such_command 2>/dev/null || code=$?
 [ $code = 2 ] || fail "./dev no_such_command: exit $code, not 2"
-# From any folder, with paths relative to it (only where ./dev has nothing to build).
+# ./dev works from any folder, with paths relative to that folder (only tested if there is nothing
+# to build).
 if [ "$build" -ef build ] && [ -f build/.built ]; then
     here=$(mktemp -d)
     root=$PWD

@@ -1,5 +1,5 @@
-"""The scope table of README.md says what is so: each row is tried. The glossary is in order and has
-the words that traces use; docs/README.md lists all pages."""
+"""Tries each row of README.md's table "What works". Also checks that the glossary is sorted and has
+the terms that traces use, and that docs/README.md lists all pages."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ def examples(name):
     return os.path.join(SOURCE, "examples", name)
 
 
-# Of each row what to run, and the words of the refusal; None: it succeeds.
+# Row of the table: commands to run, each with words of the expected error; None: it must succeed.
 ROWS = {
     "GPT-2, GPT-3, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
@@ -52,7 +52,7 @@ ROWS = {
         ([*GPT, "--dtype", d], None) for d in ("f32", "bf16", "f16")] +
         [([*GPT, "--weight_dtype", "bf16"], None)],
     "training in f16": [([*TRAIN, "--dtype", "f16"], "--dtype is f32 or bf16")],
-    "NVIDIA GPUs": [],  # tests of the label cuda
+    "NVIDIA GPUs": [],  # tested by the tests with label cuda
     "times: measured, or predicted from a hardware file": [
         ([*GPT, "--hw", "a100-80g"], None), ([*GPT, "--hw", "no-such-machine"], "no-such-machine")],
     "simulation of networks: topologies, congestion": [],

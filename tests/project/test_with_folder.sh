@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests leave no temporary files behind: not if they pass, fail, are skipped, or are killed.
+# support/with_folder.sh removes a test's temporary files when the test passes, fails, is skipped or
+# is killed.
 set -euo pipefail
 run="$SYN_SOURCE/tests/support/with_folder.sh"
 mine=$(mktemp -d)
@@ -7,7 +8,7 @@ trap 'rm -rf "$mine"' EXIT
 export TMPDIR=$mine
 failed=0
 
-# expect CODE COMMAND: what the test ends with, and an empty folder behind it.
+# expect CODE COMMAND: checks that the test exits with CODE and leaves no files.
 expect() {
     local code=0
     sh "$run" bash -c "$2" || code=$?

@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# variant.sh NAME [all]: builds the project once more, in SYN_BUILD/variant-NAME, as far as it checks
-# it there, and runs tests. all: also those that take long there and find little, for
-# ./dev test --all.
-#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; tests that are C programs,
-#            except full-size models and MPI jobs that other tests start, too, and the scripts that
-#            give the programs input they must refuse
-#   thread   ThreadSanitizer; the tests with threads
-#   minimal  a shared library with no optional library, by clang with its
-#            UndefinedBehaviorSanitizer where there is clang; the installation and the tests that
-#            are C programs, except full-size models and what no library has a part in; replays the
-#            fuzz corpora
-#   clang    all warnings of clang are errors, in every file
-#   cuda     the tests of CUDA on the emulated device, address sanitizers in its kernels, too
-# Exit 77: this machine cannot (no clang, no sanitizer library, a kernel that the sanitizer cannot
-# run on).
+# variant.sh NAME [all]: builds the parts of the project that a variant tests in
+# SYN_BUILD/variant-NAME, and runs tests there. all: also run tests that take long there and find
+# few errors, for `./dev test --all`.
+#   address  AddressSanitizer with leak check, and UndefinedBehaviorSanitizer. Runs tests that are C
+#            programs, except full-size models and MPI jobs that other tests also start, and the
+#            scripts that give the programs invalid input
+#   thread   ThreadSanitizer. Runs the tests with threads
+#   minimal  a shared library without optional libraries, built by clang with its
+#            UndefinedBehaviorSanitizer if there is clang. Runs the installation test, replays the
+#            fuzz corpora, and runs tests that are C programs, except full-size models and tests in
+#            which no optional library takes part
+#   clang    compiles every file with clang, with all warnings as errors
+#   cuda     runs the CUDA tests on the emulated device, with sanitizers also in its kernels
+# Exit 77: not possible on this machine (no clang, no sanitizer library, or a Linux kernel on which
+# the sanitizer cannot run).
 set -euo pipefail
 variant=$1 all=${2:-}
 folder=$SYN_BUILD/variant-$variant
 jobs=${SYN_JOBS:-2}
 under=()
-doubles='^test_gradients$'    # has the library compiled once more
-shared=-DBUILD_SHARED_LIBS=ON # hundreds of programs are linked in no time
+doubles='^test_gradients$'    # compiles the library again
+shared=-DBUILD_SHARED_LIBS=ON # makes linking hundreds of programs fast
 
 skip() {
     echo "skipped: $*"
     exit 77
 }
 
-# Output of a build is shown only when it fails.
+# quietly COMMAND...: appends output to the build log, and prints errors from it on failure.
 quietly() {
     "$@" >>"$folder/build.log" 2>&1 || {
         grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 ||
@@ -41,7 +41,7 @@ quietly() {
 configure() {
     mkdir -p "$folder"
     : >"$folder/build.log"
-    # Programs look for their example files beside their own folder.
+    # Programs find their example files in ../examples.
     [ -e "$SYN_BUILD/examples" ] || ln -sfn "$SYN_SOURCE/examples" "$SYN_BUILD/examples"
     local generator=()
     if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
@@ -58,7 +58,8 @@ build() {
     echo "built in $((SECONDS - start)) s"
 }
 
-# probe FLAGS good|bad: a tiny program, whose bad form the sanitizer must stop.
+# probe FLAG: checks that the sanitizer works on this machine, with a tiny program that is correct
+# without arguments and that the sanitizer must stop with an argument.
 probe() {
     local file=$folder/probe.c
     mkdir -p "$folder"
@@ -89,7 +90,7 @@ END
             echo "no leak check: it cannot run under this kernel's limits on tracing"
             export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
         elif setarch -R "$folder/probe" 2>/dev/null; then
-            # a kernel with more random address bits than the sanitizer has room for
+            # a Linux kernel with more random address bits than the sanitizer supports
             under=(setarch -R)
         else
             skip "a program built with $1 does not start here: $(tail -n 1 "$folder/probe.log")"
@@ -101,7 +102,8 @@ END
     fi
 }
 
-# check CTEST-OPTIONS...: the tests they choose; their programs, and the tools, are built first.
+# check CTEST-OPTIONS...: builds the programs, then builds and runs the tests that the options
+# select.
 check() {
     local tests
     tests=$(ctest --test-dir "$folder" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p')
@@ -112,7 +114,7 @@ check() {
         "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@")
 }
 
-# warnings: those of the files that are not built, all of which are reported.
+# warnings: compiles the files that were not built with -fsyntax-only, all of them despite errors.
 warnings() {
     python3 - "$folder" <<'END' | quietly xargs -0 -P "$jobs" -n 1 bash -c
 import json, os, re, sys
@@ -149,7 +151,8 @@ cuda)
     check -R '^test_emulated_[a-z]*$'
     ;;
 thread)
-    # Threads of MPI and OpenBLAS are not built with the sanitizer, which would see races in them.
+    # MPI and OpenBLAS are not compiled with the sanitizer, so it would report races in their
+    # threads.
     export OPENBLAS_NUM_THREADS=1
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
@@ -161,7 +164,7 @@ thread)
     if [ "$all" = all ]; then check -L program -E "$doubles"
     else check -L program -R "$threads" -E "$alone|^test_($kernels)$"
     fi
-    # Of the kernels only what they do on threads.
+    # Of the kernel tests, run only the parts that use threads.
     build test_attention test_attention_grad test_products
     for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
         "${under[@]}" "$folder/tests/test_${kernel% *}" "${kernel#* }"
@@ -170,7 +173,7 @@ thread)
 minimal)
     compiler=(-DCMAKE_C_FLAGS_DEBUG=-O1)
     if command -v clang >/dev/null; then
-        # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
+        # clang's UndefinedBehaviorSanitizer finds arithmetic on null pointers; gcc's does not.
         compiler=(-DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=undefined)
     fi
     configure "${compiler[@]}" $shared -DSYN_WERROR=ON -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF \
@@ -184,7 +187,7 @@ clang)
     command -v clang >/dev/null || skip "no clang"
     configure -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
         -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
-    build test_et_schema syn_headers # include what the build makes
+    build test_et_schema syn_headers # they include generated files
     warnings
     ;;
 *)

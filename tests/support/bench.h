@@ -1,4 +1,5 @@
-/* What benches share: the clock, a line with its limit, medians. */
+/* Shared by the benchmarks: clocks, printing a value with its limit, medians, and peer programs to
+   compare with. */
 #ifndef TESTS_BENCH_H
 #define TESTS_BENCH_H
 
@@ -7,29 +8,32 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-extern int missed; /* lines that missed their limits */
+extern int missed; /* number of printed values that missed their limits */
 
 double now_s(void);
-double cpu_s(void); /* of the processor, all threads together */
+double cpu_s(void); /* CPU time of the process, all threads */
+/* Prints a value with its limit, and counts it in `missed` if it is above (at_most) or below the
+   limit. */
 void line(const char *what, double value, const char *unit, double limit, bool at_most);
 /* Sorts the values. */
 double median(double *values, int n);
-/* Numbers in [-2, 2), on a cache line; given back by free. */
+/* n numbers in [-2, 2), aligned to a cache line; to be freed with free(). */
 float *filled(int64_t n);
 
-/* Another program that answers a line with a line of numbers. */
+/* Another process, which answers each line with a line of numbers. */
 typedef struct peer {
-    FILE *to, *from; /* NULL: none */
+    FILE *to, *from; /* NULL: there is no process */
     pid_t process;
 } peer;
 
-/* A script of tests/bench in the Python that SYN_PEER_PYTHON names, with up to six arguments before
-   a NULL; and the shell's command. None if the variable, or the command, is not there. */
+/* Starts a script of tests/bench with the Python that SYN_PEER_PYTHON names, with up to six
+   arguments and a NULL at the end; or starts a shell command. Returns an empty peer if the variable
+   is not set or the command does not exist. */
 peer open_python(const char *script, const char *const arguments[]);
 peer open_command(const char *command);
-/* The first n numbers of its answer. */
+/* Sends a line and reads the first n numbers of the answer. */
 void ask_peer(const peer *p, const char *question, double *numbers, int n);
 void close_peer(const peer *p);
-/* Ends the program with this sentence. */
+/* Prints the sentence and ends the program. */
 _Noreturn void die(const char *why);
 #endif

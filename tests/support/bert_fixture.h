@@ -1,5 +1,5 @@
-/* Reads tiny_bert.json, full_bert.json and full_gpt2.json (tests/reference/README.md): batches, and
-   what HuggingFace computes of them. */
+/* Reads tiny_bert.json, full_bert.json and full_gpt2.json (tests/reference/README.md): batches with
+   HuggingFace's results. */
 #ifndef TESTS_BERT_FIXTURE_H
 #define TESTS_BERT_FIXTURE_H
 
@@ -16,14 +16,14 @@ typedef struct bfix_numbers {
     int n;
 } bfix_numbers;
 
-/* Logits of one word. */
+/* Logits of one position. */
 typedef struct bfix_word {
     bfix_numbers row, position, margin, stride, logits, top_ids, top_logits, min, sum,
         sum_of_squares;
 } bfix_word;
 
 typedef struct bfix_batch {
-    char checkpoints[4][32]; /* folders with these weights; "" after the last */
+    char checkpoints[4][32]; /* folders with these weights, ended by "" */
     bfix_numbers tokens, mask, types, hidden, pooled, nsp, mlm_ids, mlm_some, greedy;
     bfix_word words[4];
     int n_words;
@@ -33,12 +33,12 @@ enum { BFIX_BATCHES = 3 };
 typedef struct bfix {
     bfix_batch batches[BFIX_BATCHES];
     int n_batches;
-    double *lists[256]; /* everything to be freed */
+    double *lists[256]; /* all allocations, for bfix_free */
     int n_lists;
 } bfix;
 
-/* A file of tests/reference; first_key begins each of its batches. False, with a complaint, if it
-   is not as expected. To be freed in any case. */
+/* Reads a file of tests/reference, in which first_key is the first key of each batch. If the file
+   is not as expected, prints a message and returns false. Call bfix_free in both cases. */
 bool bfix_open(bfix *f, const char *file, const char *first_key);
 
 void bfix_free(bfix *f);

@@ -1,27 +1,27 @@
-/* BERT written down a second time, from the formulas (Devlin et al. 2019; Vaswani et al. 2017,
-   sec. 3) and HuggingFace's names: one sequence, one number after the other, in double. Knows
-   nothing of the library's sharding: how a full parameter is cut is written out here as well. */
+/* An independent BERT, from the formulas (Devlin et al. 2019; Vaswani et al. 2017, sec. 3) and
+   HuggingFace's names. Computes one sequence, one number at a time, in double. Does not use the
+   library's sharding: it defines how each full parameter is sharded. */
 #ifndef TESTS_BERT_REFERENCE_H
 #define TESTS_BERT_REFERENCE_H
 
 #include "tests/support/gpt_reference.h"
 
-/* With all heads. */
+/* A model with all heads, without values. */
 ref_model bref_new(const syn_model_config *c);
 
-/* Its parameters filled with ref_value's. */
+/* The same with parameters filled with ref_value. */
 ref_model bref_filled(const syn_model_config *c);
 
 double *bref_alloc(int64_t n);
 
-/* tokens and types (T; NULL: all 0), visible (T; NULL: all) -> hidden (T, h), to be freed. */
+/* tokens (T), types (T; NULL: all 0), visible (T; NULL: all) -> hidden (T, h), to be freed. */
 double *bref_forward(const ref_model *m, const int32_t *tokens, const int32_t *types,
                      const bool *visible, int64_t n_tokens);
 
-/* hidden (h) of the first token -> pooled (h) and logits (2) */
+/* hidden (h) of the first token -> pooled (h) and next-sentence logits (2) */
 void bref_pool(const ref_model *m, const double *hidden, double *pooled, double *follows);
 
-/* hidden (h) of one token -> logits (V) */
+/* hidden (h) of one token -> word logits (V) */
 void bref_words(const ref_model *m, const double *hidden, double *logits);
 
 #endif

@@ -1,5 +1,6 @@
-/* A computation on the CPU and on CUDA, compared: for sizes at which kernels of a GPU are cut into
-   blocks, packs and tiles, which the plain references of the op tests do not reach. */
+/* Runs a computation on the CPU and on CUDA and compares the results. Used for sizes at which GPU
+   kernels split work into blocks, packs and tiles; these are too large for the simple references of
+   the op tests. */
 #ifndef TESTS_BOTH_DEVICES_H
 #define TESTS_BOTH_DEVICES_H
 
@@ -7,29 +8,30 @@
 
 typedef struct both_run {
     syn_ctx *ctx;
-    syn_tensor out[4]; /* what is compared */
+    syn_tensor out[4]; /* tensors to compare */
     int n;
-    double tol; /* to tol * (1 + |of the CPU|); 0: the same */
+    double tol; /* allowed difference: tol * (1 + |CPU result|); 0: must be equal */
 } both_run;
 
-/* Makes inputs from random numbers of ops_reference.h, which begin alike on both devices. */
+/* Computes run->out from inputs that it makes with the random numbers of ops_reference.h, which are
+   the same on both devices. */
 typedef void (*both_case)(both_run *run);
 
-/* Whether both devices find the same; says where not. */
+/* Whether both devices get the same results; prints the first difference. */
 bool both_agree(both_case f, uint64_t seed);
 
-/* A test of n rounds, each with a seed of its own; SYN_TEST_FEW=1 in the environment: of a tenth of
+/* A test of n rounds with different seeds. If the environment has SYN_TEST_FEW=1, runs a tenth of
    them. */
 void both_rounds(both_case f, int n);
 
-/* An input of random numbers from low to high (i32: whole ones), dense. */
+/* A dense input of random numbers from low to high (integers for i32). */
 syn_tensor both_dense(syn_ctx *ctx, syn_spec spec, double low, double high);
-/* The same in a random layout: dimensions in another order, and margins about them, often of 8
-   elements, so that packs fit. */
+/* The same in a random layout: dimensions in a different order, with margins around them, which are
+   often 8 elements, so that packs are aligned. */
 syn_tensor both_wild(syn_ctx *ctx, syn_spec spec, double low, double high);
-/* f32, f16 or bf16. */
+/* Randomly f32, f16 or bf16. */
 syn_dtype both_float(void);
-/* Random, but often about the size of a tile, a warp or a pack; at most `most`. */
+/* A random size, at most `most`, often near the size of a tile, a warp or a pack. */
 int64_t both_size(int64_t most);
 
 #endif

@@ -1,10 +1,10 @@
-/* Operations of communicators, in a line each. */
+/* Operations of communicators as one call each, for tests. */
 #ifndef TESTS_COMM_CALLS_H
 #define TESTS_COMM_CALLS_H
 
 #include "syntorch/communicator.h"
 
-/* Waited for. */
+/* Blocking collectives. */
 syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err);
 syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
@@ -15,8 +15,8 @@ syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in,
                          size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err);
 syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
-/* Started, and waited for: anything; a sum of f32; a message of f32, sent from or received into
-   data. */
+/* Start an operation without waiting: any operation; an all-reduce that sums f32; a message of f32,
+   sent from or received into `data`. wait_for waits for it. */
 syn_status start_exchange(syn_comm *comm, syn_exchange x, syn_request **request, syn_error *err);
 syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_request **request, syn_error *err);
@@ -25,10 +25,10 @@ syn_status start_f32_message(syn_comm *comm, syn_comm_kind kind, void *data, siz
 syn_status wait_for(syn_comm *comm, syn_request *request, syn_error *err);
 
 void f32_fill(float *to, size_t n_elems, float value);
-/* Fails if an element is another. */
+/* Fails if an element differs from `want`. */
 syn_status f32_all_are(const float *got, size_t n_elems, float want, syn_error *err);
 
-/* The group `name` of ranks 0 .. n_ranks - 1, at most 8. */
+/* Opens the group `name` of ranks 0 .. n_ranks - 1, at most 8 ranks. */
 syn_status open_first(syn_comm *comm, uint32_t id, const char *name, int32_t n_ranks,
                       syn_group **group, syn_error *err);
 

@@ -1,26 +1,28 @@
-/* Tests on CUDA. Where the environment variable SYN_TEST_DEVICE is "cuda" contexts that ask for the
-   CPU get CUDA, so that a test of ops or models is one of its kernels, too; test programs are
-   linked with a syn_ctx_new that does so. Without a device such a program is skipped. Ranks that
-   are threads share devices where there are too few, unless SYNTORCH_CUDA_SHARED is set. */
+/* Tests on CUDA. If the environment has SYN_TEST_DEVICE=cuda, contexts that request the CPU get
+   CUDA, so that tests of ops and models also test CUDA's kernels. Test programs are linked with a
+   syn_ctx_new that does this. Without a device such a program is skipped. Ranks that are threads
+   share devices if there are too few, unless SYNTORCH_CUDA_SHARED is set. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether CUDA stands for the CPU. */
+/* Whether CUDA replaces the CPU. */
 bool ref_on_cuda(void);
 /* How many of n similar rounds to run: a quarter on the emulated device, which is a hundred times
    slower than the CPU; else n. */
 int ref_rounds(int n);
 /* Whether there is a module and a device; who compares both says SKIP("no CUDA device") else. */
 bool ref_has_cuda(void);
-/* How many; 0: none. So many ranks have one each, and exchange by NCCL. */
+/* Number of devices; 0: none. Up to this many ranks get one device each and communicate with NCCL.
+ */
 int ref_cuda_devices(void);
-/* Sets SYNTORCH_CUDA_SHARED=1 where so many ranks are more than there are devices, and takes that
-   back where they are not, unless somebody else has set it: for ranks that are processes. */
+/* For ranks that are processes: sets SYNTORCH_CUDA_SHARED=1 if there are more ranks than devices,
+   and otherwise removes it, unless it was set outside the test. */
 void ref_share_devices(int ranks);
-/* Calls of a function of CUDA's runtime so far, which the emulated device counts; 0 on others. */
+/* Number of calls of a CUDA runtime function so far. Only the emulated device counts them; 0 on
+   others. */
 uint64_t ref_cuda_calls(const char *name);
 
 #endif

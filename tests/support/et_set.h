@@ -1,5 +1,5 @@
-/* Execution traces by hand, for tests of what checks them: a small set of two ranks that has
-   nothing wrong, as records that tests edit, and its bytes. */
+/* Execution traces for tests of their validation: a small valid trace set of two ranks as records,
+   which tests modify, and its bytes. */
 #ifndef TESTS_ET_SET_H
 #define TESTS_ET_SET_H
 
@@ -13,7 +13,7 @@
 #define SET_ATTRS 12
 #define SET_DEPS  4
 
-enum { SIMULATOR, ANY_NODE, SINGLE }; /* how to validate */
+enum { SIMULATOR, ANY_NODE, SINGLE }; /* validation modes */
 
 typedef struct set_node {
     uint64_t id;
@@ -28,9 +28,9 @@ typedef struct set_node {
 typedef struct et_set {
     set_node nodes[2][SET_NODES];
     size_t n[2];
-    const char *groups; /* the group file; NULL: none */
+    const char *groups; /* contents of the group file; NULL: no file */
     bool no_meta;
-    const char *tail; /* bytes behind rank 0's last node */
+    const char *tail; /* bytes after rank 0's last node */
     size_t tail_bytes, cut_bytes;
 } et_set;
 
@@ -38,7 +38,7 @@ syn__et_attr set_int(const char *name, uint32_t field, int64_t value);
 
 syn__et_attr set_text(const char *name, const char *value);
 
-/* The attribute of that name, made if there is none. */
+/* The attribute of that name; adds it if there is none. */
 syn__et_attr *set_attr(set_node *n, const char *name);
 
 void set_value(set_node *n, const char *name, int64_t value);
@@ -49,19 +49,20 @@ set_node *set_comp(et_set *s, int rank);
 
 set_node *set_coll(et_set *s, int rank, const char *group, int64_t kind, int64_t size);
 
-/* Between the two ranks, this one and the other. */
+/* A send or receive between this rank and the other one. */
 set_node *set_message(et_set *s, int rank, bool send, int64_t tag, int64_t size);
 
-/* Ids 1 to 8 of both ranks: compute, collective in group 1, compute, collective in group 1, message
-   from rank 0, compute, collective of all, collective in group 2; each waits for the one before. */
+/* The valid trace set. Both ranks have nodes 1 to 8: compute, collective in group 1, compute,
+   collective in group 1, message from rank 0, compute, collective of all ranks, collective in
+   group 2. Each node waits for the one before. */
 et_set set_clean(void);
 
 void set_put(syn__buf *out, const syn__buf *message);
 
-/* The file of a rank; free with syn__buf_free. */
+/* The bytes of a rank's file; free with syn__buf_free. */
 syn__buf set_bytes(const et_set *s, int rank);
 
-/* What is found in a set. */
+/* Validates a set in one of the modes above. */
 syn_status validate(const et_set *s, int mode, syn_validation *out, syn_error *err);
 
 #endif

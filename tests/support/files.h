@@ -1,35 +1,38 @@
-/* Files of a test: those that it writes, in a folder of their own, and those that it is given. What
-   cannot be written or read ends the program. */
+/* Files of a test: a temporary folder for files that it writes, and paths of files that it reads. A
+   failure to write or read ends the program. */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 
 #include "syntorch/base/status.h"
 
-/* The path of `name` ("": none) in this run's folder, which is made when first asked for and
-   removed with all it holds when the program ends. The last eight paths of a thread are valid. */
+/* The path of `name` ("": of the folder) in this run's folder. The folder is created on first use
+   and removed with its contents when the program ends. The last eight paths that a thread got stay
+   valid. */
 const char *in_folder(const char *name);
 
-/* Writes a file of the folder; its path. */
+/* Write a file to the folder and return its path. */
 const char *put_file(const char *name, const void *data, size_t bytes);
 const char *put_text(const char *name, const char *text);
-/* Removes all that is in it; how many names there were. test_run does before each case. */
+/* Empties the folder and returns the number of entries it had. test_run calls it before each
+   case. */
 int clear_folder(void);
-/* Makes a folder in it, or empties one; its path. */
+/* Creates or empties a subfolder and returns its path. */
 const char *put_folder(const char *name);
 
 bool path_exists(const char *path);
-/* Names in a folder that do not begin with a dot; -1: it cannot be read. */
+/* Number of names in a folder that do not begin with a dot; -1 if it cannot be read. */
 int count_entries(const char *path);
-/* The folder and all below it, or the file; nothing if it is not there. */
+/* Removes a file, or a folder with its contents. Does nothing if the path does not exist. */
 void remove_all(const char *path);
 
-/* All of a file, for free(), with a zero behind it; NULL if there is none. */
+/* The contents of a file with a zero at the end, to be freed with free(); NULL if there is no
+   file. */
 char *file_bytes(const char *path, size_t *bytes);
-/* The first 64 KiB as a text; "" if there is none. Valid until the next call. */
+/* The first 64 KiB of a file as text; "" if there is no file. Valid until the next call. */
 const char *file_text(const char *path);
 
-/* Paths below the sources, below tests/reference, and below the data that only some machines have
-   (which SYN_SHARED_DATA names). Valid as in_folder's. */
+/* Paths in the source folder, in tests/reference, and in the data folder that only some machines
+   have (SYN_SHARED_DATA). They stay valid as long as in_folder's. */
 const char *source_path(const char *fmt, ...) SYN_PRINTF(1, 2);
 const char *reference_path(const char *fmt, ...) SYN_PRINTF(1, 2);
 const char *shared_path(const char *fmt, ...) SYN_PRINTF(1, 2);

@@ -1,6 +1,6 @@
-/* GPT-2 written down a second time, from the formulas (Radford et al. 2019; Vaswani et al. 2017,
-   sec. 3): one sequence, every position, one number after the other, in double. Knows nothing of
-   the library's sharding: how a full parameter is cut among ranks is written out here as well. */
+/* An independent GPT-2, from the formulas (Radford et al. 2019; Vaswani et al. 2017, sec. 3).
+   Computes every position of one sequence, one number at a time, in double. Does not use the
+   library's sharding: it defines how each full parameter is sharded over ranks. */
 #ifndef TESTS_GPT_REFERENCE_H
 #define TESTS_GPT_REFERENCE_H
 
@@ -11,16 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which part of (rows, columns) a rank holds. */
+/* How a parameter of (rows, columns) is sharded over k ranks; n is the size of the sharded
+   dimension, r the rank. */
 typedef enum ref_cut {
     REF_WHOLE,
     REF_ROWS,    /* rows r n/k .. (r+1) n/k */
-    REF_COLUMNS, /* columns likewise */
-    REF_QKV,     /* columns likewise of each third */
-    REF_VOCAB    /* rows likewise, after rounding up to a multiple of k with rows of zeros */
+    REF_COLUMNS, /* the same for columns */
+    REF_QKV,     /* the same for the columns of each third */
+    REF_VOCAB    /* the same for rows, padded with zero rows to a multiple of k */
 } ref_cut;
 
-/* A full parameter under its name in HuggingFace's checkpoints; vectors have one row. */
+/* A full parameter with its name in HuggingFace's checkpoints. Vectors have one row. */
 typedef struct ref_param {
     char name[64];
     int64_t rows, columns;
@@ -43,30 +44,30 @@ void ref_free(ref_model *m);
 
 const float *ref_data(const ref_model *m, const char *name);
 
-/* Values that Python repeats with integers (tests/reference/make_gpt2_fixture.py): element i of
-   parameter number p is a hash of both, in -1024 .. 1024, times a power of two; weights of norms
-   are 1 plus that. */
+/* Element i of parameter number p: a hash of both, in -1024 .. 1024, times a power of two. Norm
+   weights are 1 plus this value. tests/reference/make_gpt2_fixture.py computes the same values with
+   integers. */
 float ref_value(int p, int64_t i, double scale);
 
 bool ref_ends(const char *name, const char *end);
 
-/* Its parameters filled with such values. */
+/* A model with parameters filled with ref_value. */
 ref_model ref_filled(const syn_model_config *c);
-/* Fills it with the random weights that a model with these heads makes for itself. */
+/* Fills the model with the random weights of a library model with these heads. */
 void ref_from_model(ref_model *m, unsigned heads, uint64_t seed);
-/* The root of the mean of its squares. */
+/* The root mean square of the parameter's elements. */
 double ref_deviation(const ref_param *p);
 
-/* Shard `rank` of tp, to be freed. */
+/* Shard `rank` of tp shards, to be freed. */
 float *ref_shard(const ref_param *p, int rank, int tp, size_t *bytes);
 
-/* Writes this rank's shards over a model's parameters, narrowed to what those are of. */
+/* Overwrites the parameters of a model in ctx with this rank's shards, narrowed to their dtype. */
 syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, int tp);
 
-/* Whether a model's parameters are this rank's shards, to the bit, and no others. */
+/* Whether the parameters in ctx are exactly this rank's shards, bit for bit. */
 bool ref_is_held(const ref_model *m, syn_ctx *ctx, int rank, int tp);
 
-/* out = normalised x */
+/* out = layer norm of x */
 void ref_norm(const double *x, const float *weight, const float *bias, int64_t n, double eps,
               double *out);
 
@@ -75,7 +76,7 @@ double ref_gelu(double x, bool tanh_form);
 /* tokens (T) -> logits (T, V), to be freed. */
 double *ref_forward(const ref_model *m, const int32_t *tokens, int64_t n_tokens);
 
-/* Largest difference relative to the largest reference value; not a number if a value is none. */
+/* Largest difference relative to the largest reference value; NaN if a value is NaN. */
 double ref_error(const float *got, const double *want, int64_t n);
 
 int32_t ref_argmax(const double *x, int64_t n);

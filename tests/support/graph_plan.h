@@ -1,12 +1,12 @@
-/* A small graph that tests build, change one thing of, and check. */
+/* A small graph that tests change in one place, build and verify. */
 #ifndef TESTS_GRAPH_PLAN_H
 #define TESTS_GRAPH_PLAN_H
 
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
 
-/* A rank of a small model: x -> linear -> all_reduce, a send and a receive. A breach test changes
-   one thing before the graph is built. */
+/* A rank of a small model: x -> linear -> all_reduce, a send and a receive. A test changes one
+   field before it builds the graph, and expects an error. */
 typedef struct plan {
     int32_t ranks[2];
     uint32_t n_ranks;

@@ -1,5 +1,4 @@
-/* What tests of graphs share: nodes with everything unknown, and what differs
-   between two graphs. */
+/* Shared by the tests of graphs: nodes with unknown fields, and comparison of two graphs. */
 #ifndef TESTS_GRAPHS_H
 #define TESTS_GRAPHS_H
 
@@ -9,19 +8,19 @@
 
 #include "syntorch/graph/graph.h"
 
-/* Members of a node that has no times. */
+/* Fields of a node without times. */
 #define NO_TIMES                                                            \
     .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, .cpu_ns = SYN_NO_TIME, \
     .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
 
-/* A computation with neither, and the op's name as its label. */
+/* A computation without times, with the op's name as its label. */
 syn_node plain_node(uint64_t id, const char *op);
 
-/* A tensor of f32 (dim, 8). */
+/* Adds an f32 tensor of shape (dim, 8). */
 syn_status add_tensor(syn_graph *g, uint32_t rank, const char *name, uint32_t flags,
                       uint32_t producer, uint32_t base, int32_t dim, syn_error *err);
 
-/* The first field that differs between two nodes, two graphs; NULL if they are equal. */
+/* The first field that differs between two nodes or graphs; NULL if they are equal. */
 const char *node_difference(const syn_node *a, const syn_node *b);
 const char *graph_difference(const syn_graph *a, const syn_graph *b);
 #endif

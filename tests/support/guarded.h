@@ -1,5 +1,5 @@
-/* Memory for kernel tests: rows that begin right after, or end right before, a page that nobody may
-   touch, so that a read or write one element outside ends the test. */
+/* Memory for kernel tests: rows that begin directly after, or end directly before, an inaccessible
+   page, so that an access one element out of bounds crashes the test. */
 #ifndef TESTS_GUARDED_H
 #define TESTS_GUARDED_H
 
@@ -20,14 +20,14 @@ guarded guarded_new(size_t bytes);
 
 void guarded_free(guarded *g);
 
-/* Room for n floats at one end; all of the memory is filled with a NaN of its own first. */
+/* Space for n floats at one end. Fills the whole memory with a special NaN first. */
 float *guarded_floats(const guarded *g, int64_t n, bool at_end);
 
-/* Rows of random numbers in [-width, width], `stride` apart, NaN between them. */
+/* Rows of random numbers in [-width, width], `stride` elements apart, with NaN between them. */
 const float *guarded_rows(const guarded *g, int64_t rows, int64_t depth, int64_t stride,
                           bool at_end, double width);
 
-/* True if nothing but those n floats was written. */
+/* Whether nothing was written except these n floats. */
 bool guarded_untouched(const guarded *g, const float *floats, int64_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* A test program that starts itself under mpirun, once per mode and number of ranks, and looks at
-   output and exit code; under mpirun it is one of the ranks. */
+/* A test program that starts itself under mpirun, once per mode and number of ranks, and checks
+   output and exit code. Under mpirun it runs as one of the ranks. */
 #ifndef TESTS_MPI_JOB_H
 #define TESTS_MPI_JOB_H
 
@@ -8,9 +8,9 @@
 
 /* ---- A rank ---- */
 
-/* For syn_mpi_options. */
+/* A log function for syn_mpi_options. */
 void log_line(void *arg, const char *sentence);
-/* Ends a rank: its exit code. */
+/* Ends a rank. Returns its exit code. */
 int rank_ends(syn_comm *comm, syn_status status, const syn_error *err);
 
 /* ---- The test ---- */
@@ -18,19 +18,20 @@ int rank_ends(syn_comm *comm, syn_status status, const syn_error *err);
 #define MPI_OUTPUT (1 << 16)
 #define HUNG       124 /* exit code of timeout(1) */
 
-extern char program[4096]; /* whose copies mpirun starts */
+extern char program[4096]; /* path of this program, for mpirun */
 extern char output[MPI_OUTPUT];
 
 void find_program(const char *called);
 bool have_mpi(void);
-/* Text of the command's standard output and errors in `output`; its exit code, or -1. */
+/* Runs a command and stores its standard output and error in `output`. Returns its exit code, or
+   -1. */
 int run_command(const char *command);
-/* Runs the program's `mode` on n ranks; its exit code. */
+/* Runs the program with argument `mode` on n ranks. Returns its exit code. */
 int run_mpi(const char *mode, int n);
-/* How often `part` is in the output. */
+/* Number of occurrences of `part` in the output. */
 int occurrences(const char *part);
 
-/* The program: a rank, which run_rank(mode) is, or the test. */
+/* main(): under mpirun runs run_rank(mode), otherwise the test. */
 #define MPI_TEST_MAIN(cases)                                                     \
     int main(int argc, char **argv) {                                            \
         if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]); \

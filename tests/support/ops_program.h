@@ -1,4 +1,4 @@
-/* Random programs of ops, a function of a seed alone: the same rows on every
+/* Random programs of ops. A program only depends on its seed, so it has the same rows on every
    device and communicator. */
 #ifndef TESTS_OPS_PROGRAM_H
 #define TESTS_OPS_PROGRAM_H
@@ -12,8 +12,8 @@ struct program {
     const syn_group *group; /* NULL: no communication */
     syn_tensor live[64];    /* f32 tensors made so far */
     int n_live;
-    syn_tensor cache;                      /* newest version, (2, 2, 8, 4) */
-    uint64_t seed;                         /* what dropout and sampling are given */
+    syn_tensor cache;                      /* current version, (2, 2, 8, 4) */
+    uint64_t seed;                         /* seed for dropout and sampling */
     void (*between)(program *p, int step); /* called after each random step; NULL: nothing */
 };
 

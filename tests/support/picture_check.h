@@ -1,4 +1,4 @@
-/* Draws a graph into memory, for the tests of pictures. */
+/* Draws a graph to memory and checks the drawing, for the tests of pictures. */
 #ifndef TESTS_PICTURE_CHECK_H
 #define TESTS_PICTURE_CHECK_H
 
@@ -12,16 +12,16 @@ typedef struct drawn {
     syn_error err;
 } drawn;
 
-/* False if it cannot be drawn. The graph goes with the drawing. */
+/* Draws a graph and takes ownership of it. Returns false on failure. drop frees both. */
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options);
 void drop(drawn *x);
 
-/* Boxes that look so (without the legend's), and that have this in their label. */
+/* Number of boxes with a look, without the legend's, and of those with `part` in their label. */
 int count_look(const syn__pic_drawing *d, int look);
 int count_label(const syn__pic_drawing *d, int look, const char *part);
 
-/* What makes a picture readable: nothing overlaps, lies outside its frame or gets lost; edges touch
-   their boxes and run through no other. */
+/* Checks that a picture is readable: nothing overlaps, is outside its frame or is missing, and
+   edges touch their own boxes and cross no others. */
 void check_geometry(syn_graph *graph, syn_export_options options);
 
 #endif

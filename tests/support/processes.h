@@ -1,10 +1,10 @@
-/* Whether processes and threads that a test started are gone. */
+/* Checks whether processes and threads that a test started have ended. */
 #ifndef TESTS_PROCESSES_H
 #define TESTS_PROCESSES_H
 
-/* How many of the processes named in a text ("pid 123" each) still run, a little later if need
-   be. */
+/* Number of processes named in a text (as "pid 123") that still run. Waits a little for them to
+   end. */
 int processes_alive(const char *text);
-/* Threads of this process; -1 where /proc does not tell. */
+/* Number of threads of this process; -1 if /proc does not have it. */
 int threads_alive(void);
 #endif

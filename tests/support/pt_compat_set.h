@@ -1,5 +1,5 @@
-/* Sets of traces for the tests of compatible mode: a host and a device trace read, linked and
-   converted into memory. */
+/* For the tests of compatible mode: reads a host and a device trace, links them, and converts them
+   to memory. */
 #ifndef TESTS_PT_COMPAT_SET_H
 #define TESTS_PT_COMPAT_SET_H
 
@@ -18,15 +18,15 @@ typedef struct compat_set {
 
 void compat_free(compat_set *s);
 
-/* Reads what was opened; links if there is a device trace. The error is in s->err. */
+/* Reads the opened traces and links them if there is a device trace. Errors are in s->err. */
 syn_status compat_read(compat_set *s);
 
-/* device NULL: none. */
+/* Open traces as files, or as text. device NULL: no device trace. */
 syn_status compat_open(compat_set *s, const char *host, const char *device);
 
 syn_status compat_text(compat_set *s, const char *host, const char *device);
 
-/* The .et, or (json) the linked trace; NULL with s->err on failure. */
+/* Returns the .et, or with `json` the linked trace. On failure returns NULL and sets s->err. */
 syn_sink *compat_write(compat_set *s, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* A rank's ops made by hand. Times in nanoseconds. */
+/* A rank's ops built from rows of a test. Times are in nanoseconds. */
 #ifndef TESTS_PT_HAND_H
 #define TESTS_PT_HAND_H
 
@@ -15,12 +15,12 @@ typedef struct hand_op {
     syn_pytorch_op_kind kind;
     uint32_t lane;
     int64_t start, wall;
-    const char *deps; /* "3L 4S": the op and the first letter of the class; Y: sync */
-    int parent;       /* index + 1; 0 none */
-    int64_t self;     /* 0: as wall */
-    int comm;         /* index + 1 */
-    const char *text; /* the host node's JSON, or the event's */
-    int64_t launched; /* when the launching call began; 0: not known */
+    const char *deps; /* "3L 4S": op index and first letter of the class; Y: sync */
+    int parent;       /* index + 1; 0: none */
+    int64_t self;     /* exclusive time; 0: as wall */
+    int comm;         /* index + 1; 0: none */
+    const char *text; /* JSON of the host node or the event */
+    int64_t launched; /* start of the launching call; 0: unknown */
     int64_t launch_wall;
 } hand_op;
 
@@ -32,11 +32,12 @@ typedef struct hand {
     syn__pt_event events[2 * HAND_MAX];
     syn__pt_dep deps[HAND_MAX * 8];
     uint32_t first_dep[HAND_MAX + 1], order[HAND_MAX];
-    char texts[1 << 15]; /* with the padding that reading needs */
+    char texts[1 << 15]; /* with the padding that the reader needs */
     size_t n_texts;
 } hand;
 
-/* Lanes 0 and 1 are threads, 2.. streams 7, 8, ...; the order is the rows'. */
+/* Lanes 0 and 1 are threads, lanes 2, 3, ... are streams 7, 8, ... Ops have the order of the rows.
+ */
 void hand_make(hand *h, const hand_op *rows, size_t n);
 
 void hand_free(hand *h);

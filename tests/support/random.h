@@ -1,12 +1,12 @@
-/* Numbers that look random and are the same in every run. */
+/* Pseudorandom numbers, the same in every run. */
 #ifndef TESTS_RANDOM_H
 #define TESTS_RANDOM_H
 
 #include <stdint.h>
 
-/* xorshift64* (Marsaglia 2003, Vigna 2016). *state must not be 0; its first numbers are alike if
-   seeds are. */
+/* xorshift64* (Marsaglia 2003, Vigna 2016). *state must not be 0. The first numbers are similar for
+   similar seeds. */
 uint64_t random_u64(uint64_t *state);
-/* The upper half of one. */
+/* The upper 32 bits of random_u64. */
 uint32_t random_u32(uint64_t *state);
 #endif

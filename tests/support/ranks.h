@@ -1,4 +1,4 @@
-/* The ranks of one tensor-parallel group, each with a context of its own. */
+/* Runs the ranks of one tensor-parallel group, each with its own context. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
@@ -13,31 +13,32 @@ typedef struct test_rank {
     const syn_group *tp;
 } test_rank;
 
-/* What a rank does. If it fails, or leaves a context that has failed, so does the run. */
+/* The function that each rank runs. The run fails if it fails or if its context has failed. */
 typedef syn_status rank_body(const test_rank *me, void *arg, syn_error *err);
 
-/* Runs them on the CPU, in threads. */
+/* Runs n ranks as threads on the CPU. */
 syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err);
 
-/* syn_local_run without threads or transport: one rank after the other. */
+/* Like syn_local_run, but runs one rank after the other, with communicators that move no data. */
 syn_status run_without_transport(int n, syn_rank_main *main, void *arg, syn_error *err);
 
 enum { IN_THREADS, WITHOUT_TRANSPORT /* one after the other: for meta */ };
-/* Keeps the contexts, whose traces must be sound, for drop_ranks; ctx has n entries, all NULL.
-   False, after a complaint, if the run fails. */
+/* Runs n ranks, verifies their traces and keeps their contexts in ctx, until drop_ranks. ctx has n
+   entries, all NULL. If the run fails, prints a message and returns false. */
 bool keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx);
 void drop_ranks(int n, syn_ctx **ctx);
-/* What a context's rank did as a graph; NULL, after a complaint, if it is not sound. */
+/* The graph of a context's trace. If it is invalid, prints a message and returns NULL. */
 syn_graph *rank_graph(const syn_ctx *ctx);
 
-/* The hashes of their traces; false, after a complaint, if the run fails. */
+/* Runs n ranks and stores the hashes of their traces. If the run fails, prints a message and
+   returns false. */
 bool trace_hashes(int n, syn_device device, int how, rank_body *body, void *arg, uint64_t *out);
-/* Hashes of the first two ranks' traces of variants of a program, which all differ. */
+/* Trace hashes of the first two ranks for variants of a program, which must all differ. */
 typedef struct seen_traces {
     uint64_t hash[128];
     int n;
 } seen_traces;
-/* Whether the ranks' traces are the same on the CPU, on meta in threads and on meta without
-   transport, whatever *seed is, and others than those seen before. */
+/* Whether the ranks' traces are the same on the CPU, on meta in threads, on meta without transport,
+   and with another *seed, and differ from the traces seen before. Adds them to `seen`. */
 bool new_trace_everywhere(seen_traces *seen, int n, rank_body *body, void *arg, uint64_t *seed);
 #endif

@@ -1,14 +1,14 @@
-/* Two small graphs of two ranks. What cannot be made ends the program. */
+/* Two small graphs of two ranks. A failure ends the program. */
 #ifndef TESTS_SAMPLE_GRAPHS_H
 #define TESTS_SAMPLE_GRAPHS_H
 
 #include "syntorch/graph/graph.h"
 
-/* Uses every field that a node, tensor, group and fact can have. */
+/* A graph that uses every field of nodes, tensors, groups and metadata. */
 syn_graph *full_graph(void);
 
-/* Its times can be reckoned by hand: a computation of 3000 or 1000 ns, an all-reduce of 500 ns
-   (rank 1 leaves it out if skip_one), a message of rank 0 to rank 1, and 100 ns more computation
-   that depends on nothing. */
+/* A graph whose times are easy to compute manually: a computation of 3000 or 1000 ns, an all-reduce
+   of 500 ns (omitted on rank 1 with skip_one), a message from rank 0 to rank 1, and a computation
+   of 100 ns without dependencies. */
 syn_graph *simulated_graph(bool with_times, bool skip_one);
 #endif

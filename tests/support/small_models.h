@@ -1,4 +1,4 @@
-/* A small GPT and a small BERT, and models in contexts of their own. */
+/* A small GPT and a small BERT, and models with a context of their own. */
 #ifndef TESTS_SMALL_MODELS_H
 #define TESTS_SMALL_MODELS_H
 
@@ -8,20 +8,22 @@
 
 #define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
-/* Two layers of width 32 with 8 heads and 24 positions; an MLP of 3, not 4 widths. 257 words divide
-   by neither 2 nor 4, nor do 131; 3 types. Named "small". */
+/* Two layers of width 32 with 8 heads and 24 positions; the MLP has 3 times the width, not 4.
+   Vocabulary sizes are 257 and 131, which are not divisible by 2 or 4; BERT has 3 token types.
+   Named "small". */
 extern const syn_model_config small_gpt, small_bert;
 
-/* A model in a new context without ranks, which ends the program if it cannot be made; to be ended
-   with model_drop. */
+/* A model in a new context with one rank, to be freed with model_drop. A failure ends the program.
+ */
 syn_model *model_alone(syn_device device, const syn_model_config *config,
                        const syn_model_options *how);
-/* Frees the model's context as well. */
+/* Frees the model and its context. */
 void model_drop(syn_model *model);
-/* The same; the first failure of the context in *err, SYN_OK if there was none. */
+/* The same. Returns the first failure of the context and its sentence in *err; SYN_OK if there was
+   none. */
 syn_status model_end(syn_model *model, syn_error *err);
 
-/* Texts that a model on several ranks generates. */
+/* Text generation by a model on several ranks. */
 typedef struct generation_job {
     syn_model_config config;
     int tp;
@@ -29,6 +31,6 @@ typedef struct generation_job {
     uint64_t seed;
     int64_t batch, prompt, new_tokens;
 } generation_job;
-/* A rank's part of one, a rank_body; the first gets the logits, too. */
+/* Generates on a rank; a rank_body. Rank 0 also gets the logits. */
 syn_status generation_rank(const test_rank *me, void *job, syn_error *err);
 #endif

@@ -1,5 +1,5 @@
-/* The tests' own few macros. A test program is a list of functions run by TEST_MAIN; a failed CHECK
-   prints where and what, ends that function and makes the program exit 1. */
+/* The test framework. A test program is a list of functions that TEST_MAIN runs. A failed CHECK
+   prints location and condition, returns from the function and makes the program exit with 1. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -50,7 +50,7 @@ extern int test_failures, test_skips;
 #define CHECK_NEAR(got, want, tol)                                                                 \
     CHECK_MSG(fabs((double)(got) - (double)(want)) <= (tol), "got %.9g, want %.9g", (double)(got), \
               (double)(want))
-/* For helpers that return something: a failure ends the program, with the error's sentence. */
+/* For helpers that return a value: on failure prints the sentence and ends the program. */
 #define NEED(condition, sentence)                                                       \
     do {                                                                                \
         if (condition) break;                                                           \
@@ -58,7 +58,7 @@ extern int test_failures, test_skips;
         exit(1);                                                                        \
     } while (0)
 #define NEED_OK(call, error) NEED((call) == SYN_OK, (error).text)
-/* Says that the current test could not run here, and why; ends it. */
+/* Prints why the current test cannot run on this machine, and returns from it. */
 #define SKIP(why)                                \
     do {                                         \
         fprintf(stderr, "skipped: %s\n", (why)); \
@@ -66,18 +66,19 @@ extern int test_failures, test_skips;
         return;                                  \
     } while (0)
 
-/* True in builds that run the suite once more (tests/project/variant.sh): sanitizers take ten times
-   as long and look for other faults than a wrong result in one of a million samples. A few of many
-   similar samples are enough there. */
+/* True in builds that run the suite again (tests/project/variant.sh). Sanitizers take ten times as
+   long and find other errors than a wrong result in one of a million samples, so fewer samples are
+   enough there. */
 #ifdef NDEBUG
 #define TEST_REDUCED false
 #else
 #define TEST_REDUCED true
 #endif
-/* How many of n similar rounds to run. */
+/* Number of rounds to run out of n similar ones. */
 #define TEST_ROUNDS(n) (TEST_REDUCED ? ((n) + 7) / 8 : (n))
 
-/* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h). */
+/* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h).
+   Returns the exit code. */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
 
 #define TEST_MAIN(cases)                                  \
@@ -85,9 +86,9 @@ int test_run(const test_case *cases, size_t n, int argc, char **argv);
         return test_run(cases, COUNT(cases), argc, argv); \
     }
 
-/* Runs step(arg, &err) with its first, second, ... allocation failing, until it succeeds: how many
-   failed. Each has to be SYN_E_NOMEM with a sentence that says so; 0, after a complaint, if one is
-   not, or if the step never succeeds. */
+/* Runs step(arg, &err) repeatedly, with its first, second, ... allocation failing, until it
+   succeeds. Returns the number of failures. Each must be SYN_E_NOMEM with a sentence about memory.
+   If one is not, or if the step never succeeds, prints a message and returns 0. */
 uint64_t test_without_memory(syn_status (*step)(void *arg, syn_error *err), void *arg);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Shared by the tests of the tokenizers: the fixture's lines, the tiny vocabulary, a
-   hash, random numbers. */
+/* Shared by the tests of the tokenizers: lines of the fixtures, the tiny vocabulary, a hash, and
+   random texts. */
 #ifndef TESTS_TOKENIZER_FIXTURE_H
 #define TESTS_TOKENIZER_FIXTURE_H
 
@@ -13,21 +13,21 @@
 
 typedef struct fixture_line {
     char kind[16];
-    char *rest; /* what follows the kind, without the newline */
+    char *rest; /* the line after the kind, without the newline */
     char *text; /* the first field, decoded from hexadecimal */
     size_t text_bytes;
-    char *numbers; /* what follows the first field */
+    char *numbers; /* the line after the first field */
 } fixture_line;
 
-/* A fixture, or NULL. SYN_SOURCE is the repository. */
+/* Opens a fixture in tests/reference (with SYN_SOURCE as the repository); NULL if there is none. */
 FILE *fixture_open(const char *name);
 
 size_t fixture_unhex(const char *hex, size_t digits, char *out);
 
-/* The next line; its strings live in buf until the next call. */
+/* Reads the next line. Its strings are valid until the next call. */
 bool fixture_next(FILE *f, fixture_line *line);
 
-/* Numbers written in decimal; returns how many. */
+/* Parses decimal numbers and returns how many there are. */
 size_t fixture_numbers(const char *text, long *out, size_t max);
 
 uint64_t fnv_begin(void);
@@ -38,15 +38,15 @@ uint64_t fnv_bytes(uint64_t hash, const void *data, size_t bytes);
 
 uint64_t fnv_ids(uint64_t hash, const int32_t *ids, size_t elems);
 
-/* The hash of a letter for each of the 4096 code points from `first` on: '-' for surrogates, else
-   what `of` says of the character. */
+/* Hashes a letter for each of 4096 code points, starting with `first`: '-' for surrogates,
+   otherwise the result of `of` for the character. */
 uint64_t fnv_points(unsigned first, char (*of)(void *user, const char *character, size_t bytes),
                     void *user);
 
-/* 18 bits of a hash as the fixtures write them. */
+/* 18 bits of a hash, as the fixtures write them. */
 const char *fnv_short(uint64_t hash, char out[4]);
 
-/* A text that grows. */
+/* A growing text. */
 typedef struct text_buffer {
     char *data;
     size_t bytes, cap;
@@ -61,19 +61,19 @@ void text_adds(text_buffer *t, const char *data);
 /* Appends text `number` of random_fixture.txt; make_wordpiece_fixture.py has the same generator. */
 void text_add_random(text_buffer *t, uint32_t number);
 
-/* Appends how GPT-2's files spell bytes. */
+/* Appends bytes in the spelling of GPT-2's files. */
 void text_add_spelled(text_buffer *t, const char *data, size_t bytes);
 
 /* Appends `"spelled": id, ` to a vocab.json. */
 void text_add_entry(text_buffer *vocab, const char *token, size_t bytes, long id);
 
-/* `{`, the tokens of the 256 bytes with their values as ids. */
+/* Appends `{` and the tokens of the 256 bytes, with the byte values as ids. */
 void text_add_bytes(text_buffer *vocab);
 
 /* Replaces the last ", " by "}". */
 void text_close(text_buffer *vocab);
 
-/* The files of the fixture's tiny vocabulary; false if the fixture is not there. */
+/* Builds the files of the fixture's tiny vocabulary; false if there is no fixture. */
 bool tiny_files(text_buffer *vocab, text_buffer *merges);
 
 #endif

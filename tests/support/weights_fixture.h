@@ -1,5 +1,5 @@
-/* Shared by the tests of weights: the checkpoints of tests/reference (see its README.md), decoded
-   here a second time, and contexts whose parameters come from a checkpoint. */
+/* Shared by the tests of weights: an independent decoder for the checkpoints of tests/reference
+   (see its README.md), and models whose parameters come from a checkpoint. */
 #ifndef TESTS_WEIGHTS_FIXTURE_H
 #define TESTS_WEIGHTS_FIXTURE_H
 
@@ -38,16 +38,16 @@ static const checkpoint checkpoints[] = {
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
 
-/* Element i of a tensor of a file: by the definitions of binary32, binary16 and bfloat16. */
+/* Element i of a file's tensor, by the definitions of binary32, binary16 and bfloat16. */
 float decode(const syn_safetensors_tensor *t, int64_t i);
 
-/* Fills a model's parameters from the file; false if one is not there as it should be. */
+/* Fills a model's parameters from the file; false if a tensor is missing or has a wrong spec. */
 bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m);
 
 syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err);
 
-/* Makes the checkpoint's model in a context of its own with the parameters of `weights` (NULL:
-   random). Both are the caller's to free, also after a failure. */
+/* Creates the checkpoint's model in a new context with the parameters of `weights` (NULL: random
+   ones). The caller frees both, also after a failure. */
 syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx, syn_comm *comm,
                            const syn_weights *weights, syn_dtype dtype, syn_error *err);
 

@@ -1,5 +1,5 @@
-"""A headless Chromium that a test drives over a pipe, by its DevTools protocol, with nothing but
-the standard library."""
+"""Controls a headless Chromium over a pipe with the DevTools protocol. Needs only the standard
+library."""
 
 import base64
 import json
@@ -11,12 +11,13 @@ import tempfile
 
 
 def chromium():
-    """The program, or None."""
+    """Returns the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Page:
-    """One page of one browser. errors: what it wrote to its console as errors, and exceptions."""
+    """A browser with one page. errors: errors and warnings in its console, and exceptions. requests:
+    the URLs that it requested."""
 
     def __init__(self, width=1400, height=800):
         self.folder = tempfile.TemporaryDirectory()
@@ -48,7 +49,7 @@ class Page:
         return self
 
     def __exit__(self, *_):
-        os.close(self.write)  # it ends with the pipe
+        os.close(self.write)  # closing the pipe ends Chromium
         try:
             self.program.wait(10)
         except subprocess.TimeoutExpired:
@@ -97,7 +98,7 @@ class Page:
                 return answer["result"]
 
     def open(self, path, fragment=""):
-        """Loads a file and waits until its viewer stands."""
+        """Loads a file and waits until its viewer is ready."""
         self.call("Page.navigate", {"url": "about:blank"})
         self.call("Page.navigate", {"url": pathlib.Path(path).resolve().as_uri() + fragment})
         return self.do("""new Promise((resolve, reject) => {
@@ -107,7 +108,8 @@ class Page:
             look(); })""")
 
     def open_without_script(self, path):
-        """The same without JavaScript, until all is read; then scripts of tests may run again."""
+        """Loads a file with JavaScript disabled, waits for the load event, and enables JavaScript
+        again, for do()."""
         self.call("Emulation.setScriptExecutionDisabled", {"value": True})
         self.call("Page.navigate", {"url": pathlib.Path(path).resolve().as_uri()})
         while (message := self.message()).get("method") != "Page.loadEventFired":
@@ -115,7 +117,7 @@ class Page:
         self.call("Emulation.setScriptExecutionDisabled", {"value": False})
 
     def do(self, code):
-        """The value of JavaScript; a promise is waited for."""
+        """Evaluates JavaScript and returns its value. Waits for promises."""
         answer = self.call("Runtime.evaluate", {"expression": code, "awaitPromise": True,
                                                 "returnByValue": True})
         if "exceptionDetails" in answer:
@@ -124,7 +126,7 @@ class Page:
         return answer["result"].get("value")
 
     def frame(self):
-        """Waits until what was asked for is drawn."""
+        """Waits until pending changes are drawn."""
         self.do("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
     def mouse(self, kind, x, y, **more):
@@ -145,6 +147,6 @@ class Page:
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def pdf(self, path, **how):
-        """As the print dialog's defaults have it: without the colours of backgrounds."""
+        """Prints to a PDF with the defaults of the print dialog, which omit background colours."""
         data = self.call("Page.printToPDF", {"preferCSSPageSize": True, **how})["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))

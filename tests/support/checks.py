@@ -1,4 +1,4 @@
-"""Shared by tests of the commands: where things are, runs, and failures that are collected."""
+"""Shared by the tests of the commands: paths, runs of `syntorch`, and a list of failures."""
 import atexit
 import importlib.util
 import os
@@ -35,7 +35,7 @@ def skip(why):
 
 
 def enter_folder():
-    """A fresh current folder, which is removed when the test ends."""
+    """Creates a temporary folder and makes it the current one. It is removed when the test ends."""
     folder = tempfile.mkdtemp(prefix="syntorch-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.chdir(folder)
@@ -46,7 +46,7 @@ def run(*args, **kwargs):
     return subprocess.run([PROGRAM, *args], capture_output=True, timeout=500, check=False, **kwargs)
 
 
-# ---- etcheck.py, a checker of execution traces with a decoder of its own ----
+# ---- etcheck.py, an independent checker and decoder of execution traces ----
 
 
 def run_etcheck(*args):
@@ -55,7 +55,7 @@ def run_etcheck(*args):
 
 
 def load_etcheck():
-    """The module; None where it is not."""
+    """Returns the module, or None if it does not exist."""
     if not TOOLS or not os.path.exists(ETCHECK_PY):
         return None
     spec = importlib.util.spec_from_file_location("etcheck", ETCHECK_PY)

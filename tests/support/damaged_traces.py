@@ -1,5 +1,5 @@
-"""Edits of a good pair of traces, what `syntorch convert pytorch` should tell of each, and how they
-are run; shared by test_convert_*.py."""
+"""Shared by test_convert_*.py: damages a valid pair of traces, computes the warnings that `syntorch
+convert pytorch` should report, and runs the conversions."""
 import concurrent.futures
 import sys
 import traceback
@@ -9,11 +9,11 @@ import pytorch_traces as pt
 from pytorch_traces import ATTRS, PROCESS, THREAD, attr, convert, good, places, refused
 
 
-# ---- What should be told, found from the edited trace ----
+# ---- Expected warnings, computed from the edited trace ----
 
 
 def expected(nodes, where):
-    """Anomalies of the nodes of a host trace: by kind the places (byte, id) of all."""
+    """Returns the anomalies in the nodes of a host trace: for each kind a list of (byte, id)."""
     kept = [(at[0], n) for at, n in zip(where, nodes) if "id" in n]
     out = {"no-id": [(at[0], None) for at, n in zip(where, nodes) if "id" not in n]}
     first, lane, place = {}, {}, {}
@@ -54,8 +54,9 @@ def expected(nodes, where):
 
 
 def check_anomalies(what, r, want):
-    """want: by kind (count, byte or None, node or None) or all places; the byte is one of the file
-    of that kind."""
+    """Compares reported anomalies. want: for each kind either (count, byte or None, node or None) or
+    a list of all places (byte, node). Byte offsets are in the host or device file, depending on the
+    kind."""
     check(set(r.anomalies) == set(want),
           f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
     for kind, w in want.items():
@@ -72,8 +73,8 @@ def check_anomalies(what, r, want):
 
 
 def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(), **how):
-    """Converts the pair (or the bytes in place of it); checks anomalies: those of the nodes and
-    `extra`; and --strict."""
+    """Converts the pair, or the given bytes instead. Checks that the reported anomalies are those of
+    the nodes and `extra`, and that --strict fails if there are any."""
     what = f"{p.name}: {what}"
     texts = p.texts()
     host, device = host or texts[0], device or texts[1]
@@ -100,19 +101,19 @@ def parent_of(r, node):
 
 
 def by_rf(r, rf_id):
-    """The host op's node."""
+    """Returns the nodes of the host op with this rf_id."""
     return [n for n in r.nodes if not n.on_gpu and n.attr.get("rf_id") == rf_id]
 
 
 def launches(r):
-    """Of each GPU node (by name and start): the rf_id of the op that launched it."""
+    """Returns for each GPU node, by (name, start), the rf_id of the op that launched it."""
     return {(n.name, n.start): p.attr.get("rf_id") if (p := parent_of(r, n)) else None
             for n in r.nodes if n.on_gpu}
 
 
 def middle(p, depth=2):
-    """Index of a node in the middle of the list that is a parent, and whose parent is neither a
-    root."""
+    """Returns the index of a node in the middle of the list that has children and whose parent is
+    no process or thread node."""
     roots = {n["id"] for n in p.nodes if n["name"] in (PROCESS, THREAD)}
     parents = {n["ctrl_deps"] for n in p.nodes}
     return next(i for i in range(len(p.nodes) // 3, len(p.nodes)) if p.nodes[i]["id"] in parents
@@ -140,8 +141,8 @@ def guarded(f, *args):
 
 
 def main(*cases, once=()):
-    """Runs the cases (those named as arguments) on both pairs, and `once` those that need none, two
-    at a time."""
+    """Runs the cases on each pair of traces, and the functions in `once` without a pair, two at a
+    time. Command-line arguments select functions by name."""
     jobs = [(f,) for f in once]
     for p in [pt.fixture()] + ([pt.shared("synth_allfeatures")] if pt.TRACES else []):
         base = convert(*p.texts())

@@ -1,4 +1,4 @@
-"""Device traces made of a few events, and what `syntorch convert pytorch` makes of them alone."""
+"""Builds device traces from a few events, and converts them without a host trace."""
 import json
 import os
 import tempfile
@@ -9,7 +9,7 @@ import pytorch_traces as pt
 
 
 def alone(device, *args):
-    """convert() without --host."""
+    """Converts a device trace without --host. Returns a Result like pytorch_traces.convert()."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         with open(os.path.join(folder, "d.json"), "wb") as f:
             f.write(device)

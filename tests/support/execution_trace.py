@@ -1,4 +1,4 @@
-"""Execution traces as bytes, read and written by hand: what the library does is not used."""
+"""An independent reader and writer of execution traces, which does not use the library."""
 from checks import check
 
 INT64, STRING = 9, 29
@@ -39,7 +39,7 @@ def numbers(b):
 
 
 def attribute(b):
-    """Name, value and the field of the oneof."""
+    """Returns name, value and field number of the oneof."""
     name, value, kind = "", None, None
     for field, v in fields(b):
         kind = field
@@ -90,7 +90,7 @@ def messages(data):
 
 
 def read_et(data):
-    """Metadata attributes, and nodes in file order."""
+    """Returns the metadata attributes, and the nodes in file order."""
     first, *nodes = messages(data)
     meta = {a[0]: a[1] for a in (attribute(v) for f, v in fields(first) if f == 2)}
     return meta, [Node(m) for m in nodes]
@@ -100,7 +100,7 @@ def read_et(data):
 
 
 def varint(n, longer=0):
-    """longer: bytes more than it needs."""
+    """Encodes n as a varint. longer: number of extra bytes beyond the shortest encoding."""
     out, n = b"", n & (1 << 64) - 1
     while n > 127 or longer:
         out += bytes([n & 127 | 128])
@@ -110,7 +110,7 @@ def varint(n, longer=0):
 
 
 def field(number, value):
-    """An integer as it is, a text or bytes with their length."""
+    """Encodes a field: integers as varints, texts and bytes with their length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Runs the inference program as a user does; shared by test_inference*.py."""
+"""Runs the inference program like a user. Shared by test_inference*.py."""
 import glob
 import itertools
 import json
@@ -20,12 +20,13 @@ TINY = os.path.join(SOURCE, "examples", "configs", "gpt3-tiny.json")
 MPIRUN = shutil.which("mpirun")
 MPI = [MPIRUN, "-n", "2"] if MPIRUN else None
 SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", PROGRAM]).returncode == 0
-HANGS = 500  # seconds, only to stop a program that hangs: no test asks how long one takes
+HANGS = 500  # seconds; only stops a program that hangs. No test measures time
 ENV = dict(os.environ, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
 
 
 class Folder:
-    """A fresh current folder in which the default configuration is found."""
+    """A temporary folder as current folder of the runs, with a link to examples/, which has the
+    default configuration."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="syntorch-")
@@ -44,7 +45,7 @@ class Folder:
         return self / name
 
     def files(self, name=""):
-        """Names of all files below, but for the examples."""
+        """Returns the names of all files in it, except for the examples."""
         found = []
         for base, folders, names in os.walk(self / name):
             if "examples" in folders:
@@ -56,7 +57,7 @@ class Folder:
         command = (launcher or []) + [PROGRAM] + [str(a) for a in args]
         if limit:
             command = ["sh", "-c", f'ulimit -v {limit}; exec "$0" "$@"'] + command
-        env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI's own leaks
+        env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI has leaks
         return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=HANGS,
                               **kwargs)
 
@@ -71,7 +72,7 @@ def expect_ok(result):
 
 
 def sentence_of(result, code):
-    """The program must have ended with `code` and said one sentence."""
+    """Checks that the program exited with `code` and printed one sentence. Returns the sentence."""
     assert result.returncode == code, \
         f"exit code {result.returncode}, want {code}: {text_of(result)}"
     lines = [line for line in result.stderr.decode("utf-8").split("\n")
@@ -82,7 +83,8 @@ def sentence_of(result, code):
 
 
 def refuse(folder, args, code, *says, **kwargs):
-    """Exit code, one sentence that says this, no output, no file made or left."""
+    """Checks that the program exits with `code`, prints one sentence with these words and nothing on
+    standard output, and creates or removes no files. Returns the sentence."""
     before = folder.files()
     result = folder.run(*args, **kwargs)
     line = sentence_of(result, code)
@@ -98,7 +100,7 @@ def refuse(folder, args, code, *says, **kwargs):
 
 
 def read_npy(path):
-    """Shape and numbers of a version 1 .npy file of little-endian floats."""
+    """Returns shape and numbers of a version 1 .npy file of little-endian floats."""
     with open(path, "rb") as f:
         data = f.read()
     assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
@@ -115,7 +117,8 @@ def read_rows(path):
 
 
 def difference(got, want):
-    """The largest, of the largest number; of numbers, or of rows of them."""
+    """Returns the largest difference relative to the largest number. Accepts lists of numbers or of
+    rows."""
     if isinstance(want[0], (list, tuple)):
         got, want = (list(itertools.chain(*rows)) for rows in (got, want))
     assert len(got) == len(want), (len(got), len(want))
@@ -123,7 +126,7 @@ def difference(got, want):
 
 
 def read_tensors(path):
-    """Type, shape and bytes of each tensor of a safetensors file."""
+    """Returns dtype, shape and bytes of each tensor in a safetensors file."""
     with open(path, "rb") as f:
         header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
         data = f.read()
@@ -224,7 +227,7 @@ def check_folder(folder, tp):
         assert done.returncode == 0, text_of(done)
 
 
-def need_mpi(known=[]):  # noqa: B006 - asked once
+def need_mpi(known=[]):  # noqa: B006 - caches the result
     if not MPI:
         raise Skip("no mpirun")
     if not known:
@@ -256,7 +259,8 @@ def alive(pid):
 
 
 def main(tests):
-    """Runs the functions whose names begin with test_ (and hold argv[1]); a test may raise Skip."""
+    """Runs the functions whose names begin with test_ and contain argv[1], if given. A test may raise
+    Skip."""
     chosen = [(n, t) for n, t in sorted(tests.items(),
                                         key=lambda i: getattr(i[1], "__code__", None)
                                         and i[1].__code__.co_firstlineno or 0)
@@ -270,7 +274,7 @@ def main(tests):
         except Skip as why:
             skipped += 1
             print(f"skipped {name}: {why}", flush=True)
-        except Exception as problem:  # noqa: BLE001 - the other tests still say what they find
+        except Exception as problem:  # noqa: BLE001 - run the other tests
             failed += 1
             print(f"FAILED {name}: {type(problem).__name__}: {problem}", flush=True)
     print(f"{len(chosen)} tests, {failed} failed, {skipped} skipped")

@@ -1,5 +1,5 @@
-"""Reads the data of a page that syntorch export --format html wrote, as export/html/html_columns.h
-describes it, with nothing but the standard library."""
+"""Reads the data of an HTML report of syntorch export --format html, in the format that
+export/html/html_columns.h describes. Needs only the standard library."""
 import base64
 import html.parser
 import json
@@ -9,7 +9,7 @@ SIGNED = {"id", "gap", "tag", "tensor_base"}
 
 
 class Parts(html.parser.HTMLParser):
-    """What a browser would see: elements, scripts, and texts outside of them."""
+    """Parses a page into elements, scripts and texts outside of scripts."""
 
     def __init__(self, text):
         super().__init__()
@@ -102,7 +102,7 @@ class Rank:
             at += 1 + n
 
     def times(self):
-        """(start, end) per node in ns, None where it is not shown."""
+        """Returns (start, end) in ns for each node, None for nodes that are not shown."""
         free, out = {}, []
         for lane, gap, duration in zip(self.lane, self.gap, self.duration):
             start = free.get(lane, 0) + gap
@@ -123,7 +123,7 @@ class Rank:
 
 
 def read_trace(script):
-    """Header and ranks of one <script>."""
+    """Returns the header and the ranks of one <script>."""
     attributes, text = script
     data = base64.b64decode(text, validate=True)
     if attributes["data-packed"] == "deflate":

@@ -1,4 +1,4 @@
-"""Runs of the pretraining program in a folder of their own, for its tests."""
+"""Runs the pretraining program in a temporary folder, for its tests."""
 import csv
 import json
 import os
@@ -19,7 +19,7 @@ GPT = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positio
 
 
 class Runs:
-    """Runs in a folder of its own."""
+    """Runs in one folder, which also has the two small configurations."""
 
     def __init__(self, folder):
         self.folder, self.number = folder, 0
@@ -31,7 +31,7 @@ class Runs:
         return os.path.join(self.folder, name)
 
     def start(self, *arguments, launcher=(), file_bytes=None):
-        """file_bytes: no file can be longer, as on a full disk."""
+        """Runs the program. file_bytes: limit of the size of files, to simulate a full disk."""
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -41,7 +41,7 @@ class Runs:
                               preexec_fn=limit if file_bytes else None)
 
     def train(self, model, *arguments, launcher=()):
-        """The rows of metrics.csv, and the folder."""
+        """Trains a model. Returns the rows of metrics.csv and the folder."""
         self.number += 1
         folder = self.path(f"run{self.number}")
         done = self.start("--model-config", f"{model}.json", "--max-seq-length", "64",
@@ -52,7 +52,7 @@ class Runs:
         return self.rows(folder), folder
 
     def rows(self, folder):
-        """Of metrics.csv."""
+        """Returns the rows of metrics.csv."""
         with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
             return list(csv.DictReader(f))
 

@@ -1,4 +1,4 @@
-"""Runs pretrain as the cases of reference/pretraining*.json say; shared by
+"""Runs pretrain with the options of the cases in reference/pretraining*.json. Shared by
 test_pretrain.py and bench_losses.py."""
 import csv
 import json
@@ -15,7 +15,7 @@ def cases(name):
 
 
 def what(options):
-    """Of a case, in words."""
+    """Returns a description of a case."""
     name = options.get("model-name") or os.path.basename(options["weights"])
     words = [name, os.path.basename(options["data"]), options["recipe"],
              f"{options['num-gpus']} ranks", f"rate {options['learning-rate']:g}"]
@@ -25,7 +25,7 @@ def what(options):
 
 
 def is_here(options):
-    """Whether the case's files are: those of shared/ need not be."""
+    """Whether the case's files exist. Files in shared/ are not on every machine."""
     return DATA is not None or not any(str(value).startswith("shared/")
                                        for value in options.values())
 
@@ -39,7 +39,7 @@ def argument(value):
 
 
 def run_case(options, folder):
-    """Losses, and what was printed to stderr: losses are empty when the run failed."""
+    """Returns the losses and the text on stderr. The losses are empty if the run failed."""
     arguments = [part for name, value in options.items() for part in (f"--{name}", argument(value))]
     done = subprocess.run([os.path.join(BUILD, "pretrain"), *arguments, "--dropout", "0",
                            "--skip-eval", "--save-dir", folder, "--quiet"],
@@ -51,5 +51,5 @@ def run_case(options, folder):
 
 
 def differences(got, want):
-    """Relative, of each step."""
+    """Returns the relative difference at each step."""
     return [abs(a - b) / b for a, b in zip(got, want)]

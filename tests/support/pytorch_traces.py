@@ -1,7 +1,7 @@
-"""Pairs of PyTorch traces, edits of them, and what `syntorch convert pytorch` makes of them; shared
-by tests of conversions.
+"""Shared by the tests of conversions: pairs of PyTorch traces, edits of them, and their conversion
+with `syntorch convert pytorch`.
 
-All that is expected is computed from the traces in Python."""
+Expected results are computed from the traces in Python."""
 import collections
 import copy
 import gzip
@@ -42,7 +42,7 @@ def acyclic(nodes):
 
 
 def check_nodes(what, nodes):
-    """What holds for every .et of the full profile."""
+    """Checks what must be true for every .et of profile full."""
     by_id = {n.id: n for n in nodes}
     check(len(by_id) == len(nodes), f"{what}: ids are there twice")
     dangling = [(n.id, d) for n in nodes for d in n.deps if d not in by_id]
@@ -74,7 +74,7 @@ def check_nodes(what, nodes):
 
 
 def calls(nodes):
-    """All communications, as a bag."""
+    """Returns all communications as a multiset."""
     return collections.Counter((n.type, n.attr.get("comm_type"), n.attr["comm_size"],
                                 n.attr.get("pg_name"), n.attr.get("comm_src"),
                                 n.attr.get("comm_dst")) for n in nodes
@@ -82,8 +82,8 @@ def calls(nodes):
 
 
 def kinds_of(nodes, made_up=0):
-    """Nodes of an .et by kind, as the summary counts them: kernels that carry several calls
-    once."""
+    """Returns the number of an .et's nodes by kind, as the summary counts them: a kernel that
+    carries several calls counts once."""
     seen = set()
     once = []
     for n in nodes:
@@ -108,7 +108,7 @@ def attr(node, name):
 
 
 def set_attr(node, name, value):
-    """value None: taken away."""
+    """Sets an attribute that exists. value None: removes it."""
     node["attrs"] = [a for a in node["attrs"] if a["name"] != name or value is not None]
     for a in node["attrs"]:
         if a["name"] == name:
@@ -116,7 +116,7 @@ def set_attr(node, name, value):
 
 
 class Pair:
-    """A host and a device trace as Python objects, of which copies are edited."""
+    """A host and a device trace as Python objects. Tests edit copies."""
 
     def __init__(self, name, host, device):
         self.name, self.host, self.device = name, host, device
@@ -147,8 +147,8 @@ class Pair:
 
 
     def kinds_kept(self):
-        """With ops that only the device trace has, as far as the host trace covers it: those that
-        communicate or take 1 ms or more."""
+        """Like kinds(), plus the ops that only the device trace has, within the time that the host
+        trace covers, if they communicate or take 1 ms or more."""
         known, out = {attr(n, "rf_id") for n in self.nodes if "attrs" in n}, self.kinds()
         ops = [e for e in self.events if e.get("cat") in ("cpu_op", "user_annotation")
                and e["args"].get("Record function id")]
@@ -185,7 +185,7 @@ def shared(name):
 
 
 def places(data, key):
-    """Begin and end of each element of the list `key`, in bytes."""
+    """Returns the begin and end in bytes of each element of the list `key`."""
     text, decoder, found = data.decode("utf-8"), json.JSONDecoder(), []
     bytes_of = (lambda i: i) if len(text) == len(data) else (lambda i: len(text[:i].encode()))
     at = re.search(r'"%s"\s*:\s*\[\s*' % key, text).end()
@@ -200,13 +200,13 @@ def places(data, key):
 
 
 class Result:
-    """What a conversion left: exit code, summary (--json), metadata and nodes of the .et, all files
-    by name."""
+    """The results of a conversion: exit code, summary (--json), metadata and nodes of the .et, and
+    all files by name."""
 
 
 def convert(host, device=None, *args, linked=False, names=("host.0.json", "device.0.json"),
             command=("convert", "pytorch"), decode=True):
-    """Runs the command on the bytes given, in a folder of its own with relative paths."""
+    """Runs the command on the given bytes, in a temporary folder with relative paths."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for name, data in zip(names, (host, device)):
             if data is None:
@@ -236,7 +236,7 @@ def convert(host, device=None, *args, linked=False, names=("host.0.json", "devic
 
 
 def check_tools(what, et):
-    """etcheck.py and `syntorch validate` find nothing."""
+    """Checks that etcheck.py and `syntorch validate` find no problems."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         path = os.path.join(folder, "t.0.et")
         with open(path, "wb") as f:
@@ -251,8 +251,8 @@ def check_tools(what, et):
 
 
 def good(what, r, kinds=None, made_up=0):
-    """A conversion that went well: counts, the nodes' graph, files, tools. kinds: what should come
-    out."""
+    """Checks a successful conversion: counts, graph of nodes, files, results of the tools. kinds:
+    the expected number of nodes by kind."""
     if not check(r.code == 0, f"{what}: exit {r.code}: {r.said[-500:]}"):
         return False
     check(set(r.files) <= {"t.0.et", "t.comm_group.json"}, f"{what}: files {sorted(r.files)}")

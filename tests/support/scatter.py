@@ -1,5 +1,5 @@
-"""Predicted against measured times as a picture: a panel a data set, both axes logarithmic, a band
-of 10 % around equality, and the names of the points that lie farthest from it."""
+"""Draws predicted against measured times: one panel per data set with logarithmic axes, a band of
+10 % around equality, and the names of the points with the largest errors."""
 import math
 from xml.sax.saxutils import escape
 
@@ -10,7 +10,7 @@ BAND_PART, NAMED = 0.1, 3
 
 
 def ticks(low, high):
-    """Powers of ten, and between them 2s and 5s where there are few."""
+    """Returns the powers of ten, and also 2s and 5s if the range has less than two decades."""
     tens = [10.0 ** e for e in range(math.floor(low), math.ceil(high) + 1)]
     if high - low < 2:
         tens += [2 * t for t in tens] + [5 * t for t in tens]
@@ -86,7 +86,7 @@ class Panel:
                    f'fill="{FAR if far >= 0 else POINT}" '
                    f'fill-opacity="{1 if far >= 0 else 0.55}"><title>{escape(said)}, measured '
                    f"{time_text(round(measured, 4))}</title></circle>")
-            if far >= 0:  # in the corner that points on the line leave free
+            if far >= 0:  # in the corner in which there are few points
                 yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * (NAMED - 1 - far), said, 10,
                            "end", FAR)
         yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * NAMED, "farthest off", 10, "end",
@@ -103,7 +103,7 @@ class Panel:
 
 
 def write(path, sets, across=2):
-    """sets: (title, rows) each; rows as Panel has them."""
+    """Writes an SVG. sets: a list of (title, rows) with rows as in Panel."""
     down = (len(sets) + across - 1) // across
     wide, high = LEFT + across * (SIDE + GAP), down * (TOP + SIDE + BOTTOM)
     with open(path, "w", encoding="utf-8") as f:

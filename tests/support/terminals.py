@@ -1,10 +1,10 @@
-"""Programs on a terminal of the test's own."""
+"""Runs programs on a pseudoterminal."""
 import os
 import pty
 
 
 def why_none():
-    """Why this system gives no terminals; "" if it does."""
+    """Returns why this system has no pseudoterminals; "" if it has."""
     try:
         for end in pty.openpty():
             os.close(end)
@@ -14,7 +14,7 @@ def why_none():
 
 
 def start(begin):
-    """(pid, terminal) of a process that calls `begin`, which is to become a program."""
+    """Starts a process that calls `begin`, which must exec a program. Returns (pid, terminal)."""
     pid, fd = pty.fork()
     if pid == 0:
         try:
@@ -25,7 +25,7 @@ def start(begin):
 
 
 def read(fd, most=65536):
-    """What was written next; b"" when nobody writes any more."""
+    """Returns the next output; b"" if all writers have closed the terminal."""
     try:
         return os.read(fd, most)
     except OSError:
@@ -33,6 +33,6 @@ def read(fd, most=65536):
 
 
 def end(pid, fd):
-    """Its exit code, or minus the signal that ended it."""
+    """Closes the terminal. Returns the exit code, or minus the signal that ended the process."""
     os.close(fd)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,4 +1,4 @@
-"""Runs of the syntorch command in folders of their own, for its tests, and small inputs."""
+"""Runs the syntorch command in temporary folders, and writes small inputs, for its tests."""
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
@@ -10,7 +10,8 @@ def run(folder, *args, **kwargs):
 
 
 def refused(folder, args, *says, code=1, **kwargs):
-    """One sentence that says this, and nothing on standard output."""
+    """Checks that the command fails with one sentence that has these words, and prints nothing on
+    standard output. Returns the sentence."""
     r = run(folder, *args, **kwargs)
     lines = [line for line in r.stderr.decode().splitlines() if line.startswith("syntorch ")]
     assert r.returncode == code, f"{args}: exit code {r.returncode}: {text_of(r)[:500]}"
@@ -26,7 +27,7 @@ def traced(folder):
 
 
 def host_and_device(folder, stem):
-    """The least of PyTorch's traces, as STEM_host.json and STEM_device.json."""
+    """Writes a minimal pair of PyTorch traces as STEM_host.json and STEM_device.json."""
     attrs = [{"name": n, "type": "uint64", "value": v} for n, v in
              (("rf_id", 1), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", 1),
               ("fw_tid", 0))]

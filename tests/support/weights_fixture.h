@@ -41,7 +41,8 @@ enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
 /* Element i of a file's tensor, by the definitions of binary32, binary16 and bfloat16. */
 float decode(const syn_safetensors_tensor *t, int64_t i);
 
-/* Fills a model's parameters from the file; false if a tensor is missing or has a wrong spec. */
+/* Fills a model's parameters from the file; false if a tensor is missing or has another number of
+   elements. */
 bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m);
 
 syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err);

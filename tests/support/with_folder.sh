@@ -1,7 +1,7 @@
 #!/bin/sh
-# with_folder.sh COMMAND...: runs a test with a TMPDIR of its own and removes it when the test ends,
-# also if the test fails. A test that is killed, as after a time limit, leaves its folder to the
-# next call.
+# with_folder.sh COMMAND...: runs a test with its own TMPDIR and removes the folder when the test
+# ends, also if the test fails. If this script is killed, for example by a time limit, the next call
+# removes the folder.
 base=${TMPDIR:-/tmp}
 for left in "$base"/syntorch-test.*; do
     [ -d "$left" ] && [ ! -d "/proc/${left##*.}" ] && rm -rf "$left" 2>/dev/null

@@ -1,5 +1,6 @@
-/* cuBLASLt by plain loops: what ops/cuda uses of it. Names and meanings are those of NVIDIA's
-   "cuBLAS" documentation; sums are doubles, as work of the stream. */
+/* An emulated cuBLASLt with the functions that ops/cuda uses. Names and behaviour are as in
+   NVIDIA's "cuBLAS" documentation. Products are simple loops with sums in double, and run as work
+   of the stream. */
 #ifndef TESTS_EMULATION_CUBLASLT_H
 #define TESTS_EMULATION_CUBLASLT_H
 

@@ -1,4 +1,5 @@
-/* Of NVIDIA's header what kernels use: the type, and conversions that round to nearest even. */
+/* The parts of NVIDIA's header that kernels use: the types, and conversions that round to nearest
+   even. */
 #ifndef TESTS_EMULATION_CUDA_BF16_H
 #define TESTS_EMULATION_CUDA_BF16_H
 

@@ -1,28 +1,31 @@
-/* A CUDA device without one: what the sources of ops/cuda and comm/cuda use of CUDA's runtime, for
-   any C++ compiler, so that their kernels and their use of the runtime are tested on every machine.
-   Names and meanings are those of NVIDIA's "CUDA Runtime API" and "CUDA C++ Programming Guide".
+/* An emulated CUDA device: the parts of CUDA's runtime that the sources of ops/cuda and comm/cuda
+   use, for any C++ compiler. It lets their kernels and their use of the runtime be tested on every
+   machine. Names and behaviour are as in NVIDIA's "CUDA Runtime API" and "CUDA C++ Programming
+   Guide".
 
-   Each stream is a thread of the host's, so work goes on beside the caller as on a device. Blocks
-   of a launch run one after the other; the threads of a block are fibers, which give way at
-   barriers and at warp operations only. Memory of the device lies between guards and is NaN at
-   first; shared memory is NaN when a block begins.
+   Each stream has a host thread, so work runs concurrently with the caller as on a device. Blocks
+   of a launch run one after the other. The threads of a block are fibers, which switch only at
+   barriers and warp operations. Device memory has guards around each buffer and is NaN at first;
+   shared memory is NaN when a block begins.
 
-   SYN_EMULATED_DEVICES     how many devices there are; 1
-   SYN_EMULATED_FIRST       which of its machine's devices is the process's first; 0
-   SYN_EMULATED_CAPABILITY  what they can; 9.0
-   SYN_EMULATED_PTX         what kernels were compiled for; as the devices can
-   SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
-   SYN_EMULATED_ORDER       in which the threads of a block take turns, from one barrier or warp
-                            operation to the next: forward, reversed or random:SEED; with greedy-
-                            in front a warp goes on until all of it waits for other warps, so that
-                            it gets as far ahead of them as it can
-   SYN_EMULATED_LAZY        set: streams that are made do nothing before somebody waits for them, as
-                            if the device were very busy
-   SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
-   SYN_EMULATED_NO_NCCL     set: NCCL cannot be loaded, for this reason
-   SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
-                            cudaLaunchKernel: the kernel, which then fails all that comes later;
-                            ncclRemoteError: what a communicator says of another rank */
+   Environment variables, with their defaults in brackets:
+
+   SYN_EMULATED_DEVICES     number of devices [1]
+   SYN_EMULATED_FIRST       number of the process's first device on its machine [0]
+   SYN_EMULATED_CAPABILITY  compute capability of the devices [9.0]
+   SYN_EMULATED_PTX         architecture that kernels were compiled for [the capability]
+   SYN_EMULATED_MEMORY      memory of each device in bytes [64 GiB]
+   SYN_EMULATED_ORDER       order in which the threads of a block run, from one barrier or warp
+                            operation to the next: forward, reversed or random:SEED. With the prefix
+                            greedy-, a warp runs until all its threads wait for other warps, so that
+                            it gets as far ahead of them as possible
+   SYN_EMULATED_LAZY        if set, streams do no work until a thread waits for them or polls
+                            them, as if the device were very busy
+   SYN_EMULATED_LEAKS       if set, buffers that were not freed end the program with a sentence
+   SYN_EMULATED_NO_NCCL     if set, NCCL cannot be loaded, with this reason
+   SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails. For
+                            cudaLaunchKernel the kernel fails, and with it all later calls. For
+                            ncclRemoteError the communicator reports an error of another rank */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_H
 #define TESTS_EMULATION_CUDA_RUNTIME_H
 
@@ -96,24 +99,26 @@ extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 static const int warpSize = 32;
 
 void *emulated_dynamic_shared();
-/* A device reads and writes so many bytes at once only where they lie on as many. */
+/* A device can access several bytes at once only if their address is aligned to their size.
+   emulated_align ends the program otherwise. */
 [[noreturn]] void emulated_misaligned(const void *at, size_t bytes);
 static inline void emulated_align(const void *at, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(at) % bytes != 0) emulated_misaligned(at, bytes);
 }
-/* What a device does that is in no code compiled for less than `capability` (80). */
+/* Called by emulated features that need code compiled for at least `capability` (for example 80).
+   Ends the program if kernels were compiled for less. */
 void emulated_compiled_for(int capability);
-/* All threads of the block that have not returned. */
+/* A barrier of all threads of the block that have not returned. */
 void emulated_barrier();
-/* All lanes of the mask, none of which may have returned: `bytes` bytes of lane `from` at its
-   `mine` go to `to`, which stays as it is if the mask lacks that lane. Gives the lanes of the mask
-   whose first byte there is not 0. */
+/* A warp operation of all lanes in the mask, none of which may have returned. Copies `bytes` bytes
+   from lane `from`'s `mine` to `to`; does not change `to` if that lane is not in the mask. Returns
+   the set of lanes in the mask whose first byte at `mine` is not 0. */
 unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int from, void *to);
-/* Those of all lanes: lane i's become number i of `all`. */
+/* The same for all lanes: the bytes of lane i become element i of `all`. */
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all);
 int emulated_lane();
-/* Copies to shared memory that go on beside the thread, as cp.async does: which are a batch when it
-   is complete, and there when all batches but the last `left` were waited for. */
+/* Asynchronous copies to shared memory, as cp.async. commit ends a batch of copies. wait(left)
+   waits until at most the last `left` batches are incomplete; only then is the data there. */
 void emulated_copy_async(void *to, const void *from, size_t bytes);
 void emulated_copies_commit();
 void emulated_copies_wait(int left);
@@ -178,7 +183,8 @@ static inline void __threadfence() {
 }
 static inline void __threadfence_block() {}
 
-/* Blocks of one launch run in turn, those of other streams beside them. */
+/* Atomic operations use host atomics: blocks of one launch run one after the other, but
+   concurrently with those of other streams. */
 template <typename T> static inline T emulated_swap_if(T *at, T expected, T value) {
     __atomic_compare_exchange(at, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
@@ -274,7 +280,7 @@ static inline float __frcp_rn(float x) {
 static inline float __fdividef(float a, float b) {
     return a / b;
 }
-/* The product is exact, the sum rounded twice, and no function of a library is called. */
+/* The product is exact, and the sum is rounded twice. Calls no library function. */
 static inline float emulated_fmaf(float a, float b, float c) {
     return (float)((double)a * (double)b + (double)c);
 }
@@ -453,7 +459,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
-/* How often a function of that name was called so far. */
+/* Number of calls of a runtime function so far. */
 __attribute__((visibility("default"))) uint64_t emulated_calls(const char *name);
 }
 
@@ -480,7 +486,8 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, F *kernel
 
 /* ---- kernels ---- */
 
-/* A kernel is known by its address; arguments are copied when it is launched. */
+/* Kernels are registered by address, with the sizes of their parameters, so that a launch can copy
+   the arguments. */
 typedef void emulated_caller(const void *kernel, void *const *arguments);
 void emulated_know_kernel(const char *name, const void *kernel, emulated_caller *call,
                           const size_t *bytes, int n);

@@ -1,4 +1,4 @@
-/* Inside of the emulation. */
+/* Internals of the emulated device, shared by its sources. */
 #ifndef TESTS_EMULATION_EMULATED_H
 #define TESTS_EMULATION_EMULATED_H
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-/* What the compiler says of sanitizers: gcc by names of its own, clang by a question. */
+/* Detect sanitizers: gcc defines macros, clang has __has_feature. */
 #if defined(__SANITIZE_ADDRESS__)
 #define EMULATED_ADDRESS 1
 #elif defined(__has_feature)
@@ -25,12 +25,13 @@
 #endif
 #endif
 
-/* Ends the program with a sentence: a device would go on and be wrong. */
+/* Prints a sentence and ends the program, where a real device would continue with wrong results. */
 [[noreturn]] void emulated_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- emulated_device.cc ---- */
 
-/* A function that was called, and how often; `failing`: which of its calls is to fail. */
+/* A called runtime function with its number of calls. failing: number of the call that fails; 0:
+   none. */
 struct emulated_function {
     explicit emulated_function(const char *name);
     const char *name;
@@ -38,8 +39,8 @@ struct emulated_function {
     uint64_t failing;
     emulated_function *next;
 };
-/* What this call of it gives: a failure that was wished for, or one that came before and stays. The
-   thread's cudaGetLastError gives it, too. */
+/* Counts a call. Returns an error if SYN_EMULATED_FAIL requests one or a sticky error occurred
+   before. emulated_fail stores an error for the thread's cudaGetLastError and returns it. */
 cudaError_t emulated_enter(emulated_function *f);
 cudaError_t emulated_fail(cudaError_t code);
 #define EMULATED_ENTER_AS(name)                                           \
@@ -49,20 +50,20 @@ cudaError_t emulated_fail(cudaError_t code);
         if (emulated_code != cudaSuccess) return emulated_code;           \
     } while (0)
 #define EMULATED_ENTER() EMULATED_ENTER_AS(__func__)
-/* The same for what is done after a failure, too. */
+/* The same for functions that do their work even after an error. */
 #define EMULATED_ENTER_ANYHOW(code)                   \
     static emulated_function emulated_self(__func__); \
     const cudaError_t code = emulated_enter(&emulated_self)
-/* From now on all calls fail with it. */
+/* Makes an error sticky: all later calls fail with it. */
 void emulated_stick(cudaError_t code);
-int emulated_device();     /* the thread's */
-int emulated_capability(); /* 90 */
-size_t emulated_memory();  /* bytes a device has */
+int emulated_device();     /* current device of the thread */
+int emulated_capability(); /* 10 * major + minor, for example 90 */
+size_t emulated_memory();  /* memory of a device in bytes */
 size_t emulated_shared_optin();
 
 /* ---- emulated_memory.cc ---- */
 
-/* Dies unless those bytes lie within what was allocated, or are no device's. */
+/* Ends the program if the range begins in a device buffer and exceeds it. */
 void emulated_check_range(const void *at, size_t bytes, const char *what);
 void emulated_check_guards();
 
@@ -71,14 +72,14 @@ void emulated_check_guards();
 struct emulated_kernel {
     const char *name;
     emulated_caller *call;
-    std::vector<size_t> bytes; /* of its parameters */
-    size_t shared;             /* that it may ask for; 0: what all may */
-    /* Of emulated_statics.cc: where its variables lie among the module's; how many threads the
-       largest block had that was looked at. */
+    std::vector<size_t> bytes; /* size of each parameter */
+    size_t shared;             /* limit of dynamic shared memory; 0: the default */
+    /* For emulated_statics.cc: the range of its variables in the module's thread-local data;
+       threads of the largest block that was examined. */
     size_t statics_first, statics_end;
     int statics_threads;
 };
-/* A launch, with copies of its arguments. */
+/* A kernel launch with copies of its arguments. */
 struct emulated_launch {
     emulated_kernel *kernel;
     const void *function;
@@ -86,7 +87,7 @@ struct emulated_launch {
     size_t shared;
     std::vector<std::vector<char>> arguments;
 };
-/* False: the kernel is unknown, or the launch is none that a device takes; *code says so. */
+/* Returns false with an error in *code if the kernel is unknown or the launch is invalid. */
 bool emulated_make_launch(emulated_launch *l, const void *kernel, dim3 grid, dim3 block,
                           void **arguments, size_t shared, cudaError_t *code);
 
@@ -96,18 +97,18 @@ void emulated_run(const emulated_launch &l);
 
 /* ---- emulated_statics.cc ---- */
 
-/* The thread's static shared memory, within its variables of the module. */
+/* A stream thread's static shared memory, which is part of the module's thread-local data. */
 struct emulated_statics {
     char *data = NULL;
     size_t bytes = 0;
     emulated_kernel *kernel = NULL;
     int threads = 0;
-    size_t first = 0, end = 0; /* the kernel's */
-    bool looking = false;      /* for them */
+    size_t first = 0, end = 0; /* range of the kernel's variables */
+    bool looking = false;      /* this block determines the range */
     std::vector<char> before;
 
     void open(emulated_kernel *k, int n);
-    /* Around each block. */
+    /* Called before and after each block. */
     void begin_block();
     void end_block();
 };
@@ -115,16 +116,16 @@ struct emulated_statics {
 /* ---- emulated_stream.cc ---- */
 
 typedef std::function<void()> emulated_work;
-/* Asks the stream for it: done behind all that was asked before, or a node of a graph. */
+/* Queues work in the stream, or adds it as a node to the graph that the stream captures. */
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work);
-/* All streams of the process. */
+/* Waits for all streams of the current device. */
 void emulated_wait_all();
-/* For calls that a thread must not make while it captures in a mode that is not relaxed: the
-   failure that the call gives, after which the capture has failed, too. */
+/* Called by functions that a thread must not call during a capture, unless the mode is relaxed.
+   Returns the error of such a call, and marks the capture as failed. */
 cudaError_t emulated_unsafe();
 
 struct emulated_graph_node {
-    emulated_work work; /* empty: of a kernel */
+    emulated_work work; /* empty: the node is a kernel launch */
     emulated_launch launch;
 };
 struct emulated_graph {

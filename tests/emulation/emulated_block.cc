@@ -1,6 +1,7 @@
-/* Kernels: the threads of a block as fibers of the stream's thread. One that never waits runs to
-   its end like a function call, on a fiber that the next one takes over; who waits keeps the fiber.
-   The last one to come to a barrier or warp operation makes the others ready and goes on. */
+/* Runs kernels. The threads of a block are fibers of the stream's host thread. A thread that never
+   waits runs to its end like a function call, and the next thread reuses its fiber; a thread that
+   waits keeps its fiber. The last thread that reaches a barrier or warp operation makes the others
+   ready and continues. */
 #include <stdlib.h>
 
 #include <memory>
@@ -18,8 +19,7 @@ enum { WARP = 32, SHARED_GUARD = 64, ALL = -1 };
 
 enum thread_state { FRESH, READY, AT_BARRIER, IN_WARP, DONE };
 
-/* A copy that goes on beside the thread which began it; those of a batch are waited for
-   together. */
+/* An asynchronous copy. Threads wait for all copies of a batch together. */
 struct copy {
     char *to;
     const char *from;
@@ -31,30 +31,30 @@ struct thread {
     thread_state state;
     fiber *on;
     uint3 index; /* threadIdx */
-    int turn;    /* its place in the order */
-    /* IN_WARP */
+    int turn;    /* position in the order of threads */
+    /* Arguments and result of a warp operation (IN_WARP). */
     unsigned mask;
     const void *mine;
     size_t bytes;
-    int from; /* ALL: theirs, one after the other */
+    int from; /* source lane; ALL: all lanes, one after the other */
     void *to;
-    unsigned set; /* what it gets */
+    unsigned set; /* result: lanes whose first byte is not 0 */
     std::vector<copy> copies;
-    int batches; /* that are complete */
+    int batches; /* number of complete batches */
 };
 
 struct warp { /* sets of lanes */
     unsigned waiting, gone;
 };
 
-/* Threads that take turns until none of them is ready: all of a block, or a warp. Their places in
-   the order. */
+/* Threads that run alternately until none of them is ready: a whole block, or a warp. first, end:
+   their range in the order. */
 struct group {
     int first, end;
     bool begun;
 };
 
-struct machine { /* a stream's */
+struct machine { /* the state of a stream's thread */
     fiber scheduler;
     std::vector<fiber *> idle, all;
     std::vector<thread> threads;
@@ -66,7 +66,8 @@ struct machine { /* a stream's */
     const emulated_launch *launch = NULL;
     std::vector<void *> arguments;
     int n = 0, live = 0, at_barrier = 0, current = 0;
-    int first = 0, end = 0, next = 0; /* the group whose turn it is; who has not begun of it */
+    int first = 0, end = 0, next = 0; /* range of the running group; its first thread that has not
+                                         begun */
     std::mt19937 random;
 
     ~machine() {
@@ -81,8 +82,8 @@ static void place(machine *m, int t) {
     threadIdx = m->threads[(size_t)t].index;
 }
 
-/* Who goes on when that thread waits: the next of its group that is ready. NULL: none is, or some
-   have not begun. */
+/* The fiber to run when a thread waits: that of the next ready thread in its group. NULL: no thread
+   is ready, or some have not begun. */
 static fiber *next_ready(const machine *m, int turn) {
     const int n = m->end - m->first;
     if (m->next < m->end) return NULL;
@@ -94,7 +95,7 @@ static fiber *next_ready(const machine *m, int turn) {
     return NULL;
 }
 
-/* Gives way to others until the thread is ready again. */
+/* Runs other threads until this thread is ready again. */
 static void wait_as(thread_state state) {
     machine *m = here;
     const int t = m->current;
@@ -121,7 +122,7 @@ int emulated_lane() {
     return here->current % WARP;
 }
 
-/* All lanes are here: each gets what it asked for. */
+/* All lanes have arrived: copies each lane's data and makes all lanes ready. */
 static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     unsigned set = 0;
     const void *whole = NULL;
@@ -133,7 +134,7 @@ static void exchange(thread *lanes, unsigned mask, size_t bytes) {
         thread &lane = lanes[__builtin_ctz(left)];
         lane.set = set;
         lane.state = READY;
-        if (lane.from == ALL && whole) { /* the same for all */
+        if (lane.from == ALL && whole) { /* all lanes get the same bytes */
             memcpy(lane.to, whole, WARP * bytes);
             continue;
         }
@@ -148,7 +149,7 @@ static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     }
 }
 
-/* Whether those who wait and the thread itself are all that its mask names, at the same. */
+/* Whether all lanes in the mask wait in the same operation. */
 static bool complete(const thread *lanes, const warp &w, unsigned mask, size_t bytes) {
     if (mask & ~w.waiting) return false;
     for (unsigned left = mask; left; left &= left - 1) {
@@ -193,7 +194,7 @@ void emulated_misaligned(const void *at, size_t bytes) {
     emulated_die("%zu bytes at once at %p, which lies on fewer", bytes, at);
 }
 
-/* What is copied is not there before it was waited for, and then nothing is that was there. */
+/* Copies only in emulated_copies_wait. Until then the destination is NaN. */
 void emulated_copy_async(void *to, const void *from, size_t bytes) {
     thread &self = here->threads[(size_t)here->current];
     memset(to, 0xff, bytes);
@@ -225,7 +226,8 @@ static void leave(machine *m, int t) {
     if (m->live > 0 && m->at_barrier == m->live) release_barrier(m);
 }
 
-/* What a fiber does: threads that nobody began, one after the other, until one has waited. */
+/* The main function of fibers: runs threads that have not begun, one after the other, until a
+   thread has waited. */
 static void fiber_main() {
     fiber_begun(&here->scheduler);
     for (;;) {
@@ -253,7 +255,7 @@ static bool is_ready(const machine *m, const group &g) {
     return !g.begun;
 }
 
-/* The first from number `from` on that can go on. NULL: all wait. */
+/* The first group that can run, starting with number `from`. NULL: all threads wait. */
 static group *choose_group(machine *m, size_t from) {
     const size_t n = m->groups.size();
     for (size_t i = 0; i < n; i++) {
@@ -324,7 +326,7 @@ static turns chosen_turns() {
     return t;
 }
 
-/* Threads in their order, those of a group side by side. */
+/* Chooses the order of the threads. Threads of a group are next to each other. */
 static void choose_order(machine *m, const turns &how) {
     const int size = how.greedy ? WARP : m->n;
     m->groups.clear();
@@ -377,7 +379,6 @@ void emulated_run(const emulated_launch &l) {
                 for (int i = 0; i < SHARED_GUARD - 16; i++)
                     if (behind[i] != 0x5a)
                         emulated_die("%s: a write %d bytes behind %zu of shared memory",
-                                     l.kernel->name, i,
-                                     l.shared);
+                                     l.kernel->name, i, l.shared);
             }
 }

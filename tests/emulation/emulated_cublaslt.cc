@@ -1,5 +1,4 @@
-/* Products as cuBLASLt has them, column-major: D = alpha op(A) op(B) + beta C, then bias and gelu.
- */
+/* Emulated cuBLASLt products, column-major: D = alpha op(A) op(B) + beta C, then bias and gelu. */
 #include "cublasLt.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -13,7 +12,7 @@ struct emulated_lt_desc {
     int32_t transpose_a = 0, transpose_b = 0;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     const void *bias = NULL;
-    int32_t bias_type = -1; /* that of D */
+    int32_t bias_type = -1; /* < 0: the type of D */
 };
 struct emulated_lt_layout {
     cudaDataType_t type;
@@ -23,14 +22,15 @@ struct emulated_lt_layout {
 };
 struct emulated_lt_preference {
     uint64_t workspace = 0;
-    uint32_t aligned[4] = {256, 256, 256, 256}; /* A, B, C, D: on so many bytes */
+    uint32_t aligned[4] = {256, 256, 256, 256}; /* alignment of A, B, C, D in bytes */
 };
-/* What an algorithm is good for; within cublasLtMatmulAlgo_t. */
+/* Requirements of an algorithm, stored in cublasLtMatmulAlgo_t. */
 struct emulated_lt_algo {
     uint32_t valid, aligned[4];
     uint64_t workspace;
 };
-/* What an algorithm asks for where it may: products write to it, so that it must be theirs. */
+/* Bytes of workspace that algorithms require if the preference allows it. Products overwrite the
+   workspace, to find callers that share it. */
 enum { LT_WORKSPACE = 1024 };
 
 #define LT_ENTER()                                                                          \
@@ -182,19 +182,19 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
         return TAKE(preference->aligned[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES]);
-    default: /* of sums: theirs have one order */
+    default: /* the reduction scheme: sums have only one order here */
         return TAKE(ignored);
     }
 }
 
-/* ---- what fits together ---- */
+/* ---- checks of layouts and types ---- */
 
 static bool layout_fits(const emulated_lt_layout &l) {
     const uint64_t inner = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
     return l.rows > 0 && l.cols > 0 && l.batch > 0 && l.ld >= (int64_t)inner;
 }
 
-/* Of the table in cublasLtMatmul's documentation those with f32 sums. */
+/* The combinations with f32 sums from the table in cublasLtMatmul's documentation. */
 static bool types_fit(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d) {
     if (a != b || c != d) return false;
     if (a == CUDA_R_32F) return d == CUDA_R_32F;
@@ -265,7 +265,7 @@ static const void *batch_of(const void *data, const emulated_lt_layout &l, int i
     return static_cast<const char *>(data) + l.stride * i * (int64_t)bytes_of(l.type);
 }
 
-/* op(X) in f32, its columns one after the other: of A turned, so that both run along k. */
+/* op(X) as an f32 array in which k is the fastest dimension, for A and B. */
 static std::vector<float> along_k(const void *data, const emulated_lt_layout &l, bool k_is_rows,
                                   int64_t k, int64_t others) {
     std::vector<float> to((size_t)(k * others));
@@ -276,7 +276,7 @@ static std::vector<float> along_k(const void *data, const emulated_lt_layout &l,
     return to;
 }
 
-/* Of each number the 11 bits that TF32 has. */
+/* Rounds each number to TF32, which has 11 bits of precision. */
 static void round_to_tf32(std::vector<float> &numbers) {
     for (float &x : numbers) {
         uint32_t bits;
@@ -330,7 +330,7 @@ struct product {
     }
 };
 
-/* Whether the algorithm can work with what it was given; a product without one asks for none. */
+/* Whether pointers and workspace meet the requirements of the algorithm. */
 static bool algo_fits(const emulated_lt_algo &algo, const void *const data[4],
                       const emulated_lt_layout *const layouts[4], const void *workspace,
                       size_t bytes) {

@@ -1,4 +1,4 @@
-/* Devices and errors. */
+/* Devices, errors, and counts of calls. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void emulated_die(const char *format, ...) {
     abort();
 }
 
-static emulated_function *functions; /* all that were ever called */
+static emulated_function *functions; /* all functions that were called */
 static std::mutex functions_lock;
 static std::atomic<int> stuck;
 static thread_local cudaError_t last;

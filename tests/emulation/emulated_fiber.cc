@@ -14,7 +14,8 @@
 enum { STACK = 256 << 10, PAGE = 4096 };
 
 #if defined(__x86_64__)
-/* Saves what a call must keep on the stack at *from, and goes on with that at `to`. */
+/* Saves the callee-saved registers on the stack and the stack pointer in *from, and restores both
+   from `to`. */
 extern "C" void emulated_switch(void **from, void *to);
 asm(".text\n"
     ".hidden emulated_switch\n"
@@ -73,7 +74,7 @@ fiber *fiber_new(void (*main)()) {
     f->size = STACK;
 #if defined(__x86_64__)
     void **top = reinterpret_cast<void **>(f->stack + STACK) - 2;
-    *--top = NULL; /* where `main` would return to */
+    *--top = NULL; /* return address of `main` */
     *--top = reinterpret_cast<void *>(main);
     f->sp = top - 6; /* registers */
 #else

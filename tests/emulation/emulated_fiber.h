@@ -1,4 +1,4 @@
-/* Fibers: several lines of calls in one thread, of which one goes on at a time. */
+/* Fibers: several call stacks in one thread, of which one runs at a time. */
 #ifndef TESTS_EMULATION_EMULATED_FIBER_H
 #define TESTS_EMULATION_EMULATED_FIBER_H
 
@@ -9,24 +9,26 @@
 #endif
 
 struct fiber {
-    char *stack = NULL; /* NULL: the thread's own */
+    char *stack = NULL; /* NULL: the thread's own stack */
 #if defined(__x86_64__)
     void *sp = NULL;
 #else
     ucontext_t context;
 #endif
-    void *fake = NULL; /* of the sanitizers */
+    void *fake = NULL; /* this and the rest: state of the sanitizers */
     const void *bottom = NULL;
     size_t size = 0;
     void *tsan = NULL;
 };
 
-/* One that will run `main`, which must not return; fiber_free when it is not switched to again. */
+/* Creates a fiber that will run `main`, which must not return. Call fiber_free when it is no longer
+   needed. */
 fiber *fiber_new(void (*main)());
 void fiber_free(fiber *f);
-/* From the fiber that runs, which goes on when it is switched to. */
+/* Switches from the running fiber to another. Returns when a fiber switches back to `from`. */
 void fiber_switch(fiber *from, fiber *to);
-/* What `main` does first, with the thread's own fiber, and what that does before the first. */
+/* `main` must call fiber_begun first; the thread's own fiber must call fiber_prepare before its
+   first switch. own: the thread's own fiber. */
 void fiber_begun(fiber *own);
 void fiber_prepare(fiber *own);
 

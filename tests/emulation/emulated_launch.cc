@@ -1,4 +1,4 @@
-/* Kernels that are known, and what launches may ask for. */
+/* Registered kernels, and the limits of launches. */
 #include <map>
 #include <mutex>
 

@@ -1,7 +1,7 @@
-/* The devices' memory: each piece lies between guards, which are looked at when it is freed and
-   when streams are waited for. What was freed is NaN, and stays for a while, so that late writes
-   are seen. So is the host's pinned memory, which is not waited for when it is freed: who copies
-   from it then gets NaN. */
+/* Device memory. Each buffer is between guards, which are checked when the buffer is freed and when
+   a stream is synchronized. Freed buffers become NaN and stay allocated for a while, so that late
+   writes are found. Freed pinned host memory becomes NaN, too. cudaFreeHost does not wait for
+   streams, so a copy from freed memory reads NaN. */
 #include <stdlib.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "tests/emulation/emulated.h"
 
 #if defined(EMULATED_ADDRESS)
-#define GUARDED false /* the sanitizer's own are better */
+#define GUARDED false /* the sanitizer has its own guards */
 #else
 #define GUARDED true
 #endif
@@ -52,7 +52,7 @@ static void check_guards(const char *data, const piece &p) {
     }
 }
 
-/* Those of the first n bytes. */
+/* Checks that the first n bytes of a freed buffer were not written. */
 static void check_freed(const piece &p, size_t n) {
     for (size_t i = 0; i < std::min(p.bytes, n); i++)
         if ((unsigned char)p.whole[GUARD + i] != FRESH)

@@ -28,24 +28,24 @@ struct part {
 
 enum { MOST = 64 }; /* members */
 
-/* A communicator's file as the process has it that made it. */
+/* A communicator's file: its file descriptor in the process that created it. */
 struct its_name {
     pid_t process;
     int file;
 };
 
-/* What the members of a communicator share, which may be of several processes: the first page of a
-   file without a name. Behind it each has room for its input, and there is room for the result. */
+/* State that the members of a communicator share, possibly across processes: the first page of an
+   unnamed file. After it, the file has space for each member's input and for the result. */
 struct clique {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int size, joined, left; /* left: have destroyed or aborted it */
-    bool processes;         /* several */
+    int size, joined, left; /* left: members that have destroyed or aborted it */
+    bool processes;         /* members are in several processes */
     bool dead;              /* a member has aborted */
-    int called;             /* have called something */
-    bool split;             /* there is a part */
+    int called;             /* members that have called a collective */
+    bool split;             /* ncclCommSplit has created of_part */
     its_name of_part;
-    int come, gone; /* of the present operation */
+    int come, gone; /* members that have entered and left the current operation */
     bool done;
     part parts[MOST];
 };
@@ -59,16 +59,17 @@ struct hold {
     void tell() { pthread_cond_broadcast(&of->changed); }
 };
 
-/* A member, as long as it or its work is there. */
+/* A member. Lives until its communicator is deleted and its work is done. */
 struct member {
-    int file = -1, of_id = -1; /* of_id: of the first member, that of the id */
+    int file = -1, of_id = -1; /* of_id: on rank 0, the file descriptor in the id */
     clique *all = NULL;
     int rank = 0;
-    bool ready = false, lost = false; /* has heard that all have joined; of an error */
+    bool ready = false, lost = false; /* ready: all members have joined; lost: an error was
+                                        reported */
     bool blocks = false, called = false;
-    std::shared_ptr<std::atomic<bool>> stop; /* aborted; a part shares it */
+    std::shared_ptr<std::atomic<bool>> stop; /* aborted; shared with `part` */
     std::shared_ptr<member> part;
-    ncclComm_t *part_to = NULL; /* where a part is awaited */
+    ncclComm_t *part_to = NULL; /* where to store the result of ncclCommSplit */
     bool part_blocks = false;
     ~member() {
         if (all) munmap(all, sizeof *all);
@@ -102,7 +103,7 @@ static ncclResult_t failure_of(cudaError_t code) {
         if (emulated_code != cudaSuccess) return failure_of(emulated_code); \
     } while (0)
 
-/* ---- arithmetic: in the order of ranks; f16 and bf16 in f32, rounded once; integers wrap ---- */
+/* ---- arithmetic: in rank order; f16 and bf16 in f32, rounded once; integers wrap ---- */
 
 static float loaded(float x) {
     return x;
@@ -162,8 +163,8 @@ template <typename A> static A join(A a, A b, int how) {
     }
 }
 
-/* The last to come does it for all: what the members have put into the file becomes the result,
-   of which a reduce-scatter gives each a part. */
+/* Run by the last member that arrives: computes the result from the inputs in the file and writes
+   it to the file. For a reduce-scatter each member reads only its part. */
 template <typename T> static void perform_as(const member &m) {
     const part &first = m.all->parts[0];
     const size_t size = (size_t)m.all->size;
@@ -189,7 +190,7 @@ static size_t bytes_of(ncclDataType_t type) {
     return type == ncclInt64 ? 8 : type == ncclFloat16 || type == ncclBfloat16 ? 2 : 4;
 }
 
-/* Says which member calls something else than the first. */
+/* Whether all members call the same operation. Otherwise prints the first difference. */
 static bool agree(const clique &all) {
     const part &first = all.parts[0];
     for (int k = 1; k < all.size; k++) {
@@ -221,9 +222,10 @@ static void perform(const member &m) {
     }
 }
 
-/* ---- meeting ---- */
+/* ---- collectives ---- */
 
-/* As work of a stream: the last to come does it for all, the others wait, or are aborted. */
+/* Runs a collective as work of a stream. The last member that arrives computes the result; the
+   others wait, or are aborted. */
 static void meet(const member &m, const part &mine, const void *in, void *out) {
     clique *all = m.all;
     const size_t bytes = mine.n * bytes_of(mine.type), whole = bytes * (size_t)all->size;
@@ -233,7 +235,7 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     if (sends) emulated_check_range(in, reads, kind_names[mine.what]);
     emulated_check_range(out, writes, kind_names[mine.what]);
     hold h(all);
-    while (all->done && !*m.stop) h.wait(); /* the others leave the one before */
+    while (all->done && !*m.stop) h.wait(); /* others have not left the previous operation */
     if (*m.stop) return;
     all->parts[m.rank] = mine;
     if (sends) m.put(in, reads, m.input_of(m.rank));
@@ -251,8 +253,8 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     h.tell();
 }
 
-/* Members connect when they call for the first time, for which the host waits: unless
-   NCCL_RUNTIME_CONNECT=0, which is when they are made. */
+/* Blocking communicators connect in the first collective, for which the host waits. With
+   NCCL_RUNTIME_CONNECT=0 they connect when they are created. Returns false if aborted. */
 static bool connect(member *m) {
     const char *later = getenv("NCCL_RUNTIME_CONNECT");
     hold h(m->all);
@@ -361,7 +363,7 @@ static std::shared_ptr<member> join(const its_name &name, int rank, int n, bool 
     return me;
 }
 
-/* Does not wait for the others, as a communicator that is not blocking does not. */
+/* Does not wait for the others; only nonblocking communicators are supported here. */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
     EMULATED_ENTER_NCCL();
@@ -390,7 +392,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part
     return ncclInProgress;
 }
 
-/* Whether the part that was asked for, if any, is there. */
+/* Whether no ncclCommSplit is pending. Completes a pending one if all members have joined. */
 static bool has_split(member *me) {
     if (!me->part_to) return true;
     if (!me->part && me->all->split)
@@ -404,8 +406,8 @@ static bool has_split(member *me) {
     return true;
 }
 
-/* What failed meanwhile: SYN_EMULATED_FAIL=ncclRemoteError:N, at the N-th look at one that blocks,
-   for good. */
+/* Reports progress and errors. With SYN_EMULATED_FAIL=ncclRemoteError:N, the N-th call for a
+   blocking communicator and all later ones report an error. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     EMULATED_ENTER_NCCL();
     static emulated_function remote("ncclRemoteError");
@@ -417,7 +419,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     return ncclSuccess;
 }
 
-/* What is under way goes on, or is aborted. Members of several processes wait for each other. */
+/* Operations in flight continue, or with `abort` are aborted. Members in several processes wait for
+   each other. */
 static ncclResult_t leave(ncclComm_t comm, bool abort) {
     clique *all = comm->me->all;
     {
@@ -425,7 +428,7 @@ static ncclResult_t leave(ncclComm_t comm, bool abort) {
         if (abort) *comm->me->stop = all->dead = true;
         all->left++;
         h.tell();
-        if (abort && comm->me->part) { /* shares the end */
+        if (abort && comm->me->part) { /* is aborted, too */
             hold of_part(comm->me->part->all);
             comm->me->part->all->dead = true;
             of_part.tell();

@@ -1,7 +1,7 @@
-/* Shared memory of fixed size: static variables of kernels, of which each stream's thread has its
-   own. On a device they hold nothing in particular when a block begins; here they are NaN. Which of
-   the module's variables are a kernel's is seen from what its first block of so many threads
-   changes. */
+/* Static shared memory. It is emulated by thread-local static variables of kernels, so each
+   stream's thread has its own. On a device their contents are undefined when a block begins; here
+   they are NaN. The range of a kernel's variables in the module's thread-local data is determined
+   from the bytes that its first block changes, and again for larger blocks. */
 #include <link.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #include "tests/emulation/emulated.h"
 
-static std::mutex lock; /* of what is known of kernels */
+static std::mutex lock; /* for the ranges stored in kernels */
 
 static int find_variables(struct dl_phdr_info *module, size_t bytes, void *to) {
     (void)bytes;
@@ -41,7 +41,7 @@ void emulated_statics::begin_block() {
     else std::fill(data + first, data + end, (char)0xff);
 }
 
-/* In words of 8 bytes, since of a number perhaps one byte changes. */
+/* Rounds the range to words of 8 bytes, because perhaps only one byte of a number changes. */
 void emulated_statics::end_block() {
     enum { WORD = 8 };
     if (!looking) return;

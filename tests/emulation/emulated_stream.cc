@@ -14,9 +14,10 @@
 
 /* ---- streams ---- */
 
-/* Who waits for a stream does its work; else its own thread does, a while after it was asked for,
-   or when much has gathered. So nothing is done before it must be, as on a busy device, and few
-   threads take turns. A lazy stream's thread does nothing unless somebody asks for it. */
+/* A thread that waits for a stream runs the stream's work itself. Otherwise the stream's own thread
+   runs it after 1 ms, or when MUCH items are queued. Work is therefore done as late as on a busy
+   device, with few thread switches. A lazy stream's thread only works if a caller polls the
+   stream. */
 enum { MUCH = 64 };
 
 struct emulated_stream {
@@ -25,12 +26,12 @@ struct emulated_stream {
     std::deque<emulated_work> work;
     bool busy = false, closed = false;
     bool lazy = false;
-    bool hurried = false; /* somebody asks again and again whether it is done */
+    bool hurried = false; /* a caller polls whether the work is done */
     int device = 0;
-    emulated_graph *capture = NULL; /* of the thread that captures: no lock */
+    emulated_graph *capture = NULL; /* only used by the capturing thread: no lock */
     std::thread thread;
 
-    /* Does one piece, or waits for another thread to have done it. */
+    /* Runs one item of work, or waits until another thread has run it. */
     void advance(std::unique_lock<std::mutex> *hold) {
         if (busy) {
             changed.wait(*hold);
@@ -47,7 +48,7 @@ struct emulated_stream {
         changed.notify_all();
     }
 
-    /* Its thread begins now. */
+    /* Makes the stream's thread begin now. */
     void hurry() {
         std::lock_guard<std::mutex> hold(lock);
         if (hurried || work.empty()) return;
@@ -77,10 +78,10 @@ struct emulated_stream {
 };
 
 static std::mutex streams_lock;
-/* Who waits for all of them may come to one that another thread destroys. */
+/* Shared pointers, because a thread may wait for a stream that another thread destroys. */
 static std::map<emulated_stream *, std::shared_ptr<emulated_stream>> streams;
 
-/* Work that is asked for without a stream is done at once, when all others are idle. */
+/* Work of the NULL stream runs immediately, after all other streams are idle. */
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     if (!stream) {
         emulated_wait_all();
@@ -100,7 +101,7 @@ cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     return cudaSuccess;
 }
 
-/* The thread's, if it is not relaxed. */
+/* The thread's current capture, if its mode is not relaxed. */
 static thread_local emulated_graph *strict;
 
 cudaError_t emulated_unsafe() {
@@ -188,9 +189,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 /* ---- events ---- */
 
-/* A place in a stream: an event stands for the newest it was recorded at. */
+/* A position in a stream. An event refers to the position at which it was recorded last. */
 struct place {
-    emulated_stream *stream; /* which lives as long as it has not come there */
+    emulated_stream *stream; /* exists at least until it reaches this position */
     std::atomic<bool> done;
     double ms = 0;
 
@@ -306,7 +307,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
 /* ---- graphs ---- */
 
 struct emulated_graph_exec {
-    std::vector<const emulated_graph_node *> names; /* nodes of the graph it was made of */
+    std::vector<const emulated_graph_node *> names; /* nodes of the original graph */
     std::vector<std::shared_ptr<const emulated_graph_node>> nodes;
 };
 
@@ -387,7 +388,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
         if (!emulated_make_launch(&changed->launch, params->func, params->gridDim, params->blockDim,
                                   params->kernelParams, params->sharedMemBytes, &code))
             return emulated_fail(code);
-        exec->nodes[i] = changed; /* launches under way have the one before */
+        exec->nodes[i] = changed; /* launches in flight use the old node */
         return cudaSuccess;
     }
     return emulated_fail(cudaErrorInvalidValue);

@@ -1,4 +1,4 @@
-/* What the emulation's own tests share. */
+/* Shared by the tests of the emulation itself. */
 #ifndef TESTS_EMULATION_EMULATION_TEST_H
 #define TESTS_EMULATION_EMULATION_TEST_H
 
@@ -23,7 +23,8 @@
                   cudaGetErrorName(want));                                               \
     } while (0)
 
-/* LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments): its code. */
+/* LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments...) launches a
+   kernel and returns its error code. */
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
     launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
 template <typename... P, typename... A>
@@ -37,7 +38,7 @@ static inline cudaError_t launch(const char *name, void (*kernel)(P...), dim3 gr
     }(static_cast<P>(arguments)...);
 }
 
-/* n elements of a device's memory, all zero. */
+/* Device memory with n elements, all zero at first. */
 template <typename T> struct device_array {
     T *data = NULL;
     size_t n;
@@ -52,7 +53,7 @@ template <typename T> struct device_array {
     device_array(const device_array &) = delete;
     device_array &operator=(const device_array &) = delete;
     ~device_array() { cudaFree(data); }
-    /* After all work of the device. */
+    /* A copy of the elements, after all work of the device. */
     std::vector<T> host() const {
         std::vector<T> to(n);
         cudaMemcpy(to.data(), data, n * sizeof(T), cudaMemcpyDeviceToHost);
@@ -60,10 +61,10 @@ template <typename T> struct device_array {
     }
 };
 
-/* What must end a process is done by one: this program with "--child NAME" and, in front of it,
-   settings ("SYN_EMULATED_DEVICES=0"). */
+/* Tests that must end a process run in a child process: this program with "--child NAME", and with
+   environment settings before it ("SYN_EMULATED_DEVICES=0"). */
 struct ended {
-    int code; /* of the shell: 128 and the signal's number if one ended it */
+    int code; /* exit code of the shell; 128 + signal number after a signal */
     std::string text;
 };
 static inline ended run_child(const char *name, const char *settings = "") {
@@ -80,7 +81,8 @@ static inline ended run_child(const char *name, const char *settings = "") {
     e.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return e;
 }
-/* With the address sanitizer strays are its to find. */
+/* Checks that a child ends with the sentence, or with a report of the address sanitizer, which
+   finds out-of-bounds accesses first. */
 #define CHECK_DIES(child, sentence)                                                          \
     do {                                                                                     \
         const ended check_end = run_child(child, "SYN_EMULATED_ORDER=forward");              \
@@ -90,7 +92,7 @@ static inline ended run_child(const char *name, const char *settings = "") {
                   "%s: %d, \"%s\"", (child), check_end.code, check_end.text.c_str());        \
     } while (0)
 
-/* TEST_MAIN for programs with children. */
+/* TEST_MAIN for programs with child processes. */
 #define TEST_MAIN_WITH(cases, children)                                                      \
     int main(int argc, char **argv) {                                                        \
         for (size_t i = 0; argc > 2 && i < COUNT(children); i++)                             \

@@ -1,6 +1,5 @@
-/* Indices of tensors with more than 2^31 elements: what kernels compute with them, by numbers
-   alone, and where kernels read and write, in memory of which only the pages that are touched are
-   there. */
+/* Indices of tensors with more than 2^31 elements. Tests the index arithmetic of kernels without
+   data, and which elements kernels access, in sparse memory in which only touched pages exist. */
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ static int64_t random_to(int64_t most) {
     return (int64_t)(random_bits() % ((uint64_t)most + 1));
 }
 
-/* Elements about which something may go wrong. */
+/* Elements to test: the first, the last, those near 2^31 and 2^32, and random ones. */
 static std::vector<int64_t> some_of(int64_t n) {
     std::vector<int64_t> all = {0, n - 1, INT32_MAX, INT32_MAX + 1ll, UINT32_MAX, UINT32_MAX + 1ll};
     for (int i = 0; i < 40; i++) all.push_back(random_to(n - 1));
@@ -27,7 +26,8 @@ static std::vector<int64_t> some_of(int64_t n) {
 
 /* ---- walks ---- */
 
-/* Dense, but for its dimensions' order and room behind the innermost one. */
+/* A dense operand, with the dimensions sometimes in random order, and sometimes with padding after
+   the innermost one. */
 static syn_operand random_operand(const syn_spec &shape) {
     syn_operand o = {};
     int order[SYN_MAX_RANK];
@@ -42,7 +42,7 @@ static syn_operand random_operand(const syn_spec &shape) {
     return o;
 }
 
-/* Between 2^32 and 2^38 elements, in dimensions of all sizes. */
+/* A shape with 2^32 to 2^38 elements, in dimensions of any size. */
 static syn_spec large_shape() {
     syn_spec shape = {SYN_F32, 1 + (int32_t)random_to(3), {0}};
     double n = 0;
@@ -87,8 +87,8 @@ static void walks() {
     }
 }
 
-/* In the order of the first operand, whose strides tell which element it is; the second may be one
-   that is broadcast. */
+/* Walks in the memory order of the first operand. The index is computed from the first operand's
+   strides; the second operand may be broadcast. */
 static void walks_in_another_order() {
     for (int round = 0; round < 200; round++) {
         const syn_spec shape = large_shape();
@@ -158,7 +158,7 @@ static void grids() {
 
 /* ---- kernels, thread by thread ---- */
 
-/* So many elements, all zero. NULL: the system says no. */
+/* Sparse memory for n elements, all zero. data NULL: the system has no address space. */
 template <typename T> struct sparse {
     size_t bytes;
     T *data;
@@ -181,7 +181,7 @@ struct add_number {
     }
 };
 
-/* The thread whose element is number i, of W. */
+/* Runs the thread that computes element i, with W elements per thread. */
 template <int W> static void run_each(const syn_each_places<float, 1, 1> &p, int64_t n, int64_t i) {
     gridDim = {syn_blocks(n / W, SYN_EACH_THREADS, 1), 1, 1};
     blockIdx = {(unsigned)(i / W / SYN_EACH_THREADS), 0, 0};
@@ -189,7 +189,7 @@ template <int W> static void run_each(const syn_each_places<float, 1, 1> &p, int
     syn_each_kernel<float, 1, 1, W, add_number>(p, n / W, add_number());
 }
 
-/* Three rows with room behind each. */
+/* Elements of three rows with padding after each. */
 static void elements() {
     const int64_t width = 1ll << 31, row = width + 64, n = 3 * width;
     sparse<float> in(3 * row), out(n);
@@ -215,7 +215,8 @@ static void elements() {
 
 /* ---- attention ---- */
 
-/* Far along, too, a tile's band has what each row sees. */
+/* A tile's band of keys contains the keys that each of its rows attends to, also at large
+ * positions. */
 static void bands() {
     for (int round = 0; round < 2000; round++) {
         syn_attention a = {};
@@ -242,7 +243,7 @@ static void bands() {
     }
 }
 
-/* Rows that lie 2^30 elements apart, of a head that begins behind 2^33. */
+/* Fetches rows that are 2^30 elements apart, of a head that begins after element 2^33. */
 static void fetched_rows() {
     enum { ROWS = 8, DEPTH = 32 };
     typedef syn_plain_tile<DEPTH, 8, 8, 1, 1> tile;

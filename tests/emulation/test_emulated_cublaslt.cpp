@@ -1,4 +1,4 @@
-/* The emulated cuBLASLt beside plain loops, and the 16-bit types beside their definition. */
+/* Compares the emulated cuBLASLt with simple loops, and the 16-bit types with their definition. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -14,7 +14,7 @@
 
 /* ---- 16 bits ---- */
 
-/* Of two neighbours of a type the middle goes to the even one, everything else to the nearer. */
+/* The middle between two neighbours rounds to the even one, other values to the nearer one. */
 template <typename T>
 static void check_rounding(T (*from_bits)(unsigned short), unsigned short (*to_bits)(T),
                            float (*widen)(T), T (*round)(float), unsigned short infinity) {
@@ -23,7 +23,7 @@ static void check_rounding(T (*from_bits)(unsigned short), unsigned short (*to_b
         const float a = widen(from_bits(low)), b = widen(from_bits(high));
         CHECK_INT(to_bits(round(a)), low);
         CHECK_INT(to_bits(round(-a)), low | 0x8000);
-        if (high == infinity) { /* as if the next number were there */
+        if (high == infinity) { /* no larger finite number to compute a middle with */
             CHECK(isinf(b));
             continue;
         }
@@ -65,12 +65,12 @@ static size_t size_of(cudaDataType_t type) {
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* A matrix, or several, with gaps between columns (rows, with order ROW) and between matrices; the
-   gaps hold NaN. */
+/* A batch of matrices with gaps of NaN between columns (rows with order ROW) and between matrices.
+ */
 struct matrix {
     int rows, cols, ld, batch, order;
     cudaDataType_t type;
-    std::vector<float> values; /* as stored */
+    std::vector<float> values; /* in storage order */
 
     matrix(int r, int c, int b, cudaDataType_t t, int how, unsigned *seed)
         : rows(r), cols(c), ld((how == CUBLASLT_ORDER_COL ? r : c) + 3), batch(b), order(how),
@@ -125,7 +125,7 @@ struct matrix {
     }
 };
 
-/* Of a product what it is asked for with. */
+/* The handle and descriptors of a product. */
 struct asked {
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t how;
@@ -145,7 +145,7 @@ struct asked {
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &space, sizeof space);
         if (ma.batch == 1) return;
-        const uint32_t steps = 2; /* bytes that entries lie on */
+        const uint32_t steps = 2; /* alignment of elements in bytes */
         for (auto what : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -203,7 +203,7 @@ static void check_product(const shape &s) {
     CHECK_LT(ask.find(&found));
     CHECK_LT(cublasLtMatmul(ask.lt, ask.how, &alpha, da.data, ask.a, db.data, ask.b, &beta, dd.data,
                             ask.d, dd.data, ask.d, &found.algo, space.data, space.n, stream));
-    alpha = beta = NAN; /* they are read at the call */
+    alpha = beta = NAN; /* the call has already read them */
     CHECK_CUDA(cudaStreamSynchronize(stream));
     CHECK_CUDA(cudaStreamDestroy(stream));
     got.read(dd.host());
@@ -221,7 +221,7 @@ static void check_product(const shape &s) {
                 CHECK_NEAR(got.at(i, row, col), want, within * (1 + fabs(want)));
                 got.at(i, row, col) = NAN;
             }
-    for (float x : got.values) CHECK(isnan(x)); /* what lies between columns is left alone */
+    for (float x : got.values) CHECK(isnan(x)); /* gaps are unchanged */
 }
 
 static void products() {
@@ -241,7 +241,7 @@ static void products() {
                                    beta});
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static void refused() {
     unsigned seed = 1;
@@ -273,7 +273,8 @@ static void refused() {
                  CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-/* An algorithm works with what it was found for, and writes to its workspace. */
+/* An algorithm only accepts the alignment and workspace it was selected for, and overwrites its
+   workspace. */
 static void algorithms() {
     unsigned seed = 1;
     const matrix m(4, 4, 1, CUDA_R_32F, CUBLASLT_ORDER_COL, &seed);
@@ -307,7 +308,7 @@ static void read_too_much() {
     device_array<char> a(4 * 4 * 7), b(m.bytes()), d(m.bytes());
     const float one = 1, zero = 0;
     matrix longer = m;
-    longer.ld = 8; /* 4 x 4 with columns on 8: to element 28 */
+    longer.ld = 8; /* 4 x 4 with a leading dimension of 8 ends at element 28 */
     asked ask(longer, m, m, false, false, 0);
     cublasLtMatmul(ask.lt, ask.how, &one, a.data, ask.a, b.data, ask.b, &zero, d.data, ask.d,
                    d.data, ask.d, NULL, NULL, 0, NULL);

@@ -1,5 +1,5 @@
-/* Kernels on the emulated device: barriers, warps, shared memory, atomics, what launches may ask
-   for, and what ends the program because a device would go wrong. */
+/* Kernels on the emulated device: barriers, warps, shared memory, atomics, limits of launches, and
+   errors that end the program. */
 #include "tests/emulation/emulation_test.h"
 
 /* ---- blocks ---- */
@@ -26,7 +26,7 @@ static void barriers() {
     CHECK_CUDA(LAUNCH(sum_kernel, BLOCKS, 256, 0, NULL, in.data, sums.data, N));
     const std::vector<float> got = sums.host();
     for (size_t b = 0; b < BLOCKS; b++) {
-        float want = 0; /* whole numbers: any order gives the same */
+        float want = 0; /* integers, so the order of additions does not matter */
         for (size_t i = 0; i < N; i++) want += x[b * N + i];
         CHECK_NEAR(got[b], want, 0);
     }
@@ -42,7 +42,7 @@ static __global__ void leave_kernel(int *seen, int stay) {
     if (threadIdx.x == 0) *seen = count;
 }
 
-/* Who has returned is not waited for. */
+/* Barriers do not wait for threads that have returned. */
 static void returned_threads() {
     for (int stay : {1, 5, 32, 100}) {
         device_array<int> seen(1);
@@ -91,7 +91,7 @@ static void dynamic_shared() {
                cudaErrorInvalidValue);
 }
 
-/* Each block finds what none has written, whatever the one before has left. */
+/* Each block finds NaN in shared memory, not the values of the block before. */
 template <typename T> static __global__ void stale_kernel(unsigned *to) {
     __shared__ T space[64][2], other;
     to[2 * blockIdx.x * blockDim.x + threadIdx.x] = space[threadIdx.x][1];
@@ -103,7 +103,7 @@ template <typename T> static __global__ void stale_kernel(unsigned *to) {
 
 static void static_shared() {
     enum { BLOCKS = 3 };
-    for (unsigned threads : {32u, 64u}) { /* the larger block has more of them */
+    for (unsigned threads : {32u, 64u}) { /* the larger block uses more of the variable */
         device_array<unsigned> to(2 * BLOCKS * threads);
         CHECK_CUDA(LAUNCH(stale_kernel<unsigned>, BLOCKS, threads, 0, NULL, to.data));
         const std::vector<unsigned> got = to.host();
@@ -111,7 +111,7 @@ static void static_shared() {
     }
 }
 
-/* Two batches of which the first was waited for; the third copy is of none. */
+/* Waits for none, one and both of two batches. The third copy is in no committed batch. */
 static __global__ void copies_kernel(const int4 *from, int4 *to) {
     __shared__ int4 space[3];
     for (int i = 0; i < 3; i++) space[i] = int4{-7, -7, -7, -7};
@@ -179,7 +179,8 @@ static __global__ void vote_kernel(unsigned *votes, triple *last) {
     const int any = __any_sync(~0u, lane == 7), all = __all_sync(~0u, lane < 31);
     const triple t = __shfl_sync(~0u, triple{lane + 0.5, (float)lane, 2}, 31);
     unsigned upper = 0;
-    if (lane >= 16) upper = __ballot_sync(0xffff0000u, lane % 3 == 0); /* half a warp */
+    if (lane >= 16)
+        upper = __ballot_sync(0xffff0000u, lane % 3 == 0); /* only half of the warp takes part */
     if (lane == 16) {
         votes[0] = even;
         votes[1] = (unsigned)any;
@@ -204,7 +205,7 @@ static void votes() {
     CHECK_NEAR(last.host()[0].b, 31, 0);
 }
 
-/* What a lane wrote before __syncwarp others see behind it, whoever came first. */
+/* Writes before __syncwarp are visible to other lanes after it, in any order of lanes. */
 static __global__ void turn_kernel(int *to) {
     __shared__ int space[64];
     const int t = (int)threadIdx.x;
@@ -245,7 +246,7 @@ static __global__ void atomic_kernel(counters *c) {
     atomicCAS(&c->won, 0, t + 1);
 }
 
-/* From two streams at once. */
+/* Two streams use atomics on the same data concurrently. */
 static void atomics() {
     enum { BLOCKS = 20, THREADS = 50, N = BLOCKS * THREADS };
     device_array<counters> c(1);
@@ -278,7 +279,7 @@ static void print_order() {
     for (int t : order.host()) printf("%d ", t);
 }
 
-/* Which warp comes, twice before a barrier and once behind it. */
+/* Records the order in which warps run: twice before a barrier and once after it. */
 static __global__ void turns_kernel(int *order, int *count) {
     const int warp = (int)threadIdx.x / 32;
     const bool tells = threadIdx.x % 32 == 0;
@@ -296,7 +297,8 @@ static void print_turns() {
     for (int warp : order.host()) printf("%d ", warp);
 }
 
-/* A greedy warp comes to the barrier before the next one begins; the last one to come goes on. */
+/* A greedy warp reaches the barrier before the next one begins. The last warp to arrive continues
+   first. */
 static void greedy_orders() {
     const std::string forward = run_child("turns", "SYN_EMULATED_ORDER=greedy-forward").text;
     CHECK_STR(forward.c_str(), "0 0 1 1 2 2 2 0 1 ");
@@ -347,7 +349,7 @@ static void limits() {
         {{1, 0}, 1, false},        {{1, 65535}, 1, true}, {{1, 65536}, 1, false},
         {{1, 1, 65536}, 1, false}, {1u << 31, 1, false},  {1, {1u << 31, 1u << 31, 4}, false}};
     unsigned long long want = 0;
-    cudaGetLastError(); /* not that of another test */
+    cudaGetLastError(); /* clear an error of another test */
     for (const auto &l : launches) {
         const cudaError_t code = l.works ? cudaSuccess : cudaErrorInvalidConfiguration;
         CHECK_CODE(LAUNCH(count_kernel, l.grid, l.block, 0, NULL, n.data), code);
@@ -363,7 +365,7 @@ static __global__ void value_kernel(double *to, int8_t a, double b, float4 c) {
     *to = a + b + c.w;
 }
 
-/* Arguments are those of the launch, and have the parameters' types. */
+/* Arguments have their values at the launch, converted to the parameters' types. */
 static void arguments() {
     device_array<double> to(2);
     cudaStream_t stream;
@@ -379,7 +381,7 @@ static void arguments() {
     CHECK_CUDA(cudaStreamDestroy(stream));
 }
 
-/* ---- what ends the program ---- */
+/* ---- errors that end the program ---- */
 
 static __global__ void lone_kernel(int *to) {
     if (threadIdx.x < 16) __syncthreads();

@@ -1,5 +1,5 @@
-/* The emulated device's runtime: memory, streams and events, graphs, devices, and failures that are
-   wished for. */
+/* Tests the emulated device's runtime: memory, streams and events, graphs, devices, and requested
+   failures (SYN_EMULATED_FAIL). */
 #include <sched.h>
 
 #include <atomic>
@@ -43,7 +43,7 @@ static void full_memory() {
     unsetenv("SYN_EMULATED_MEMORY");
 }
 
-/* A copy that is asked for before memory is freed, and done after that. */
+/* A copy that is queued before its pinned memory is freed, and runs after that, reads NaN. */
 static void pinned_memory() {
     device_array<float> x(1);
     float *host = NULL, got = 0;
@@ -73,7 +73,7 @@ static void copies() {
     CHECK_CUDA(cudaMemcpyAsync(a.data, host.data(), 64, cudaMemcpyHostToDevice, stream));
     CHECK_CUDA(cudaMemcpyAsync(b.data + 1, a.data, 63, cudaMemcpyDeviceToDevice, stream));
     CHECK_CUDA(cudaMemsetAsync(b.data + 60, 7, 4, stream));
-    /* columns 1 and 2 of 4 rows of 8 become rows of 5 */
+    /* Copies columns 1 and 2 of 4 rows with pitch 8 to rows with pitch 5. */
     CHECK_CUDA(cudaMemcpy2DAsync(b.data, 5, a.data + 1, 8, 2, 4, cudaMemcpyDeviceToDevice, stream));
     CHECK_CUDA(cudaStreamSynchronize(stream));
     const std::vector<uint8_t> got = b.host();
@@ -124,7 +124,7 @@ static void strays() {
 
 /* ---- streams and events ---- */
 
-/* Waits until the host says so. */
+/* Waits until the host sets *open. */
 static __global__ void gate_kernel(const std::atomic<int> *open) {
     while (!*open) sched_yield();
 }
@@ -132,7 +132,7 @@ static __global__ void add_kernel(int *to, const int *x) {
     *to += *x;
 }
 
-/* A launch that were to wait for its work would never return. */
+/* Launches return before their work is done; otherwise this test would hang. */
 static void asynchronous() {
     std::atomic<int> open(0);
     int host = 5;
@@ -148,7 +148,7 @@ static void asynchronous() {
     CHECK_CUDA(cudaEventRecord(event, stream));
     CHECK_CODE(cudaStreamQuery(stream), cudaErrorNotReady);
     CHECK_CODE(cudaEventQuery(event), cudaErrorNotReady);
-    CHECK_CODE(cudaGetLastError(), cudaErrorNotReady); /* stays until it is looked at */
+    CHECK_CODE(cudaGetLastError(), cudaErrorNotReady); /* stays until cudaGetLastError */
     CHECK_CUDA(cudaGetLastError());
     open = 1;
     CHECK_CUDA(cudaEventSynchronize(event));
@@ -160,7 +160,7 @@ static void asynchronous() {
     CHECK_CUDA(cudaStreamDestroy(stream));
 }
 
-/* Nobody has to wait for work to be done. */
+/* Work is also done if no thread waits for it. */
 static void alone() {
     std::atomic<int> open(0);
     cudaStream_t stream;
@@ -172,7 +172,7 @@ static void alone() {
     CHECK_CUDA(cudaStreamDestroy(stream));
 }
 
-/* Then, and only then. */
+/* A lazy stream does its work only if a thread waits for it or polls it. */
 static void lazy() {
     device_array<int> x(1);
     cudaStream_t stream;
@@ -199,7 +199,7 @@ static void lazy() {
     cudaGetLastError();
 }
 
-/* The second stream's work waits for the first one's, and only for what came before the event. */
+/* The second stream waits for the first one's work before the event, and not for later work. */
 static void ordered_streams() {
     std::atomic<int> open(0), later(0);
     device_array<int> x(1), sum(1);
@@ -208,7 +208,7 @@ static void ordered_streams() {
     CHECK_CUDA(cudaStreamCreateWithPriority(&first, cudaStreamNonBlocking, -1));
     CHECK_CUDA(cudaStreamCreate(&second));
     CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CHECK_CUDA(cudaStreamWaitEvent(second, event)); /* never recorded: for nothing */
+    CHECK_CUDA(cudaStreamWaitEvent(second, event)); /* never recorded: does not wait */
     CHECK_CUDA(cudaStreamSynchronize(second));
     CHECK_CUDA(LAUNCH(gate_kernel, 1, 1, 0, first, &open));
     CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, first, x.data, 4));
@@ -216,7 +216,7 @@ static void ordered_streams() {
     CHECK_CUDA(cudaStreamWaitEvent(second, event));
     CHECK_CUDA(LAUNCH(add_kernel, 1, 1, 0, second, sum.data, x.data));
     CHECK_CUDA(LAUNCH(gate_kernel, 1, 1, 0, first, &later));
-    CHECK_CUDA(cudaEventRecord(event, first)); /* what was waited for stays what it was */
+    CHECK_CUDA(cudaEventRecord(event, first)); /* does not affect earlier waits */
     CHECK_CODE(cudaStreamQuery(second), cudaErrorNotReady);
     open = 1;
     CHECK_CUDA(cudaStreamSynchronize(second));
@@ -255,8 +255,8 @@ static void times() {
 
 /* ---- graphs ---- */
 
-/* What is captured is not done; the graph does it as often as it is launched, with values that are
-   those of the capture, or newer ones of a kernel. */
+/* Captured work does not run. The graph runs it at each launch, with the values of the capture or
+   with updated kernel arguments. */
 static void graphs() {
     device_array<int> x(1), sum(1);
     cudaStream_t stream;
@@ -295,7 +295,7 @@ static void graphs() {
     p.func = reinterpret_cast<void *>(set_kernel);
     p.gridDim = p.blockDim = dim3(1);
     p.kernelParams = arguments;
-    CHECK_CUDA(cudaGraphLaunch(exec, stream)); /* as it was */
+    CHECK_CUDA(cudaGraphLaunch(exec, stream)); /* with the old arguments */
     CHECK_CUDA(cudaGraphExecKernelNodeSetParams(exec, set, &p));
     value = 1000;
     CHECK_CUDA(cudaGraphLaunch(exec, stream));
@@ -318,7 +318,7 @@ static void graphs() {
     cudaGetLastError();
 }
 
-/* Memory is not asked for by a thread that captures, unless it said that it may be. */
+/* A thread that captures must not allocate memory, unless the capture mode is relaxed. */
 static void memory_while_capturing() {
     cudaStream_t stream;
     cudaGraph_t graph;

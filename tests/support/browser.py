@@ -16,8 +16,8 @@ def chromium():
 
 
 class Page:
-    """A browser with one page. errors: errors and warnings in its console, and exceptions. requests:
-    the URLs that it requested."""
+    """A browser with one page. errors: errors and warnings in its console, and exceptions.
+    requests: the URLs that it requested."""
 
     def __init__(self, width=1400, height=800):
         self.folder = tempfile.TemporaryDirectory()

@@ -54,8 +54,8 @@ def expected(nodes, where):
 
 
 def check_anomalies(what, r, want):
-    """Compares reported anomalies. want: for each kind either (count, byte or None, node or None) or
-    a list of all places (byte, node). Byte offsets are in the host or device file, depending on the
+    """Compares reported anomalies. want: for each kind either (count, byte or None, node or None)
+    or a list of all places (byte, node). Byte offsets are in the host or device file, depending on the
     kind."""
     check(set(r.anomalies) == set(want),
           f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
@@ -73,8 +73,8 @@ def check_anomalies(what, r, want):
 
 
 def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(), **how):
-    """Converts the pair, or the given bytes instead. Checks that the reported anomalies are those of
-    the nodes and `extra`, and that --strict fails if there are any."""
+    """Converts the pair, or the given bytes instead. Checks that the reported anomalies are those
+    of the nodes and `extra`, and that --strict fails if there are any."""
     what = f"{p.name}: {what}"
     texts = p.texts()
     host, device = host or texts[0], device or texts[1]

@@ -83,8 +83,8 @@ def sentence_of(result, code):
 
 
 def refuse(folder, args, code, *says, **kwargs):
-    """Checks that the program exits with `code`, prints one sentence with these words and nothing on
-    standard output, and creates or removes no files. Returns the sentence."""
+    """Checks that the program exits with `code`, prints one sentence with these words and nothing
+    on standard output, and creates or removes no files. Returns the sentence."""
     before = folder.files()
     result = folder.run(*args, **kwargs)
     line = sentence_of(result, code)
@@ -259,8 +259,8 @@ def alive(pid):
 
 
 def main(tests):
-    """Runs the functions whose names begin with test_ and contain argv[1], if given. A test may raise
-    Skip."""
+    """Runs the functions whose names begin with test_ and contain argv[1], if given. A test may
+    raise Skip."""
     chosen = [(n, t) for n, t in sorted(tests.items(),
                                         key=lambda i: getattr(i[1], "__code__", None)
                                         and i[1].__code__.co_firstlineno or 0)

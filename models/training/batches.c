@@ -5,9 +5,9 @@
 #include "ops/ops.h"
 #include "ops/rules.h"
 
-enum { CHOSEN, FATE, WORD }; /* draws of a position */
+enum { CHOSEN, FATE, WORD }; /* random numbers per position */
 
-/* A number for this draw of a position. */
+/* Random number `what` of a position. */
 static uint64_t draw(uint64_t key, int64_t position, int what) {
     return syn__counter_hash(key, (uint64_t)position * 3 + (uint64_t)what);
 }
@@ -22,7 +22,7 @@ static bool is_special(const syn_batch_how *how, int32_t id) {
     return false;
 }
 
-/* What the model sees of a token that is to be predicted. */
+/* The id that the model sees in place of a token that it must predict. */
 static int32_t hidden(const syn_batch_how *how, uint64_t key, int64_t position, int32_t id) {
     const double fate = uniform(draw(key, position, FATE));
     if (fate < 0.8) return how->mask;
@@ -35,7 +35,7 @@ static uint64_t key_of(const syn_batch_how *how, int64_t text) {
     return syn__counter_hash(epoch, (uint64_t)text);
 }
 
-/* A row's ids and labels; how many of these count. */
+/* Fills the ids and labels of a row. Returns the number of labels that are not ignored. */
 static int64_t fill_masked(int32_t *ids, int32_t *labels, syn_text text, uint64_t key,
                            const syn_batch_how *how) {
     int64_t count = 0;
@@ -53,7 +53,7 @@ static int64_t fill_masked(int32_t *ids, int32_t *labels, syn_text text, uint64_
 static int64_t fill_causal(int32_t *ids, int32_t *labels, syn_text text, const syn_batch_how *how) {
     const int64_t n = text.n < how->tokens ? text.n : how->tokens;
     const bool pads = how->predict_padding && text.ids;
-    const int64_t last = pads ? how->tokens : n; /* predicted tokens end there */
+    const int64_t last = pads ? how->tokens : n; /* end of the tokens that are targets */
     for (int64_t t = 0; t < how->tokens; t++) {
         if (ids) ids[t] = t < n ? text.ids[t] : how->pad;
         if (!labels) continue;

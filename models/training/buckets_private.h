@@ -1,4 +1,5 @@
-/* The parameters of a context in buckets: what is reduced and updated together. Internal. */
+/* Divides the parameters of a context into buckets. Data parallelism reduces a bucket at a time,
+ * the optimizer updates one at a time. Internal. */
 #ifndef MODELS_BUCKETS_PRIVATE_H
 #define MODELS_BUCKETS_PRIVATE_H
 
@@ -9,14 +10,15 @@ extern "C" {
 #endif
 
 typedef struct syn__bucket {
-    size_t last; /* number of its first parameter; the next ones are those made before */
+    size_t last; /* highest parameter number; the bucket has the numbers last - n + 1 to last */
     int n;
-    int64_t elems; /* on this rank */
+    int64_t elems; /* elements of this rank's shards */
 } syn__bucket;
 
-/* In the reverse of the order in which they were made, as their gradients come about. A bucket ends
-   with the parameter with which it has 25 MiB of f32, the first one 1 MiB (as PyTorch's
-   DistributedDataParallel has them), or SYN_MAX_LIST parameters. */
+/* The buckets contain the parameters in reverse order of creation, as the backward pass completes
+ * their gradients. A bucket is closed when it has 25 MiB of f32 (the first one: 1 MiB, both as in
+ * PyTorch's DistributedDataParallel) or SYN_MAX_LIST parameters. of_param[i] is the bucket of
+ * parameter i. */
 typedef struct syn__buckets {
     syn__bucket *at;
     size_t n;

@@ -8,7 +8,7 @@ struct syn_data_parallel {
     syn_ctx *ctx;
     const syn_group *dp;
     syn__buckets buckets;
-    int *waiting; /* of each bucket: parameters whose gradients are not complete */
+    int *waiting; /* per bucket: parameters whose gradients are not complete */
     bool sync;
 };
 

@@ -12,20 +12,21 @@ struct syn_optimizer {
     syn_ctx *ctx;
     syn_optimizer_options options;
     syn__buckets buckets;
-    syn_dtype dtype; /* of the parameters */
+    syn_dtype dtype; /* of all parameters */
     struct state {
-        syn_tensor m, v, masters; /* all parameters, one behind the other; masters: not of f32 */
-    } * states;                   /* of each bucket */
-    syn_tensor *written; /* of each parameter: the version that its master was rounded to */
+        syn_tensor m, v, masters; /* flat f32 tensors with the elements of all parameters of the
+                                     bucket; masters: only if dtype is not f32 */
+    } * states;                   /* one per bucket */
+    syn_tensor *written; /* per parameter: the version to which its master was last rounded */
     syn_tensor rates, one, norm;
-    bool looked;   /* at the last step's squares */
-    float squares; /* then: their sum */
+    bool looked;   /* the last step read the sum of squares */
+    float squares; /* that sum, if so */
     int64_t step;
 };
 
-/* ---- what it holds ---- */
+/* ---- state ---- */
 
-/* A parameter's bucket, and where its elements begin there. */
+/* Returns a parameter's bucket; *first: the offset of its elements there. */
 static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
     const size_t i = o->buckets.of_param[param];
     *first = 0;
@@ -34,7 +35,7 @@ static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
     return i;
 }
 
-/* Like loading weights, this is not recorded. */
+/* Copies a parameter to its master. Like the loading of weights, this is not recorded. */
 static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
     int64_t first;
     const size_t bucket = bucket_of(o, param, &first);
@@ -85,7 +86,8 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
     return SYN_OK;
 }
 
-/* The norm would lack what other ranks hold. */
+/* Fails if parameters are sharded over ranks outside tp: the norm would lack other ranks' shards.
+ */
 static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -144,7 +146,7 @@ static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_ele
                     n_elems);
 }
 
-/* Where a slot's elements lie, and from which on. */
+/* Returns the tensor that contains a slot; *first: the offset of its elements there. */
 static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
                             int64_t *first) {
     const struct state *state = &o->states[bucket_of(o, param, first)];
@@ -166,7 +168,7 @@ syn_status syn_optimizer_get(const syn_optimizer *o, size_t param, syn_optimizer
     return syn_ctx_check(o->ctx, err);
 }
 
-/* The parameter of a master. */
+/* Sets the parameter to its rounded master. */
 static syn_status round_to_param(syn_optimizer *o, size_t param, const float *data, size_t n,
                                  syn_error *err) {
     uint16_t *half = syn_malloc(n * sizeof *half + 1);
@@ -201,7 +203,7 @@ syn_tensor syn_optimizer_norm(const syn_optimizer *o) {
     return o->norm;
 }
 
-/* The bucket's parameters and gradients; false if one lacks a gradient. */
+/* Collects the bucket's parameters and gradients. Returns false if a gradient is missing. */
 static bool gather(const syn_optimizer *o, const syn__bucket *b, syn_tensor *params,
                    syn_tensor *grads) {
     for (int i = 0; i < b->n; i++) {
@@ -223,12 +225,13 @@ static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, 
     *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
 }
 
-/* Shards count on each of the ranks that share them, those that several ranks have alike in parts,
-   what is whole on all of them once. */
+/* The sum of squares of all gradients. Each shard counts once: squares of sharded parameters are
+ * summed over the ranks, divided by the number of ranks if several have the same shard. Parameters
+ * that are not sharded are equal on all ranks and need no sum. */
 static syn_tensor all_squares(syn_optimizer *o) {
     syn_ctx *ctx = o->ctx;
     syn_tensor shards = {0}, whole = {0}, copies = {0};
-    int n_ranks = 1; /* that have the same of `copies` */
+    int n_ranks = 1; /* ranks that have the same shard, for `copies` */
     for (size_t i = 0; i < o->buckets.n; i++) {
         const syn__bucket *b = &o->buckets.at[i];
         syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST],
@@ -267,7 +270,7 @@ static syn_status set_rates(syn_optimizer *o, double learning_rate) {
     return syn_tensor_write(o->ctx, o->rates, rates, sizeof rates);
 }
 
-/* Masters know nothing of what others wrote to their parameters: the step would undo it. */
+/* Fails if a parameter was written after its master was made: the step would undo that write. */
 static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_tensor *params) {
     for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
         if (params[k].id == o->written[b->last - (size_t)k].id) continue;
@@ -310,13 +313,14 @@ static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     for (int k = 0; k < b->n; k++) o->written[b->last - (size_t)k] = params[k];
 }
 
-/* ---- gradients that are no numbers ---- */
+/* ---- gradients that are not finite ---- */
 
 static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
     return syn_tensor_read(ctx, squares, value, sizeof *value) != SYN_OK || isfinite(*value);
 }
 
-/* Of several the one that was made first: what it was computed from was sound. */
+/* If several gradients are not finite, names the parameter created first. The backward pass
+ * computes its gradient last. */
 syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
@@ -339,13 +343,13 @@ static syn_status bad_loss(const syn_optimizer *o, float loss, syn_error *err) {
                     isnan(loss) ? "NaN" : "infinite");
 }
 
-/* As syn_clip_factor computes it. */
+/* Rounds as syn_clip_factor does. */
 static double norm_of(float squares) {
     return (double)(float)sqrt((double)squares);
 }
 
-/* What is known before the update is read in one wait: the loss, if it is asked for, and the
-   squares, if they are to be looked at, or come with it. */
+/* Reads everything that is known before the update in one wait: the loss, if it is wanted, and the
+ * sum of squares, if it is checked or is available together with the loss. */
 static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, float *value,
                        syn_error *err) {
     const bool checked = !o->options.unchecked;
@@ -366,14 +370,14 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
     return checked && !isfinite(o->squares) ? syn__optimizer_blame(o, err) : SYN_OK;
 }
 
-/* The same without waiting. */
+/* Queues the same reads without waiting. */
 static syn_status ask(syn_optimizer *o, syn_tensor squares, syn_tensor loss, int *asked) {
     const syn_tensor both[2] = {loss, squares};
     o->looked = false;
     return syn_tensor_ask_numbers(o->ctx, both, squares.id ? 2 : 1, asked);
 }
 
-/* asked: not NULL for a step ahead. */
+/* asked: NULL unless the step is ahead. */
 static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_tensor loss,
                                    float *value, int *asked, syn_error *err) {
     syn_ctx *ctx = o->ctx;
@@ -392,7 +396,7 @@ static syn_status step(syn_optimizer *o, double learning_rate, syn_tensor loss, 
     syn_ctx *ctx = o->ctx;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
-    o->norm = (syn_tensor){0}; /* the last step's may be forgotten */
+    o->norm = (syn_tensor){0}; /* its rows may have been dropped */
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
     const syn_status s = scale_and_update(o, learning_rate, loss, value, asked, err);

@@ -1,5 +1,5 @@
-/* What models are pretrained with, the same way for every family: the next token of a causal model,
-   BERT's masked words. */
+/* Pretraining losses, with one interface for all families: next tokens for causal models, masked
+ * words for BERT. */
 #ifndef MODELS_PRETRAINING_H
 #define MODELS_PRETRAINING_H
 
@@ -8,15 +8,17 @@
 
 SYN_API_BEGIN
 
-/* A batch (B, T). types and mask (see syn_bert_forward, syn_causal_loss_masked) may be poisoned;
-   causal models have no types. */
+/* A batch of B sequences of T tokens. types and mask (see syn_bert_forward, syn_causal_loss_masked)
+ * may be invalid tensors; causal models have no types. */
 typedef struct syn_pretraining_batch {
-    syn_tensor tokens, targets; /* i32; SYN_IGNORED_TARGET where nothing is predicted */
+    syn_tensor tokens,
+        targets; /* (B, T), i32; targets: SYN_IGNORED_TARGET where nothing is predicted */
     syn_tensor types, mask;
-    syn_tensor weight; /* of each target that counts, or SYN_MEAN: see syn_cross_entropy */
+    syn_tensor
+        weight; /* weight of each target that is not ignored, or SYN_MEAN: see syn_cross_entropy */
 } syn_pretraining_batch;
 
-/* The heads to make the model with: see syn_model_options. */
+/* The heads to create the model with: see syn_model_options. */
 unsigned syn_pretraining_heads(const syn_model_config *config);
 /* The loss, a scalar. */
 syn_tensor syn_pretraining_loss(syn_model *model, const syn_pretraining_batch *batch);

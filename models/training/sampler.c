@@ -2,7 +2,7 @@
 
 #include "ops/rules.h"
 
-/* A permutation of 0 .. 4^half_bits - 1: a Feistel network, whose rounds are hashes. */
+/* A permutation of 0 .. 4^half_bits - 1: a Feistel network with hashes as round functions. */
 static uint64_t shuffled(uint64_t x, int half_bits, uint64_t key) {
     enum { ROUNDS = 6 };
     const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
@@ -15,7 +15,8 @@ static uint64_t shuffled(uint64_t x, int half_bits, uint64_t key) {
     return left << half_bits | right;
 }
 
-/* Of so many that fewer than four tries are needed on average: what falls outside is sent on. */
+/* Cycle walking: the permutation has less than four times n values, and is repeated while the
+ * result is not below n, so it takes fewer than four tries on average. */
 int64_t syn_sampler_place(const syn_sampler *s, int64_t epoch, int64_t i) {
     const uint64_t n = (uint64_t)s->n, key = syn__counter_hash(s->seed, (uint64_t)epoch);
     uint64_t x = (uint64_t)i;

@@ -1,6 +1,6 @@
-/* Which texts a rank sees in which step: every text once an epoch, in an order that follows from
-   seed and epoch alone, dealt out among the ranks. It holds no state: a run that goes on from any
-   step sees what it would have seen. */
+/* Selects the samples of each rank and step: every sample once per epoch, distributed over the
+ * ranks, in an order that depends only on seed and epoch. The sampler has no state, so a run that
+ * resumes at any step gets the same samples. */
 #ifndef MODELS_SAMPLER_H
 #define MODELS_SAMPLER_H
 
@@ -9,22 +9,23 @@
 SYN_API_BEGIN
 
 typedef struct syn_sampler {
-    int64_t n;     /* texts */
-    int64_t batch; /* of them a rank takes in a step */
+    int64_t n;     /* number of samples */
+    int64_t batch; /* samples per rank and step */
     int32_t ranks;
     uint64_t seed;
-    bool shuffle; /* else in their own order, in every epoch */
-    bool whole;   /* the last batches may lack texts; else what does not fill them is left out */
+    bool shuffle; /* false: the original order in every epoch */
+    bool whole; /* the last step of an epoch may be incomplete; false: drop the samples that do not
+                   fill it */
 } syn_sampler;
 
-/* Number of the text that has place i of n in an epoch's order. */
+/* The number of the sample at position i (0 to n - 1) of an epoch's order. */
 int64_t syn_sampler_place(const syn_sampler *s, int64_t epoch, int64_t i);
-/* Steps of an epoch, on all ranks. */
+/* Steps per epoch, the same on all ranks. */
 int64_t syn_sampler_steps(const syn_sampler *s);
-/* The texts, s->batch of them, that a rank takes in a step of an epoch, both from 0. The batches of
-   all ranks hold the same texts for any number of ranks whose batches have as many together; text i
-   of them goes to rank i % ranks (as PyTorch's DistributedSampler deals). -1 where there is none,
-   in the last step of a whole sampler. */
+/* Stores in out[] the s->batch samples of a rank in a step of an epoch, both counted from 0. The
+ * global batch depends only on batch * ranks: its sample i goes to rank i % ranks (as in PyTorch's
+ * DistributedSampler). out[] is -1 where samples run out, in the last step of a sampler with
+ * `whole`. */
 void syn_sampler_batch(const syn_sampler *s, int64_t epoch, int64_t step, int32_t rank,
                        int64_t *out);
 

@@ -8,13 +8,13 @@
 
 #define MOST_BYTES ((size_t)2 << 30)
 
-/* A text among all texts. */
+/* A piece of the `text` of a squad. */
 typedef struct span {
     size_t at, bytes;
 } span;
 
 struct syn_squad {
-    char *text; /* NUL behind each */
+    char *text; /* all strings, each followed by a NUL */
     size_t text_bytes, text_cap;
     struct entry {
         span question, context;
@@ -40,7 +40,7 @@ static syn_status skip(reader *r) {
     return syn_json_skip(&r->json) ? SYN_OK : r->err->code;
 }
 
-/* A member that must be there, and once. */
+/* Fails if a key occurs twice in an object. */
 static syn_status note_once(reader *r, bool *seen) {
     const bool twice = *seen;
     *seen = true;
@@ -59,7 +59,7 @@ static syn_status take_text(reader *r, const char *what, span *out) {
 
 /* ---- questions and paragraphs ---- */
 
-/* A value that must be an array, entry by entry. */
+/* Reads a value that must be an array, and calls `entry` for each element. */
 static syn_status read_array(reader *r, const char *what, syn_status (*entry)(reader *)) {
     SYN_TRY(syn_json_expect(&r->json, SYN_JSON_ARRAY_BEGIN, what));
     for (;;) {
@@ -136,7 +136,7 @@ static syn_status read_document(reader *r) {
         if (is(r, "data")) {
             SYN_TRY(note_once(r, &has_data));
             SYN_TRY(read_array(r, "\"data\"", read_article));
-        } else { /* the version too: the structure is the same in all */
+        } else { /* including the version: all versions have the same structure */
             SYN_TRY(skip(r));
         }
     }
@@ -147,7 +147,7 @@ static syn_status read_document(reader *r) {
 
 static syn_status add_document(syn_squad *squad, const char *name, const char *json, size_t bytes,
                                syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
     reader r = {.squad = squad, .err = &first};
     const size_t before = squad->n;
     const bool packed = bytes > 1 && memcmp(json, "\x1f\x8b", 2) == 0;

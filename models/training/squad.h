@@ -1,5 +1,5 @@
-/* Questions and the paragraphs that answer them, of SQuAD files (Rajpurkar et al. 2016, 2018), v1.1
-   and v2.0: what texts to pretrain on are made of. */
+/* Reads questions and their paragraphs from SQuAD files (Rajpurkar et al. 2016, 2018), v1.1 and
+ * v2.0. Samples for pretraining are made from them. */
 #ifndef MODELS_SQUAD_H
 #define MODELS_SQUAD_H
 
@@ -9,19 +9,19 @@ SYN_API_BEGIN
 
 typedef struct syn_squad syn_squad;
 
-/* The questions of all files, in their order; a file has at most 2 GiB. Only questions and
-   paragraphs are looked at, not answers. SYN_E_IO; SYN_E_FORMAT with file, line and column; a file
-   without any question is refused, and one that says a thing twice. */
+/* Reads the questions of all files, in order. A file has at most 2 GiB. Answers are ignored. Fails
+ * with SYN_E_IO, or with SYN_E_FORMAT and file, line and column. Files without questions are
+ * rejected, and so are duplicate keys. */
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths,
                           syn_error *err) SYN_MUST_USE;
-/* The same of one file's text; `name` is what errors call it. */
+/* The same for the text of one file; `name` is its name in errors. */
 syn_status syn_squad_parse(syn_squad **out, const char *name, const char *json, size_t bytes,
                            syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_squad_free(syn_squad *squad);
 
 size_t syn_squad_count(const syn_squad *squad);
-/* UTF-8, NUL-terminated beyond their bytes; the squad's own. */
+/* UTF-8, with a NUL after the given number of bytes; owned by the squad. */
 typedef struct syn_squad_entry {
     const char *question, *context;
     size_t question_bytes, context_bytes;

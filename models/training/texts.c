@@ -8,8 +8,8 @@
 
 struct syn_texts {
     int64_t n;
-    int64_t *begins; /* n + 1: of the ids */
-    int32_t *firsts; /* n */
+    int64_t *begins; /* n + 1 entries: the ids of sample i are begins[i] to begins[i + 1] - 1 */
+    int32_t *firsts; /* n entries: see syn_text.first */
     int32_t *ids;
 };
 
@@ -48,9 +48,9 @@ static syn_status new_texts(syn_texts **out, int64_t n, syn_error *err) {
     return SYN_FAIL_NOMEM(err, (size_t)n * 12, "texts");
 }
 
-/* ---- one text ---- */
+/* ---- one sample ---- */
 
-#define PIECE 64 /* texts that a worker does at a time */
+#define PIECE 64 /* samples per task of a worker */
 
 struct job {
     const syn_squad *squad;
@@ -78,7 +78,7 @@ static syn_status encode(const struct job *j, const char *text, size_t bytes, in
     return syn_tokenizer_encode(j->tok, text, bytes, ids, n, err);
 }
 
-/* question, `between`, context as one text */
+/* Tokenizes question, `between` and context as one text. */
 static syn_status encode_joined(const struct job *j, const syn_squad_entry *e, const char *between,
                                 int32_t **ids, size_t *n, syn_error *err) {
     const size_t middle = strlen(between), bytes = e->question_bytes + middle + e->context_bytes;
@@ -109,8 +109,9 @@ static syn_status add_single(const struct job *j, struct piece *p, const syn_squ
     return s;
 }
 
-/* As the tokenizers library cuts "longest_first": the longer down to the shorter, then both to half
-   of what there is, where the one that was longer (of equals the second) has an odd token more. */
+/* Truncates a pair to `most` ids like the tokenizers library's "longest_first": the longer part is
+ * cut to the length of the shorter one; if that is not enough, both are cut to half of `most`. An
+ * odd token goes to the part that was longer, or to the second if they were equal. */
 static void cut_pair(size_t *a, size_t *b, size_t most) {
     size_t *shorter = *a > *b ? b : a, *longer = *a > *b ? a : b;
     if (*a + *b <= most) return;
@@ -158,9 +159,9 @@ static void do_piece(void *arg, int64_t i, int worker) {
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all samples ---- */
 
-/* The pieces behind each other; or the first that failed. */
+/* Concatenates the pieces. Fails with the error of the first piece that failed. */
 static syn_status join(struct job *j, int64_t n_pieces, syn_error *err) {
     syn_texts *t = j->texts;
     size_t n = 0;
@@ -212,22 +213,22 @@ syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_toke
     return s;
 }
 
-/* ---- a file of them: header, begins, firsts, ids, as this machine stores them ---- */
+/* ---- cache file: header, begins, firsts, ids, in this machine's byte order ---- */
 
 static const char magic[8] = "SYNTEXT";
 
 struct header {
     char magic[8];
-    uint64_t key, hash; /* hash: of what follows */
+    uint64_t key, hash; /* hash: of everything after the header */
     int64_t n, tokens;
 };
 
 uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_how *how) {
-    const int64_t options[3] = {1, how->form, how->max_tokens}; /* 1: of this file's format */
+    const int64_t options[3] = {1, how->form, how->max_tokens}; /* 1: version of the file format */
     uint64_t key = syn_hash(options, sizeof options, tokenizer);
     for (size_t i = 0; i < syn_squad_count(squad); i++) {
         const syn_squad_entry e = syn_squad_get(squad, i);
-        key = syn_hash(e.question, e.question_bytes + 1, key); /* with its NUL */
+        key = syn_hash(e.question, e.question_bytes + 1, key); /* with the NUL */
         key = syn_hash(e.context, e.context_bytes + 1, key);
     }
     return key;
@@ -251,7 +252,7 @@ syn_status syn_texts_save(const syn_texts *t, const char *path, uint64_t key, sy
     return syn_sink_close(sink, true, err);
 }
 
-/* Whether the counts are those of a file of so many bytes. */
+/* Whether a file with these counts has that many bytes. */
 static bool fits(const struct header *h, size_t bytes) {
     const int64_t most = (int64_t)(bytes / sizeof(int32_t));
     if (h->n < 0 || h->n > most || h->tokens < 0 || h->tokens > most) return false;

@@ -1,4 +1,5 @@
-/* Texts to train on, as ids: made from questions and their contexts once, kept in a file. */
+/* The tokenized samples to train on. They are made once from SQuAD questions and contexts and
+ * stored in a file. */
 #ifndef MODELS_TEXTS_H
 #define MODELS_TEXTS_H
 
@@ -8,23 +9,25 @@
 
 SYN_API_BEGIN
 
-/* Immutable: any number of threads may use one. */
+/* Immutable: any number of threads may use it. */
 typedef struct syn_texts syn_texts;
 
 typedef enum syn_texts_form {
     SYN_TEXTS_PLAIN, /* question, a space, context */
-    SYN_TEXTS_PAIR,  /* [CLS] question [SEP] context [SEP], the second of type 1 */
-    SYN_TEXTS_JOINED /* the same ids where [SEP] is a token in the one text "question [SEP] context"
-                        (as a tokenizer called with that text gives them): all of type 0 */
+    SYN_TEXTS_PAIR,  /* [CLS] question [SEP] context [SEP]; context and last [SEP] have type 1 */
+    SYN_TEXTS_JOINED /* The one text "question [SEP] context", tokenized with [CLS] and [SEP] around
+                        it as a tokenizer called with that text does. Same ids as PAIR if [SEP] is a
+                        token, but all have type 0. */
 } syn_texts_form;
 
 typedef struct syn_texts_how {
     syn_texts_form form;
-    int64_t max_tokens; /* of a text, special tokens among them: what is too long is cut at its end;
-                           of a pair the longer of the two ("longest_first") */
+    int64_t max_tokens; /* per sample, with special tokens; longer samples are truncated at their
+                           end, pairs at the longer of the two texts ("longest_first") */
 } syn_texts_how;
 
-/* Spread over the workers. SYN_E_INVALID with the number of the question that has no UTF-8. */
+/* Tokenizes all questions, using the workers. SYN_E_INVALID with the question's number if its text
+ * is not UTF-8. */
 syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_tokenizer *tok,
                          const syn_texts_how *how, syn_workers *workers,
                          syn_error *err) SYN_MUST_USE;
@@ -32,23 +35,22 @@ syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_toke
 void syn_texts_free(syn_texts *texts);
 
 typedef struct syn_text {
-    const int32_t *ids; /* the texts' own */
+    const int32_t *ids; /* owned by the texts */
     int32_t n;
-    int32_t first; /* how many of them are of type 0 */
+    int32_t first; /* number of leading ids that have type 0; the rest has type 1 */
 } syn_text;
 int64_t syn_texts_count(const syn_texts *texts);
 syn_text syn_texts_get(const syn_texts *texts, int64_t i);
-/* All ids of all texts. */
+/* The number of ids in all samples. */
 int64_t syn_texts_tokens(const syn_texts *texts);
 
-/* What the texts depend on: questions, tokenizer (syn_tokenizer_checksum, or 0 for that of bytes),
-   form and length. */
+/* A hash of everything that the samples depend on: questions, tokenizer (syn_tokenizer_checksum; 0
+ * for the byte tokenizer), form and length. */
 uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_how *how);
-/* The file takes its place when it is whole. */
+/* Replaces the file only when it is complete. */
 syn_status syn_texts_save(const syn_texts *texts, const char *path, uint64_t key,
                           syn_error *err) SYN_MUST_USE;
-/* *out stays NULL, without an error, if there is no such file, or one with another key or other
-   contents than were saved. */
+/* Leaves *out NULL, without an error, if the file does not exist, has another key or is damaged. */
 syn_status syn_texts_load(syn_texts **out, const char *path, uint64_t key,
                           syn_error *err) SYN_MUST_USE;
 

@@ -12,14 +12,15 @@ struct syn_trainer {
     syn_trainer_options options;
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
-    syn_mark mark; /* what came before is not forgotten */
+    syn_mark mark; /* rows before it are never dropped */
     bool hold;
     bool forget_passes;
     bool ahead;
     struct {
-        bool waits; /* a step waits for its numbers, which were asked for: */
+        bool waits; /* the last step's loss and norm are not read yet; the fields below are for that
+                       step */
         int asked;
-        syn_pass *pass; /* its passes */
+        syn_pass *pass; /* to run its microbatches again if they are not finite */
         void *arg;
     } before;
     syn_trained known;
@@ -36,7 +37,7 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
                (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
     syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
-    syn_forget(ctx, before, NULL, 0); /* that parameters were made equal is in no step's trace */
+    syn_forget(ctx, before, NULL, 0); /* the broadcast of parameters belongs to no step's trace */
     if (s == SYN_OK) s = syn_optimizer_new(&t->optimizer, ctx, &options->optimizer, err);
     t->mark = syn_ctx_mark(ctx);
     if (s == SYN_OK) *out = t;
@@ -70,8 +71,9 @@ syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
     return t->optimizer;
 }
 
-/* The sum of this rank's losses. A pass leaves its gradients and this sum; its inputs and other
-   tensors are released, so that memory does not grow with the number of passes. */
+/* Runs the microbatches of a step and returns the sum of this rank's losses. A microbatch only
+ * keeps its gradients and that sum. Its inputs and other tensors are released, so memory does not
+ * grow with the number of microbatches. */
 static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
     syn_ctx *ctx = t->ctx;
     const syn_mark start = syn_ctx_mark(ctx);
@@ -90,7 +92,7 @@ static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
     return sum;
 }
 
-/* Over the ranks with other texts. */
+/* The sum over the data-parallel ranks. */
 static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     syn_ctx *ctx = t->ctx;
     if (!t->options.dp) return sum;
@@ -102,7 +104,7 @@ static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     return sum;
 }
 
-/* The sum, or the least, of numbers of all ranks, in their place. */
+/* Replaces the n numbers of x by their sum or minimum over all ranks. */
 static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
     const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp};
     const syn_spec spec = {SYN_I32, 1, {n}};
@@ -112,8 +114,10 @@ static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduc
     return syn_tensor_read(t->ctx, all, x, (size_t)n * sizeof *x);
 }
 
-/* The passes once more, while their values are watched; all ranks come here. What the first rank
-   that found something found is the sentence of all, behind `what`, or "", of the gradients. */
+/* Finds the op that first produced a value that is not finite: runs the microbatches again with
+ * nan/inf checks. All ranks call this, and all fail with the same message, that of the lowest rank
+ * that found something. `what` is its first part; if empty, the message of syn__optimizer_blame
+ * takes its place. */
 static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char *what,
                           syn_error *err) {
     enum { NOBODY = INT32_MAX };

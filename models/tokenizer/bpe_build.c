@@ -1,6 +1,6 @@
-/* Byte-pair encoding made of a vocabulary and merges. GPT-2 and those after it spell bytes as
-   printable characters: the bytes 33..126, 161..172 and 174..255 as the code point of that number,
-   the 68 others in order as U+0100..U+0143 (bytes_to_unicode in encoder.py of
+/* Builds a byte-pair encoder from a vocabulary and merges. GPT-2 and later models spell bytes as
+   printable characters: bytes 33..126, 161..172 and 174..255 as the code point of the same number,
+   the other 68 bytes, in order, as U+0100..U+0143 (bytes_to_unicode in encoder.py of
    github.com/openai/gpt-2). */
 #include "models/tokenizer/bpe_private.h"
 
@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define META       "\xe2\x96\x81" /* U+2581, what SentencePiece writes for a space */
+#define META       "\xe2\x96\x81" /* U+2581, SentencePiece's mark for a space */
 #define META_BYTES 3
 
-/* ---- how bytes are spelled ---- */
+/* ---- GPT-2's spelling of bytes ---- */
 
 static unsigned spelled(unsigned char byte) {
     if (byte <= 32) return 0x100u + byte;
@@ -21,7 +21,7 @@ static unsigned spelled(unsigned char byte) {
     return byte == 173 ? 0x100u + 67 : byte;
 }
 
-/* -1 if a code point spells no byte. */
+/* -1 if the code point spells no byte. */
 static int unspelled(unsigned c) {
     if (c >= 0x100)
         return c <= 0x120   ? (int)c - 0x100
@@ -40,7 +40,7 @@ bool syn__bpe_unspell(const char *text, size_t bytes, char *out, size_t *out_byt
     for (size_t i = 0; i < bytes; i++) {
         unsigned c = (unsigned char)text[i];
         if (c >= 0xc2 && c <= 0xc5 && i + 1 < bytes)
-            c = (c & 0x1f) << 6 | ((unsigned char)text[++i] & 0x3f); /* two bytes of UTF-8 */
+            c = (c & 0x1f) << 6 | ((unsigned char)text[++i] & 0x3f); /* UTF-8 of two bytes */
         else if (c >= 0x80) c = UINT16_MAX;
         const int byte = unspelled(c);
         if (byte < 0) {
@@ -80,7 +80,7 @@ static syn_status find_bytes(syn__bpe *bpe, const syn__vocab *vocab, const char 
     return SYN_OK;
 }
 
-/* Whether some characters become no token at all: what is on both sides of one may merge. */
+/* Whether some characters become no token at all. The characters around one may then merge. */
 static bool drops_chars(const syn__bpe *bpe) {
     if (bpe->rules.unk >= 0) return false;
     for (unsigned b = 0; b < 256; b++)
@@ -147,7 +147,7 @@ syn_status syn__bpe_reserve(syn__bpe *bpe, size_t merges, syn_error *err) {
     return SYN_OK;
 }
 
-/* -1, and why, if there is no such token. */
+/* The id of a token; if there is none, returns -1 and sets `why`. */
 static int32_t token(const syn__vocab *vocab, const char *text, size_t bytes,
                      char why[SYN__BPE_WHY_BYTES]) {
     char shown[SYN__QUOTE_BYTES];
@@ -162,8 +162,8 @@ static bool ends_in(const char *text, size_t bytes, const char *end, size_t end_
     return bytes >= end_bytes && memcmp(text + bytes - end_bytes, end, end_bytes) == 0;
 }
 
-/* Remembers what a merge may join to a U+2581 behind it: what ends in the left token's last byte,
-   or, of tokens that stand for something else, in any. */
+/* Records what this merge may join to a following U+2581: text that ends in the left token's last
+   byte. If the left token may stand for other text, that could be any byte. */
 static void note_glue(syn__bpe *bpe, const char *left, size_t left_bytes, const char *right,
                       size_t right_bytes) {
     if (right_bytes < META_BYTES || memcmp(right, META, META_BYTES) != 0) return;
@@ -198,7 +198,8 @@ bool syn__bpe_put_merge(syn__bpe *bpe, const syn__vocab *vocab, const char *left
 
 /* ---- words ---- */
 
-/* Whether a token is a word that needs no merging: merging gives it back, or is not asked. */
+/* Whether a token is a word that needs no merging: merging gives it back, or ignore_merges is
+   set. */
 static syn_status is_word(const syn__bpe *bpe, const syn__vocab *vocab, syn__bpe_work *work,
                           int32_t id, int32_t *ids, bool *is, syn_error *err) {
     const char *text = bpe->bytes + bpe->begin[id];
@@ -216,7 +217,8 @@ static syn_status is_word(const syn__bpe *bpe, const syn__vocab *vocab, syn__bpe
     return SYN_OK;
 }
 
-/* Enters the tokens of one character or the longer ones, which begin as those. */
+/* Adds the tokens of a single character, or the longer ones. The single ones must come first,
+   because merging starts from them. */
 static syn_status make_words(syn__bpe *bpe, const syn__vocab *vocab, bool longer,
                              syn__bpe_work *work, int32_t **ids, size_t *cap, syn_error *err) {
     for (int32_t id = 0; id < bpe->vocab_elems; id++) {

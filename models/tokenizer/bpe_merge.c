@@ -1,11 +1,12 @@
-/* Merging in byte-pair encoding: short words by scanning, long ones with a heap over a list. */
+/* Merging in byte-pair encoding: short words by scanning, long ones with a heap over a linked
+   list. */
 #include "models/tokenizer/bpe_private.h"
 
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* Up to here scanning all pairs for the lowest rank beats keeping a heap. */
+/* Up to this length, scanning all pairs for the lowest rank is faster than a heap. */
 #define SHORT_WORD 48
 
 uint32_t syn__bpe_hash(const char *text, size_t bytes) {
@@ -18,7 +19,7 @@ uint32_t syn__bpe_hash(const char *text, size_t bytes) {
         hash ^= hash >> 32;
     }
     if (bytes >= 4) {
-        uint32_t low, high; /* these may overlap */
+        uint32_t low, high; /* may overlap */
         memcpy(&low, text, 4);
         memcpy(&high, text + bytes - 4, 4);
         part = (uint64_t)high << 32 | low;
@@ -59,9 +60,9 @@ syn__bpe_word *syn__bpe_find_word(const syn__bpe *bpe, const char *word, size_t 
     }
 }
 
-/* Merges ids[0..n) in place; returns how many are left. */
+/* Merges ids[0..n) in place and returns the number of ids left. */
 static size_t merge_short(const syn__bpe *bpe, int32_t *ids, size_t n) {
-    const syn__bpe_pair *pair[SHORT_WORD]; /* pair[i] joins ids[i] and ids[i + 1] */
+    const syn__bpe_pair *pair[SHORT_WORD]; /* pair[i] merges ids[i] and ids[i + 1] */
     for (size_t i = 0; i + 1 < n; i++) pair[i] = syn__bpe_find_pair(bpe, ids[i], ids[i + 1]);
     while (n > 1) {
         size_t best = 0;
@@ -80,8 +81,8 @@ static size_t merge_short(const syn__bpe *bpe, int32_t *ids, size_t n) {
     return n;
 }
 
-/* A heap entry orders by rank, then by position; it is stale once the pair at its position has
-   another rank. */
+/* Heap entries are ordered by rank, then position. An entry is stale if the pair at its position
+   has another rank by now. */
 static uint64_t heap_entry(uint32_t rank, uint32_t pos) {
     return (uint64_t)rank << 32 | pos;
 }
@@ -125,15 +126,15 @@ static syn_status work_reserve(syn__bpe_work *work, size_t elems, syn_error *err
     return SYN_OK;
 }
 
-/* The same on a linked list: a position is the index of a token's first byte. The heap never holds
-   more than 2n entries: it starts with n - 1, and a merge takes one and adds at most two. */
+/* The same with a linked list; a position is the index of a token's first symbol. The heap never
+   exceeds 2n entries: it starts with n - 1, and a merge removes one and adds at most two. */
 static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t *ids, uint32_t n) {
     uint64_t *heap = work->heap;
     uint32_t *next = work->links, *prev = next + n, *rank = prev + n;
     size_t heap_elems = 0;
     for (uint32_t i = 0; i < n; i++) {
         next[i] = i + 1;
-        prev[i] = i - 1; /* of the first: never read */
+        prev[i] = i - 1; /* wraps for the first, where it is never read */
         rank[i] = i + 1 < n ? syn__bpe_find_pair(bpe, ids[i], ids[i + 1])->rank : SYN__BPE_NO_RANK;
         if (rank[i] != SYN__BPE_NO_RANK) heap[heap_elems++] = heap_entry(rank[i], i);
     }
@@ -163,13 +164,13 @@ static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t
     return left;
 }
 
-/* The token of one character, -1 if it is none. */
+/* The token of a single character; -1 if there is none. */
 static int32_t char_id(const syn__bpe *bpe, const char *text, size_t bytes) {
     if (bytes == 1) return bpe->ascii_id[(unsigned char)text[0]];
     return syn__bpe_find_word(bpe, text, bytes, syn__bpe_hash(text, bytes))->id;
 }
 
-/* The tokens of the bytes of a character, if all are there. */
+/* Writes the fallback tokens of a character's bytes; false if one is missing. */
 static bool fall_back(const syn__bpe *bpe, const char *text, size_t bytes, int32_t *ids) {
     for (size_t i = 0; i < bytes; i++) {
         ids[i] = bpe->byte_id[(unsigned char)text[i]];
@@ -189,10 +190,10 @@ static void put_symbol(symbols *s, int32_t id, size_t bytes) {
     s->ids[s->n++] = id;
 }
 
-/* An unknown token comes before the next known character, behind the bytes of others: so does
-   HuggingFace's. */
+/* As in HuggingFace, an unknown token is written only when the next known character comes, so after
+   the byte-fallback tokens of characters in between. */
 static void split_chars(const syn__bpe *bpe, const char *word, size_t bytes, symbols *s) {
-    size_t unknown = 0; /* bytes of unknown characters without their token yet */
+    size_t unknown = 0; /* bytes of unknown characters whose token is not written yet */
     for (size_t at = 0, step; at < bytes; at += step) {
         const unsigned char first = (unsigned char)word[at];
         step = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;

@@ -1,4 +1,4 @@
-/* Internals of byte-pair encoding, shared by models/bpe_*.c, models/tokenizer*.c and tests. */
+/* Internals of byte-pair encoding (BPE), shared by bpe_*.c, tokenizer*.c and tests. */
 #ifndef MODELS_BPE_PRIVATE_H
 #define MODELS_BPE_PRIVATE_H
 
@@ -13,95 +13,98 @@ extern "C" {
 #define SYN__BPE_NO_RANK        UINT32_MAX
 #define SYN__BPE_WHY_BYTES      160
 
-/* One merge: `key` holds the left id in the upper half, the right id in the lower. */
+/* A merge. `key`: the left id in the upper 32 bits, the right id in the lower. */
 typedef struct syn__bpe_pair {
     uint64_t key;
-    uint32_t rank; /* SYN__BPE_NO_RANK marks a free slot */
-    int32_t id;    /* of the joined token */
+    uint32_t rank; /* merges are applied lowest rank first; SYN__BPE_NO_RANK: free slot */
+    int32_t id;    /* of the merged token */
 } syn__bpe_pair;
 
-/* A token that the merges make of its own bytes: a word equal to it needs no merging. */
+/* A token that merging its own bytes gives back. A word equal to it needs no merging. */
 typedef struct syn__bpe_word {
     uint32_t hash;
-    int32_t id; /* -1 marks a free slot */
+    int32_t id; /* -1: free slot */
 } syn__bpe_word;
 
-/* How words become tokens, besides merging. */
+/* How words become tokens, apart from the merges. */
 typedef struct syn__bpe_rules {
-    bool by_chars;      /* a word begins as characters, not as bytes */
-    bool ignore_merges; /* a word that is a token is that token, whatever merging makes of it */
-    /* of characters that are no token: */
-    bool byte_fallback; /* the tokens <0x00>..<0xFF> of its bytes, if all are there */
-    bool fuse_unk;      /* several in a row are one unknown token */
-    int32_t unk;        /* id of that token; -1: they are passed over */
+    bool by_chars;      /* words are split into characters first; false: into bytes */
+    bool ignore_merges; /* a word that is a token becomes that token, even if merging would give
+                           others */
+    /* For characters that are not tokens: */
+    bool byte_fallback; /* use the tokens <0x00>..<0xFF> of its bytes, if all exist */
+    bool fuse_unk;      /* consecutive ones become a single unknown token */
+    int32_t unk;        /* id of the unknown token; -1: drop the character */
 } syn__bpe_rules;
 
-/* Vocabulary and merges; both tables are open-addressed, of a power of two of slots, at most half
-   full. */
+/* Vocabulary and merges. Both hash tables use open addressing; their size is a power of two and
+   they are at most half full. */
 typedef struct syn__bpe {
     syn__bpe_rules rules;
     int32_t vocab_elems;
-    char *bytes;           /* of all tokens, in id order; by_chars: as the file spells them */
-    uint32_t *begin;       /* vocab_elems + 1 offsets into bytes */
-    int32_t byte_id[256];  /* the token of each single byte, by_chars the fallback's or -1 */
-    int32_t ascii_id[128]; /* by_chars: the token of each, or -1 */
-    bool cuts;             /* by_chars: a word may be cut before U+2581 behind a byte that is not */
-    bool glues[256];       /*    ... among these: no merge joins what it separates */
+    char *bytes;          /* text of all tokens, concatenated in id order; by_chars: as in the file,
+                             otherwise unspelled */
+    uint32_t *begin;      /* vocab_elems + 1 offsets into bytes */
+    int32_t byte_id[256]; /* token of each single byte; by_chars: its fallback token, or -1 */
+    int32_t ascii_id[128]; /* by_chars: token of each ASCII character, or -1 */
+    bool cuts;             /* by_chars: words may be split before U+2581, except after `glues` */
+    bool glues[256];       /* whether a merge may join a token that ends in this byte to U+2581 */
     syn__bpe_pair *pairs;
     size_t pair_mask, n_pairs;
     syn__bpe_word *words;
     size_t word_mask;
 } syn__bpe;
 
-/* Scratch of syn__bpe_merge for long words; zero it before use. One thread at a time. */
+/* Scratch memory of syn__bpe_merge for long words, zero-initialized. Not thread-safe. */
 typedef struct syn__bpe_work {
     uint64_t *heap;
-    uint32_t *links; /* next, prev and rank, each of `elems` */
+    uint32_t *links; /* three arrays of `elems`: next, prev, rank */
     size_t elems;
 } syn__bpe_work;
 
-/* Begins with the tokens of a vocabulary; then put all merges, then finish. `name`, a file's,
-   begins error sentences: SYN_E_FORMAT if one of the 256 bytes is no token, but by_chars. */
+/* Creates the encoder with the tokens of a vocabulary. The caller then adds all merges and calls
+   syn__bpe_finish. `name` is the file's name for errors. Without by_chars, SYN_E_FORMAT if one of
+   the 256 bytes has no token. *out must be freed after a failure, too. */
 syn_status syn__bpe_new(syn__bpe **out, const syn__vocab *vocab, const syn__bpe_rules *rules,
                         const char *name, syn_error *err) SYN_MUST_USE;
-/* Room for so many merges in all. */
+/* Reserves memory for `merges` merges in total. */
 syn_status syn__bpe_reserve(syn__bpe *bpe, size_t merges, syn_error *err) SYN_MUST_USE;
-/* The next merge, there being room. False if it is none: `why` says it, or is empty if *known, the
-   merge of the same two tokens that is there already, says it. */
+/* Adds the next merge; syn__bpe_reserve must have reserved it. False on failure: `why` is the
+   reason, or empty if *known is an earlier merge of the same two tokens. */
 bool syn__bpe_put_merge(syn__bpe *bpe, const syn__vocab *vocab, const char *left, size_t left_bytes,
                         const char *right, size_t right_bytes, char why[SYN__BPE_WHY_BYTES],
                         const syn__bpe_pair **known);
 syn_status syn__bpe_finish(syn__bpe *bpe, const syn__vocab *vocab, syn_error *err) SYN_MUST_USE;
-/* Whether a vocabulary has a token for each of the 256 bytes, as GPT-2 spells them. */
+/* Whether a vocabulary has a token for each of the 256 bytes, in GPT-2's spelling. */
 bool syn__bpe_has_bytes(const syn__vocab *vocab);
-/* Writes the bytes that a token spells, or its own UTF-8 if it cannot have come from bytes (false);
-   never more than `bytes`. */
+/* Writes the bytes that a token in GPT-2's spelling stands for. If it is not a spelling of bytes,
+   returns false and writes its UTF-8 text. Writes at most `bytes` bytes. */
 bool syn__bpe_unspell(const char *text, size_t bytes, char *out, size_t *out_bytes);
-/* Writes how a byte is spelled, 1 or 2 bytes; returns how many. */
+/* Writes GPT-2's spelling of a byte and returns its length, 1 or 2. */
 size_t syn__bpe_spell(unsigned char byte, char out[4]);
 
-/* Reads GPT-2's vocab.json and merges.txt; the names begin the error sentences. `vocab` is filled,
-   and to be freed also after a failure. */
+/* Reads GPT-2's vocab.json and merges.txt. The names are for errors. Also fills `vocab`, which the
+   caller must free, after a failure, too. */
 syn_status syn__bpe_read(syn__bpe **out, syn__vocab *vocab, const char *vocab_name,
                          const char *vocab_data, size_t vocab_bytes, const char *merges_name,
                          const char *merges_data, size_t merges_bytes, syn_error *err) SYN_MUST_USE;
 void syn__bpe_free(syn__bpe *bpe);
 
-/* Hash of a short string; not stable between machines. */
+/* Hash of a short string. Depends on the machine's byte order. */
 uint32_t syn__bpe_hash(const char *text, size_t bytes);
-/* Slots of a table for `elems` entries. */
+/* Table size for `elems` entries. */
 size_t syn__bpe_slots(size_t elems);
-/* The slot of a merge, or the free slot where it would go. */
+/* Returns the slot of a merge, or the free slot to insert it. */
 syn__bpe_pair *syn__bpe_find_pair(const syn__bpe *bpe, int32_t left, int32_t right);
-/* The slot of a word, or the free slot where it would go. */
+/* Returns the slot of a word, or the free slot to insert it. */
 syn__bpe_word *syn__bpe_find_word(const syn__bpe *bpe, const char *word, size_t bytes,
                                   uint32_t hash);
 
-/* What a word begins as: the ids of its bytes or characters, at most `bytes`; and, unless NULL, of
-   how many bytes each is. */
+/* Splits a word into the ids of its bytes or characters, before merging; returns their number, at
+   most `bytes`. id_bytes, unless NULL: the length of each in bytes. */
 size_t syn__bpe_split(const syn__bpe *bpe, const char *word, size_t bytes, int32_t *ids,
                       uint32_t *id_bytes);
-/* The same, with pairs joined, lowest rank first, leftmost first among equals. `ids` has room for
+/* Splits a word and merges: lowest rank first, leftmost first if equal. `ids` must have space for
    `bytes` ids. O(n log n). */
 syn_status syn__bpe_merge(const syn__bpe *bpe, syn__bpe_work *work, const char *word, size_t bytes,
                           int32_t *ids, size_t *ids_elems, syn_error *err) SYN_MUST_USE;

@@ -13,7 +13,7 @@ typedef struct merges_reader {
     size_t line, header_lines;
 } merges_reader;
 
-/* One line, "left right". */
+/* Parses one line, "left right". */
 static syn_status read_merge(syn__bpe *bpe, const merges_reader *mr, const char *line, size_t bytes,
                              syn_error *err) {
     char shown[SYN__QUOTE_BYTES], why[SYN__BPE_WHY_BYTES];
@@ -33,7 +33,7 @@ static syn_status read_merge(syn__bpe *bpe, const merges_reader *mr, const char 
                     (size_t)known->rank + mr->header_lines + 1);
 }
 
-/* Lines may end in CR LF, the file in blank lines; the first line may be "#version: ...". */
+/* Lines may end in CR LF, the file in blank lines. The first line may be "#version: ...". */
 static syn_status read_merges(syn__bpe *bpe, const syn__vocab *vocab, const char *name,
                               const char *data, size_t bytes, syn_error *err) {
     merges_reader mr = {.name = name, .vocab = vocab};
@@ -70,7 +70,7 @@ syn_status syn__bpe_read(syn__bpe **out, syn__vocab *vocab, const char *vocab_na
                          const char *vocab_data, size_t vocab_bytes, const char *merges_name,
                          const char *merges_data, size_t merges_bytes, syn_error *err) {
     static const syn__bpe_rules rules = {.unk = -1};
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
     syn__bpe *bpe = NULL;
     *out = NULL;
     syn_status status = read_vocab(vocab, vocab_name, vocab_data, vocab_bytes, &first);

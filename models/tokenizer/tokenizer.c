@@ -1,4 +1,4 @@
-/* What all tokenizers have in common, and the byte tokenizer. */
+/* Functions common to all tokenizers, and the byte tokenizer. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "models/tokenizer/tokenizer_private.h"
@@ -147,9 +147,9 @@ static syn_status encode_plain(const syn_tokenizer *tok, const char *text, size_
                                             : syn__encode_plain(tok, text, bytes, places, out, err);
 }
 
-/* ---- what is put around texts ---- */
+/* ---- templates ---- */
 
-/* The items of a template that count: without `special` only the texts. */
+/* Whether to use item i of a template: without `special`, only the texts. */
 static bool counts(const syn__template *t, size_t i, bool special) {
     return special || t->id[i] < 0;
 }
@@ -174,7 +174,7 @@ static void put_special(syn_encoding *out, int32_t id, int32_t type) {
 
 static syn_status fill_template(const syn__template *t, const syn__encoded texts[2], bool special,
                                 bool places, syn_encoding *out, syn_error *err) {
-    size_t n = 0; /* no overflow: the texts themselves are in memory */
+    size_t n = 0; /* cannot overflow: the texts are in memory */
     for (size_t i = 0; i < t->n; i++)
         if (counts(t, i, special)) n += t->id[i] < 0 ? texts[-1 - t->id[i]].n : 1;
     *out = (syn_encoding){0};
@@ -288,7 +288,7 @@ syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, si
     return SYN_OK;
 }
 
-/* How many bytes at the end of a text are the beginning of a character. */
+/* Number of bytes at the end of a text that belong to an incomplete character. */
 static size_t begun_character(const char *text, size_t bytes) {
     for (size_t n = 1; n <= 3 && n <= bytes; n++) {
         const unsigned char c = (unsigned char)text[bytes - n];

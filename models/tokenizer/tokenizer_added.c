@@ -8,7 +8,7 @@
 
 /* ---- the tokens ---- */
 
-/* The slot of a text, or the free one where it would go. */
+/* Returns the slot of a text, or the free slot to insert it. */
 static uint32_t *find_slot(const syn__added *added, const char *text, size_t bytes) {
     const size_t mask = added->n_slots - 1;
     for (size_t i = syn__bpe_hash(text, bytes) & mask;; i = (i + 1) & mask) {
@@ -23,7 +23,7 @@ const syn__added_token *syn__added_find(const syn__added *added, const char *tex
     return at ? &added->tokens[at - 1] : NULL;
 }
 
-/* Room for one more in the table. */
+/* Makes space for one more token in the table. */
 static syn_status reserve(syn__added *added, syn_error *err) {
     const size_t slots = syn__bpe_slots(added->n + 1);
     if (slots <= added->n_slots) return SYN_OK;
@@ -64,7 +64,7 @@ syn_status syn__added_put(syn__added *added, const char *text, size_t bytes,
     return SYN_OK;
 }
 
-/* Whether token a comes before token b: by what is looked for, or by id. */
+/* Whether token a sorts before token b: by `found`, or by id. */
 static bool less(const syn__added *added, bool by_id, uint32_t a, uint32_t b) {
     const syn__added_token *x = &added->tokens[a], *y = &added->tokens[b];
     if (by_id) return x->id < y->id;
@@ -73,7 +73,7 @@ static bool less(const syn__added *added, bool by_id, uint32_t a, uint32_t b) {
     return c != 0 ? c < 0 : x->found_bytes < y->found_bytes;
 }
 
-/* Heap sort: qsort has no argument for what the numbers are of. */
+/* Heap sort, because qsort's comparison gets no context argument. */
 static void sift(const syn__added *added, bool by_id, uint32_t *at, size_t n, size_t i) {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && less(added, by_id, at[child], at[child + 1])) child++;
@@ -94,14 +94,14 @@ static void sort(const syn__added *added, bool by_id, uint32_t *at, size_t n) {
     }
 }
 
-/* Bit `pair` of a table. */
+/* Bit number `pair` of a bitmap. */
 static bool has_pair(const uint8_t pairs[8192], unsigned pair) {
     return pairs[pair >> 3] >> (pair & 7) & 1;
 }
 
 static void note_begin(syn__added *added, int k, const syn__added_token *t) {
     const unsigned first = (unsigned char)t->found[0];
-    const bool alone = t->found_bytes == 1; /* then any byte may follow */
+    const bool alone = t->found_bytes == 1; /* any byte may follow */
     const unsigned from = alone ? 0 : (unsigned char)t->found[1], to = alone ? 255 : from;
     added->begins[k][first] = true;
     for (unsigned second = from; second <= to; second++) {
@@ -156,10 +156,10 @@ void syn__added_free(syn__added *added) {
     *added = (syn__added){0};
 }
 
-/* ---- where they are ---- */
+/* ---- search ---- */
 
-/* First of at[low .. high) whose byte `depth` is at least `byte`; all share what comes before, and
-   a shorter one counts as less. */
+/* The first of at[low .. high) whose byte number `depth` is at least `byte`. All have the same
+   bytes before it; a token that ends there sorts first. */
 static size_t first_from(const syn__added *added, const uint32_t *at, size_t low, size_t high,
                          size_t depth, unsigned byte) {
     while (low < high) {
@@ -171,8 +171,9 @@ static size_t first_from(const syn__added *added, const uint32_t *at, size_t low
     return low;
 }
 
-/* The longest token that the text begins with; NULL: none does. Narrows the sorted tokens byte by
-   byte, so its cost is the match's length times the logarithm of their number. */
+/* The longest token at the beginning of the text; NULL if there is none. Narrows the range of
+   sorted tokens byte by byte, so it costs the match's length times the logarithm of the number of
+   tokens. */
 static const syn__added_token *longest_at(const syn__added *added, int k, const char *text,
                                           size_t bytes) {
     const uint32_t *at = added->sorted[k];
@@ -203,7 +204,8 @@ static const syn__added_token *next_match(const syn__added *added, int k, const 
     return NULL;
 }
 
-/* Bytes of the white space (Unicode's White_Space) that a text begins with, 0 if none. */
+/* Length in bytes of the white space character (Unicode's White_Space) at the beginning of a text;
+   0 if there is none. */
 static size_t space_bytes(const char *text, size_t bytes) {
     const unsigned char *p = (const unsigned char *)text;
     if (bytes > 0 && (p[0] == ' ' || (p[0] >= '\t' && p[0] <= '\r'))) return 1;
@@ -215,7 +217,7 @@ static size_t space_bytes(const char *text, size_t bytes) {
     return is_space ? 3 : 0;
 }
 
-/* Where the character before `pos` > 0 begins. */
+/* Beginning of the character before `pos` > 0. */
 static size_t before(const char *text, size_t pos) {
     do pos--;
     while (pos > 0 && ((unsigned char)text[pos] & 0xc0) == 0x80);
@@ -251,7 +253,7 @@ syn_status syn__added_cut(const syn__added *added, bool normalized, const char *
     pieces->n = 0;
     while ((t = next_match(added, normalized, text, bytes, &pos)) != NULL) {
         size_t begin = pos, end = pos + t->found_bytes;
-        pos = end; /* also behind one that does not count */
+        pos = end; /* even if this match is rejected */
         if (t->single_word && ((begin > 0 && is_word(user, text, bytes, before(text, begin))) ||
                                (end < bytes && is_word(user, text, bytes, end))))
             continue;

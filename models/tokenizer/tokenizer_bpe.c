@@ -1,8 +1,8 @@
-/* What the files beside vocab.json and merges.txt say about GPT-2's tokenizer: tokens added to the
-   vocabulary, and what is put before and behind a text. As transformers 5 builds its GPT2Tokenizer:
-   the tokens of added_tokens_decoder (or, for want of it in tokenizer_config.json, those of
-   special_tokens_map.json, added_tokens.json and tokenizer.json) by their ids, then the special
-   tokens that are not among them. */
+/* Opens a GPT-2 tokenizer (vocab.json, merges.txt) with added tokens and the tokens put around a
+   text. Added tokens get ids as in transformers 5's GPT2Tokenizer: first those of
+   added_tokens_decoder by id, then the special tokens not among them. If tokenizer_config.json has
+   no added_tokens_decoder, special_tokens_map.json, added_tokens.json and tokenizer.json take its
+   place. */
 #include "models/tokenizer/tokenizer_files_private.h"
 
 #include "syntorch/base/memory.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the tokens in the order in which transformers adds them ---- */
+/* ---- tokens in the order in which transformers adds them ---- */
 
 static bool is_named(const syn__tokenizer_files *f, const syn__file_token *t) {
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
@@ -26,7 +26,7 @@ static bool is_normalized(const syn__tokenizer_files *f, const syn__file_token *
     return t->normalized_said ? t->normalized : !(t->special || is_named(f, t));
 }
 
-/* Whether both would be the same object to transformers: strings are unlike objects. */
+/* Whether both are the same object for transformers. A string differs from an object. */
 static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
                   const syn__file_token *b) {
     return syn__file_token_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
@@ -34,7 +34,7 @@ static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
            is_normalized(f, a) == is_normalized(f, b);
 }
 
-/* Token i of all that are not in the decoder, in the order of transformers. */
+/* Token i of all tokens not in the decoder, in the order of transformers. */
 static const syn__file_token *special(const syn__tokenizer_files *f, size_t i) {
     const syn__file_tokens *const lists[] = {&f->map_more, &f->config_more, &f->extra};
     if (i < SYN__NAMED_TOKENS) return &f->named[i];
@@ -56,7 +56,7 @@ static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
     token->special = t->special || is_named(f, t);
 }
 
-/* A text that is there already keeps its id. Its flags are those of the last object of its text,
+/* A token that already exists keeps its id. Its flags come from the last object with its text,
    unless the decoder has it. */
 static syn_status put_special(const syn__tokenizer_files *f, syn__added *out, size_t i,
                               syn_error *err) {
@@ -85,7 +85,7 @@ static syn_status put_decoded(const syn__tokenizer_files *f, syn__added *out,
     return SYN_OK;
 }
 
-/* By id; of one id that several files give, the last said comes first. */
+/* By id. If several files give the same id, the last one comes first. */
 static int by_id(const void *a, const void *b) {
     const syn__file_token *x = a, *y = b;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
@@ -142,13 +142,13 @@ static int32_t id_of(const syn_tokenizer *tok, const syn__file_token *t) {
     return token ? token->id : -1;
 }
 
-/* What goes around a text, unless a post_processor says it. */
+/* Builds the template, unless a post_processor has set it. */
 static void frame(syn_tokenizer *tok, const syn__tokenizer_files *f) {
     const int32_t bos = id_of(tok, &f->named[SYN__NAMED_BOS]),
                   eos = id_of(tok, &f->named[SYN__NAMED_EOS]);
     tok->bos = bos;
     tok->eos = syn_tokenizer_special(tok, SYN__BPE_END_OF_TEXT);
-    tok->pair.n = 0; /* two texts have no meaning here */
+    tok->pair.n = 0; /* pairs are not defined for this tokenizer */
     if (tok->single.n > 0) return;
     if (f->add_bos && bos >= 0) (void)syn__template_add(&tok->single, bos, 0);
     (void)syn__template_add(&tok->single, SYN__TEMPLATE_FIRST, 0);
@@ -164,7 +164,7 @@ static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe
                     f->folder, (int)bpe->vocab_elems, (long long)f->json_vocab);
 }
 
-/* Words as ByteLevel makes them, which stay bytes. */
+/* ByteLevel's steps, without the last, because words stay bytes. */
 static syn_status add_steps(syn_tokenizer *tok, bool prefix_space, syn_error *err) {
     syn__step *step;
     SYN_TRY(syn__steps_add_byte_level(&tok->cuts, prefix_space, true, err));

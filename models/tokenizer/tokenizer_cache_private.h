@@ -1,5 +1,5 @@
-/* Words and their ids, remembered within one encode call of a text that is long enough to repeat
-   them. */
+/* Caches the ids of words within one encode call. Used only for texts that are long enough to
+   repeat words. */
 #ifndef MODELS_TOKENIZER_CACHE_PRIVATE_H
 #define MODELS_TOKENIZER_CACHE_PRIVATE_H
 
@@ -19,13 +19,13 @@ extern "C" {
 /* One cache line; the table is direct-mapped. */
 typedef struct syn__cached_word {
     uint32_t hash;
-    uint8_t bytes; /* 0 marks a free slot */
+    uint8_t bytes; /* 0: free slot */
     uint8_t ids_elems;
     char text[SYN__CACHE_WORD_BYTES];
     int32_t ids[SYN__CACHE_WORD_IDS];
 } syn__cached_word;
 
-/* *out stays NULL, a cache that keeps nothing, if the text is too short to gain. */
+/* *out is NULL, a valid empty cache, if the text is too short to profit. */
 static inline syn_status syn__cache_new(syn__cached_word **out, size_t text_bytes, syn_error *err) {
     *out = NULL;
     if (text_bytes < SYN__CACHE_FROM_BYTES) return SYN_OK;
@@ -34,8 +34,7 @@ static inline syn_status syn__cache_new(syn__cached_word **out, size_t text_byte
     return SYN_FAIL_NOMEM(err, SYN__CACHE_SLOTS * sizeof **out, "remembering words");
 }
 
-/* Writes the ids of a word to `ids` and returns how many, as many as were kept; 0 if it is not
-   there. */
+/* Copies the ids of a word to `ids` and returns their number; 0 if the word is not cached. */
 static inline size_t syn__cache_find(const syn__cached_word *cache, const char *word, size_t bytes,
                                      uint32_t hash, int32_t *ids) {
     if (cache == NULL) return 0;
@@ -46,7 +45,7 @@ static inline size_t syn__cache_find(const syn__cached_word *cache, const char *
     return slot->ids_elems;
 }
 
-/* Remembers a word if word and ids are short enough. */
+/* Caches a word if word and ids are short enough. */
 static inline void syn__cache_keep(syn__cached_word *cache, const char *word, size_t bytes,
                                    uint32_t hash, const int32_t *ids, size_t ids_elems) {
     if (cache == NULL || bytes > SYN__CACHE_WORD_BYTES || ids_elems > SYN__CACHE_WORD_IDS) return;

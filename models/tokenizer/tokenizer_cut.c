@@ -1,4 +1,4 @@
-/* Pre-tokenizers: each cuts a text, or changes it, and hands every part to the next; the last one
+/* Pre-tokenizers: each splits or changes a text and passes every part to the next one, the last one
    to the model. */
 #include "models/tokenizer/tokenizer_private.h"
 
@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* Where the text is after a cut, and what is held back until it is known what follows. */
+/* A pre-tokenizer that splits; holds back one part that may have to be joined to the next. */
 typedef struct cutter {
     syn__encoder *enc;
-    size_t step; /* the next one */
+    size_t step; /* the next pre-tokenizer */
     const syn__text *in;
     syn__behavior behavior;
     bool holds, held_match, last_match;
@@ -28,7 +28,7 @@ static syn_status release(cutter *c, syn_error *err) {
     return hand_on(c, c->held_begin, c->held_end, err);
 }
 
-/* The next stretch of the text, which matches the pattern or lies between matches. */
+/* Handles the next range of the text, which is a match of the pattern or lies between matches. */
 static syn_status take(cutter *c, size_t begin, size_t end, bool is_match, syn_error *err) {
     bool joins = false;
     if (begin == end || (c->behavior == SYN__REMOVED && is_match)) return SYN_OK;
@@ -61,11 +61,11 @@ static syn_status split(syn__encoder *enc, const syn__step *step, size_t next, c
     return release(&c, err);
 }
 
-/* ---- by classes of characters ---- */
+/* ---- splitting by character class ---- */
 
 enum { OTHER, SPACE, PUNCTUATION };
 
-/* Of ASCII. */
+/* Classes of ASCII characters. */
 static const uint8_t ascii_class[128] = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2,
@@ -73,7 +73,7 @@ static const uint8_t ascii_class[128] = {
     2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 0,
 };
 
-/* The class of the character at *at; moves behind it. */
+/* The class of the character at *at; advances *at past it. */
 static int class_at(const syn__text *in, size_t *at) {
     const unsigned char first = (unsigned char)in->at[*at];
     if (first < 128) {
@@ -85,7 +85,7 @@ static int class_at(const syn__text *in, size_t *at) {
     return syn__char_kind_of(c) == SYN__CHAR_PUNCTUATION ? PUNCTUATION : OTHER;
 }
 
-/* Matches are the characters of a class. */
+/* Splits at the characters of a class. */
 static syn_status split_class(syn__encoder *enc, int class, syn__behavior behavior, size_t next,
                               const syn__text *in, syn_error *err) {
     cutter c = {.enc = enc, .step = next, .in = in, .behavior = behavior};
@@ -100,7 +100,7 @@ static syn_status split_class(syn__encoder *enc, int class, syn__behavior behavi
     return release(&c, err);
 }
 
-/* White space goes, punctuation stands alone. */
+/* Removes white space and isolates punctuation. */
 static syn_status split_bert(syn__encoder *enc, size_t next, const syn__text *in, syn_error *err) {
     cutter c = {.enc = enc, .step = next, .in = in, .behavior = SYN__ISOLATED};
     size_t done = 0;
@@ -114,7 +114,7 @@ static syn_status split_bert(syn__encoder *enc, size_t next, const syn__text *in
     return hand_on(&c, done, in->n, err);
 }
 
-/* ---- changes ---- */
+/* ---- changing ---- */
 
 static syn_status put_before(syn__text_buffer *out, const syn__text *in, const char *text,
                              size_t bytes, syn_error *err) {
@@ -147,7 +147,7 @@ static syn_status prefix(syn__encoder *enc, size_t next, const syn__text *in, sy
     return syn__encode_cut(enc, next, &made, err);
 }
 
-/* Every space becomes the mark, which may be put before the text, too. */
+/* Replaces each space by the mark, and prepends one as the scheme asks. */
 static syn_status mark(const syn__step *step, const syn__text *in, syn__text_buffer *out,
                        syn_error *err) {
     const bool followed = in->from != NULL;

@@ -1,4 +1,4 @@
-/* Ids to a text: decoders change a row of tokens' texts, one behind the other. */
+/* Decodes ids: each decoder transforms a list of texts, which at first are the tokens. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -8,7 +8,7 @@
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* Texts in a row: text i is at[end[i - 1] .. end[i]). */
+/* A list of texts: text i is at[end[i - 1] .. end[i]). */
 typedef struct row {
     char *at;
     size_t *end;
@@ -22,7 +22,7 @@ static syn_status add(row *r, const char *text, size_t bytes, syn_error *err) {
     return SYN_OK;
 }
 
-/* Ends a text. */
+/* Ends the current text. */
 static syn_status close_text(row *r, syn_error *err) {
     if (r->n == r->end_cap) SYN_TRY(syn_grow(&r->end, &r->end_cap, r->n + 1, sizeof *r->end, err));
     r->end[r->n++] = r->bytes;
@@ -32,7 +32,7 @@ static syn_status close_text(row *r, syn_error *err) {
 static const char *text_of(const row *r, size_t i, size_t *bytes) {
     const size_t begin = i == 0 ? 0 : r->end[i - 1];
     *bytes = r->end[i] - begin;
-    return r->at ? r->at + begin : ""; /* of empty texts nothing is allocated */
+    return r->at ? r->at + begin : ""; /* at is NULL if all texts are empty */
 }
 
 static void row_free(row *r) {
@@ -46,13 +46,13 @@ static bool begins(const char *text, size_t bytes, const char *with, size_t with
 
 /* ---- decoders ---- */
 
-/* The bytes that all tokens spell, as one text. */
+/* Joins the bytes of all tokens to one text. */
 static syn_status decode_bytes(const syn_tokenizer *tok, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         size_t bytes, n;
         const char *text = text_of(in, i, &bytes);
         SYN_TRY(add(out, text, bytes, err));
-        if (tok->spells) continue; /* they are bytes */
+        if (tok->spells) continue; /* already bytes */
         char *to = out->at + out->bytes - bytes;
         (void)syn__bpe_unspell(text, bytes, to, &n);
         out->bytes -= bytes - n;
@@ -60,7 +60,7 @@ static syn_status decode_bytes(const syn_tokenizer *tok, const row *in, row *out
     return close_text(out, err);
 }
 
-/* Every occurrence in the last text of out, which begins at `begin`. */
+/* Replaces every occurrence in the last text of out, which begins at `begin`. */
 static void replace_all(row *out, size_t begin, const char *what, const char *with) {
     const size_t n = strlen(what), m = strlen(with); /* m < n */
     size_t used = begin;
@@ -76,7 +76,7 @@ static void replace_all(row *out, size_t begin, const char *what, const char *wi
     out->bytes = used;
 }
 
-/* What BERT's tokens are joined with too many spaces for. */
+/* Removes superfluous spaces from BERT's output. */
 static void clean_up(row *out, size_t begin) {
     static const char *const pairs[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
@@ -102,7 +102,7 @@ static syn_status decode_wordpiece(const syn__step *step, const row *in, row *ou
     return SYN_OK;
 }
 
-/* Marks become spaces, but those of the first token, where they were put before the text, go. */
+/* Replaces marks by spaces. Removes those of the first token, unless the scheme is "never". */
 static syn_status decode_meta(const syn__step *step, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         size_t bytes;
@@ -125,15 +125,15 @@ static int hex(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte of "<0x61>", -1 if it is another text. A sign before one digit counts: HuggingFace
-   takes it, too. */
+/* The byte of "<0x61>"; -1 for other texts. Like HuggingFace, accepts a plus sign before a single
+   digit. */
 static int fallback_byte(const char *text, size_t bytes) {
     if (bytes != 6 || !begins(text, bytes, "<0x", 3) || text[5] != '>') return -1;
     const int high = text[3] == '+' ? 0 : hex(text[3]), low = hex(text[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* Bytes in a row are a text if they are UTF-8, else each is one U+FFFD. */
+/* Consecutive bytes become one text if they are valid UTF-8; otherwise each becomes U+FFFD. */
 static syn_status put_bytes(row *out, size_t begin, syn_error *err) {
     const size_t n = out->bytes - begin;
     if (n == 0) return SYN_OK;
@@ -147,7 +147,7 @@ static syn_status put_bytes(row *out, size_t begin, syn_error *err) {
 }
 
 static syn_status decode_fallback(const row *in, row *out, syn_error *err) {
-    size_t begin = 0; /* of the bytes in a row */
+    size_t begin = 0; /* first of the consecutive bytes */
     for (size_t i = 0; i < in->n; i++) {
         size_t bytes;
         const char *text = text_of(in, i, &bytes);
@@ -165,7 +165,8 @@ static syn_status decode_fallback(const row *in, row *out, syn_error *err) {
     return put_bytes(out, begin, err);
 }
 
-/* Up to `start` times the text at the beginning of each token and `stop` times at its end. */
+/* Removes the text up to `start` times at the beginning of each token and up to `stop` times at its
+   end. */
 static syn_status decode_strip(const syn__step *step, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         const size_t n = step->text_bytes;
@@ -221,7 +222,7 @@ static syn_status apply(const syn_tokenizer *tok, const syn__step *step, syn__ma
     }
 }
 
-/* ---- all of them ---- */
+/* ---- running the decoders ---- */
 
 const char *syn__token_shown(const syn_tokenizer *tok, int32_t id, size_t *bytes) {
     const syn__added_token *t = syn__added_by_id(&tok->added, id);
@@ -249,7 +250,7 @@ static syn_status decode(const syn_tokenizer *tok, const int32_t *ids, size_t n,
         SYN_TRY(apply(tok, &tok->decoders.at[i], match, &rows[*last], out, err));
         *last = 1 - *last;
     }
-    return add(&rows[*last], "", 0, err); /* there is room for what ends it */
+    return add(&rows[*last], "", 0, err); /* reserves the NUL at the end */
 }
 
 syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, char **text,
@@ -271,12 +272,14 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
     return status;
 }
 
-/* ---- texts that go on ---- */
+/* ---- incremental decoding ---- */
 
-/* Whether what ids begin stays as it is when others follow: each text is made of one token, or of
-   bytes in a row, until all are joined; from there on only the beginning may be changed. */
+/* Whether the decoded text does not change when ids are appended: until the texts are joined, each
+   comes from a single token or from consecutive bytes; after that, decoders may only change the
+   beginning. */
 static bool stays(const syn__steps *decoders, bool *joins_bytes) {
-    bool joined = false, differs = false; /* differs: the first token from the same one later */
+    bool joined = false,
+         differs = false; /* differs: a first token decodes differently from later ones */
     *joins_bytes = false;
     for (size_t i = 0; i < decoders->n; i++) {
         const syn__step *const step = &decoders->at[i];
@@ -296,7 +299,7 @@ static bool stays(const syn__steps *decoders, bool *joins_bytes) {
         case SYN__DECODE_STRIP:
             if (joined && step->stop > 0) return false;
             break;
-        case SYN__DECODE_BYTES: /* a text is bytes only if all of it is */
+        case SYN__DECODE_BYTES: /* text is bytes only if all of it is */
             if (joined) return false;
             joined = true;
             break;
@@ -307,7 +310,7 @@ static bool stays(const syn__steps *decoders, bool *joins_bytes) {
     return true;
 }
 
-/* Whether the decoders before fallback make a byte of the token. */
+/* Whether the decoders before ByteFallback turn the token into a byte. */
 static syn_status is_byte(const syn_tokenizer *tok, int32_t id, syn__match *match, row rows[2],
                           bool *out, syn_error *err) {
     size_t bytes, last = 0;

@@ -1,4 +1,4 @@
-/* Whole texts to ids: added tokens, normalizers, cuts, words, the cache. */
+/* Encodes whole texts: added tokens, normalizers, pre-tokenizers, the model with its cache. */
 #include "models/tokenizer/tokenizer_cache_private.h"
 #include "models/tokenizer/tokenizer_private.h"
 
@@ -15,7 +15,7 @@ static syn_status reserve(syn__encoder *enc, size_t more, syn_error *err) {
     return syn_grow(&enc->places, &enc->places_cap, enc->n + more, sizeof *enc->places, err);
 }
 
-/* How many white space characters a token begins or ends with. */
+/* Number of white space characters at the beginning or end of a token. */
 static uint32_t spaces_of(bool spells, const char *text, size_t bytes, bool at_end) {
     uint32_t n = 0;
     while (bytes > 0) {
@@ -34,7 +34,7 @@ static uint32_t spaces_of(bool spells, const char *text, size_t bytes, bool at_e
     return n;
 }
 
-/* Where word->at[begin .. end), which became a token with this text, is from. */
+/* The place of word->at[begin .. end), which became a token with the given text. */
 static syn__place place_of(const syn__encoder *enc, const syn__text *word, size_t begin, size_t end,
                            bool spells, const char *text, size_t text_bytes) {
     syn__place place = {0};
@@ -49,7 +49,8 @@ static syn__place place_of(const syn__encoder *enc, const syn__text *word, size_
     return place;
 }
 
-/* Bytes of a word that a token, which its symbols from *at on became, stands for. */
+/* Number of bytes of the word that a token covers. *at is the token's first symbol, and is advanced
+   past its last one. */
 static size_t bytes_of(const syn__bpe *bpe, int32_t id, const int32_t *symbols,
                        const uint32_t *symbol_bytes, size_t n, size_t *at) {
     const size_t whole = bpe->begin[id + 1] - bpe->begin[id];
@@ -61,7 +62,7 @@ static size_t bytes_of(const syn__bpe *bpe, int32_t id, const int32_t *symbols,
     return bytes;
 }
 
-/* The places of the ids that a word became, which are the last. */
+/* Computes the places of the ids from `first` on, which a word became. */
 static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t first,
                                syn_error *err) {
     const syn__bpe *bpe = enc->tok->bpe;
@@ -82,7 +83,7 @@ static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t 
     return SYN_OK;
 }
 
-/* Appends the ids of a part of a word; room for one id a byte is there. */
+/* Appends the ids of a part of a word. Memory for one id per byte is reserved. */
 static syn_status merge_part(syn__encoder *enc, const char *word, size_t bytes, syn_error *err) {
     const syn__bpe *bpe = enc->tok->bpe;
     const uint32_t hash = syn__bpe_hash(word, bytes);
@@ -102,8 +103,8 @@ static syn_status merge_part(syn__encoder *enc, const char *word, size_t bytes, 
     return SYN_OK;
 }
 
-/* Where the part of a word that begins at `at` ends: before a U+2581 that nothing joins to what is
-   before it, for then both sides merge as if the other were not there. */
+/* Returns the end of the part that begins at `at`. Words are split before each U+2581 that no merge
+   joins to the text before it: both sides then merge independently. */
 static size_t part_end(const syn__bpe *bpe, const char *word, size_t bytes, size_t at) {
     for (const char *meta; bpe->cuts && at + 1 < bytes; at = (size_t)(meta - word)) {
         meta = memchr(word + at + 1, 0xe2, bytes - at - 1);
@@ -164,8 +165,8 @@ static bool is_word(const void *user, const char *text, size_t bytes, size_t pos
     return syn__regex_is_at(enc->tok->word, enc->match, text, bytes, pos);
 }
 
-/* Tokens that are not normalized come first; the others are looked for in what is left, when it is
-   normalized. */
+/* First splits at tokens that are not normalized; then normalizes the text between them and splits
+   it at the other tokens. */
 static syn_status encode_pieces(syn__encoder *enc, bool normalized, const syn__text *in,
                                 syn_error *err) {
     syn__added_pieces *pieces = &enc->pieces[normalized];
@@ -185,7 +186,7 @@ static syn_status encode_pieces(syn__encoder *enc, bool normalized, const syn__t
     return SYN_OK;
 }
 
-/* The text with each byte's character. */
+/* Copies the text with offsets: each byte maps to its character. */
 static syn_status follow(syn__encoder *enc, const char *text, size_t bytes, syn__text *out,
                          syn_error *err) {
     uint32_t c = 0;
@@ -197,7 +198,8 @@ static syn_status follow(syn__encoder *enc, const char *text, size_t bytes, syn_
     return SYN_OK;
 }
 
-/* Whether what a cut does depends on where its text began, and a normalizer may hide that. */
+/* Whether offsets must be tracked because a pre-tokenizer depends on where its text begins in the
+   input, which normalizers may hide. */
 static bool must_follow(const syn_tokenizer *tok) {
     for (size_t i = 0; tok->normalizers.n > 0 && i < tok->cuts.n; i++)
         if (tok->cuts.at[i].kind == SYN__CUT_META && tok->cuts.at[i].scheme == SYN__FIRST)
@@ -221,7 +223,7 @@ syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes, s
     return encode_pieces(enc, false, &whole, err);
 }
 
-/* HuggingFace's process_offsets: offsets leave out the white space that their tokens hold. */
+/* Excludes white space within tokens from their offsets: HuggingFace's process_offsets. */
 static void trim(const syn__step *step, syn__place *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
         syn__place *p = &places[i];

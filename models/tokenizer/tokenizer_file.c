@@ -1,4 +1,4 @@
-/* Opens a tokenizer.json, HuggingFace's file for all of a tokenizer. */
+/* Opens tokenizer.json, HuggingFace's file for a complete tokenizer. */
 #include "models/tokenizer/tokenizer_file_private.h"
 
 #include "models/tokenizer/tokenizer_files_private.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What "model" says. */
+/* The contents of "model". */
 typedef struct model {
     char type[SYN__TOK_NAME_BYTES];
     char *unk, *prefix; /* NULL: none */
@@ -97,7 +97,7 @@ static syn_status read_model_key(reader *r, syn_json *json, syn_error *err) {
     }
     if (strcmp(key, "merges") != 0)
         return syn_json_fail(json, "the key \"%.40s\" of the model is not supported", key);
-    m->has_merges = true; /* read when the vocabulary is there */
+    m->has_merges = true; /* read later, because they need the vocabulary */
     return syn__tok_skip(json, err);
 }
 
@@ -110,7 +110,7 @@ static syn_status read_model(reader *r, syn_json *json, syn_error *err) {
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-/* ---- all but the merges ---- */
+/* ---- everything but the merges ---- */
 
 static syn_status read_steps(syn__step_group group, syn_json *json, syn__steps *to,
                              syn_error *err) {
@@ -138,7 +138,7 @@ static syn_status read_key(void *user, syn_json *json, syn_error *err) {
     if (strcmp(key, "added_tokens") == 0)
         return syn__file_tokens_read(json, &r->added, NULL, "added_tokens", false, err);
     if (strcmp(key, "truncation") == 0 || strcmp(key, "padding") == 0)
-        return syn__tok_skip(json, err); /* of batches, none of which are made here */
+        return syn__tok_skip(json, err); /* only matters for batches */
     if (strcmp(key, "version") != 0)
         return syn_json_fail(json, "the key \"%.40s\" is not supported", key);
     SYN_TRY(syn__tok_text(json, version, "version", err));
@@ -160,7 +160,7 @@ static syn_status put_merge(syn__bpe *bpe, const syn__vocab *vocab, syn_json *js
     return syn_json_fail(json, "%s", why[0] ? why : "the merge is there twice");
 }
 
-/* "left right", or ["left", "right"], whose first token was just read. */
+/* Reads "left right" or ["left", "right"], whose first JSON token was just read. */
 static syn_status take_merge(syn__bpe *bpe, const syn__vocab *vocab, syn_json *json,
                              syn_error *err) {
     char *left = NULL;
@@ -208,7 +208,7 @@ static syn_status read_merges_key(void *user, syn_json *json, syn_error *err) {
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-/* ---- together ---- */
+/* ---- building the tokenizer ---- */
 
 static syn_status put_added(reader *r, const char *name, syn_error *err) {
     syn__added_token *token;

@@ -1,4 +1,4 @@
-/* What the readers of a tokenizer.json share. */
+/* Shared by the readers of tokenizer.json. */
 #ifndef MODELS_TOKENIZER_FILE_PRIVATE_H
 #define MODELS_TOKENIZER_FILE_PRIVATE_H
 
@@ -14,11 +14,12 @@ typedef enum syn__step_group {
     SYN__GROUP_DECODERS
 } syn__step_group;
 
-/* The object of a step that was just begun: its steps go behind those of `to`. */
+/* Reads a step's object, whose opening brace was just read, and appends its steps to `to`. */
 syn_status syn__steps_take(syn__step_group group, syn_json *json, syn__steps *to,
                            syn_error *err) SYN_MUST_USE;
 
-/* The object of a post_processor that was just begun; or all of its value. */
+/* syn__post_take reads a post_processor's object, whose opening brace was just read; syn__post_read
+   reads the whole value. */
 syn_status syn__post_take(syn_tokenizer *tok, syn_json *json, syn_error *err) SYN_MUST_USE;
 syn_status syn__post_read(syn_tokenizer *tok, syn_json *json, syn_error *err) SYN_MUST_USE;
 

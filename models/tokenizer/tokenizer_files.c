@@ -31,7 +31,7 @@ syn_status syn__file_token_set(syn__file_token *t, const char *text, size_t byte
     return t->text ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a token");
 }
 
-/* A member of a token's object. */
+/* Reads a member of a token's object. */
 static syn_status read_member(syn_json *json, syn__file_token *t, syn_error *err) {
     struct {
         const char *key;
@@ -53,7 +53,7 @@ static syn_status read_member(syn_json *json, syn__file_token *t, syn_error *err
     return syn__file_token_set(t, json->text, json->text_bytes, err);
 }
 
-/* The token whose first JSON token was just read. */
+/* Reads the token whose first JSON token was just read. */
 static syn_status take_token(syn_json *json, syn__file_token *t, const char *what, bool special,
                              syn_error *err) {
     syn_free(t->text);
@@ -88,7 +88,7 @@ syn_status syn__file_tokens_append(syn__file_tokens *list, syn__file_token **t, 
 
 /* ---- lists of tokens ---- */
 
-/* An array of tokens, or an object from names to tokens, which go to `named`. */
+/* Reads an array of tokens into `list`, or an object from names to tokens into `named`. */
 syn_status syn__file_tokens_read(syn_json *json, syn__file_tokens *list, syn__file_tokens *named,
                                  const char *what, bool special, syn_error *err) {
     syn__file_token *t;
@@ -108,7 +108,7 @@ syn_status syn__file_tokens_read(syn_json *json, syn__file_tokens *list, syn__fi
     return SYN_OK;
 }
 
-/* {"50257": {"content": "<pad>", ...}, ...} */
+/* Reads {"50257": {"content": "<pad>", ...}, ...}. */
 static syn_status read_decoder(syn__tokenizer_files *f, syn_json *json, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "added_tokens_decoder"));
     f->has_decoder = true;
@@ -138,7 +138,8 @@ static bool ends_in_token(const char *key) {
     return n >= 6 && strcmp(key + n - 6, "_token") == 0;
 }
 
-/* A key that names a token: one of the seven, or any that ends in "_token" with a string. */
+/* Reads a key that names a token: one of the seven, or any that ends in "_token" and has a
+   string. */
 static syn_status read_named(syn__tokenizer_files *f, syn_json *json, syn__file_tokens *more,
                              bool special, syn_error *err) {
     syn__file_token *t;
@@ -163,19 +164,20 @@ static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool speci
                              syn_error *err) {
     if (json->text[0] == 'a') {
         f->additional_said = true;
-        syn__file_tokens_free(&f->additional); /* the last file's counts */
+        syn__file_tokens_free(&f->additional); /* the last file wins */
         return syn__file_tokens_read(json, &f->additional, NULL, "additional_special_tokens",
                                      special, err);
     }
     const size_t before = f->config_more.n;
     SYN_TRY(syn__file_tokens_read(json, &f->extra, &f->config_more, "extra_special_tokens", special,
                                   err));
-    f->extra_named = f->config_more.n > before; /* with names they are none of the list */
+    f->extra_named = f->config_more.n > before; /* named tokens are not part of the list */
     f->extra_said = !f->extra_named;
     return SYN_OK;
 }
 
-/* The new name counts: in tokenizer_config.json if it says something, in the end if it is there. */
+/* Chooses between the old and the new key. In tokenizer_config.json the new one wins if it has
+   tokens; after all files, if it is present. */
 static void settle_extra(syn__tokenizer_files *f, bool in_config) {
     if (in_config && f->extra_named) return;
     const bool old_counts = in_config ? f->extra.n == 0 : !f->extra_said;
@@ -209,7 +211,7 @@ static syn_status read_config(void *user, syn_json *json, syn_error *err) {
     return read_named(f, json, &f->config_more, false, err);
 }
 
-/* ---- the old files, which count without added_tokens_decoder ---- */
+/* ---- old files, used without added_tokens_decoder ---- */
 
 static syn_status read_map(void *user, syn_json *json, syn_error *err) {
     syn__tokenizer_files *f = user;
@@ -221,7 +223,7 @@ bool syn__file_token_is(const syn__file_token *t, const char *text, size_t bytes
     return t->text && t->bytes == bytes && memcmp(t->text, text, bytes) == 0;
 }
 
-/* Whether a file has named it as special so far. */
+/* Whether a file so far lists the text as a special token. */
 static bool said_special(const syn__tokenizer_files *f, const char *text, size_t bytes) {
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
         if (f->said[i] && f->named[i].special && syn__file_token_is(&f->named[i], text, bytes))
@@ -231,7 +233,7 @@ static bool said_special(const syn__tokenizer_files *f, const char *text, size_t
     return false;
 }
 
-/* {"<pad>": 50257, ...} */
+/* Reads {"<pad>": 50257, ...}. */
 static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     syn__tokenizer_files *f = user;
     syn__file_token *t;
@@ -242,7 +244,7 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     return syn_json_expect_i64(json, "the id of an added token", 0, INT32_MAX - 1, &t->id);
 }
 
-/* ---- all of it ---- */
+/* ---- all files ---- */
 
 static syn_status check(const syn__tokenizer_files *f, syn_error *err) {
     const char *folder = f->folder;
@@ -276,7 +278,7 @@ syn_status syn__tokenizer_files_read(syn__tokenizer_files *f, syn_error *err) {
     return check(f, err);
 }
 
-/* ---- the ends of texts, beside a tokenizer.json ---- */
+/* ---- bos and eos for tokenizer.json ---- */
 
 typedef struct ends {
     syn__file_token bos, eos;

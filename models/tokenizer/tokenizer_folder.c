@@ -1,4 +1,4 @@
-/* Finds out which tokenizer a folder holds, and opens it. */
+/* Detects which tokenizer a folder has, and opens it. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/intern.h"
@@ -6,18 +6,19 @@
 
 #include <string.h>
 
-/* What tokenizer_config.json and config.json say. */
+/* Settings from tokenizer_config.json and config.json. */
 typedef struct settings {
-    char class[SYN__TOK_NAME_BYTES]; /* tokenizer_class, "" if none is named; long names are cut */
+    char class[SYN__TOK_NAME_BYTES]; /* tokenizer_class, "" if none is given; long names are
+                                        truncated */
     char model_type[SYN__TOK_NAME_BYTES];
-    bool for_wordpiece; /* read all that WordPiece must know */
-    bool has_decoder;   /* then older files do not count */
+    bool for_wordpiece; /* read all of WordPiece's keys */
+    bool has_decoder;   /* added_tokens_decoder exists, so older files are ignored */
     bool strips_as_lower;
     bool lower_case, strip_accents, split_ideographs;
 } settings;
 
-/* BERT's own tokens. Every token that a file adds would be recognized in a text: only BERT's own
- * are. */
+/* BERT's own tokens. A file that adds others is rejected, because these would have to be recognized
+   in texts. */
 static const char *const own_tokens[] = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 #define OWN_TOKENS (sizeof own_tokens / sizeof *own_tokens)
 
@@ -27,7 +28,7 @@ static syn_status check_own(syn_json *json, const char *text) {
     return known ? SYN_OK : syn_json_fail(json, "the added token \"%.47s\" is not supported", text);
 }
 
-/* {"103": {"content": "[MASK]", ...}, ...} */
+/* Reads {"103": {"content": "[MASK]", ...}, ...}. */
 static syn_status read_decoder(settings *s, syn_json *json, syn_error *err) {
     char text[SYN__TOK_NAME_BYTES];
     s->has_decoder = true;
@@ -39,7 +40,7 @@ static syn_status read_decoder(settings *s, syn_json *json, syn_error *err) {
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-/* additional_special_tokens and the like: a list, or names with tokens. */
+/* Reads additional_special_tokens and similar keys: a list, or an object from names to tokens. */
 static syn_status read_list(syn_json *json, syn_error *err) {
     char text[SYN__TOK_NAME_BYTES];
     const syn_json_type begin = syn_json_next(json);
@@ -57,7 +58,7 @@ static syn_status read_list(syn_json *json, syn_error *err) {
     return SYN_OK;
 }
 
-/* Another key that ends in "_token": with a string it is one more. */
+/* Reads another key that ends in "_token". A string is one more token. */
 static syn_status read_named(syn_json *json, syn_error *err) {
     char text[SYN__TOK_NAME_BYTES];
     if (syn_json_next(json) != SYN_JSON_STRING)
@@ -71,14 +72,14 @@ static bool ends_in_token(const char *key) {
     return n >= 6 && strcmp(key + n - 6, "_token") == 0;
 }
 
-/* added_tokens.json: {"[MASK]": 103, ...} */
+/* Reads added_tokens.json: {"[MASK]": 103, ...}. */
 static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     (void)user;
     SYN_TRY(check_own(json, json->text));
     return syn__tok_skip(json, err);
 }
 
-/* The value of a key that says what WordPiece does; *found tells whether it was one. */
+/* Reads the value of a key for WordPiece; *found: whether it was one. */
 static syn_status read_wordpiece(settings *s, syn_json *json, bool *found, syn_error *err) {
     static const char *const keys[OWN_TOKENS] = {"unk_token", "sep_token", "pad_token", "cls_token",
                                                  "mask_token"};
@@ -121,8 +122,8 @@ static syn_status read_key(void *user, syn_json *json, syn_error *err) {
     return found ? SYN_OK : syn__tok_skip(json, err);
 }
 
-/* Names of classes and model types whose tokenizers are BERT's or GPT-2's. Those that say nothing
-   count as SYN_TOKENIZER_BYTES. */
+/* Class names and model types of BERT's and GPT-2's tokenizers. SYN_TOKENIZER_BYTES: the class does
+   not determine the tokenizer. */
 static const struct {
     const char *class, *model_type;
     syn_tokenizer_kind kind;
@@ -148,8 +149,8 @@ bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind) {
     return false;
 }
 
-/* The kind of a folder with a vocab.txt: what tokenizer_config.json says, then what is there, then
-   what config.json says. */
+/* Chooses the kind for a folder with vocab.txt: by tokenizer_config.json, then by the files that
+   exist, then by config.json. */
 static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_bpe,
                          syn_error *err) {
     settings s = {.for_wordpiece = false};
@@ -180,7 +181,7 @@ static int32_t find_in_wordpiece(const void *wp, const char *text, size_t bytes)
     return syn__wordpiece_find(wp, text, bytes, syn__bpe_hash(text, bytes));
 }
 
-/* Its own tokens, and what is put around texts if the vocabulary has them. */
+/* Adds BERT's own tokens, and the templates if the vocabulary has [CLS] and [SEP]. */
 static syn_status add_own(syn_tokenizer *tok, const char *name, syn_error *err) {
     const syn__wordpiece *wp = tok->wordpiece;
     syn__added_token *token;
@@ -243,8 +244,8 @@ static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_err
     return read_vocab(tok, folder, err);
 }
 
-/* Whether tokenizer.json counts though there are other files: what is meant is neither GPT-2's nor
-   BERT's tokenizer. */
+/* Whether to use tokenizer.json although there are other files: the configuration names neither
+   GPT-2's nor BERT's tokenizer. */
 static syn_status json_counts(bool *out, const char *folder, syn_error *err) {
     settings s = {.for_wordpiece = false};
     syn_tokenizer_kind kind = SYN_TOKENIZER_BYTES;

@@ -1,5 +1,5 @@
-/* Unicode's normal forms (Unicode Standard Annex 15). A text is taken in stretches: what no rule
-   changes is copied, the others are decomposed, ordered and composed, each for itself. */
+/* Unicode's normal forms (Unicode Standard Annex 15). The text is processed in stretches: text that
+   no rule changes is copied; each other stretch is decomposed, ordered and composed on its own. */
 #include "models/tokenizer/tokenizer_normalize_private.h"
 
 #include "syntorch/base/memory.h"
@@ -10,7 +10,7 @@
 
 typedef struct form {
     bool compat, composes;
-    uint32_t plain_below; /* code points that stay as they are, and no mark */
+    uint32_t plain_below; /* code points below it do not change and are not marks */
 } form;
 
 static form form_of(syn__step_kind kind) {
@@ -39,7 +39,8 @@ static syn_status push(row *r, syn__unit unit, syn_error *err) {
     return SYN_OK;
 }
 
-/* Sorts marks by class, stable: short rows by insertion, others by merging halves. */
+/* Stable sort of marks by combining class: insertion sort if there are few, otherwise counting
+   sort. */
 static syn_status sort_marks(syn__unit *marks, size_t n, syn_error *err) {
     if (n <= 16) {
         for (size_t i = 1; i < n; i++) {
@@ -62,10 +63,10 @@ static syn_status sort_marks(syn__unit *marks, size_t n, syn_error *err) {
     return SYN_OK;
 }
 
-/* in.at[begin .. end), decomposed and in canonical order. */
+/* Decomposes in.at[begin .. end) and puts it in canonical order. */
 static syn_status decompose(const form *f, const syn__text *in, size_t begin, size_t end, row *r,
                             syn_error *err) {
-    size_t marks = 0; /* where the last row of marks begins */
+    size_t marks = 0; /* beginning of the current run of marks */
     r->n = 0;
     while (begin < end) {
         uint32_t parts[SYN__CHAR_MOST];
@@ -86,11 +87,11 @@ static syn_status decompose(const form *f, const syn__text *in, size_t begin, si
 
 /* ---- composition ---- */
 
-/* A mark composes with the last starter unless one of the same or a higher class is between. */
+/* A mark composes with the last starter, unless a mark of the same or a higher class is between. */
 static syn_status compose(const syn__composer *composer, const row *in, row *out, syn_error *err) {
-    size_t starter = SIZE_MAX; /* in out */
+    size_t starter = SIZE_MAX; /* index in out */
     uint32_t last_order = 0;
-    bool adjacent = false; /* nothing is between the starter and what comes */
+    bool adjacent = false; /* nothing is between the starter and the next character */
     out->n = 0;
     for (size_t i = 0; i < in->n; i++) {
         const syn__unit u = (*in->at)[i];
@@ -117,7 +118,7 @@ static size_t skip(const syn__text *in, size_t at, int32_t chars) {
     return at;
 }
 
-/* Writes what a stretch that begins at `at` became. */
+/* Writes the result of the stretch that begins at `at`. */
 static syn_status write_units(const row *r, const syn__text *in, size_t at, syn__text_buffer *out,
                               syn_error *err) {
     char utf8[4];
@@ -137,8 +138,8 @@ static syn_status write_units(const row *r, const syn__text *in, size_t at, syn_
     return SYN_OK;
 }
 
-/* Where the stretch that must be looked at begins, at `at` or later: a character that is not
-   plain or, for composing, the plain one before it. */
+/* Finds the next stretch to process, at or after `at`. It begins with a character that is not plain
+   or, for composition, with the plain one before it. */
 static size_t next_stretch(const form *f, const syn__text *in, size_t at, size_t *end) {
     size_t last = at;
     for (size_t next = at; next < in->n;) {

@@ -1,4 +1,4 @@
-/* The files of a tokenizer's folder, and values that their JSON writes alike. */
+/* Reads the files of a tokenizer's folder, and JSON values common to them. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -44,7 +44,7 @@ static syn_status read_entries(syn_json *json, syn__tok_entry *entry, void *user
 
 syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn__tok_entry *entry,
                           void *user, syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
     syn_json json;
     syn_json_init(&json, name, data, bytes, &first);
     const syn_status status = read_entries(&json, entry, user, &first);

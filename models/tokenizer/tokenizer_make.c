@@ -1,4 +1,4 @@
-/* Putting a tokenizer together. */
+/* Construction of tokenizers from steps, templates and added tokens. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -79,7 +79,7 @@ syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, cons
     return SYN_OK;
 }
 
-/* ---- the last step ---- */
+/* ---- last step ---- */
 
 bool syn__tok_spells(syn_tokenizer *tok, const syn__vocab *vocab) {
     const syn__steps *cuts = &tok->cuts, *decoders = &tok->decoders;
@@ -112,7 +112,7 @@ static bool composes(const syn__steps *steps) {
     return false;
 }
 
-/* What the normalizers make of a token, and what decoders see. */
+/* Sets the text to search for (normalized) and the text for decoders. */
 static syn_status set_forms(syn_tokenizer *tok, syn__normal_work *work, syn__added_token *t,
                             const char *name, syn_error *err) {
     char quoted[SYN__QUOTE_BYTES];
@@ -162,7 +162,7 @@ static syn_status finish_added(syn_tokenizer *tok, const char *name, syn_error *
     return status == SYN_OK ? check_different(&tok->added, name, err) : status;
 }
 
-/* Every id that a template puts is a token's. */
+/* Fails if a template has an id that is not a token. */
 static syn_status check_template(const syn_tokenizer *tok, const syn__template *t, const char *name,
                                  syn_error *err) {
     for (size_t i = 0; i < t->n; i++)

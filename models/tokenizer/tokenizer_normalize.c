@@ -1,5 +1,5 @@
-/* Normalizers. Most change a text character by character; those of Unicode's normal forms are in
-   models/tokenizer/tokenizer_forms.c. */
+/* Normalizers. Most work character by character; Unicode's normal forms are in
+   tokenizer_forms.c. */
 #include "models/tokenizer/tokenizer_normalize_private.h"
 
 #include "syntorch/base/memory.h"
@@ -65,7 +65,7 @@ syn__text syn__text_part(const syn__text *in, size_t begin, size_t end) {
 
 /* ---- character by character ---- */
 
-/* What a code point becomes; returns how many. */
+/* Maps a code point to its replacement; returns the number of code points. */
 typedef size_t change_char(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]);
 
 static size_t lower(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
@@ -96,7 +96,7 @@ static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOS
     return step->lower ? syn__char_lower(c, out) : 1;
 }
 
-/* What becomes of each byte that is ASCII, 0 if that is not one character. */
+/* Table of the replacements of ASCII characters; 0 if it is not a single ASCII character. */
 static void make_ascii(const syn__step *step, change_char *change, char ascii[256]) {
     uint32_t out[SYN__CHAR_MOST];
     memset(ascii, 0, 256);
@@ -104,7 +104,8 @@ static void make_ascii(const syn__step *step, change_char *change, char ascii[25
         if (change(step, c, out) == 1 && out[0] < 128) ascii[c] = (char)out[0];
 }
 
-/* The ASCII at *at that becomes one character each; moves *at behind it. */
+/* Replaces ASCII characters from *at on while the table has a replacement; advances *at past
+   them. */
 static syn_status change_ascii(const syn__text *in, size_t *at, const char ascii[256],
                                syn__text_buffer *out, syn_error *err) {
     const size_t begin = *at;
@@ -140,9 +141,9 @@ static syn_status change_all(const syn__step *step, change_char *change, const s
     return SYN_OK;
 }
 
-/* ---- as a whole ---- */
+/* ---- whole texts ---- */
 
-/* Where the character before `end` > 0 begins. */
+/* Beginning of the character before `end` > 0. */
 static size_t before(const char *text, size_t end) {
     do end--;
     while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80);

@@ -1,4 +1,4 @@
-/* What models/tokenizer/tokenizer_normalize.c and models/tokenizer/tokenizer_forms.c share. */
+/* Shared by tokenizer_normalize.c and tokenizer_forms.c. */
 #ifndef MODELS_TOKENIZER_NORMALIZE_PRIVATE_H
 #define MODELS_TOKENIZER_NORMALIZE_PRIVATE_H
 
@@ -8,16 +8,17 @@
 extern "C" {
 #endif
 
-/* A code point on its way to a normal form. */
+/* A code point during conversion to a normal form. */
 typedef struct syn__unit {
     uint32_t c;
     uint32_t order; /* canonical combining class */
-    /* 0: stands for the next character of the text, -n: for that and n more, 1: for none, but as
-       if it were of the one before (the tokenizers library's NormalizedString::transform) */
+    /* Which characters of the input it replaces: 0: the next one; -n: the next one and n more; 1:
+       none, it counts as part of the character before (as in NormalizedString::transform of the
+       tokenizers library) */
     int32_t change;
 } syn__unit;
 
-/* NFC, NFD, NFKC or NFKD of a text. */
+/* Converts a text to NFC, NFD, NFKC or NFKD. */
 syn_status syn__normal_form(syn__step_kind kind, syn__normal_work *work, const syn__text *in,
                             syn__text_buffer *out, syn_error *err) SYN_MUST_USE;
 

@@ -1,11 +1,11 @@
-/* Reads the post_processor of a tokenizer.json: what is put around texts. */
+/* Reads the post_processor of tokenizer.json: the tokens put around texts. */
 #include "models/tokenizer/tokenizer_file_private.h"
 
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* An item of a template, or the ids of a special token by its name. */
+/* An item of a template, or a special token's name and ids. */
 typedef struct item {
     char name[SYN__TOK_NAME_BYTES];
     bool is_text;
@@ -19,13 +19,13 @@ typedef struct items {
     size_t n, cap;
 } items;
 
-/* What an object says. */
+/* The contents of an object. */
 typedef struct processor {
     char type[SYN__TOK_NAME_BYTES];
     items single, pair, specials;
     bool has_single, has_pair, has_list;
     bool trims, prefix_space;
-    int32_t sep, cls; /* -1: not said */
+    int32_t sep, cls; /* -1: not given */
 } processor;
 
 static syn_status add(items *list, item **it, syn_error *err) {
@@ -42,7 +42,8 @@ static syn_status read_id(syn_json *json, int32_t *id, const char *what) {
     return SYN_OK;
 }
 
-/* {"SpecialToken": {"id": "<s>", "type_id": 0}} or {"Sequence": {"id": "A", "type_id": 0}}. */
+/* Reads {"SpecialToken": {"id": "<s>", "type_id": 0}} or {"Sequence": {"id": "A", "type_id":
+   0}}. */
 static syn_status read_item(syn_json *json, items *list, syn_error *err) {
     item *it;
     SYN_TRY(add(list, &it, err));
@@ -70,7 +71,7 @@ static syn_status read_items(syn_json *json, items *list, syn_error *err) {
     return syn__tok_list_end(json, "items of a template", err);
 }
 
-/* "<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]} */
+/* Reads "<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}. */
 static syn_status read_special(syn_json *json, items *list, syn_error *err) {
     item *it;
     SYN_TRY(add(list, &it, err));
@@ -102,7 +103,7 @@ static syn_status read_specials(syn_json *json, items *list, syn_error *err) {
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-/* ["[SEP]", 102] */
+/* Reads ["[SEP]", 102]. */
 static syn_status read_token(syn_json *json, int32_t *id, const char *what) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, what));
     SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, what));
@@ -142,7 +143,7 @@ static syn_status read_key(syn_tokenizer *tok, processor *p, syn_json *json, syn
     return syn_json_fail(json, "the key \"%.40s\" of a post_processor is not supported", key);
 }
 
-/* ---- what comes of it ---- */
+/* ---- from objects to templates ---- */
 
 static syn_status too_long(syn_json *json) {
     return syn_json_fail(json, "a template of more than %d tokens is not supported",

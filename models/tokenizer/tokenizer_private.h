@@ -1,4 +1,4 @@
-/* What a tokenizer is; shared by models/tokenizer*.c. */
+/* The tokenizer's struct and internal functions, shared by tokenizer*.c. */
 #ifndef MODELS_TOKENIZER_PRIVATE_H
 #define MODELS_TOKENIZER_PRIVATE_H
 
@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* What is put around a text, or two: ids of tokens and the texts themselves. */
+/* The post-processing template: ids of special tokens, and placeholders for the one or two
+   texts. */
 #define SYN__TEMPLATE_FIRST  (-1)
 #define SYN__TEMPLATE_SECOND (-2)
 #define SYN__TEMPLATE_ITEMS  32
@@ -30,78 +31,82 @@ struct syn_tokenizer {
     int32_t bos, eos;    /* -1: none */
     syn__added added;
     syn__steps normalizers, cuts, decoders, trims;
-    syn__template single, pair; /* pair.n 0: there is none */
+    syn__template single, pair; /* pair.n 0: no pairs */
     syn__bpe *bpe;
     syn__wordpiece *wordpiece;
-    syn__composer *composer; /* if a normalizer composes */
-    syn__regex *word;        /* \w, if an added token asks for it */
-    bool spells;             /* texts of tokens are bytes, which the files spell as GPT-2 does */
+    syn__composer *composer; /* if a normalizer composes, otherwise NULL */
+    syn__regex *word;        /* \w, if an added token is a single_word */
+    bool spells;             /* token texts are bytes, which the files spell as GPT-2 does */
     char bytes[256];         /* the tokens of the byte tokenizer */
 };
 
-/* ---- the steps of encoding (tokenizer_encode.c, tokenizer_cut.c) ---- */
+/* ---- encoding (tokenizer_encode.c, tokenizer_cut.c) ---- */
 
-/* Where a token is from, in characters, and the white space characters it holds there. */
+/* A token's range in the input, in characters, and the number of white space characters at its
+   ends. */
 typedef struct syn__place {
     uint32_t begin, end, spaces_before, spaces_behind;
 } syn__place;
 
 /* State of one encode call. */
 typedef struct syn__encoder syn__encoder;
-/* What is done with each word; none is empty. */
+/* Called for each word; words are never empty. */
 typedef syn_status syn__take_word(syn__encoder *enc, const syn__text *word, syn_error *err);
 struct syn__encoder {
     const syn_tokenizer *tok;
     syn__take_word *take;
-    void *user; /* take's */
+    void *user; /* for take */
     syn__match *match;
     syn__normal_work normal;
-    syn__text_buffer whole;    /* the text, where it is followed */
-    syn__text_buffer *changed; /* of each cut that changes what it cuts */
+    syn__text_buffer whole;    /* the input with offsets, if they are tracked */
+    syn__text_buffer *changed; /* one per pre-tokenizer: its output, if it changes the text */
     syn__bpe_work work;
     struct syn__cached_word *cache;
-    syn__added_pieces pieces[2]; /* of tokens not normalized, and normalized */
-    bool wants_places, followed; /* followed: the text is, for places or for a cut's sake */
+    syn__added_pieces pieces[2]; /* split at tokens that are [0] not normalized, [1] normalized */
+    bool wants_places, followed; /* wants_places: the caller asked for places; followed: offsets are
+                                    tracked, for places or for a pre-tokenizer */
     int32_t *ids;
     size_t n, cap;
-    syn__place *places; /* if they are wanted */
+    syn__place *places; /* if wanted */
     size_t places_cap;
-    int32_t *begun; /* what a word begins as, and of how many of its bytes: to find places */
+    int32_t
+        *begun; /* a word's symbols before merging, and their lengths in bytes, to compute places */
     uint32_t *begun_bytes;
     size_t begun_cap, begun_bytes_cap;
 };
-/* Hands the words of a text to enc->take and puts its added tokens among enc->ids. `tok`, `take`
-   and, for places, `wants_places` are set, the rest is zero; ids and places are the caller's to
-   free, all else is freed below, also after a failure. */
+/* Encodes a text: calls enc->take for its words, and appends the ids of added tokens to enc->ids.
+   The caller sets `tok`, `take` and `wants_places`, zeroes the rest, and frees ids and places.
+   syn__encoder_free frees everything else; call it after a failure, too. */
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
 void syn__encoder_free(syn__encoder *enc);
 
-/* Ids of a text without what is put around it; free also after a failure. */
+/* The ids of a text without the tokens put around it. Free it after a failure, too. */
 typedef struct syn__encoded {
     int32_t *ids;
-    syn__place *places; /* NULL unless they were asked for */
+    syn__place *places; /* NULL unless asked for */
     size_t n;
 } syn__encoded;
 void syn__encoded_free(syn__encoded *encoded);
 syn_status syn__encode_plain(const syn_tokenizer *tok, const char *text, size_t bytes, bool places,
                              syn__encoded *out, syn_error *err) SYN_MUST_USE;
 
-/* The ids of a text without added tokens, from the cuts on; `step` is the first of them. */
+/* Runs the pre-tokenizers from number `step` on, and then the model, on a text without added
+   tokens. */
 syn_status syn__encode_cut(syn__encoder *enc, size_t step, const syn__text *in,
                            syn_error *err) SYN_MUST_USE;
-/* The text of a token as decoders see it: with `spells` the bytes it stands for. */
+/* The text of a token for decoders; with `spells`, its bytes. */
 const char *syn__token_shown(const syn_tokenizer *tok, int32_t id, size_t *bytes);
-/* What the decoders make of ids, which must be of the vocabulary. */
+/* Decodes ids, which must be valid. */
 syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, char **text,
                        size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 
-/* Lowers *n to as many of the ids as have a text that no later id changes, but for a character that
-   they may begin. */
+/* Lowers *n to the number of leading ids whose text later ids cannot change, apart from an
+   incomplete character at the end. */
 syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, size_t *n,
                                syn_error *err) SYN_MUST_USE;
 
-/* ---- the files of a folder (tokenizer_json.c) ---- */
+/* ---- files of a folder (tokenizer_json.c) ---- */
 
 #define SYN__TOK_NAME_BYTES     48
 #define SYN__TOK_MAX_JSON_BYTES ((size_t)64 << 20)
@@ -109,69 +114,74 @@ syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, siz
 /* Whether the folder has the file. */
 syn_status syn__tok_exists(bool *out, const char *folder, const char *file,
                            syn_error *err) SYN_MUST_USE;
-/* A file of the folder; the path begins error sentences. Both are the caller's to free, also after
-   a failure. */
+/* Reads a file of the folder. *path is for errors. The caller frees *path and *data, after a
+   failure, too. */
 syn_status syn__tok_read_file(const char *folder, const char *file, size_t max_bytes, char **path,
                               char **data, size_t *bytes, syn_error *err) SYN_MUST_USE;
-/* Called behind each key of the object that a file is; must read the value, or skip it. */
+/* Called for each key of a file's object; must read or skip the value. */
 typedef syn_status syn__tok_entry(void *user, syn_json *json, syn_error *err);
-/* Reads the contents of a JSON file, whose name begins error sentences. */
+/* Parses a JSON file in memory; `name` is for errors. */
 syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn__tok_entry *entry,
                           void *user, syn_error *err) SYN_MUST_USE;
-/* The same of a file if the folder has it. */
+/* The same for a file of the folder; does nothing if the file does not exist. */
 syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *entry, void *user,
                          syn_error *err) SYN_MUST_USE;
 
-/* SYN_OK if the last token was `end`, else what went wrong. */
+/* SYN_OK if the last JSON token was `end`; otherwise the error. */
 syn_status syn__tok_status(const syn_json *json, syn_json_type end,
                            const syn_error *err) SYN_MUST_USE;
-/* The same of an array's last token, which may be of a type that `what` are not. */
+/* The same for the end of an array, whose elements may have a wrong type; `what` names the
+   elements. */
 syn_status syn__tok_list_end(syn_json *json, const char *what, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_skip(syn_json *json, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_bool(syn_json *json, bool *out, const char *what) SYN_MUST_USE;
-/* A string, null (gives ""), or an object with the string as "content"; cut to what fits. */
+/* Reads a string, null (gives ""), or an object with the string as "content". Truncates it to the
+   size of `out`. */
 syn_status syn__tok_text(syn_json *json, char out[SYN__TOK_NAME_BYTES], const char *what,
                          syn_error *err) SYN_MUST_USE;
 
-/* The same, of the JSON token that was read last. */
+/* The same, if the value's first JSON token was already read. */
 syn_status syn__tok_take_text(syn_json *json, char out[SYN__TOK_NAME_BYTES], const char *what,
                               syn_error *err) SYN_MUST_USE;
 
-/* Whose tokenizer a tokenizer_class is; SYN_TOKENIZER_BYTES: of any, or none was named. False if
-   the class is one that this program does not know. */
+/* The kind of tokenizer of a tokenizer_class; SYN_TOKENIZER_BYTES if the class does not tell, or
+   none is given. False if the class is unknown. */
 bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind);
 
 /* ---- kinds of folders ---- */
 
 /* GPT-2's vocab.json and merges.txt (tokenizer_bpe.c). */
 syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
-/* The tokens that begin and end texts, as tokenizer_config.json or the template say. */
+/* Sets bos and eos from tokenizer_config.json or the template. */
 syn_status syn__tok_find_ends(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
-/* A tokenizer.json (tokenizer_file.c), and the contents of one. */
+/* A tokenizer.json (tokenizer_file.c), from a folder or from memory. */
 syn_status syn__tok_open_json(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_open_data(syn_tokenizer *tok, const char *name, const char *data, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
 
-/* ---- putting a tokenizer together (tokenizer_make.c) ---- */
+/* ---- construction (tokenizer_make.c) ---- */
 
-/* ByteLevel: a space before what has none, if `prefix_space`; GPT-2's words; spelled. */
+/* Adds the steps of ByteLevel: prefix a space to texts that do not begin with one, if
+   `prefix_space`; split into GPT-2's words, if `use_regex`; spell bytes. */
 syn_status syn__steps_add_byte_level(syn__steps *cuts, bool prefix_space, bool use_regex,
                                      syn_error *err) SYN_MUST_USE;
 syn_status syn__steps_add_bert(syn__steps *normalizers, bool clean, bool ideographs, bool accents,
                                bool lower, syn_error *err) SYN_MUST_USE;
-/* The item of an id, or of a text (SYN__TEMPLATE_FIRST). False if it is full. */
+/* Appends an id, or a placeholder for a text (SYN__TEMPLATE_FIRST, _SECOND). False if the template
+   is full. */
 bool syn__template_add(syn__template *t, int32_t id, int32_t type);
-/* Id of a token in a vocabulary, -1 if it is none. */
+/* The id of a token in a vocabulary; -1 if it is not there. */
 typedef int32_t syn__find_token(const void *vocab, const char *text, size_t bytes);
-/* Ids for the added tokens: those of the vocabulary or the next ones; an id that a file says must
-   be that. `name` begins error sentences, here and below. */
+/* Assigns ids to the added tokens: their id in the vocabulary, or the next free one. Fails if a
+   file gives another id. `name` is for errors, here and below. */
 syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, const void *vocab,
                                  int32_t vocab_elems, const char *name,
                                  syn_error *err) SYN_MUST_USE;
-/* Whether words may stay bytes until they are tokens: then the last cut, which would spell them, is
-   gone. After all steps were added and before the model is made. */
+/* Decides whether words can stay bytes until they become tokens. If so, removes the last
+   pre-tokenizer, which would spell them. Call it after all steps were added and before creating the
+   model. */
 bool syn__tok_spells(syn_tokenizer *tok, const syn__vocab *vocab);
-/* When all else is there: what the steps need together, and the forms of added tokens. */
+/* Last step of construction: creates what the steps need, and the forms of added tokens. */
 syn_status syn__tok_finish(syn_tokenizer *tok, const char *name, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

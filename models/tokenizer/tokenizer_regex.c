@@ -1,5 +1,5 @@
-/* Patterns are written anew for PCRE2: what its classes of characters hold is spelled out where an
-   older Unicode, or another meaning, would cut texts elsewhere. */
+/* Rewrites patterns for PCRE2: character classes are replaced by their contents where an older
+   Unicode version, or another definition, would split texts differently. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 
 #include "syntorch/base/memory.h"
@@ -11,13 +11,13 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-/* Unicode's White_Space (PropList.txt), what \s means to HuggingFace and tiktoken. PCRE2's own \s
-   has U+180E besides. */
+/* Unicode's White_Space (PropList.txt), which is \s in HuggingFace and tiktoken. PCRE2's own \s
+   also contains U+180E. */
 #define SPACE                                                                                   \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}" \
     "\\x{205f}\\x{3000}"
-/* Letters and numbers that Unicode 15 and 16 added (UnicodeData.txt). With them a PCRE2 that knows
-   Unicode 14 (10.40) to 16 cuts every text as tokenizers 0.23 and tiktoken 0.14 do, which know
+/* With the letters and numbers added in Unicode 15 and 16 (UnicodeData.txt). A PCRE2 with Unicode
+   14 (10.40) to 16 then splits every text like tokenizers 0.23 and tiktoken 0.14, which use
    Unicode 16. */
 #define LETTER                                                                                     \
     "a-zA-Z\\p{L}\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"    \
@@ -33,8 +33,8 @@
     "11f59}"                                                                                  \
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"    \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
-/* What \w means to HuggingFace: besides letters the marks, decimal digits, letterlike numbers and
-   symbols, connecting punctuation and joiners; with those that Unicode 15 and 16 added. */
+/* \w in HuggingFace: letters, marks, decimal digits, letterlike numbers and symbols, connecting
+   punctuation and joiners, with those added in Unicode 15 and 16. */
 #define WORD                                                                                  \
     LETTER                                                                                    \
     "\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"   \
@@ -46,13 +46,13 @@
     "\\x{11f3e}-\\x{11f42}\\x{11f50}-\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}"               \
     "\\x{1611e}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e08f}"               \
     "\\x{1e4ec}-\\x{1e4f9}\\x{1e5ee}\\x{1e5ef}\\x{1e5f1}-\\x{1e5fa}"
-/* Decimal digits that Unicode 15 and 16 added. */
+/* Decimal digits, with those added in Unicode 15 and 16. */
 #define DIGIT                                                                                  \
     "0-9\\p{Nd}\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{" \
     "11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}"                    \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* Kinds of letters, and marks, likewise. */
+/* The same for kinds of letters, and marks. */
 #define UPPER "\\p{Lu}\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"
 #define LOWER "\\p{Ll}\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}"
 #define MODIFIER                                                            \
@@ -95,7 +95,7 @@ static void take_memory(void *ptr, void *unused) {
     syn_free(ptr);
 }
 
-/* Turns a PCRE2 error into a sentence. */
+/* Reports a PCRE2 error. */
 static syn_status pcre2_failed(int code, const char *what, syn_error *err) {
     char text[128];
     if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAPLIMIT ||
@@ -105,7 +105,7 @@ static syn_status pcre2_failed(int code, const char *what, syn_error *err) {
     return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s failed in PCRE2: %s (code %d)", what, text, code);
 }
 
-/* ---- the pattern, written anew ---- */
+/* ---- rewriting patterns ---- */
 
 typedef struct writer {
     const char *in;
@@ -149,10 +149,10 @@ static syn_status refuse(const writer *w, const char *what, size_t bytes) {
                     w->at);
 }
 
-/* Classes of characters with what they are in PCRE2. */
+/* Character classes and their replacements. */
 static const struct {
     const char *name, *chars;
-    bool outside; /* holds what the other ones do not */
+    bool outside; /* the class is the complement of `chars` */
 } classes[] = {
     {"\\p{L}", LETTER, false},     {"\\P{L}", LETTER, true},     {"\\p{N}", NUMBER, false},
     {"\\P{N}", NUMBER, true},      {"\\s", SPACE, false},        {"\\S", SPACE, true},
@@ -161,7 +161,8 @@ static const struct {
     {"\\p{Lt}", "\\p{Lt}", false}, {"\\p{Lm}", MODIFIER, false}, {"\\p{Lo}", OTHER, false},
     {"\\p{M}", MARK, false}};
 
-/* Where capitals count for small letters, a class of either is another one in PCRE2. */
+/* In a case-insensitive pattern, PCRE2 treats classes of upper- or lowercase letters
+   differently. */
 static bool is_cased(const char *name) {
     return strncmp(name, "\\p{L", 4) == 0 && strchr("ult", name[4]);
 }
@@ -269,8 +270,8 @@ static syn_status compile(syn__regex *regex, const writer *w, syn_error *err) {
                         "the regular expression \"%.*s\" is not supported because it matches "
                         "nothing at all, too",
                         w->bytes < 200 ? (int)w->bytes : 200, w->in);
-    /* Without executable memory (or on other processors) matching is interpreted: slower, the same
-       matches. */
+    /* Without executable memory, or on other processors, PCRE2 interprets the pattern: slower, with
+       the same matches. */
     regex->has_jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
     return SYN_OK;
 }
@@ -344,7 +345,7 @@ void syn__regex_unicode(char out[64]) {
     (void)pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, out);
 }
 
-#else /* no PCRE2 */
+#else /* without PCRE2 */
 
 syn_status syn__regex_ready(syn_error *err) {
     return SYN_FAIL(

@@ -1,11 +1,11 @@
-/* Reads the normalizers, pre-tokenizers and decoders of a tokenizer.json. */
+/* Reads the normalizers, pre-tokenizers and decoders of tokenizer.json. */
 #include "models/tokenizer/tokenizer_file_private.h"
 
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* What an object may say. */
+/* Keys that an object may have. */
 enum {
     SAYS_CLEAN = 1 << 0,
     SAYS_IDEOGRAPHS = 1 << 1,
@@ -68,13 +68,13 @@ static const struct {
 
 typedef struct object {
     char type[SYN__TOK_NAME_BYTES];
-    uint32_t said, on; /* keys that are there, and those that are true */
+    uint32_t said, on; /* said: keys that are present; on: flags that are true */
     char *text, *pattern;
     size_t text_bytes, pattern_bytes;
     bool is_regex;
     char behavior[SYN__TOK_NAME_BYTES], scheme[SYN__TOK_NAME_BYTES];
     int64_t start, stop;
-    syn__steps inner; /* of a Sequence */
+    syn__steps inner; /* steps of a Sequence */
     const char *file;
 } object;
 
@@ -84,7 +84,7 @@ static void object_free(object *o) {
     syn__steps_free(&o->inner);
 }
 
-/* ---- from an object to steps ---- */
+/* ---- from objects to steps ---- */
 
 static bool on(const object *o, uint32_t bit, bool otherwise) {
     return o->said & bit ? (o->on & bit) != 0 : otherwise;
@@ -94,7 +94,7 @@ static syn_status add_sequence(object *o, syn__steps *to, syn_error *err) {
     SYN_TRY(syn_grow(&to->at, &to->cap, to->n + o->inner.n, sizeof *to->at, err));
     if (o->inner.n > 0) memcpy(to->at + to->n, o->inner.at, o->inner.n * sizeof *to->at);
     to->n += o->inner.n;
-    o->inner.n = 0; /* theirs now */
+    o->inner.n = 0; /* `to` owns them now */
     return SYN_OK;
 }
 
@@ -104,7 +104,7 @@ static syn_status add_bert(object *o, syn__steps *to, syn_error *err) {
                                on(o, SAYS_ACCENTS, lower), lower, err);
 }
 
-/* The first text becomes the step's. */
+/* Moves the object's text to the step. */
 static void give_text(object *o, syn__step *step) {
     step->text = o->text;
     step->text_bytes = o->text_bytes;
@@ -161,7 +161,7 @@ static syn_status add_regex(syn__steps *to, const char *pattern, bool invert,
     return syn__regex_new(&step->regex, pattern, strlen(pattern), false, err);
 }
 
-/* Digits are Unicode 17's: U+11DE0..11DE9, too. */
+/* With the digits of Unicode 17, U+11DE0..11DE9. */
 static syn_status add_digits(object *o, syn__steps *to, syn_error *err) {
     return add_regex(to, "[\\p{N}\xf0\x91\xb7\xa0-\xf0\x91\xb7\xa9]", false,
                      on(o, SAYS_DIGITS, false) ? SYN__ISOLATED : SYN__CONTIGUOUS, err);
@@ -224,8 +224,8 @@ static syn_status add_prepend(object *o, syn__steps *to, syn_error *err) {
 
 typedef syn_status add_steps(object *o, syn__steps *to, syn_error *err);
 
-/* What an object of a type must and may say; how it becomes steps: by a function or, without one,
-   as a step of a kind that needs no more than its behavior and scheme. */
+/* The keys that an object of a type must and may have, and the function that turns it into steps.
+   Without a function it becomes one step of the given kind, with only behavior and scheme. */
 typedef struct step_type {
     const char *name;
     uint32_t must, may;
@@ -273,7 +273,7 @@ static const step_type decoder_types[] = {
     {NULL, 0, 0, NULL, 0}};
 
 static const struct {
-    const char *what; /* for sentences */
+    const char *what; /* name for errors */
     const step_type *types;
 } groups[] = {
     {"normalizer", normalizer_types}, {"pre_tokenizer", cut_types}, {"decoder", decoder_types}};
@@ -294,7 +294,7 @@ static syn_status name_index(syn_json *json, const char *what, const char *name,
     return syn_json_fail(json, "the %s \"%s\" is not supported", what, name);
 }
 
-/* The behavior and the scheme of what was added last. */
+/* Sets behavior and scheme of the step that was added last. */
 static syn_status set_names(const object *o, syn_json *json, syn__steps *to) {
     static const char *const behaviors[] = {"Removed", "Isolated", "MergedWithPrevious",
                                             "MergedWithNext", "Contiguous"};
@@ -366,7 +366,7 @@ static syn_status take_string(syn_json *json, char **text, size_t *bytes, const 
     return *text ? SYN_OK : SYN_FAIL_NOMEM(err, *bytes, "a tokenizer");
 }
 
-/* {"String": " "} or {"Regex": "..."}. */
+/* Reads {"String": " "} or {"Regex": "..."}. */
 static syn_status read_pattern(object *o, syn_json *json, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "pattern"));
     SYN_TRY(syn_json_expect(json, SYN_JSON_KEY, "a pattern"));

@@ -1,6 +1,7 @@
-/* The steps of a tokenizer as HuggingFace's tokenizers library defines them: a text is normalized,
-   cut into words, the words become tokens, and tokens are put around; and the way back. A step is
-   what an object of tokenizer.json says. Shared by models/tokenizer_*.c. */
+/* The steps of a tokenizer, as HuggingFace's tokenizers library defines them: normalizers change a
+   text, pre-tokenizers split it into words, the model turns words into tokens, post-processors put
+   tokens around them, and decoders turn tokens back into text. An object of tokenizer.json becomes
+   one or more steps. Shared by tokenizer_*.c. */
 #ifndef MODELS_TOKENIZER_STEPS_PRIVATE_H
 #define MODELS_TOKENIZER_STEPS_PRIVATE_H
 
@@ -13,36 +14,36 @@ extern "C" {
 
 typedef enum syn__step_kind {
     /* normalizers */
-    SYN__NORM_BERT_CLEAN, /* BertNormalizer's parts: control characters, ideographs */
-    SYN__NORM_BERT_FOLD,  /* accents, case */
+    SYN__NORM_BERT_CLEAN, /* BertNormalizer: control characters, ideographs */
+    SYN__NORM_BERT_FOLD,  /* BertNormalizer: accents, case */
     SYN__NORM_LOWERCASE,
     SYN__NORM_STRIP,
     SYN__NORM_STRIP_ACCENTS,
-    SYN__NORM_PREPEND, /* text */
-    SYN__NORM_REPLACE, /* pattern or regex by text */
+    SYN__NORM_PREPEND, /* prepends `text` */
+    SYN__NORM_REPLACE, /* replaces pattern or regex by `text` */
     SYN__NORM_NFC,
     SYN__NORM_NFD,
     SYN__NORM_NFKC,
     SYN__NORM_NFKD,
     /* pre-tokenizers */
-    SYN__CUT_PREFIX, /* no cut: a space before what does not begin with one */
-    SYN__CUT_SPELL,  /* no cut: bytes as GPT-2 spells them */
-    SYN__CUT_SPLIT,  /* at pattern or regex */
-    SYN__CUT_META,   /* Metaspace; text is what replaces a space */
+    SYN__CUT_PREFIX, /* does not split: prefixes a space to texts that do not begin with one */
+    SYN__CUT_SPELL,  /* does not split: spells bytes as GPT-2 does */
+    SYN__CUT_SPLIT,  /* splits at pattern or regex */
+    SYN__CUT_META,   /* Metaspace; `text` replaces spaces */
     SYN__CUT_BERT,
     SYN__CUT_SPACE,
     SYN__CUT_PUNCTUATION,
     /* decoders */
     SYN__DECODE_BYTES,
-    SYN__DECODE_WORDPIECE, /* text is the prefix */
+    SYN__DECODE_WORDPIECE, /* `text` is the prefix */
     SYN__DECODE_META,
     SYN__DECODE_FALLBACK,
     SYN__DECODE_FUSE,
     SYN__DECODE_STRIP,
     SYN__DECODE_REPLACE,
     /* post-processors */
-    SYN__POST_TRIM,    /* offsets leave white space out */
-    SYN__POST_TEMPLATE /* which is elsewhere */
+    SYN__POST_TRIM,    /* excludes white space from offsets */
+    SYN__POST_TEMPLATE /* the template itself is in the tokenizer */
 } syn__step_kind;
 
 typedef enum syn__behavior {
@@ -59,15 +60,15 @@ typedef struct syn__step {
     syn__step_kind kind;
     char *text, *pattern;
     size_t text_bytes, pattern_bytes;
-    syn__regex *regex;                      /* then pattern is NULL */
-    bool clean, ideographs, accents, lower; /* Bert: what is done */
-    bool left, right;                       /* strip */
-    bool split;                             /* Metaspace */
+    syn__regex *regex;                      /* if set, pattern is NULL */
+    bool clean, ideographs, accents, lower; /* Bert: which parts to do */
+    bool left, right;                       /* strip this end */
+    bool split;                             /* Metaspace: also split at the mark */
     bool invert, cleanup;
-    bool prefix_space; /* of SYN__POST_TRIM */
+    bool prefix_space; /* for SYN__POST_TRIM */
     syn__behavior behavior;
     syn__scheme scheme;
-    size_t start, stop; /* decoder Strip */
+    size_t start, stop; /* decoder Strip: most removals at each end */
 } syn__step;
 
 typedef struct syn__steps {
@@ -79,16 +80,16 @@ syn_status syn__steps_add(syn__steps *steps, syn__step_kind kind, syn__step **st
                           syn_error *err) SYN_MUST_USE;
 void syn__steps_free(syn__steps *steps);
 
-/* A text, or a part of one: UTF-8. Where it is followed each byte is of the characters `from` up
-   to `to` of the text it was made from; else both are NULL. */
+/* A text or a part of one, UTF-8. If offsets are tracked, from[i] and to[i] are the range of input
+   characters, [from, to), that byte i came from; otherwise both are NULL. */
 typedef struct syn__text {
     const char *at;
     size_t n;
     const uint32_t *from, *to;
-    bool is_first; /* what the text began with is its beginning */
+    bool is_first; /* the text begins at the beginning of the input */
 } syn__text;
 
-/* A text that is written. */
+/* A growing text. */
 typedef struct syn__text_buffer {
     char *at;
     uint32_t *from, *to;
@@ -96,17 +97,17 @@ typedef struct syn__text_buffer {
 } syn__text_buffer;
 
 void syn__text_buffer_free(syn__text_buffer *buffer);
-/* Appends bytes; `followed`: all of the characters from..to. */
+/* Appends bytes; `followed`: offsets are tracked, and all bytes came from characters [from, to). */
 syn_status syn__text_put(syn__text_buffer *out, bool followed, const char *bytes, size_t n,
                          uint32_t from, uint32_t to, syn_error *err) SYN_MUST_USE;
-/* Appends a part of a text as it is. */
+/* Appends a part of a text with its offsets. */
 syn_status syn__text_copy(syn__text_buffer *out, const syn__text *in, size_t begin, size_t end,
                           syn_error *err) SYN_MUST_USE;
 syn__text syn__text_of(const syn__text_buffer *buffer, bool followed, bool is_first);
-/* in.at[begin .. end). */
+/* The part in.at[begin .. end). */
 syn__text syn__text_part(const syn__text *in, size_t begin, size_t end);
 
-/* What normalizers need besides: */
+/* Working memory of normalizers. */
 typedef struct syn__normal_work {
     const syn__composer *composer; /* if a step composes */
     syn__match *match;             /* if a step has a regular expression */
@@ -115,11 +116,11 @@ typedef struct syn__normal_work {
     size_t units_cap, composed_cap;
 } syn__normal_work;
 void syn__normal_work_free(syn__normal_work *work);
-/* *out is `in` or in a buffer of `work`, valid until the next call. */
+/* Runs all normalizers. *out is `in` or in a buffer of `work`, valid until the next call. */
 syn_status syn__normalize(const syn__steps *steps, syn__normal_work *work, const syn__text *in,
                           syn__text *out, syn_error *err) SYN_MUST_USE;
-/* The next place at `from` or later where a pattern or a regular expression of a step matches;
- *begin = *end = n if there is none. */
+/* Finds the next match of a step's pattern or regular expression at or after `from`; *begin = *end
+   = n if there is none. */
 syn_status syn__step_find(const syn__step *step, syn__match *match, const char *text, size_t n,
                           size_t from, size_t *begin, size_t *end, syn_error *err) SYN_MUST_USE;
 

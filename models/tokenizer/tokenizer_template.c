@@ -1,11 +1,11 @@
-/* What of a tokenizer.json counts beside vocab.json: its added tokens, what its post_processor puts
-   around a text, and the number of its tokens. */
+/* Reads the parts of tokenizer.json that matter next to vocab.json: added tokens, post_processor,
+   and the size of the vocabulary. */
 #include "models/tokenizer/tokenizer_file_private.h"
 #include "models/tokenizer/tokenizer_files_private.h"
 
 #include <string.h>
 
-/* Counts the vocabulary of "model". */
+/* Counts the entries of the model's vocabulary. */
 static syn_status read_model(syn__tokenizer_files *f, syn_json *json, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "model"));
     while (syn_json_next(json) == SYN_JSON_KEY) {

@@ -1,7 +1,7 @@
-/* By utf8proc and the differences between the two. Its categories are those of Unicode 8, its
-   combining classes and decompositions those of Unicode 9, its lower case that of Unicode 17
-   (tokenizers 0.23). The tables below hold for a utf8proc that knows Unicode 14 (2.7) to 17 (2.11);
-   tests/reference/make_wordpiece_tables.py finds them. */
+/* Character properties from utf8proc, corrected to match HuggingFace's tokenizers library (0.23).
+   That library's categories are from Unicode 8, its combining classes and decompositions from
+   Unicode 9, its lower case from Unicode 17. The tables below are correct for a utf8proc with
+   Unicode 14 (2.7) to 17 (2.11); tests/reference/make_wordpiece_tables.py generates them. */
 #include "models/tokenizer/tokenizer_unicode_private.h"
 
 #include "syntorch/base/memory.h"
@@ -13,7 +13,7 @@ typedef struct range {
     uint32_t first, last;
 } range;
 
-/* Newer marks, punctuation and format characters, which are plain characters to HuggingFace. */
+/* Newer marks, punctuation and format characters, which HuggingFace treats as letters. */
 static const range plain[] = {
     {0x05c8, 0x05c9},   {0x061d, 0x061d},   {0x07fd, 0x07fd},   {0x0890, 0x08e2},
     {0x09fd, 0x09fe},   {0x0a76, 0x0a76},   {0x0afa, 0x0aff},   {0x0b53, 0x0b55},
@@ -27,7 +27,7 @@ static const range plain[] = {
     {0x12ff1, 0x1612f}, {0x16d6d, 0x16f4f}, {0x16fe2, 0x16fe4}, {0x1cf00, 0x1d128},
     {0x1d25b, 0x1d25c}, {0x1e000, 0x1e6f5}, {0x1e944, 0x1e95f},
 };
-/* What to HuggingFace has no decomposition and combining class 0. */
+/* Have no decomposition and combining class 0 in HuggingFace. */
 static const range starters[] = {
     {0x05c8, 0x05c9},   {0x07fd, 0x07fd},   {0x0897, 0x08d3},   {0x09fe, 0x09fe},
     {0x0c3c, 0x0c3c},   {0x0d3b, 0x0d3c},   {0x0eba, 0x0eba},   {0x1715, 0x1715},
@@ -36,7 +36,7 @@ static const range starters[] = {
     {0x1145e, 0x1145e}, {0x11839, 0x11a99}, {0x11d42, 0x1612f}, {0x16d68, 0x16ff1},
     {0x1d127, 0x1d128}, {0x1d250, 0x1d281}, {0x1e08f, 0x1e6f5},
 };
-/* What to the normalizer StripAccents is no mark. */
+/* Are no marks for HuggingFace's normalizer StripAccents. */
 static const range no_marks[] = {
     {0x05c8, 0x05c9},   {0x07fd, 0x07fd},   {0x0897, 0x08d3},   {0x09fe, 0x09fe},
     {0x0afa, 0x0aff},   {0x0b53, 0x0b55},   {0x0c04, 0x0c3c},   {0x0cf3, 0x0d00},
@@ -49,14 +49,14 @@ static const range no_marks[] = {
     {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1cf00, 0x1d128}, {0x1d250, 0x1d281},
     {0x1e08f, 0x1e6f5},
 };
-/* What to HuggingFace has no compatibility decomposition. */
+/* Have no compatibility decomposition in HuggingFace. */
 static const range no_compat[] = {
     {0x0558, 0x0558},   {0x058b, 0x058c},   {0x209d, 0x209f},   {0x32ff, 0x32ff},
     {0xa7f1, 0xa7f4},   {0xab69, 0xab69},   {0x105c9, 0x107bf}, {0x11383, 0x113c8},
     {0x11938, 0x1ccf9}, {0x1d6a6, 0x1d6a6}, {0x1df95, 0x1e06d}, {0x1f16c, 0x1f16c},
     {0x1fbf0, 0x1fbf9},
 };
-/* Capital letters of Unicode 16 and 17. */
+/* Capital letters added in Unicode 16 and 17. */
 static const struct {
     range from;
     uint32_t to;
@@ -66,14 +66,14 @@ static const struct {
     {{0xa7da, 0xa7da}, 0xa7db},    {{0xa7dc, 0xa7dc}, 0x019b}, {{0x10d50, 0x10d65}, 0x10d70},
     {{0x16ea0, 0x16eb8}, 0x16ebb},
 };
-/* Blocks of Chinese characters: those of google-research/bert, but for U+2B820..2B91F, which a
-   slip of HuggingFace's leaves out. */
+/* Blocks of Chinese characters, as in google-research/bert, except U+2B820..2B91F, which
+   HuggingFace omits by mistake. */
 static const range ideographs[] = {
     {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
     {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f},
 };
 
-/* Whether sorted ranges hold a code point. */
+/* Whether the sorted ranges contain a code point. */
 static bool within(const range *ranges, size_t elems, uint32_t c) {
     size_t low = 0;
     while (elems > 0) {
@@ -118,7 +118,7 @@ syn__char_kind syn__char_kind_of(uint32_t c) {
         kind = SYN__CHAR_PUNCTUATION;
     else if (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP)
         return SYN__CHAR_SPACE;
-    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED; /* not the unassigned */
+    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED; /* without unassigned */
     return kind != SYN__CHAR_LETTER && WITHIN(plain, c) ? SYN__CHAR_LETTER : kind;
 }
 
@@ -194,11 +194,11 @@ size_t syn__char_lower(uint32_t c, uint32_t out[2]) {
 #define LAST_COMPOSED 0x2fa1du
 
 typedef struct composed {
-    uint32_t first, second, whole; /* whole 0: a free slot */
+    uint32_t first, second, whole; /* whole 0: free slot */
 } composed;
 
 struct syn__composer {
-    composed *slots; /* of a hash table, at most half full */
+    composed *slots; /* hash table, at most half full */
     size_t mask;
 };
 
@@ -211,7 +211,7 @@ static composed *find_composed(const syn__composer *composer, uint32_t a, uint32
     return &composer->slots[i];
 }
 
-/* What one is composed of, if that is one character: Unicode's composition. */
+/* Composes the parts by Unicode's rules; 0 if the result is not a single character. */
 static uint32_t composed_of(const uint32_t *parts, size_t n) {
     utf8proc_int32_t buffer[4];
     for (size_t i = 0; i < n; i++) buffer[i] = (utf8proc_int32_t)parts[i];
@@ -221,8 +221,8 @@ static uint32_t composed_of(const uint32_t *parts, size_t n) {
                : 0;
 }
 
-/* The two that a code point is composed of, the first of which may be composed itself; false if it
-   is not composed again. */
+/* Finds the two code points that compose to c; the first may be composed itself. False if c is
+   excluded from composition. */
 static bool pair_of(uint32_t c, uint32_t pair[2]) {
     uint32_t parts[4];
     if (utf8proc_get_property((utf8proc_int32_t)c)->decomp_type != 0) return false;
@@ -264,7 +264,7 @@ uint32_t syn__composer_find(const syn__composer *composer, uint32_t a, uint32_t 
     return find_composed(composer, a, b)->whole;
 }
 
-#else /* no utf8proc */
+#else /* without utf8proc */
 
 syn_status syn__char_ready(syn_error *err) {
     return SYN_FAIL(

@@ -1,4 +1,4 @@
-/* Properties of code points as HuggingFace's tokenizers library has them. */
+/* Unicode properties of code points, as in HuggingFace's tokenizers library. */
 #ifndef MODELS_TOKENIZER_UNICODE_PRIVATE_H
 #define MODELS_TOKENIZER_UNICODE_PRIVATE_H
 
@@ -10,36 +10,36 @@
 extern "C" {
 #endif
 
-#define SYN__CHAR_MOST 32 /* code points that one may become */
+#define SYN__CHAR_MOST 32 /* most code points that one can be decomposed into */
 
-/* What becomes of a code point. */
+/* How BERT treats a code point. */
 typedef enum syn__char_kind {
-    SYN__CHAR_LETTER, /* part of a word: all but the others */
+    SYN__CHAR_LETTER, /* part of a word: all others */
     SYN__CHAR_SPACE,
-    SYN__CHAR_DROPPED, /* as if it were not there */
+    SYN__CHAR_DROPPED, /* removed */
     SYN__CHAR_PUNCTUATION,
     SYN__CHAR_IDEOGRAPH
 } syn__char_kind;
 
-/* Whether the library for these was there (without it, none of them may be called) ... */
+/* Fails if the program was built without utf8proc; the functions below must not be called then. */
 syn_status syn__char_ready(syn_error *err) SYN_MUST_USE;
-/* ... and its Unicode version ("15.0.0"); "" without it. */
+/* Unicode version of utf8proc ("15.0.0"); "" without utf8proc. */
 const char *syn__char_unicode(void);
 syn__char_kind syn__char_kind_of(uint32_t c);
-/* Any combining mark (M), to the normalizer StripAccents. */
+/* Whether it is any combining mark (category M), which StripAccents removes. */
 bool syn__char_is_any_mark(uint32_t c);
-/* A nonspacing mark (Mn), what BERT strips as an accent. */
+/* Whether it is a nonspacing mark (category Mn), which BERT removes as an accent. */
 bool syn__char_is_mark(uint32_t c);
 /* Canonical combining class. */
 unsigned syn__char_combining(uint32_t c);
-/* Canonical decomposition (NFD without the reordering); returns how many. */
+/* Canonical decomposition (NFD without reordering). Returns the number of code points. */
 size_t syn__char_decompose(uint32_t c, uint32_t out[4]);
-/* The same, compatibility mappings too (NFKD). */
+/* The same with compatibility mappings (NFKD). */
 size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]);
-/* Lower case; returns how many. */
+/* Lowercases. Returns the number of code points. */
 size_t syn__char_lower(uint32_t c, uint32_t out[2]);
 
-/* The code point of valid UTF-8 at *pos; moves *pos behind it. */
+/* Decodes the code point at *pos of valid UTF-8, and advances *pos past it. */
 static inline uint32_t syn__char_read(const char *text, size_t *pos) {
     const unsigned char *p = (const unsigned char *)text + *pos;
     const size_t bytes = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -63,11 +63,11 @@ static inline bool syn__char_is_space(uint32_t c) {
            c == 0x205f || c == 0x3000;
 }
 
-/* Which two code points are one: canonical composition (NFC). */
+/* Canonical composition (NFC): pairs of code points that compose to one. */
 typedef struct syn__composer syn__composer;
 syn_status syn__composer_new(syn__composer **out, syn_error *err) SYN_MUST_USE;
 void syn__composer_free(syn__composer *composer);
-/* 0 if they do not compose. */
+/* The composed code point; 0 if the two do not compose. */
 uint32_t syn__composer_find(const syn__composer *composer, uint32_t a, uint32_t b);
 
 #ifdef __cplusplus

@@ -54,7 +54,7 @@ static syn_status read_entries(syn__vocab *v, syn_json *json, syn_error *err) {
     return err->code != SYN_OK ? err->code : SYN_E_FORMAT;
 }
 
-/* The slot of a spelling, or the free slot where it would go. */
+/* Returns the slot of a text, or the free slot to insert it. */
 static uint32_t *find_slot(const syn__vocab *v, const char *text, size_t bytes) {
     for (size_t i = syn__bpe_hash(text, bytes) & v->slot_mask;; i = (i + 1) & v->slot_mask) {
         if (v->slot[i] == 0) return &v->slot[i];
@@ -70,7 +70,7 @@ int32_t syn__vocab_find(const syn__vocab *v, const char *text, size_t bytes) {
     return entry == 0 ? -1 : v->id[entry - 1];
 }
 
-/* Every id 0..n-1 once and every spelling once. */
+/* Indexes the entries. Fails unless ids are 0..n-1 without repetition and texts are unique. */
 static syn_status index_entries(syn__vocab *v, const char *name, syn_error *err) {
     char a[SYN__QUOTE_BYTES], b[SYN__QUOTE_BYTES];
     const size_t slots = syn__bpe_slots(v->elems);

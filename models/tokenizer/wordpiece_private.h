@@ -1,5 +1,5 @@
-/* Internals of WordPiece, shared by models/wordpiece_*.c, models/tokenizer*.c and their tests:
-   words to tokens as WordpieceTokenizer (tokenization.py of google-research/bert). */
+/* Internals of WordPiece, shared by wordpiece_*.c, tokenizer*.c and tests. Splits words into tokens
+   like WordpieceTokenizer (tokenization.py of google-research/bert). */
 #ifndef MODELS_WORDPIECE_PRIVATE_H
 #define MODELS_WORDPIECE_PRIVATE_H
 
@@ -14,39 +14,39 @@ extern "C" {
 #define SYN__WORDPIECE_UNKNOWN        "[UNK]"
 #define SYN__WORDPIECE_PREFIX         "##"
 #define SYN__WORDPIECE_WORD_CHARS     100
-/* A vocabulary. Both tables are open-addressed, as those of BPE. */
+/* A vocabulary. Both hash tables use open addressing, like those of BPE. */
 typedef struct syn__wordpiece {
     int32_t vocab_elems;
-    char *bytes;          /* of all tokens, in id order */
+    char *bytes;          /* text of all tokens, concatenated in id order */
     uint32_t *begin;      /* vocab_elems + 1 offsets into bytes */
-    syn__bpe_word *words; /* tokens, each of which can begin a word */
+    syn__bpe_word *words; /* all tokens; each can begin a word */
     size_t word_mask;
-    syn__bpe_word *pieces; /* those that begin with the prefix, by what follows it */
+    syn__bpe_word *pieces; /* tokens with the prefix, keyed by the text after it */
     size_t piece_mask;
-    size_t longest_bytes; /* of any token */
-    char *prefix;         /* of what is not at the beginning of a word: "##" */
+    size_t longest_bytes; /* of the longest token */
+    char *prefix;         /* marks tokens that continue a word: "##" */
     size_t prefix_bytes;
-    size_t max_chars; /* of a word; a longer one is unknown */
+    size_t max_chars; /* longer words are unknown */
     int32_t unk;
 } syn__wordpiece;
 
-/* Reads the contents of vocab.txt, a token a line: as HuggingFace does, line n is id n, trailing
-   white space goes, of equal lines the last one counts. `name` begins the error sentences. Without
-   [UNK], not UTF-8, or with a byte order mark: SYN_E_FORMAT. */
+/* Parses vocab.txt, one token per line, as HuggingFace does: line n has id n, trailing white space
+   is removed, and of equal lines the last one wins. `name` is for errors. SYN_E_FORMAT if it lacks
+   [UNK], is not UTF-8 or begins with a byte order mark. */
 syn_status syn__wordpiece_read(syn__wordpiece **out, const char *name, const char *data,
                                size_t bytes, syn_error *err) SYN_MUST_USE;
-/* The same of a vocabulary that is read; -1 < unk. */
+/* The same from a parsed vocabulary; unk must be a valid id. */
 syn_status syn__wordpiece_new(syn__wordpiece **out, const syn__vocab *vocab, const char *prefix,
                               size_t prefix_bytes, size_t max_chars, int32_t unk,
                               syn_error *err) SYN_MUST_USE;
 void syn__wordpiece_free(syn__wordpiece *wp);
 
 const char *syn__wordpiece_text(const syn__wordpiece *wp, int32_t id, size_t *bytes);
-/* Id of a token; -1 if there is none. `hash` is syn__bpe_hash of it. */
+/* The id of a token; -1 if there is none. `hash` is its syn__bpe_hash. */
 int32_t syn__wordpiece_find(const syn__wordpiece *wp, const char *word, size_t bytes,
                             uint32_t hash);
-/* The ids of a word, at most one a character: the longest token first, one unknown if a rest has
-   none. */
+/* Splits a word by longest match first; returns the number of ids, at most one per character. A
+   word with a rest that no token matches becomes a single unknown token. */
 size_t syn__wordpiece_cut(const syn__wordpiece *wp, const char *word, size_t bytes, int32_t *ids);
 
 #ifdef __cplusplus

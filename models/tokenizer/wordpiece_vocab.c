@@ -1,4 +1,4 @@
-/* WordPiece's vocabulary, also of BERT's vocab.txt, and the cutting of words into its tokens. */
+/* WordPiece: reads vocabularies, also BERT's vocab.txt, and splits words into tokens. */
 #include "models/tokenizer/wordpiece_private.h"
 
 #include "syntorch/base/memory.h"
@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Bytes of the white space (Unicode's White_Space) that ends a text, 0 if none does. */
+/* Length in bytes of the white space character (Unicode's White_Space) at the end of a text; 0 if
+   there is none. */
 static size_t last_space_bytes(const char *text, size_t bytes) {
     static const char *const wide[] = {
         "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\xa8",
@@ -40,7 +41,7 @@ static syn_status check_text(const char *name, const char *data, size_t bytes, s
     return SYN_OK;
 }
 
-/* The token of every line, one behind the other. */
+/* Reads one token per line into the concatenated texts. */
 static syn_status read_lines(syn__wordpiece *wp, const char *data, size_t bytes, syn_error *err) {
     size_t lines = 0, used = 0, id = 0;
     for (size_t i = 0; i < bytes; i++) lines += data[i] == '\n' || i + 1 == bytes;
@@ -63,7 +64,8 @@ static syn_status read_lines(syn__wordpiece *wp, const char *data, size_t bytes,
     return SYN_OK;
 }
 
-/* The slot of a token, or of one by what follows its prefix; or the free one for it. */
+/* Returns the slot of a token, or with is_piece of a token with prefix by the text after it; or the
+   free slot to insert it. */
 static syn__bpe_word *find_slot(const syn__wordpiece *wp, bool is_piece, const char *text,
                                 size_t bytes, uint32_t hash) {
     syn__bpe_word *slots = is_piece ? wp->pieces : wp->words;
@@ -87,7 +89,7 @@ static syn_status new_slots(syn__bpe_word **out, size_t *mask, size_t elems, syn
     return SYN_OK;
 }
 
-/* Bytes of the token, and whether it begins with the prefix and goes on. */
+/* Length of a token. *is_piece: whether it is longer than the prefix and begins with it. */
 static size_t token_bytes(const syn__wordpiece *wp, size_t id, bool *is_piece) {
     const size_t bytes = wp->begin[id + 1] - wp->begin[id];
     *is_piece = bytes > wp->prefix_bytes &&
@@ -95,7 +97,7 @@ static size_t token_bytes(const syn__wordpiece *wp, size_t id, bool *is_piece) {
     return bytes;
 }
 
-/* Enters all tokens but the empty ones, which no text can give. */
+/* Indexes all tokens except empty ones, which cannot match. */
 static syn_status make_index(syn__wordpiece *wp, syn_error *err) {
     const size_t elems = (size_t)wp->vocab_elems;
     size_t words = 0, pieces = 0;
@@ -214,7 +216,7 @@ size_t syn__wordpiece_cut(const syn__wordpiece *wp, const char *word, size_t byt
     size_t elems = 0, chars = 0;
     for (size_t i = 0; i < bytes; i++) chars += ((unsigned char)word[i] & 0xc0) != 0x80;
     for (size_t pos = 0, end; pos < bytes && chars <= wp->max_chars; pos = end) {
-        const size_t most = wp->longest_bytes; /* a piece is shorter by its prefix */
+        const size_t most = wp->longest_bytes; /* pieces are shorter, by their prefix */
         int32_t id = -1;
         for (end = bytes - pos > most ? pos + most : bytes; end > pos; end--) {
             const bool inside = end < bytes && ((unsigned char)word[end] & 0xc0) == 0x80;

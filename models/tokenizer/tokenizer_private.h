@@ -69,8 +69,8 @@ struct syn__encoder {
     size_t n, cap;
     syn__place *places; /* if wanted */
     size_t places_cap;
-    int32_t
-        *begun; /* a word's symbols before merging, and their lengths in bytes, to compute places */
+    /* A word's symbols before merging, and their lengths in bytes, to compute places. */
+    int32_t *begun;
     uint32_t *begun_bytes;
     size_t begun_cap, begun_bytes_cap;
 };

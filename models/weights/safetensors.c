@@ -1,4 +1,4 @@
-/* Opening checkpoints: which files, mapping them, looking up. */
+/* Opens checkpoints: finds the files, maps them, and looks up tensors. */
 #include "models/weights/safetensors.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static syn_status map_descriptor(syn__safetensors_file *file, int fd, const char
 
 static syn_status map_file(syn__safetensors_file *file, const char *path, syn_error *err) {
     int fd;
-    do fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe must not block */
+    do fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* do not block on a pipe */
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return fail_errno(path, errno, err);
     const syn_status status = map_descriptor(file, fd, path, err);
@@ -65,7 +65,7 @@ static syn_status make_files(syn_safetensors *st, size_t n, syn_error *err) {
                      : SYN_FAIL_NOMEM(err, n * sizeof *st->files, "the files of a checkpoint");
 }
 
-/* The next of st->files; mapped unless its data are set. */
+/* Reads the next of st->files; maps it unless its data is already set. */
 static syn_status read_file(syn_safetensors *st, const char *path, syn_error *err) {
     syn__safetensors_file *file = &st->files[st->n_files++];
     file->name = syn_strdup(base_name(path));
@@ -143,7 +143,7 @@ const syn_safetensors_tensor *syn_safetensors_find(const syn_safetensors *st, co
 
 /* ---- Several files ---- */
 
-/* The folder may be empty: the current one. */
+/* An empty folder is the current one. */
 static syn_status join(char **out, const char *folder, size_t folder_bytes, const char *name,
                        syn_error *err) {
     const size_t name_bytes = strlen(name);
@@ -179,7 +179,8 @@ static syn_status read_files(syn_safetensors *st, const syn__safetensors_index *
     return status;
 }
 
-/* What the index says is so; tensors that it does not name are there all the same. */
+/* Fails if a tensor is not in the file that the index gives. Tensors that the index does not list
+   are accepted. */
 static syn_status check_index(const syn_safetensors *st, const syn__safetensors_index *index,
                               const char *path, syn_error *err) {
     for (uint32_t i = 0; i < index->names.n_entries; i++) {
@@ -216,7 +217,7 @@ static syn_status read_single(syn_safetensors *st, const char *path, syn_error *
 
 /* ---- Opening ---- */
 
-/* *out: the path of folder/name if there is such a file, else NULL. */
+/* *out: the path folder/name if that file exists, otherwise NULL. */
 static syn_status find_in(char **out, const char *folder, const char *name, syn_error *err) {
     char *path;
     *out = NULL;
@@ -239,8 +240,8 @@ static syn_status fail_empty_folder(const char *folder, syn_error *err) {
                                 : "");
 }
 
-/* Of both, the file: transformers has this order too, and whoever writes a single file into the
-   folder of an older index expects it. */
+/* If both exist, the single file wins, as in transformers: someone who writes a single file to a
+   folder with an older index expects that. */
 static syn_status read_folder(syn_safetensors *st, const char *folder, syn_error *err) {
     char *path;
     SYN_TRY(find_in(&path, folder, FILE_NAME, err));
@@ -308,7 +309,7 @@ void syn_safetensors_free(syn_safetensors *st) {
     syn_free(st);
 }
 
-/* ---- Looking at it ---- */
+/* ---- Access ---- */
 
 size_t syn_safetensors_count(const syn_safetensors *st) {
     return st->n_tensors;
@@ -337,7 +338,8 @@ void syn_safetensors_release(const syn_safetensors *st, const void *data, size_t
             file = &st->files[i];
     }
     if (!file || page <= 0 || bytes == 0) return;
-    /* Whole pages, also those that the range has only a part of. The mapping begins at a page. */
+    /* Releases whole pages, including those only partly in the range. The mapping begins at a
+       page. */
     size_t first = (size_t)((const char *)data - file->data), end = first + bytes;
     first -= first % (size_t)page;
     if (end > file->bytes) end = file->bytes;

@@ -1,4 +1,4 @@
-/* The header of a safetensors file, as hostile as it may be. */
+/* Parses the header of a safetensors file, which is untrusted input. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "syntorch/base/sink.h"
 
 #define LENGTH_BYTES 8
-#define NAME_BYTES   200 /* of a path in a sentence, as the JSON reader shows it */
+#define NAME_BYTES   200 /* most bytes of a path in an error, as in the JSON reader */
 #define SHOWN        SYN__SAFETENSORS_SHOWN
 
-/* The types of safetensors 0.8. */
+/* The dtypes of safetensors 0.8. */
 static const syn__safetensors_dtype dtypes[] = {
     {"F32", 32, SYN_F32}, {"F16", 16, SYN_F16},   {"BF16", 16, SYN_BF16}, {"I32", 32, SYN_I32},
     {"I64", 64, SYN_I64}, {"F64", 64, -1},        {"U64", 64, -1},        {"C64", 64, -1},
@@ -48,15 +48,15 @@ typedef struct parser {
     syn__safetensors_file *file;
     const char *path;
     syn_json json;
-    size_t text_bytes; /* used of file->text */
-    const char *data;  /* behind the header */
+    size_t text_bytes; /* bytes used in file->text */
+    const char *data;  /* after the header */
     size_t data_bytes;
     char shown[SHOWN];
     syn_error *err;
 } parser;
 
-/* Keeps the last key or string. Its place in the header took two quotes, so file->text, as long as
-   the header, has room. NULL after an error. */
+/* Copies the last key or string to file->text, which is as long as the header and so has space: the
+   NUL takes less than the two quotes did. NULL after an error. */
 static const char *keep(parser *p) {
     char *out = p->file->text + p->text_bytes;
     if (memchr(p->json.text, '\0', p->json.text_bytes)) {
@@ -74,7 +74,7 @@ static syn_status read_metadata(parser *p) {
     syn_safetensors *st = p->st;
     const syn_json_type type = syn_json_next(&p->json);
     if (type == SYN_JSON_ERROR) return p->err->code;
-    if (type == SYN_JSON_NULL) return SYN_OK; /* to safetensors the same as none */
+    if (type == SYN_JSON_NULL) return SYN_OK; /* as if absent, like safetensors */
     if (type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(&p->json, "\"__metadata__\" must be an object or null");
     while (syn_json_next(&p->json) == SYN_JSON_KEY) {
@@ -102,7 +102,7 @@ static syn_status read_dtype(parser *p, const char *tensor, const syn__safetenso
                          tensor, syn__safetensors_shown(p->json.text, shown));
 }
 
-/* An array of at most `room` integers >= 0. */
+/* Reads an array of at most `room` non-negative integers. */
 static syn_status read_integers(parser *p, const char *tensor, const char *what, int64_t *out,
                                 int room, int *n) {
     SYN_TRY(syn_json_expect(&p->json, SYN_JSON_ARRAY_BEGIN, what));
@@ -119,7 +119,8 @@ static syn_status read_integers(parser *p, const char *tensor, const char *what,
     return SYN_OK;
 }
 
-/* dims, dtype and data_offsets must agree with each other and with the file. */
+/* Checks that dims, dtype and data_offsets match each other and the file, and sets the tensor's
+   data. */
 static syn_status place(parser *p, syn_safetensors_tensor *t, const char *shown,
                         const syn__safetensors_dtype *dtype, const int64_t offsets[2]) {
     t->dtype_name = dtype->name;
@@ -153,7 +154,7 @@ static syn_status place(parser *p, syn_safetensors_tensor *t, const char *shown,
     return SYN_OK;
 }
 
-/* The value of a tensor's key; what is not known is skipped, as by the reference implementation. */
+/* Reads a tensor's entry. Unknown keys are skipped, as in the reference implementation. */
 static syn_status read_tensor(parser *p, const char *name) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     syn_safetensors_tensor t = {.name = name};
@@ -188,7 +189,7 @@ static syn_status read_tensor(parser *p, const char *name) {
     return SYN_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole header ---- */
 
 static syn_status read_object(parser *p) {
     bool metadata = false;
@@ -213,7 +214,7 @@ static int compare_names(const void *a, const void *b) {
                   ((const syn_safetensors_tensor *)b)->name);
 }
 
-/* In the order of the bytes; empty tensors before what follows them. */
+/* By position; an empty tensor sorts before the tensor at the same position. */
 static int compare_places(const void *a, const void *b) {
     const syn_safetensors_tensor *x = a, *y = b;
     const uintptr_t from = (uintptr_t)x->data, to = (uintptr_t)y->data;
@@ -222,8 +223,8 @@ static int compare_places(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* No name twice; no hole, no overlap, nothing behind the last. Leaves the tensors in the order of
-   their bytes. */
+/* Rejects duplicate names, gaps, overlaps, and bytes after the last tensor. Sorts the tensors by
+   position. */
 static syn_status check_layout(parser *p, size_t first) {
     const size_t n = p->st->n_tensors - first;
     syn_safetensors_tensor *t = n ? p->st->tensors + first : NULL;
@@ -253,7 +254,7 @@ static syn_status check_layout(parser *p, size_t first) {
                     p->data_bytes - at);
 }
 
-/* The header's length, checked. */
+/* Reads and checks the header's length. */
 static syn_status header_bytes(const syn__safetensors_file *file, const char *path, size_t *out,
                                syn_error *err) {
     if (file->bytes < LENGTH_BYTES)
@@ -287,7 +288,7 @@ static syn_status header_bytes(const syn__safetensors_file *file, const char *pa
 
 syn_status syn__safetensors_read_header(syn_safetensors *st, syn__safetensors_file *file,
                                         const char *path, syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
     parser p = {.st = st, .file = file, .path = path, .err = &first};
     char title[NAME_BYTES + 8];
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-/* model.safetensors.index.json: which file holds which tensor. */
+/* Parses model.safetensors.index.json, which gives the file of each tensor. */
 #include <string.h>
 
 #include "models/weights/safetensors_private.h"
@@ -14,7 +14,7 @@ void syn__safetensors_index_free(syn__safetensors_index *index) {
     memset(index, 0, sizeof *index);
 }
 
-/* The last token names a file of the index's own folder. */
+/* Whether the last string is the name of a file in the index's own folder. */
 static bool is_file_name(const syn_json *json) {
     return json->text_bytes > 0 && strlen(json->text) == json->text_bytes &&
            !strchr(json->text, '/') && !strchr(json->text, '\\') && strcmp(json->text, ".") != 0 &&
@@ -50,7 +50,8 @@ static syn_status read_map(syn__safetensors_index *index, syn_json *json, syn_er
     return SYN_OK;
 }
 
-/* Beside weight_map there is metadata such as a total_size, which is not always right. */
+/* Other keys than weight_map are skipped: metadata such as total_size, which is not always
+   correct. */
 static syn_status read_document(syn__safetensors_index *index, syn_json *json, syn_error *err) {
     bool seen = false;
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the index"));
@@ -69,7 +70,7 @@ static syn_status read_document(syn__safetensors_index *index, syn_json *json, s
 
 syn_status syn__safetensors_read_index(syn__safetensors_index *index, const char *path,
                                        const char *json, size_t bytes, syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
     syn_json reader;
     memset(index, 0, sizeof *index);
     syn_json_init(&reader, path, json, bytes, &first);

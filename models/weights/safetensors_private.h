@@ -1,4 +1,4 @@
-/* Internals of the safetensors reader, shared by models/safetensors*.c and their tests. */
+/* Internals of the safetensors reader, shared by safetensors*.c and their tests. */
 #ifndef MODELS_SAFETENSORS_PRIVATE_H
 #define MODELS_SAFETENSORS_PRIVATE_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The reference implementation's limit on the header; ours on an index too. */
+/* Most bytes of a header, as in the reference implementation. Here it also limits the index. */
 #define SYN__SAFETENSORS_HEADER_BYTES 100000000u
 #define SYN__SAFETENSORS_METADATA     "__metadata__"
 
@@ -17,8 +17,8 @@ typedef struct syn__safetensors_file {
     char *name;       /* without folders */
     const char *data; /* the whole file */
     size_t bytes;
-    void *map;  /* NULL: data are the caller's */
-    char *text; /* names and metadata of its header, each with a NUL */
+    void *map;  /* the mapping; NULL: the caller owns data */
+    char *text; /* names and metadata of its header, each NUL-terminated */
 } syn__safetensors_file;
 
 typedef struct syn__safetensors_pair {
@@ -36,10 +36,10 @@ struct syn_safetensors {
     const syn_safetensors_tensor **by_name;
 };
 
-/* An index's weight_map: the entries are the names, in order. */
+/* The weight_map of an index; `names` has the tensors in order. */
 typedef struct syn__safetensors_index {
     syn_intern names, files;
-    uint32_t *file_of; /* id in files of each name */
+    uint32_t *file_of; /* for each name, the id of its file in `files` */
     size_t file_of_cap;
 } syn__safetensors_index;
 
@@ -47,23 +47,25 @@ typedef struct syn__safetensors_index {
 typedef struct syn__safetensors_dtype {
     const char *name;
     int bits;
-    int dtype; /* syn_dtype or -1 */
+    int dtype; /* syn_dtype, or -1 */
 } syn__safetensors_dtype;
 const syn__safetensors_dtype *syn__safetensors_dtype_of(syn_dtype dtype);
 
-/* Reads and checks the header of a file whose data are set; appends its tensors and metadata.
-   `path` begins the error sentences. */
+/* Parses and validates the header of a file whose data is set. Appends its tensors and metadata to
+   st. `path` is for errors. */
 syn_status syn__safetensors_read_header(syn_safetensors *st, syn__safetensors_file *file,
                                         const char *path, syn_error *err) SYN_MUST_USE;
-/* Reads an index's JSON; file names must have no folder. Free it after a failure too. */
+/* Parses the JSON of an index. File names must not contain folders. Free the index after a failure,
+   too. */
 syn_status syn__safetensors_read_index(syn__safetensors_index *index, const char *path,
                                        const char *json, size_t bytes, syn_error *err) SYN_MUST_USE;
 void syn__safetensors_index_free(syn__safetensors_index *index);
-/* One file from memory, which must outlive *out: for tests. */
+/* Opens one file in memory, which must outlive *out. For tests. */
 syn_status syn__safetensors_open_memory(syn_safetensors **out, const char *path, const void *data,
                                         size_t bytes, syn_error *err) SYN_MUST_USE;
 
-/* A tensor's or file's name for an error sentence: its beginning, control characters as '?'. */
+/* Formats the name of a tensor or file for an error message: truncates it, and replaces control
+   characters by '?'. */
 #define SYN__SAFETENSORS_SHOWN 100
 const char *syn__safetensors_shown(const char *name, char buf[SYN__SAFETENSORS_SHOWN]);
 

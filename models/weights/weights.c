@@ -1,4 +1,4 @@
-/* An open checkpoint by the names of parameters, and shards as runs of elements. */
+/* Opens checkpoints by parameter names, and computes shards as runs of elements. */
 #include "models/weights/weights.h"
 
 #include <stdio.h>
@@ -99,7 +99,7 @@ const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *pa
 
 /* ---- Opening ---- */
 
-/* Whether a tensor is the token table of a family's models. */
+/* Whether a tensor is the token table of models of a family. */
 static bool is_token_table(const syn_safetensors_tensor *t, const syn_model_family *f) {
     char name[96], table[96];
     if (strlen(t->name) >= sizeof name - SYN__WEIGHTS_LONGER) return false;
@@ -108,7 +108,8 @@ static bool is_token_table(const syn_safetensors_tensor *t, const syn_model_fami
     return strcmp(name, table) == 0;
 }
 
-/* A checkpoint of another family would otherwise lack every single parameter. */
+/* Detects checkpoints of another family, which would otherwise be reported as lacking every
+   parameter. */
 static syn_status check_family(const syn_weights *w, syn_error *err) {
     const syn_model_family *other = NULL;
     for (size_t i = 0; i < w->n_entries; i++) {
@@ -193,8 +194,9 @@ uint64_t syn_weights_hash(const syn_weights *w) {
 
 /* ---- Shards ---- */
 
-/* The full tensor is [outer][parts][count][run]: outer is all before the axis, a run what a shard
-   has of a part and all behind the axis. The shard is [outer][parts][run]. */
+/* The full tensor is [outer][parts][count][run]: `outer` are the dimensions before the axis; a run
+   is a shard's piece of one part, with all dimensions after the axis. The shard is
+   [outer][parts][run]. */
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
     const int64_t elems = syn_spec_elems(full);
     if (shard.count == 1 || elems == 0) return (syn__weights_slices){1, elems / shard.count, 0, 0};

@@ -1,4 +1,4 @@
-/* Which files a model's tensors are written to. */
+/* Divides a model's tensors into files, and writes their index. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Heads of files: those that may share their numbers with another parameter, and whether they do;
-   those that are not run. */
+/* Heads in checkpoints: compares heads with the parameters they may be tied to, and names heads
+   that are not used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define SHOWN       SYN__SAFETENSORS_SHOWN
 #define BLOCK_ELEMS 1024
-#define PIECE_BYTES ((size_t)4 << 20) /* compared, then given back to the system */
+#define PIECE_BYTES ((size_t)4 << 20) /* compared, then released */
 
 static bool same_block(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
                        int64_t first, size_t n) {
@@ -17,11 +17,11 @@ static bool same_block(const syn_safetensors_tensor *a, const syn_safetensors_te
     syn__weights_widen(a, first, x, n);
     syn__weights_widen(b, first, y, n);
     for (size_t i = 0; i < n; i++)
-        if (x[i] != y[i]) return false; /* 0 and -0 are the same, as to torch.equal */
+        if (x[i] != y[i]) return false; /* 0 equals -0, as in torch.equal */
     return true;
 }
 
-/* Elements first ... first + n - 1 of both; equal bytes of one type are the quick way. */
+/* Compares elements first ... first + n - 1. Tests for equal bytes first, which is faster. */
 static bool same_piece(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
                        int64_t first, size_t n) {
     const size_t size = a->elems > 0 ? (size_t)(a->bytes / (uint64_t)a->elems) : 0;
@@ -54,7 +54,7 @@ static bool same_numbers(const syn_weights *w, const syn_safetensors_tensor *a,
     return true;
 }
 
-/* <head>.weight or .bias beside that of <other>. */
+/* Compares <head>.weight or .bias with that of <other>. */
 static syn_status compare(const syn_weights *w, const syn__param_row *row, const char *which,
                           bool *differs, syn_error *err) {
     char a[SHOWN], b[SHOWN], shape[SYN__SHAPE_BYTES], other_shape[SYN__SHAPE_BYTES];
@@ -95,7 +95,7 @@ syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head
     return SYN_OK;
 }
 
-/* Whether the file has something of a head's layer. */
+/* Whether the checkpoint has a weight or bias of a head's layer. */
 static bool has_layer(const syn_weights *w, const syn__param_row *row) {
     char weight[SHOWN], bias[SHOWN];
     snprintf(weight, sizeof weight, "%s.weight", row->name);
@@ -105,8 +105,10 @@ static bool has_layer(const syn_weights *w, const syn__param_row *row) {
 
 const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config *config,
                                    unsigned heads) {
-    const syn__param_row *first = NULL; /* of the head that predicts tokens, which comes first */
-    if (!has_layer(w, &config->family->embed_rows[0])) return NULL; /* nor anything else */
+    const syn__param_row *first =
+        NULL; /* first row of the token-prediction head, which comes first */
+    if (!has_layer(w, &config->family->embed_rows[0]))
+        return NULL; /* everything else is missing, too */
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
         if ((row->flags & SYN__BARE) == 0 || !syn__family_makes(config, row, heads)) continue;
         if (row->kind == SYN__SECOND_BIAS || (row->tied && config->tied)) continue;
@@ -117,7 +119,7 @@ const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config 
     return first ? first->name : NULL;
 }
 
-/* ---- those that are not run ---- */
+/* ---- heads that are not used ---- */
 
 const char *syn__weights_purpose(const char *parameter, bool others) {
     static const char *const heads[][2] = {{"pooler.", "the pooler"},
@@ -129,7 +131,7 @@ const char *syn__weights_purpose(const char *parameter, bool others) {
                                            {"qa_outputs.", "a head for answers"},
                                            {"multiple_choice_head.", "a head for choices"},
                                            {"v_head.", "a head for values"}};
-    enum { OWN = 4 }; /* so many are some family's; the others are transformers' */
+    enum { OWN = 4 }; /* the first ones belong to families here; the others only to transformers */
     for (size_t i = others ? OWN : 0; i < sizeof heads / sizeof heads[0]; i++)
         if (strncmp(parameter, heads[i][0], strlen(heads[i][0])) == 0) return heads[i][1];
     return NULL;

@@ -1,4 +1,4 @@
-/* Internals of models/weights*.c. */
+/* Internals of weights*.c. */
 #ifndef MODELS_WEIGHTS_PRIVATE_H
 #define MODELS_WEIGHTS_PRIVATE_H
 
@@ -11,26 +11,26 @@ extern "C" {
 
 typedef enum syn__weights_role {
     SYN__WEIGHTS_PARAMETER,
-    SYN__WEIGHTS_HEAD,  /* a parameter, but models are also made without it */
-    SYN__WEIGHTS_OTHER, /* of a head that no model here has */
+    SYN__WEIGHTS_HEAD,  /* a parameter that models can be created without */
+    SYN__WEIGHTS_OTHER, /* belongs to a head that no model here has */
     SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
 } syn__weights_role;
 
-/* What a name stands for. Writes the parameter's name, at most SYN__WEIGHTS_LONGER bytes longer
-   than `name`, with its NUL to out. */
+/* Returns the role of a tensor of a checkpoint, and writes its parameter name with a NUL to out.
+   That is at most SYN__WEIGHTS_LONGER bytes longer than `name`. */
 #define SYN__WEIGHTS_LONGER 2
 syn__weights_role syn__weights_parameter_name(const syn_model_family *family, const char *name,
                                               char *out);
 
 typedef struct syn__weights_entry {
-    const char *name; /* the parameter's */
+    const char *name; /* parameter name */
     const syn_safetensors_tensor *tensor;
     syn__weights_role role;
 } syn__weights_entry;
 
 struct syn_weights {
     syn_safetensors *file;
-    char *path, *text;           /* text: the parameters' names */
+    char *path, *text;           /* text: storage of the parameter names */
     syn__weights_entry *entries; /* in file order */
     syn__weights_entry **by_name;
     size_t n_entries;
@@ -38,26 +38,27 @@ struct syn_weights {
     syn_dtype dtype;
 };
 
-/* The tensor of a parameter; NULL if the file has none. A second name counts before the first, as
-   it does in transformers. */
+/* The tensor of a parameter; NULL if the checkpoint has none. If the parameter has a second name,
+   that is looked up first, as in transformers. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
-/* The same by that name alone. */
+/* The same for exactly that name. */
 const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);
 
-/* What the head is for that a parameter is of; others: only heads that no model here has. NULL: it
-   is of none. */
+/* Describes the head that a parameter belongs to; NULL if it is of none. others: search only heads
+   that no model here has. */
 const char *syn__weights_purpose(const char *parameter, bool others);
 
-/* Whether a tensor's type can become a parameter; n of its elements from `first` on as f32. */
+/* Whether the tensor's dtype can be converted to a parameter's; converts n elements from `first` on
+   to f32. */
 bool syn__weights_is_float(const syn_safetensors_tensor *t);
 void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
 
-/* "[2, 3]" */
+/* Formats a shape: "[2, 3]". */
 #define SYN__SHAPE_BYTES 200
 const char *syn__shape_text(const int64_t *dims, int rank, char buf[SYN__SHAPE_BYTES]);
 
-/* A shard as runs of consecutive elements: run i is elements i * stride + offset ... + run_elems -
-   1 of the full tensor and i * run_elems ... of the shard. */
+/* A shard as runs of consecutive elements: run i has run_elems elements, from i * stride + offset
+   in the full tensor and from i * run_elems in the shard. */
 typedef struct syn__weights_slices {
     int64_t runs, run_elems, stride, offset;
 } syn__weights_slices;
@@ -65,11 +66,11 @@ syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
 
 /* ---- writing ---- */
 
-/* Most bytes of tensors in a file of which there are several, as on HuggingFace's hub. */
+/* Most bytes of tensors per file if there are several, as on HuggingFace's hub. */
 #define SYN__WEIGHTS_FILE_BYTES ((uint64_t)5000000000)
 
-/* The files of a model: entries cut into runs that do not exceed `most` bytes, but for single
-   entries that do. */
+/* How a model's tensors are divided into files: consecutive entries up to `most` bytes, or a single
+   entry that is larger. */
 typedef struct syn__weights_files {
     const char *folder;
     const syn_safetensors_entry *entries;
@@ -78,15 +79,15 @@ typedef struct syn__weights_files {
 } syn__weights_files;
 syn__weights_files syn__weights_files_of(const char *folder, const syn_safetensors_entry *entries,
                                          size_t n_entries, uint64_t most);
-/* Entries of the file that begins with entry `first`. */
+/* Number of entries in the file that begins with entry `first`. */
 size_t syn__weights_file_entries(const syn__weights_files *files, size_t first);
-/* Opens file i, to which these entries go. */
+/* Opens file i for writing. */
 syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *files, size_t i,
                                   syn_error *err) SYN_MUST_USE;
-/* Which tensor is where, where files are several. */
+/* Writes the index of tensors; does nothing for a single file. */
 syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
 
-/* syn_weights_save with files of so many bytes. */
+/* syn_weights_save with file_bytes as the limit per file. */
 syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
                              const syn_weights *as_in, uint64_t file_bytes, const char *folder,
                              syn_error *err) SYN_MUST_USE;

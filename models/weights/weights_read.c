@@ -1,4 +1,4 @@
-/* One rank's reading of a checkpoint. */
+/* Reads a checkpoint for one rank. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,22 +8,22 @@
 #include "syntorch/base/memory.h"
 
 #define SHOWN         SYN__SAFETENSORS_SHOWN
-#define RELEASE_BYTES ((size_t)4 << 20) /* read pages are given back in pieces so large */
+#define RELEASE_BYTES ((size_t)4 << 20) /* pages are released after this many bytes */
 #define BLOCK_ELEMS   1024
 
 typedef enum problem_kind { MISSING, SHAPE, TYPE, UNEXPECTED, PROBLEM_KINDS } problem_kind;
 
 typedef struct problem {
     problem_kind kind;
-    char *line; /* "name: what is wrong" */
+    char *line; /* "name: problem" */
 } problem;
 
 struct syn_weights_reader {
     const syn_weights *weights;
-    bool *taken; /* by entry */
+    bool *taken; /* per entry */
     problem *problems;
     size_t n_problems, problems_cap;
-    void (*progress)(void *user, int64_t done, int64_t of); /* NULL: nobody asks */
+    void (*progress)(void *user, int64_t done, int64_t of); /* NULL: no progress reports */
     void *progress_user;
     int64_t done_bytes, all_bytes;
 };
@@ -57,7 +57,7 @@ void syn_weights_set_progress(syn_weights_reader *r,
 
 static void advance(syn_weights_reader *r, size_t bytes) {
     r->done_bytes += (int64_t)bytes;
-    if (r->done_bytes > r->all_bytes) r->done_bytes = r->all_bytes; /* a shard without padding */
+    if (r->done_bytes > r->all_bytes) r->done_bytes = r->all_bytes; /* shards may include padding */
     if (r->progress) r->progress(r->progress_user, r->done_bytes, r->all_bytes);
 }
 
@@ -69,9 +69,9 @@ void syn_weights_reader_free(syn_weights_reader *r) {
     syn_free(r);
 }
 
-/* ---- Numbers ---- */
+/* ---- Conversion ---- */
 
-/* Types of the files that can become parameters. */
+/* Dtypes in checkpoints that can be converted to parameters. */
 typedef enum source_type { FROM_F32, FROM_F16, FROM_BF16, FROM_F64, FROM_NOTHING } source_type;
 
 static source_type source_of(const syn_safetensors_tensor *t) {
@@ -96,7 +96,7 @@ static bool same_type(source_type from, syn_dtype to) {
            (from == FROM_BF16 && to == SYN_BF16);
 }
 
-/* At most BLOCK_ELEMS elements; `in` may lie at any address. */
+/* Converts at most BLOCK_ELEMS elements; `in` need not be aligned. */
 static void convert_block(const char *in, source_type from, void *out, syn_dtype to, size_t n) {
     union {
         double f64[BLOCK_ELEMS];
@@ -132,7 +132,7 @@ void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *o
     convert(in, from, (char *)out, SYN_F32, n);
 }
 
-/* Fills the shard, one of `count`; elements of the full tensor from valid_elems on are zero. */
+/* Fills a shard, one of `count`. Elements of the full tensor from valid_elems on become zero. */
 static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
                        const syn__weights_slices *s, int64_t valid_elems, int count, syn_dtype to,
                        char *data) {
@@ -143,7 +143,7 @@ static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
     size_t released = (size_t)s->offset * in_bytes, end = released, pending = 0;
     for (int64_t i = 0; i < s->runs; i++) {
         const int64_t first = i * s->stride + s->offset, left = valid_elems - first;
-        /* Long runs piece by piece, so that little of the file is in memory at a time. */
+        /* Long runs are copied in pieces, so that little of the file is in memory at a time. */
         const int64_t piece = (int64_t)(RELEASE_BYTES / in_bytes);
         for (int64_t at = 0; at < s->run_elems; at += piece) {
             const int64_t n = s->run_elems - at < piece ? s->run_elems - at : piece;
@@ -164,7 +164,7 @@ static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
     advance(r, pending * (size_t)count);
 }
 
-/* ---- What does not fit ---- */
+/* ---- Mismatches ---- */
 
 #define SHAPE_BYTES SYN__SHAPE_BYTES
 
@@ -188,7 +188,7 @@ static syn_status note(syn_weights_reader *r, problem_kind kind, const char *nam
     return SYN_OK;
 }
 
-/* Notes what is wrong with the tensor for this parameter; *fits says whether nothing is. */
+/* Records a mismatch between the parameter and its tensor; *fits: there is none. */
 static syn_status compare(syn_weights_reader *r, const char *name, const syn__weights_entry *entry,
                           const syn_spec *want, bool *fits, syn_error *err) {
     char ours[SHAPE_BYTES], theirs[SHAPE_BYTES], what[2 * SHAPE_BYTES + 64];
@@ -239,9 +239,10 @@ syn_param_source syn_weights_source(syn_weights_reader *reader) {
     return (syn_param_source){read_parameter, reader};
 }
 
-/* ---- The verdict ---- */
+/* ---- Summary ---- */
 
-/* A tensor of a head that nobody took; a tied one is the table's. */
+/* Whether a tensor belongs to a head that the model does not have. A tied head does not count,
+   because the model has it as the token table. */
 static bool is_unused(const syn_weights_reader *r, size_t i) {
     const syn__weights_entry *entry = &r->weights->entries[i];
     if (r->taken[i]) return false;
@@ -273,7 +274,7 @@ syn_status syn_weights_unused(const syn_weights_reader *r, char **list, syn_erro
     return !last || *list ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of unused tensors");
 }
 
-/* Counts and first names of each kind, for the sentence. */
+/* Counts and first names of each kind of problem, for the error. */
 typedef struct summary {
     size_t count[PROBLEM_KINDS];
     char names[PROBLEM_KINDS][160];
@@ -293,7 +294,7 @@ static void summarize(summary *sum, problem_kind kind, const char *line) {
     else if (n == NAMES_SHOWN) snprintf(names + used, room, ", ...");
 }
 
-/* A tensor that nobody took and that a model, or this part of it, may not be made without. */
+/* Whether a tensor was not used, although a model, or this part of it, must have it. */
 static bool is_unexpected(const syn_weights_reader *r, size_t i, const syn_model *part) {
     const syn__weights_entry *entry = &r->weights->entries[i];
     return !r->taken[i] && entry->role == SYN__WEIGHTS_PARAMETER &&
@@ -307,7 +308,7 @@ static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t 
              syn__shape_text(t->dims, t->rank, shape));
 }
 
-/* Everything, one line each; err gets the sentence. */
+/* Writes all problems, one per line, and counts them. */
 static void put_problems(const syn_weights_reader *r, const syn_model *part, syn_sink *list,
                          summary *sum) {
     char line[SHOWN + SHAPE_BYTES + 64];

@@ -1,4 +1,4 @@
-/* Writing the parameters of a model, of which each rank may hold a part. */
+/* Writes the parameters of a model, which may be sharded over ranks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,26 +7,27 @@
 
 enum { TAG_READY = 1000101, TAG_SHARD };
 
-/* Rank 0's view while it writes; the other ranks use ctx, comm and shard alone. */
+/* State of a save. Ranks other than 0 only use ctx, comm, order and shard. */
 typedef struct saver {
     syn_ctx *ctx;
-    syn_comm *comm; /* NULL: alone */
+    syn_comm *comm; /* NULL: a single rank */
     const syn_model_family *family;
-    const syn_weights *as_in; /* NULL: nothing is written as it lies there */
+    const syn_weights *as_in; /* NULL: no tensors to copy */
     size_t n;
-    size_t *order; /* of the parameters in the file: wide types first, as PyTorch's reader wants */
-    syn_safetensors_entry *entries; /* by place in the file */
-    size_t n_entries;               /* n, and one more where a bias has two names */
+    size_t *order; /* parameter number per position in the file: larger dtypes first, as PyTorch's
+                      reader requires */
+    syn_safetensors_entry *entries; /* by position in the file */
+    size_t n_entries;               /* n, plus one if a bias has two names */
     char *names;
-    void *full, *shard; /* room for the largest */
-    int parts;          /* ranks that share the model: as many as the most that share a parameter */
+    void *full, *shard; /* buffers for the largest parameter and shard */
+    int parts; /* ranks that share the model: the largest number of shards of a parameter */
 } saver;
 
 static int32_t rank_of(const saver *s) {
     return s->comm ? s->comm->rank : 0;
 }
 
-/* ---- What there is ---- */
+/* ---- Planning ---- */
 
 static syn_spec shard_spec(const syn_param_info *p) {
     syn_spec spec = p->full;
@@ -34,13 +35,13 @@ static syn_spec shard_spec(const syn_param_info *p) {
     return spec;
 }
 
-/* The tensor that a parameter is written as; NULL: as it is in memory. */
+/* The tensor of as_in to copy for a parameter; NULL: write the parameter. */
 static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *name) {
     const syn__weights_entry *entry = s->as_in ? syn__weights_find(s->as_in, name) : NULL;
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
-/* As the file has it: without vocabulary padding. */
+/* The spec in the file: without vocabulary padding. */
 static syn_spec file_spec(const saver *s, const syn_param_info *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
@@ -51,7 +52,7 @@ static syn_spec file_spec(const saver *s, const syn_param_info *p) {
 
 static syn_status check(const saver *s, syn_error *err) {
     const int32_t size = s->comm ? s->comm->size : 1;
-    SYN_TRY(syn_ctx_status(s->ctx)); /* its sentence is added at the end */
+    SYN_TRY(syn_ctx_status(s->ctx)); /* the error is set at the end */
     if (!syn_ctx_has_data(s->ctx) || (s->comm && !s->comm->ops->moves_data))
         return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
     for (size_t i = 0; i < s->n; i++) {
@@ -82,14 +83,14 @@ static syn_status make_room(saver *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* What transformers puts before a parameter's name: "transformer.", or nothing. */
+/* The prefix that transformers puts before a parameter's name: "transformer." or "". */
 static const char *prefix_of(const saver *s, const char *name) {
     const syn__param_row *row = syn__family_row(s->family, name);
     return row && (row->flags & SYN__BARE) != 0 ? "" : s->family->prefix;
 }
 
-/* A bias of the head is stored under a second name when the head has a matrix of its own under that
-   name: transformers ties both or neither. NULL: no second name. */
+/* The second name of a head's bias; NULL if it has none. The bias is stored twice if the head also
+   has a matrix of its own under that name, because transformers ties both or neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
     const syn__param_row *second = syn__family_second(s->family, name);
@@ -106,7 +107,7 @@ static char *add_entry(saver *s, size_t param, char *at, const char *before, con
     return at + sprintf(at, "%s%s%s", before, name, behind) + 1;
 }
 
-/* Order, names and specs of the file's tensors. */
+/* Determines order, names and specs of the tensors in the file. */
 static syn_status plan(saver *s, syn_error *err) {
     size_t text_bytes = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -134,7 +135,7 @@ static syn_status plan(saver *s, syn_error *err) {
 
 /* ---- One parameter at a time ---- */
 
-/* Puts rank `index`'s shard where it belongs. */
+/* Copies the shard of rank `index` to its place in the full tensor. */
 static void scatter(const syn_param_info *p, int index, const char *shard, char *full) {
     syn_shard cut = p->shard;
     cut.index = index;
@@ -146,8 +147,8 @@ static void scatter(const syn_param_info *p, int index, const char *shard, char 
                shard + (size_t)i * run_bytes, run_bytes);
 }
 
-/* Sends are buffered: a shard is sent when rank 0 asks for it, so that no more than one lies in
-   between. */
+/* Waits until rank 0 asks for the shard before sending it. Sends are buffered, so otherwise many
+   shards could be in memory at once. */
 static syn_status send_shard(saver *s, const syn_param_info *p, syn_error *err) {
     const syn_spec spec = shard_spec(p);
     int32_t ready;
@@ -157,7 +158,7 @@ static syn_status send_shard(saver *s, const syn_param_info *p, syn_error *err) 
                          TAG_SHARD, err);
 }
 
-/* The whole parameter into s->full. */
+/* Collects the full parameter in s->full. */
 static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     const syn_spec spec = shard_spec(p);
     const size_t bytes = (size_t)syn_spec_bytes(&spec);
@@ -165,7 +166,7 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
     SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
     scatter(p, 0, s->shard, s->full);
-    const int32_t step = s->parts / p->shard.count; /* so many ranks have the same part */
+    const int32_t step = s->parts / p->shard.count; /* this many ranks have the same shard */
     for (int32_t i = 1; i < p->shard.count; i++) {
         const int32_t r = i * step;
         SYN_TRY(syn_comm_send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, err));
@@ -176,7 +177,7 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     return SYN_OK;
 }
 
-/* In pieces: pages of the file that were read are given back. */
+/* Copies a tensor in pieces and releases the pages that were read. */
 static syn_status write_as_in(const saver *s, syn_safetensors_writer *writer,
                               const syn_safetensors_tensor *t, syn_error *err) {
     const size_t piece = (size_t)4 << 20;
@@ -204,7 +205,8 @@ static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n
     SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries + first, n, err));
     for (size_t place = first; place < first + n; place++) {
         SYN_TRY(write_entry(s, &writer, place, err));
-        if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink); /* closing says why */
+        if (syn_sink_status(sink) != SYN_OK)
+            return syn_sink_status(sink); /* closing reports the error */
     }
     return syn_safetensors_write_end(&writer, err);
 }
@@ -256,7 +258,7 @@ syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_famil
     syn_free(s.names);
     syn_free(s.full);
     syn_free(s.shard);
-    /* What fails in the context, such as reading a tensor. */
+    /* Errors of the context, such as a failed read of a tensor. */
     if (status != SYN_OK) syn_ctx_check(ctx, err);
     return status;
 }

@@ -1,3 +1,4 @@
+/* Writes the counter tracks of a rank; see chrome_counters.h. */
 #include "export/chrome/chrome_counters.h"
 #include "syntorch/base/memory.h"
 

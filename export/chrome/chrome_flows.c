@@ -1,3 +1,4 @@
+/* Finds the arrows between ranks; see chrome_flows.h. */
 #include "export/chrome/chrome_flows.h"
 #include "export/walk/timeline_lanes.h"
 #include "syntorch/base/memory.h"

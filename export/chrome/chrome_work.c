@@ -1,3 +1,4 @@
+/* Writes the device work of a rank as Chrome trace events; see chrome_work.h. */
 #include "export/chrome/chrome_work.h"
 #include "syntorch/base/memory.h"
 
@@ -26,7 +27,7 @@ typedef struct placed {
     const syn_node_work *node; /* NULL: it belongs to no node */
 } placed;
 
-/* The host's waits are on a track before those of the streams. */
+/* The host's waits are on a track before the streams. */
 static uint32_t lane(const syn_piece *p) {
     return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
 }

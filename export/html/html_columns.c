@@ -1,3 +1,4 @@
+/* Encodes columns and stores equal ones once; see html_columns.h. */
 #include "export/html/html_columns.h"
 
 #include "syntorch/base/memory.h"

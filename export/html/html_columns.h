@@ -1,6 +1,6 @@
 /* The data of a trace in an HTML report: a JSON header, and then columns of numbers for each rank.
-   A column is a sequence of varints (LEB128); signed numbers are zigzag-encoded. Columns that are
-   equal byte by byte, as those of most ranks are, are stored once. */
+   A column is a sequence of varints (LEB128); signed numbers are zigzag-encoded. Byte-identical
+   columns are stored once; most ranks have the same columns. */
 #ifndef EXPORT_HTML_COLUMNS_H
 #define EXPORT_HTML_COLUMNS_H
 

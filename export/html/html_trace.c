@@ -1,3 +1,4 @@
+/* Reads a graph into the columns of a report; see html_trace.h. */
 #include "export/html/html_trace.h"
 
 #include <stdio.h>

@@ -17,8 +17,7 @@ typedef struct syn__html_sum {
     double ns, wait_ns;
 } syn__html_sum;
 
-/* Sums by text. Host threads are counted separately, because their time and that of a device
-   overlap. */
+/* Sums by text. Host threads are counted separately, because host time and device time overlap. */
 typedef struct syn__html_sums {
     syn_intern keys; /* 'h' (host thread) or ' ', then the text */
     syn__html_sum *at;

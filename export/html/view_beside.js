@@ -103,7 +103,7 @@ function placeSlot(kids, up, y) {
     return y + h + GAP_Y;
 }
 
-/* Positions rows without a counterpart: those of each column below each other, vertically
+/* Positions rows without a counterpart: the rows of each column below each other, vertically
    centred. */
 function stackRows(columns, up, y) {
     const heights = columns.map((rows) =>

@@ -1,5 +1,5 @@
-/* Search for ops: the text is searched in the distinct strings, of which there are few, and ops are
-   then matched by string number. */
+/* Search for ops: the query is matched against the distinct strings of a trace, which are few, and
+   ops are then found by string number. */
 
 class Hits {
     /* An op is a hit if every word of the query occurs in its rank, id, part, scope, label, op or

@@ -170,7 +170,7 @@ class TimePicture {
             if (line.h < 12) continue;
             const paint = paintOf(line.trace, line.r, this.view);
             for (const row of line.rows) {
-                if (line.short && row.host) continue; /* texts of callers would overlap those of
+                if (line.short && row.host) continue; /* texts of callers would overlap the texts of
                                                          called ops */
                 const least = 26 / this.perNs;
                 for (let k = firstAbove(row.e, this.view.t0); k < row.s.length; k++) {

@@ -3,7 +3,7 @@
    box is {name, path, kids, own, parent}, where own is the op that called the others; an op is {i,
    parent}; merged items are {copies: [box or op, ...], kids: [the first], ...}. */
 
-const NEAR = 2;  /* a box is continued after an interruption by at most this many others */
+const NEAR = 2;  /* a box is continued if it is among the last NEAR kids */
 const ALIKE = 4; /* at least this many identical ops are merged */
 
 /* The root box of a rank. views: whether it includes ops that compute nothing. */
@@ -20,8 +20,8 @@ function treeOf(trace, r, views) {
     });
 }
 
-/* Communication of another scope, such as that of gradients during a backward pass, does not
-   interrupt a box: it is collected at the end of the enclosing box. Recomputed ops come before
+/* Communication of another scope, such as the all-reduces of gradients during a backward pass, does
+   not interrupt a box: it is collected at the end of the enclosing box. Recomputed ops come before
    backward. */
 function addScopes(trace, r, root, views) {
     const open = [root], flags = trace.column(r, "flags"), paths = pathsOf(trace, r);
@@ -158,7 +158,7 @@ function makeFold(trace, r, parent, copies) {
     return fold;
 }
 
-/* All ops within an item, including those of merged items. */
+/* All ops within an item, including all merged ones. */
 function nodesOf(item) {
     if (item.i !== undefined) return [item.i];
     if (!item.nodes) {

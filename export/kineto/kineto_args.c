@@ -1,3 +1,4 @@
+/* Maps our ops and their arguments to PyTorch's; see kineto_args.h. */
 #include "export/kineto/kineto_args.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Matches backward ops to forward ops; see kineto_backward.h. */
 #include "export/kineto/kineto_backward.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Finds the lifetimes of a rank's storages; see kineto_memory.h. */
 #include "export/kineto/kineto_memory.h"
 
 #include <stdlib.h>
@@ -54,8 +55,8 @@ static syn_status add(finder *f, uint32_t tensor, uint32_t event, int64_t ns, in
     return SYN_OK;
 }
 
-/* Adds the changes of a storage. Inputs of a run, and storages that existed before it, are never
-   allocated or released; all others are. */
+/* Adds the changes of a storage. A storage that no event writes exists from the start. Parameters,
+   inputs, states, and storages that no op reads are never released. */
 static syn_status add_life(finder *f, uint32_t tensor) {
     const syn_graph_tensor *t;
     const life *l = &f->lives[tensor];

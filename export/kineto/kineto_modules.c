@@ -1,3 +1,4 @@
+/* Derives module calls from scopes; see kineto_modules.h. */
 #include "export/kineto/kineto_modules.h"
 
 #include <string.h>

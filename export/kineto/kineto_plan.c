@@ -1,3 +1,5 @@
+/* Plans the events of a rank; see kineto_plan.h. kineto_order.c has found where communication is
+   launched and waited for; this file assigns times and the enclosing events. */
 #include "export/kineto/kineto_plan.h"
 
 #include "export/kineto/kineto_backward.h"
@@ -60,8 +62,8 @@ static int64_t host_ns(const planner *p, uint64_t ns) {
     return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
 }
 
-/* The time of the host's call for a node with known work. The span has room for everything that the
-   call launches and `besides`: 1 ns for each call and between two calls. */
+/* The time of the host's call for a node with known work. The span is long enough for everything
+   that the call launches and `besides` further calls: 1 ns for each call and between two calls. */
 static call_span host_call(planner *p, const syn_node_work *work, uint32_t besides) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};

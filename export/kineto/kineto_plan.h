@@ -43,7 +43,7 @@ extern "C" {
 typedef enum syn__kineto_kind {
     SYN__KINETO_STEP,      /* ProfilerStep#N; node: the first of the step */
     SYN__KINETO_OPTIMIZER, /* Optimizer.step */
-    SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or that of the first op
+    SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or the node of the first op
                               within */
     SYN__KINETO_BACKWARD,  /* XBackward0 within it */
     SYN__KINETO_OP,
@@ -127,7 +127,7 @@ enum {
 };
 
 typedef struct syn__kineto_order {
-    syn__kineto_comm *comms; /* in order of launch, which is that of rows */
+    syn__kineto_comm *comms; /* in launch order, which is the order of rows */
     size_t n_comms, comms_cap;
     /* A row per node of the main thread: the communications that this node is the first to wait
        for. Each column has the last one, which implies the earlier ones, as an index into comms

@@ -1,3 +1,4 @@
+/* Makes up the device work of predicted runs; see kineto_predicted.h. */
 #include "export/kineto/kineto_predicted.h"
 
 #include "export/kineto/kineto_args.h"

@@ -1,3 +1,4 @@
+/* Opens a graph for the Kineto writers and selects ranks; see kineto_recording.h. */
 #include "export/kineto/kineto_recording.h"
 
 #include "export/kineto/kineto_predicted.h"

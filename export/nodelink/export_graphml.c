@@ -1,11 +1,11 @@
 /* Writes GraphML for networkx, yEd, Gephi and Cytoscape. Every key is declared with one of
    GraphML's types; absent values are omitted. The graph is simple: edges between the same pair of
-   nodes are merged, with their kinds joined by "|". Meeting nodes, the end node and edges between
-   ranks are those of links.h. yEd reads shapes and a layout: a column per rank and a row per op,
-   with its new inputs on the left and its outputs on the right. Gephi reads label, x, y, size, r,
-   g, b and weight. Tensors are green, ops blue, communication red. No key id is d0, d1, ...,
-   because Gephi uses two of these for labels. Numbers above 2^63 - 1 do not fit GraphML's long and
-   are clamped. */
+   nodes are merged, with their kinds joined by "|". links.h describes meeting nodes, the end node
+   and edges between ranks. yEd reads shapes and a layout: a column per rank and a row per op, with
+   its new inputs on the left and its outputs on the right. Gephi reads label, x, y, size, r, g, b
+   and weight. Tensors are green, ops blue, communication red. No key id is d0, d1, ..., because
+   Gephi uses two of these for labels. Numbers above 2^63 - 1 do not fit GraphML's long and are
+   clamped. */
 #include "export/nodelink/graphml.h"
 #include "export/walk/links.h"
 #include "syntorch/base/memory.h"

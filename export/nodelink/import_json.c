@@ -249,7 +249,7 @@ static syn_status keep_op(syn__nodelink_file *r, const entry *e, size_t at) {
     return SYN_OK;
 }
 
-/* Whether a full tensor can exist of which this tensor is the shard. */
+/* Whether the tensor can be a shard of some full tensor. */
 static bool possible(const syn_graph_tensor *t) {
     const syn_shard *s = &t->shard;
     int64_t whole;

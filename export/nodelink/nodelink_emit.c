@@ -179,7 +179,7 @@ static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
     *out_n = 0;
     if (begin == end) return SYN_OK;
     SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->found->err));
-    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes) pairs, behind the result */
+    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes) pairs, after the result */
     uint32_t n = 0;
     for (uint32_t k = begin; k < end; k++)
         sets[k - begin] = (syn_dep){b->position[b->deps[k].op], b->deps[k].classes};

@@ -1,3 +1,4 @@
+/* Memory and error messages of what the node-link reader found; see nodelink_found.h. */
 #include "export/nodelink/nodelink_found.h"
 
 #include "syntorch/base/memory.h"
@@ -25,9 +26,7 @@ syn_status syn__found_fail(syn__found *found, size_t at, const char *fmt, ...) {
     va_end(args);
     size_t line = 1, column = 1;
     for (size_t i = 0; i < at && i < found->bytes; i++) {
-        if (((unsigned char)found->data[i] & 0xC0) != 0x80)
-            column++; /* count characters, not
-                         bytes */
+        if (((unsigned char)found->data[i] & 0xC0) != 0x80) column++; /* characters, not bytes */
         if (found->data[i] == '\n') {
             line++;
             column = 1;

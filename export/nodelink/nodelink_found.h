@@ -77,7 +77,7 @@ typedef struct syn__found {
     syn__found_edge *edges;
     syn__found_group *groups;
     syn_attribute *metadata;
-    int32_t *ranks; /* "ranks" of the file; empty: the ranks are those of the nodes */
+    int32_t *ranks; /* "ranks" of the file; empty: use the ranks of the nodes */
     syn__found_copy *copies;
     syn__found_change *changes;
     size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks, n_copies, n_changes;

@@ -1,3 +1,4 @@
+/* Converts tokens of node-link JSON to typed values; see nodelink_values.h. */
 #include "export/nodelink/nodelink_values.h"
 
 #include "syntorch/base/memory.h"

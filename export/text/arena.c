@@ -1,3 +1,4 @@
+/* Allocates from blocks of growing size; see arena.h. */
 #include "export/text/arena.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Slow paths of string slices and byte buffers; see bytes.h. */
 #include "export/text/bytes.h"
 
 #include "syntorch/base/memory.h"

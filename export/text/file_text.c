@@ -1,3 +1,4 @@
+/* Maps, reads and decompresses input files; see file_text.h. */
 #include "export/text/file_text.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Compression with zlib, which is optional; see file_text_deflate.h. */
 #include "export/text/file_text_deflate.h"
 
 #ifdef SYN_HAVE_ZLIB

@@ -1,3 +1,4 @@
+/* Compares files by device and inode; see input_files.h. */
 #include "export/text/input_files.h"
 
 #include <string.h>

@@ -352,8 +352,8 @@ static inline const char *next_mark(const char *p, const char *end) {
 #endif
 }
 
-/* Skips a word, or a number that is not plain, of which p is one character. It does not start
-   before `begin`. */
+/* Skips a word, or a number that is not plain; p is one of its characters. It does not start before
+   `begin`. */
 static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     const char *first = p, *end = p;
     while (first > begin && syn__loose_in_word(first[-1])) first--;

@@ -62,8 +62,8 @@ void syn__loose_init(syn__loose *l, const char *data, size_t bytes);
 /* Skips white space and returns the next byte; NUL at the end of the text. */
 char syn__loose_peek(syn__loose *l);
 /* Reads the current value. For a scalar, *text is its text (of a string, without quotes), and the
-   parser moves behind it. For an object or array, *text is the opening bracket, and the parser
-   moves behind that bracket. */
+   parser moves past it. For an object or array, *text is the opening bracket, and the parser moves
+   past that bracket. */
 syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text);
 /* Reads the key of the next member of the open object and moves to its value. Returns false if the
    object is closed or the parser is broken. */
@@ -100,7 +100,7 @@ static inline bool syn__loose_in_word(char c) {
    digit: 1,5. */
 const char *syn__loose_word_end(const char *p, const char *end, bool at_member);
 
-/* Starts to parse the text of a value, which should be an array, and moves behind its bracket.
+/* Starts to parse the text of a value, which should be an array, and moves past its bracket.
    Returns false if it is not an array or the text is empty. */
 bool syn__loose_open_array(syn__loose *l, syn__str text);
 /* Returns the value of the member `key` in the text of an object, including quotes; bytes is 0 if
@@ -117,8 +117,8 @@ static inline size_t syn__loose_at(const syn__loose *l) {
 size_t syn__loose_decode(syn__str text, char *out);
 /* Returns the value of four hexadecimal digits at p; -1 if they are not hexadecimal digits. */
 int32_t syn__loose_hex4(const char *p, const char *end);
-/* Decodes the escape \uXXXX whose four digits begin at *p and moves *p behind it. A lone surrogate
-   is returned as it is. Without four digits, *p does not move and the result is U+FFFD. */
+/* Decodes the escape \uXXXX whose four digits begin at *p and moves *p past it. A lone surrogate is
+   returned as it is. Without four digits, *p does not move and the result is U+FFFD. */
 uint32_t syn__loose_unicode(const char **p, const char *end);
 /* Parses a text that is one decimal integer. Returns false if it is not, or if the value does not
    fit the type. syn__loose_u64 returns negative values in two's complement. */

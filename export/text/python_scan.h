@@ -68,7 +68,7 @@ static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const cha
 }
 
 /* Returns the quote that ends the string whose text begins at p, or `end` if there is none. A quote
-   that is not followed by what can follow a string is unescaped text of the string. */
+   is treated as unescaped text if the bytes after it cannot follow a string. */
 const char *syn__python_string_end(const char *p, const char *end);
 /* A quick check whether the byte after the quote can follow a string. */
 static inline bool syn__python_usual_end(const char *quote, const char *end) {
@@ -76,7 +76,7 @@ static inline bool syn__python_usual_end(const char *quote, const char *end) {
     return next == ',' || next == ']' || next == '}' || next == ':' || next == '\n';
 }
 
-/* Decodes one character of a string's text at *p (an escape or UTF-8) and moves *p behind it. Lone
+/* Decodes one character of a string's text at *p (an escape or UTF-8) and moves *p past it. Lone
    surrogates are returned as they are; invalid UTF-8 gives U+FFFD. */
 uint32_t syn__python_decode(const char **p, const char *end);
 

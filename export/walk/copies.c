@@ -1,3 +1,5 @@
+/* Finds identical ranks by comparing each rank with one rank of each kind found so far; see
+   copies.h. */
 #include "export/walk/copies.h"
 
 #include "syntorch/base/memory.h"

@@ -13,8 +13,8 @@ extern "C" {
 struct syn_copied_ranks {
     uint32_t *of;        /* per rank index: the index of the rank that it equals, or its own
                             index */
-    uint32_t *n_changed; /* per rank index: number of ops whose attributes differ from those of that
-                            rank */
+    uint32_t *n_changed; /* per rank index: number of ops whose attributes differ from that
+                            rank's */
     uint32_t n;          /* number of such ranks; 0: the arrays are NULL */
     bool borrowed;       /* the arrays belong to options->known_copies */
 };

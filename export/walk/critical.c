@@ -1,3 +1,4 @@
+/* Finds the critical path of PyTorch traces; see critical.h. */
 #include "export/walk/critical.h"
 
 #include <math.h>

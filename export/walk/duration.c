@@ -1,3 +1,4 @@
+/* The predicted duration of a run, for programs that do not need the whole timeline. */
 #include "export/export.h"
 #include "export/walk/timeline.h"
 

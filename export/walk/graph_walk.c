@@ -1,3 +1,4 @@
+/* Helpers of the text writers; see graph_walk.h. */
 #include "export/walk/graph_walk.h"
 
 #include "syntorch/base/memory.h"

@@ -1,3 +1,4 @@
+/* Derives the edges that the graph does not store; see links.h. */
 #include "export/walk/links.h"
 
 #include "syntorch/base/memory.h"

@@ -1,3 +1,4 @@
+/* A hash map from streams to numbers; see streams.h. */
 #include "export/walk/streams.h"
 
 #include "syntorch/base/memory.h"

@@ -1,8 +1,7 @@
 /* Streams of a rank: nodes of one stream run one after the other, in program order. Computation and
-   collectives use the stream that the graph names. Messages have streams of their own, whatever the
-   graph says: one for the sends to each peer, and one for the receives of each tag from each peer.
-   A receive that was posted early therefore delays only the receives after it on the same
-   stream. */
+   collectives use the stream that the graph gives them. Messages do not: they have one stream for
+   the sends to each peer, and one for the receives of each tag from each peer. A receive that was
+   posted early therefore delays only the receives after it on the same stream. */
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 

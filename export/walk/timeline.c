@@ -1,3 +1,5 @@
+/* Makes timelines: selects the source of the times, matches messages, and reads measured times.
+   timeline_simulate.c computes the others. */
 #include "export/walk/timeline.h"
 
 #include "syntorch/base/memory.h"

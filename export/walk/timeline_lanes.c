@@ -1,3 +1,5 @@
+/* Assigns nodes to tracks: sorts the slices of a rank by lane, moves overlapping slices to
+   additional tracks, and nests the ops of host threads. */
 #include "export/walk/timeline_lanes.h"
 
 #include <stdio.h>
@@ -224,8 +226,8 @@ static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) 
     return true;
 }
 
-/* Assigns the first track of the lane that the slice fits on. The last n_heap tracks are those of
-   the lane. */
+/* Assigns the first track of the lane that the slice fits on. The lane's tracks are the last n_heap
+   ones. */
 static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice *s,
                               syn_error *err) {
     const size_t first = l->n_threads - l->n_heap;

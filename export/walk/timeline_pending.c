@@ -1,3 +1,4 @@
+/* Pending nodes of the simulation; see timeline_pending.h. */
 #include "export/walk/timeline_pending.h"
 
 #include "syntorch/base/memory.h"

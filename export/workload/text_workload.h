@@ -77,9 +77,9 @@ typedef struct syn_text_options {
 /* Writes <prefix>.<npu>.et for all NPUs and then <prefix>.comm_group.json, which is empty because
    collectives include all NPUs. Ids start at 1 in each file. Collectives without bytes, or with one
    NPU, are omitted, and their successors depend on their predecessors instead. Each collective
-   depends on the previous one. With compat, the files are byte for byte those of Chakra's
-   converter: ids continue from file to file, NONE is an all-reduce, and there is no group file.
-   SYN_E_INVALID if there is nothing to write. */
+   depends on the previous one. With compat, the output is byte for byte that of Chakra's converter:
+   ids continue from file to file, NONE is an all-reduce, and there is no group file. SYN_E_INVALID
+   if there is nothing to write. */
 syn_status syn_text_workload_write(syn_text_workload *w, const syn_text_options *options,
                                    const char *prefix, syn_error *err) SYN_MUST_USE;
 

@@ -1,5 +1,5 @@
 /* Writes the traces of a text workload. A training step is a forward and a backward pass over the
-   layers. The order of nodes and their data_deps are those of Chakra's converter. */
+   layers. Nodes have the same order and data_deps as in Chakra's converter. */
 #include <inttypes.h>
 
 #include "export/chakra/wire/et_files.h"

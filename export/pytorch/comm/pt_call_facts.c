@@ -1,8 +1,8 @@
 /* Collects what a kernel, a record_param_comms and the enclosing ops record about one
-   communication. Kernels and CPU events use Kineto's names ("In msg nelems"), host nodes those of
-   ExecutionTraceObserver (in_msg_nelems). The inputs of record_param_comms are, by position:
+   communication. Kernels and CPU events use Kineto's names ("In msg nelems"), host nodes the names
+   of ExecutionTraceObserver (in_msg_nelems). The inputs of record_param_comms are, by position:
    tensors (if any); sequence number or (number, whether it is a message); (name, description) of
-   the group or a number that identifies it; rank (for messages that of the peer within the group);
+   the group or a number that identifies it; rank (for messages the peer's rank within the group);
    name of the call; splits of input and output; first rank, stride and size of the group. */
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"

@@ -273,7 +273,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
-        /* a parent that is only a guess by time says nothing about the call */
+        /* if the parent is only a guess by time, it does not identify the call */
         const bool called = op->kind != SYN_PYTORCH_OP_HOST || op->around == SYN__PT_NONE;
         const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =

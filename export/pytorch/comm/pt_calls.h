@@ -14,7 +14,7 @@ typedef struct syn__pt_call {
     uint32_t api;        /* c10d::... */
     uint32_t functional; /* _c10d_functional::... */
     uint32_t backend;    /* nccl:..., gloo:...; if there are several, the first */
-    uint32_t latest;     /* and the one that ends last */
+    uint32_t latest;     /* and the last one to end */
     uint32_t kernel;
     int kind;     /* SYN__PT_CALL_... */
     bool grouped; /* the kernel may run other calls, too, so its args need not describe this call */

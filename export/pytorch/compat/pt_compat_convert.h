@@ -43,7 +43,7 @@ typedef struct syn__compat_node {
     uint32_t first_dep, last_dep; /* index into deps, SYN__PT_NONE: none */
     uint32_t seen;                /* number of the last walk that visited the node */
     bool gpu;                     /* has a "cat" */
-    bool group;                   /* describes process groups, whatever else it is */
+    bool group;                   /* describes process groups; has precedence over all else */
     bool written, ctrl_dep, has_stream;
     bool alone; /* has no dependencies and no dependents, so it is not written */
 } syn__compat_node;

@@ -205,7 +205,7 @@ static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint3
     }
 }
 
-/* Finds a node on a cycle, starting from a node of which an ancestor in the graph is on one. */
+/* Finds a node on a cycle, starting from a node that has an ancestor on one. */
 static uint32_t on_cycle(const syn__converter *c, const uint32_t *left, uint32_t at) {
     for (size_t steps = 0; steps < c->n_nodes; steps++) {
         uint32_t d = c->nodes[at].first_dep;

@@ -1,3 +1,4 @@
+/* Adds dependencies; see pt_edges.h. */
 #include "export/pytorch/deps/pt_edges.h"
 #include "syntorch/base/memory.h"
 

@@ -13,7 +13,7 @@ typedef struct syn__pt_connector {
     const syn_pytorch_options *options;
     int64_t gap_ns; /* a thread that was idle for longer than this was woken up by another thread */
     syn_error *err;
-    int64_t *when;        /* per op: its start, or else that of the previous op in its lane */
+    int64_t *when;        /* per op: its start, or else the start of the previous op in its lane */
     uint32_t *lane_first; /* per lane: first entry of lane_ops; the last element is the end */
     uint32_t *lane_ops;   /* ops ordered by lane, `when` and index */
 } syn__pt_connector;

@@ -7,8 +7,8 @@
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-/* If several edges connect a pair, the class with the lowest number is kept, because it says the
-   most. */
+/* If several edges connect a pair, the class with the lowest number is kept, because it is the most
+   specific. */
 static const uint8_t precedence[SYN_PYTORCH_EDGE_CLASSES] = {
     [SYN_PYTORCH_EDGE_STREAM] = 0, [SYN_PYTORCH_EDGE_LAUNCH] = 1,  [SYN_PYTORCH_EDGE_SYNC] = 2,
     [SYN_PYTORCH_EDGE_GROUP] = 3,  [SYN_PYTORCH_EDGE_PROGRAM] = 4, [SYN_PYTORCH_EDGE_THREAD] = 5,

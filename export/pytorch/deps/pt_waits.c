@@ -60,7 +60,7 @@ typedef struct waiter {
     uint8_t *inside; /* per op: it is within autograd */
     work *works;     /* ordered by lane of the launcher, then by end */
     size_t n_works;
-    work *at, *end; /* those of the current lane that are not done yet */
+    work *at, *end; /* works of the current lane that are not done yet */
     uint32_t *ops;  /* the lane's ops with times, ordered by time */
     size_t n_ops;
     uint32_t *behind; /* per such op: position of the next op outside of autograd; n_ops: none */

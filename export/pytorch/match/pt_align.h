@@ -48,7 +48,7 @@ typedef struct syn__pt_aligner {
 } syn__pt_aligner;
 
 /* Finds where the threads `host` and `device` match. *h and *d are positions in the two lists.
- *found: there is such a place. a->repeats and a->by_seq say how reliable it is. */
+ *found: there is such a place. a->repeats and a->by_seq show how reliable it is. */
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d,
                               bool *found) SYN_MUST_USE;

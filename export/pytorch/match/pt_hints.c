@@ -1,3 +1,4 @@
+/* Decides which hints apply to a rank; see pt_hints.h. */
 #include "export/pytorch/match/pt_hints.h"
 #include "export/pytorch/read/pt_tensors.h"
 

@@ -12,7 +12,7 @@
 typedef struct frame {
     int64_t end_ns;
     uint32_t event;
-    uint32_t node; /* its host node, or that of the enclosing op; SYN__PT_NONE: none */
+    uint32_t node; /* its host node, or the host node of the enclosing op; SYN__PT_NONE: none */
 } frame;
 
 typedef struct sweep {

@@ -174,7 +174,7 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
 
 /* Whether there are unmatched events of this record function id and none has the node's name. If
    other nodes matched all of them, a forked process continued with the ids of its parent, as
-   workers of a data loader do; its nodes say nothing about those of the parent. */
+   workers of a data loader do; its nodes are no evidence against the parent's ids. */
 static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
     int tries = 0;
     bool left = false;
@@ -204,7 +204,7 @@ static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32
     return n_differ;
 }
 
-/* Ids count from 1 in every run, so those of two runs agree as well. If the names do not agree, the
+/* Ids count from 1 in every run, so ids of two runs agree as well. If the names do not agree, the
    ids are not used. */
 static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
     syn_pytorch_matches *c = &m->rank->matches;

@@ -50,8 +50,8 @@ static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
     return lane_of(k, &k->host_lanes, tid, &lane, out);
 }
 
-/* The lane of an op that runs concurrently with a thread: that of the library's thread, which only
-   the device trace knows. Overlapping ops get additional lanes. */
+/* The lane of an op that runs concurrently with a thread: the lane of the library's thread, which
+   only the device trace knows. Overlapping ops get additional lanes. */
 static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
     int64_t tid = 0;
@@ -103,7 +103,7 @@ static bool is_root(const maker *k, uint32_t node) {
 }
 
 /* Sets the parent of an op: its node's parent, if that is of the same thread or a root; otherwise
-   the root of the thread; otherwise that of the process. */
+   the root of the thread; otherwise the root of the process. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
     const uint32_t root = k->roots[op->lane];

@@ -1,3 +1,4 @@
+/* Adds host nodes made from CPU events; see pt_host_made.h. */
 #include "export/pytorch/rank/pt_host_made.h"
 
 #include <inttypes.h>

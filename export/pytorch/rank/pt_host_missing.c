@@ -11,7 +11,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define LONG_NS  1000000 /* a longer op is kept, whatever it is */
+#define LONG_NS  1000000 /* a longer op of any kind is kept */
 #define MAX_LOOK 256     /* ops searched for the caller of a library op */
 
 typedef struct finder {

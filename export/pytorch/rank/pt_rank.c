@@ -67,8 +67,8 @@ static bool overlaps(const syn__pt_event *before, const syn__pt_event *e) {
 }
 
 /* Notes, once each, device work that lasts beyond the start of later work on its stream, because a
-   stream runs one at a time. Per stream, `last` has the work that ends last so far, and `noted` the
-   one noted last. */
+   stream runs one kernel or copy at a time. Per stream, `last` is the work that ends last so far,
+   and `noted` the work that was noted last. */
 static syn_status note_overlaps(const syn__pt_rank *rank, syn__pt_map *last, syn__pt_map *noted,
                                 syn_pytorch_note *notes, syn_error *err) {
     const syn__pt_event *events = rank->device.events;

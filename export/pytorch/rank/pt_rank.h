@@ -25,7 +25,7 @@ extern "C" {
 #define SYN__PT_NO_NS INT64_MIN /* unknown time */
 
 typedef struct syn__pt_op {
-    uint32_t host;   /* host op: its host node; device work: that of the launching op; SYN__PT_NONE:
+    uint32_t host;   /* host op: its host node; device work: the launching op's; SYN__PT_NONE:
                         none */
     uint32_t event;  /* device work: its event; host op: its CPU event; SYN__PT_NONE: none */
     uint32_t parent; /* op that called it; device work: op that launched it; SYN__PT_NONE: none */
@@ -168,7 +168,7 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *opti
 syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
 /* The kind of a collective; SYN_COMM_NONE: one that the format does not have. */
 syn_comm_kind syn__pt_comm_kind(const syn__pt_comm *comm);
-/* The name of an op as in the trace, undecoded; for device work that of the event; "" if it has
+/* The name of an op as in the trace, undecoded; for device work the event's name; "" if it has
    none. */
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
 /* Count an anomaly of a host node or of a device event. notes may be NULL. */

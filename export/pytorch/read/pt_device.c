@@ -265,7 +265,7 @@ static syn_status add_event(reader *r, draft *d) {
     return SYN_OK;
 }
 
-/* Reads an event or the remains of one. Afterwards the parser is behind it or at the next event. */
+/* Reads an event or the remains of one. Afterwards the parser is past it or at the next event. */
 static syn_status take_event(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;

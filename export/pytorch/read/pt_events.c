@@ -1,3 +1,4 @@
+/* Classifies and sorts device events; see pt_events.h. */
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"

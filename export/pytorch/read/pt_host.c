@@ -215,7 +215,7 @@ static syn_status add_node(reader *r, const syn__pt_host_node *n) {
     return SYN_OK;
 }
 
-/* Reads a node or the remains of one. Afterwards the parser is behind it or at the next node. */
+/* Reads a node or the remains of one. Afterwards the parser is past it or at the next node. */
 static syn_status take_node(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;

@@ -1,3 +1,4 @@
+/* Tables of the names of calls and dtypes; see pt_names.h. */
 #include "export/pytorch/read/pt_names.h"
 
 #define MAX_NAME 48

@@ -28,9 +28,9 @@ enum {
 /* The kind of call that a name means: "allreduce", "nccl:_all_gather_base", "c10d::alltoall_base_",
    "nccl:send 0->1". */
 int syn__pt_call_kind(syn__str name);
-/* Whether a name is that of a communication library's op: "nccl:all_reduce", "gloo:send". */
+/* Whether this is the name of a communication library's op: "nccl:all_reduce", "gloo:send". */
 bool syn__pt_is_library_call(syn__str name);
-/* Whether a name is that of an op that communicates or calls one that does: a library's op,
+/* Whether this is the name of an op that communicates or calls one that does: a library's op,
    c10d::*, _c10d_functional::*, record_param_comms; but not an op that waits. */
 bool syn__pt_is_call(syn__str name);
 /* Whether a node of that name describes process groups. */

@@ -1,3 +1,4 @@
+/* Counts anomalies; see pt_notes.h. */
 #include "export/pytorch/read/pt_notes.h"
 
 static const struct {

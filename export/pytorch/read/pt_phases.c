@@ -1,6 +1,6 @@
 /* Phases of Chrome trace events. Kineto writes complete events (X). Other tools write begin and end
    events (B and E), which nest within a thread. Instants, asynchronous events, counters and others
-   are not ops, whatever their names are. */
+   are never ops. */
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"

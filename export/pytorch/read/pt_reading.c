@@ -1,8 +1,9 @@
+/* Recovery and counting of damage, shared by the readers; see pt_reading.h. */
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_notes.h"
 
-/* Moves behind the brackets of the element at p. Returns false if they do not match, or if neither
-   a comma nor the end of the list follows. */
+/* Moves past the brackets of the element at p. Returns false if they do not match, or if neither a
+   comma nor the end of the list follows. */
 static bool past_brackets(syn__loose *l, const char *p) {
     l->cur = p;
     l->broken = l->cut = l->at_member = false;

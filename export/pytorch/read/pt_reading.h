@@ -19,9 +19,9 @@ static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
 #define SYN__PT_IS(s, literal) syn__pt_is((s), literal, sizeof literal - 1)
 
 /* Recovers from damage within the element at `element`. Moves to the next element that begins with
-   first_key, or else behind the element's closing bracket, if the brackets match, or else to the
-   end, which leaves the parser broken and cut. *cuts counts, over the whole file, the recoveries
-   that reached the end of the text. */
+   first_key, or else past the element's closing bracket, if the brackets match, or else to the end,
+   which leaves the parser broken and cut. *cuts counts, over the whole file, the recoveries that
+   reached the end of the text. */
 bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts);
 /* Adds the parser's counts of damage to the notes. */
 void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const char *file);

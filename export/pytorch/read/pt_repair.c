@@ -125,7 +125,7 @@ static const char *behind_brackets(const repair *r, const char *start, const cha
 }
 
 /* Recovers if the element at `start` cannot be read: moves to the start of the next element, or
-   behind this one. Returns false if the rest of the list is lost. */
+   past this one. Returns false if the rest of the list is lost. */
 static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *broke_at = l->cur, *from = start < l->end ? start + 1 : l->end;
@@ -214,8 +214,8 @@ static syn__str usual_first_key(syn__str key) {
     return (syn__str){"", 0};
 }
 
-/* Begins a list when merging, after its bracket was read: its elements follow those of the earlier
-   lists. */
+/* Begins a list when merging, after its bracket was read: its elements follow the elements of
+   earlier lists. */
 static void begin_merged(repair *r, syn__str key) {
     const char *at = r->fix.loose.cur;
     if (r->merge_key.bytes == 0) {

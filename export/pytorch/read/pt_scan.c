@@ -1,3 +1,4 @@
+/* Tokenizes the text of values; see pt_scan.h. */
 #include "export/pytorch/read/pt_scan.h"
 #include "export/text/loose_json.h"
 

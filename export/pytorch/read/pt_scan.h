@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Reads JSON and Python's repr alike. It does not track nesting, and skips commas, colons and white
+/* Reads both JSON and Python's repr. It does not track nesting, and skips commas, colons and white
    space. */
 typedef struct syn__pt_scan {
     const char *cur, *end;

@@ -181,7 +181,7 @@ typedef struct tensor {
     syn__str device;
 } tensor;
 
-/* Reads the tensor whose bracket was just read and moves behind it. If it is not a tensor, returns
+/* Reads the tensor whose bracket was just read and moves past it. If it is not a tensor, returns
    false and leaves the position unchanged. */
 static bool take_tensor(syn__pt_scan *s, tensor *out) {
     const syn__pt_scan before = *s;

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /* Shifts the times of all ranks so that they count from the earliest base time among them. Must be
-   called before the times are used. Notes the traces whose clock differs from that of the
-   others. */
+   called before the times are used. Notes the traces whose clock differs from the other traces'
+   clocks. */
 void syn__pt_set_clock(syn__pt_rank *ranks, size_t n_ranks, syn_pytorch_note *notes);
 
 #ifdef __cplusplus

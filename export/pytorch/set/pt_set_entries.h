@@ -13,7 +13,7 @@ typedef struct syn__pt_entry {
     uint32_t rank, comm; /* indices */
     uint32_t key;        /* index of its group in the whole set; SYN__PT_NONE: none */
     uint32_t row;        /* equal for matched communications; SYN__PT_NONE: not matched */
-    uint32_t at;         /* its position among those of its rank */
+    uint32_t at;         /* its position among the entries of its rank */
     bool message, receives;
     int32_t from, to, tag; /* messages: global ranks and the program's tag; otherwise 0 */
 } syn__pt_entry;

@@ -39,7 +39,7 @@ static fit find_fit(const syn__pt_set *s, const syn__pt_entry *a, size_t n_a,
 
 /* ---- Collectives ---- */
 
-/* The collectives of one group; those of each rank are [at, end). */
+/* The collectives of one group; each rank has a range [at, end). */
 typedef struct runs {
     syn__pt_set *s;
     const syn__pt_entry **begin, **at, **end; /* begin: saved value of `at` */

@@ -1,6 +1,5 @@
 /* The replay of profile full. One pass over the rank's order is enough, because every lane runs its
-   ops in that order. Durations are those of the nodes: whole microseconds, as pt_full.c writes
-   them. */
+   ops in that order. Durations are whole microseconds, as pt_full.c writes them. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -16,7 +16,7 @@ enum { SYN__PT_INCLUSIVE_INT = 1, SYN__PT_EXCLUSIVE_INT = 2, SYN__PT_TS_INT = 4 
 
 typedef struct syn__pt_merged {
     uint32_t id, parent;          /* new ids; parent SYN__PT_NONE: not written */
-    uint32_t host;                /* index of the host node; device work: that of its launcher */
+    uint32_t host;                /* index of the host node; device work: its launcher's */
     uint32_t event;               /* device work: index of its event; otherwise SYN__PT_NONE */
     uint32_t cpu_event;           /* CPU event of the host node; SYN__PT_NONE: no times known */
     uint32_t inter_thread_dep;    /* new id; SYN__PT_NONE: none */

@@ -1,3 +1,4 @@
+/* Finds the module of each op; see pt_modules.h. */
 #include "export/pytorch/write/pt_modules.h"
 
 #include "syntorch/base/memory.h"
@@ -72,7 +73,7 @@ static void take_backward(finder *f) {
     }
 }
 
-/* An op without a module of its own gets that of its nearest caller that has one. */
+/* An op without a module of its own gets the module of its nearest caller that has one. */
 static void take_callers(finder *f) {
     uint32_t *of_op = f->out->of_op;
     for (size_t i = 0; i < f->rank->n_ops; i++) {

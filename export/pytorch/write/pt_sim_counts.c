@@ -1,3 +1,4 @@
+/* Counts what profile astra-sim writes; see pt_sim_counts.h. */
 #include "export/pytorch/write/pt_sim_counts.h"
 
 static void count_reason(syn_pytorch_simulated *w, const syn__pt_op *op, const char *why) {

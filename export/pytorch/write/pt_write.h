@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Profile full (pt_full.c): all ops. version: that of the program; NULL: not recorded. */
+/* Profile full (pt_full.c): all ops. version: program version to record; NULL: none. */
 syn_status syn__pt_write_full(const syn__pt_rank *rank, const char *version, syn_sink *sink,
                               syn_error *err) SYN_MUST_USE;
 

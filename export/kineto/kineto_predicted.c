@@ -7,11 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    COMPUTE_STREAM = 7,
-    COMM_STREAMS = 20
-};                         /* as in PyTorch on CUDA: 7 for compute, then one
-                              per stream */
+enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as in PyTorch: 7, then one per stream */
 enum { CALL_NS = 4000 };   /* duration of the host's call of an op, if there is time */
 enum { LAUNCH_NS = 1000 }; /* minimum time between the call of an op and its kernel */
 

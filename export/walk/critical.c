@@ -204,9 +204,7 @@ static bool leave(walk *w, uint32_t at) {
     const double ended_ns = before ? before->end_ns : -1;
     const bool called = before && !op->is_device && (dep->is_device || dep->is_comm);
     if (ns <= (called ? before->begin_ns : ended_ns)) return true;
-    if (called && ns < ended_ns)
-        w->path_ns[before->op] += ended_ns - ns; /* the part of the call after its
-                                                    wait */
+    if (called && ns < ended_ns) w->path_ns[before->op] += ended_ns - ns; /* after the wait */
     w->lane = dep->lane;
     w->now_ns = fmin(w->now_ns, ns);
     return true;

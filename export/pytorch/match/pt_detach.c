@@ -173,9 +173,7 @@ static syn_status find(finder *f) {
 
 syn_status syn__pt_find_detached(syn__pt_matcher *m) {
     finder f = {.m = m};
-    if (m->rank->host.from_event)
-        return SYN_OK; /* threads and callers come from the device
-                          trace */
+    if (m->rank->host.from_event) return SYN_OK; /* the device trace is right already */
     f.is_library = syn_calloc(m->rank->host.names.n_entries + 1, 1);
     const syn_status s =
         f.is_library ? find(&f)

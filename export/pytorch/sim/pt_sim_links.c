@@ -163,9 +163,7 @@ static void set_times(syn__pt_sim_node *node, const syn__pt_op *op) {
 
 static syn_status add_barrier(syn__pt_sim *sim, const syn__pt_op *op, syn_error *err) {
     sim->n_dropped_barriers++;
-    if (op->start_ns == SYN__PT_NO_NS || op->detached)
-        return SYN_OK; /* waits account for the
-                          time */
+    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK; /* its wait is recorded */
     SYN_TRY(syn_grow(&sim->barriers, &sim->barriers_cap, sim->n_barriers + 1, sizeof *sim->barriers,
                      err));
     sim->barriers[sim->n_barriers++] =

@@ -79,8 +79,7 @@ static uint32_t lane_of(const syn__pt_sim *sim, uint32_t node) {
 static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_error *err) {
     if (from == SYN__PT_NONE) return SYN_OK;
     if (from < to && lane_of(sim, from) == lane_of(sim, to))
-        return SYN_OK; /* implied by the chain of the
-                          lane */
+        return SYN_OK; /* implied by the lane */
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
     sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN_PYTORCH_EDGE_GROUP};
     return SYN_OK;

@@ -107,7 +107,7 @@ extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execut
 extern const syn_exporter syn_export_kineto;     /* one rank as a torch.profiler (Kineto) trace */
 extern const syn_exporter syn_export_host;       /* one rank as an ExecutionTraceObserver host
                                                     trace */
-extern const syn_exporter syn_export_stacks;     /* text: time per op and scope, as folded stacks */
+extern const syn_exporter syn_export_stacks;     /* text: time by op and by scope */
 extern const syn_exporter syn_export_memory_csv; /* memory use of all ranks over time */
 
 /* Writes a trace set: <prefix>.<rank>.et for every rank and then <prefix>.comm_group.json. Fails

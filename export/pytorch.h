@@ -180,12 +180,12 @@ typedef struct syn_pytorch_rank_report {
     uint64_t n_nodes;                                             /* nodes in its output file */
     uint64_t in[SYN_PYTORCH_OP_KINDS], out[SYN_PYTORCH_OP_KINDS]; /* ops in the input traces, and
                                                                      ops written */
-    uint64_t n_further; /* further ops: one for each call that a kernel carries after its first */
+    uint64_t n_further; /* further ops: one for each call that a kernel runs after its first */
     syn_pytorch_matches matches;
     uint64_t n_edges[SYN_PYTORCH_EDGE_CLASSES];
     syn_pytorch_edge *dropped; /* dependencies dropped because they closed cycles */
     size_t n_dropped;
-    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* NONE: collectives that have no such kind */
+    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* index NONE: collectives of other kinds */
     uint64_t comm_bytes;                   /* collectives of unknown size are not included */
     uint64_t n_comms_unsized;
     size_t n_groups;

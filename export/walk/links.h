@@ -6,10 +6,11 @@
    - source -> op of another rank, "group": a collective begins when its last rank arrives, so every
      member also waits for the sources that the others wait for. If a collective has more than
      SYN__LINK_PAIRS ranks, there would be too many pairs: its sources lead to one meeting node, and
-     that node to each of the ops. The same if no member waits for anything.
+     that node to each of the ops. A collective whose members wait for nothing has a meeting node,
+     too.
    - send -> receive, "group".
    - op -> end, "control": ops without output that no op waits for.
-   The length of an edge is the duration of the op that it leaves, or 0 if it leaves a tensor or an
+   The length of an edge is the duration of the op that it leaves, or 0 if it leaves a tensor or a
    meeting node. An edge from a send to a receive is longer by the duration of the send, since both
    begin together. Edges to an op of a collective are longer by the time that the slowest rank takes
    more than this op. The edges never form a cycle: the simulation runs the start of each edge

@@ -40,7 +40,7 @@ typedef struct syn__pt_op {
     bool by_time;    /* device work: the launching op is a guess by time */
     bool detached;   /* host op of a communication library that ran concurrently with the thread of
                         its parent, which only launched it */
-    bool till_wait;  /* and had finished when that thread had waited for it */
+    bool till_wait;  /* and its recorded end is the end of that thread's wait for it */
 } syn__pt_op;
 
 static inline bool syn__pt_is_device(const syn__pt_op *op) {

@@ -20,7 +20,7 @@ function layoutRank(view, trace, r, alone) {
 function number(item, count, depth) {
     item.order = count.n++;
     item.depth = depth;
-    item.links = []; /* edges between its kids, by their place */
+    item.links = []; /* edges between its kids: pairs of their indices */
     (item.kids || []).forEach((kid, k) => {
         kid.place = k;
         number(kid, count, depth + 1);

@@ -354,7 +354,8 @@ static syn_status add_wait(planner *p, const syn_node *node, const syn__kineto_c
     return SYN_OK;
 }
 
-/* PyTorch has no op that waits for a message, so the main thread just continues after its end. */
+/* PyTorch has no op that waits for a message, so no wait is written: the main thread just continues
+ * after the message's end. */
 static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     const uint32_t *waits = &p->order.waits[(size_t)index * p->order.width];

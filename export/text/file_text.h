@@ -26,7 +26,7 @@ typedef struct syn__file_text {
    (at least 1 MiB) and 16 GiB, both far above what profiler traces reach. */
 syn_status syn__file_text_open(syn__file_text *file, const char *path, uint64_t max_unpacked_bytes,
                                syn_error *err) SYN_MUST_USE;
-/* The same as on a machine with that much memory, for tests. */
+/* The same, but the machine is assumed to have memory_bytes of memory. For tests. */
 syn_status syn__file_text_open_within(syn__file_text *file, const char *path, uint64_t memory_bytes,
                                       uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
 /* Makes the text from a copy of `data`, for tests. */

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a trace says in numbers: top ops, bytes per layer and group, the critical path across ranks,
-how much communication nothing hides, and how two traces differ. Each question is a function of a
-few lines over a networkx graph; take them apart for your own (docs/analyse.md).
+"""Analyses a trace: top ops, bytes per layer and group, the critical path across ranks, exposed
+communication, and the differences between two traces. Each analysis is a short function over a
+networkx graph; copy and change them for your own (docs/analyse.md).
 
     python3 examples/analyse.py out/tensor_trace_graph.json [other.json]
 
-The graph is node-link JSON; `syntorch export --input trace.0.et --all_ranks --output graph.json`
-makes it of execution traces, PyTorch's recordings among them."""
+The graph is node-link JSON. To convert execution traces, also of PyTorch runs, use
+`syntorch export --input trace.0.et --all_ranks --output graph.json`."""
 import collections
 import json
 import sys
@@ -18,7 +18,7 @@ def load(path):
     try:
         with open(path, encoding="utf-8") as f:
             data = json.load(f)
-    except ValueError:  # no JSON, or no text at all
+    except ValueError:  # not JSON, or not text
         data = None
     if not isinstance(data, dict) or "graph" not in data:
         sys.exit(f"{path} is no node-link graph; syntorch export --input {path} "
@@ -26,29 +26,31 @@ def load(path):
     if data["graph"].get("copies"):
         sys.exit(f"{path} holds ranks once that do the same; syntorch export --copies full "
                  "writes all of them")
-    if "links" not in data:  # an older networkx reads links, a newer one edges
+    if "links" not in data:  # older versions of networkx read links, newer ones edges
         data["links"] = data["edges"]
     return nx.node_link_graph(data)
 
 
 def ops(g):
-    """The ops that do something, as {id: fields}."""
+    """Returns the ops that run, without views and metadata, as {id: fields}."""
     return {n: op for n, op in g.nodes(data=True)
             if op["type"] == "op" and not op.get("virtual") and op["kind"] != "metadata"}
 
 
 def ns(op):
-    """What an op took: measured, without waiting for other ranks; else predicted."""
+    """Returns the time of an op: measured, without wait time for other ranks; else predicted."""
     return op["wall_ns"] - op.get("wait_ns", 0) if "wall_ns" in op else op.get("predicted_ns", 0)
 
 
 def is_range(op):
-    """PyTorch: made by record_function and the like, RecordScope USER_SCOPE; so are gloo's ops."""
+    """Whether an op is a range of a PyTorch program, such as record_function (RecordScope
+    USER_SCOPE). gloo's ops have the same scope but are communication."""
     return op.get("attributes", {}).get("scope") == 7 and place(op) != "communication"
 
 
 def place(op):
-    """Host and device of a recording never add up; ranks of our own have one place."""
+    """Returns where an op runs. Times of host and device must not be added up. Ranks that Syntorch
+    traced have no host ops."""
     attributes = op.get("attributes", {})
     if op["kind"] in ("collective", "send", "recv"):
         return "communication"
@@ -56,13 +58,13 @@ def place(op):
 
 
 def short(name):
-    """A kernel without its template's arguments."""
+    """Returns a kernel's name without template arguments and parameters."""
     return name.removeprefix("void ").split("<")[0].split("(")[0] or name
 
 
 def top_ops(g):
-    """Rows (place, op, calls, ns, flops, bytes), the longest first; without ranges that a program
-    named, which are no ops. Bytes are moved in memory; of communication, what ranks put in."""
+    """Returns rows (place, op, calls, ns, flops, bytes), longest time first, without named ranges.
+    Bytes are memory traffic; for communication they are the ranks' input."""
     rows = collections.defaultdict(lambda: [0, 0, 0, 0])
     for op in ops(g).values():
         if is_range(op):
@@ -77,7 +79,8 @@ def top_ops(g):
 
 
 def layer_bytes(g):
-    """Rows (layer, group, kind, calls, bytes, ns) of what is communicated, by rank's input."""
+    """Returns rows (layer, group, kind, calls, bytes, ns) of the communication. Bytes are the
+    ranks' input."""
     rows = collections.defaultdict(lambda: [0, 0, 0])
     for op in ops(g).values():
         if place(op) == "communication":
@@ -88,8 +91,8 @@ def layer_bytes(g):
 
 
 def critical_path(g):
-    """The ops that the run waits for, from its first to its last, and how long that takes. Ops of a
-    PyTorch recording overlap; the file says how long each is on the path."""
+    """Returns the ops on the critical path in order, and its length in ns. Ops of a PyTorch trace
+    overlap, so the file has the time that each op is on the path (critical_ns)."""
     on = [n for n, op in ops(g).items() if "critical_ns" in op]
     if on:
         on.sort(key=lambda n: g.nodes[n]["start_ns"])
@@ -99,7 +102,7 @@ def critical_path(g):
 
 
 def begins(g):
-    """{op: ns}: when it begins, measured, else as soon as what it waits for allows."""
+    """Returns {op: start in ns}: measured, or else as early as its dependencies allow."""
     if g.graph["clock"] == "measured":
         return {n: op["start_ns"] + op.get("wait_ns", 0) for n, op in ops(g).items()
                 if "start_ns" in op}
@@ -110,7 +113,7 @@ def begins(g):
 
 
 def union(spans):
-    """Spans (begin, end) joined where they overlap."""
+    """Merges overlapping spans (begin, end)."""
     joined = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -125,7 +128,7 @@ def length(spans):
 
 
 def without(spans, others):
-    """What is left of spans outside of others, both as union() gives them."""
+    """Returns the parts of spans outside of others. Both must be results of union()."""
     left = []
     for begin, end in spans:
         for b, e in others:
@@ -139,17 +142,17 @@ def without(spans, others):
 
 
 def exposed(g):
-    """Rows (rank, ns of communication, ns of it beside no computation). Of a recording without a
-    device the host computes: each thread while it is in no communication, which calls may lie
-    around."""
+    """Returns rows (rank, ns of communication, ns of exposed communication). Exposed means that the
+    rank computes nothing meanwhile. In a PyTorch trace without device work, host threads compute
+    while they are in an op, except during communication within it."""
     nodes, at = ops(g), begins(g)
     has_device = any(place(op) == "compute" for op in nodes.values())
     comm, compute = collections.defaultdict(list), collections.defaultdict(list)
     for n, begin in at.items():
         op, where = nodes[n], place(nodes[n])
         if where == "host" and (has_device or is_range(op)):
-            continue  # a call only, or a range that the program named
-        # without a device, where a call keeps its thread; else what computes has its own place
+            continue  # only a call, or a named range
+        # without device work, calls and communication belong to threads
         thread = op["rank"], where if has_device else op.get("attributes", {}).get("tid")
         span = begin, begin + ns(op)
         if where == "host":
@@ -165,7 +168,7 @@ def exposed(g):
 
 
 def compare(a, b):
-    """Rows (scope and op, ns in a, ns in b), the largest difference first."""
+    """Returns rows (scope and op, ns in a, ns in b), largest difference first."""
     rows = collections.defaultdict(lambda: [0, 0])
     for i, g in enumerate((a, b)):
         for op in ops(g).values():

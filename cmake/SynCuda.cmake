@@ -5,7 +5,8 @@
 
 # Library sources that are compiled into the module a second time, because it shares no symbol with
 # the program. They have no global state.
-set(SYN_MODULE_CORE syntorch/base/clock.c syntorch/base/memory.c syntorch/base/status.c syntorch/base/types.c)
+set(SYN_MODULE_CORE syntorch/base/clock.c syntorch/base/memory.c syntorch/base/status.c
+  syntorch/base/types.c)
 list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
 
 include(${CMAKE_CURRENT_LIST_DIR}/SynCudaArchitectures.cmake)

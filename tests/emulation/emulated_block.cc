@@ -82,7 +82,7 @@ static void place(machine *m, int t) {
     threadIdx = m->threads[(size_t)t].index;
 }
 
-/* The fiber to run when a thread waits: that of the next ready thread in its group. NULL: no thread
+/* The fiber to run when a thread waits: the next ready one in its group. NULL: no thread
    is ready, or some have not begun. */
 static fiber *next_ready(const machine *m, int turn) {
     const int n = m->end - m->first;

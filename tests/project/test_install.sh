@@ -90,7 +90,7 @@ int main(void) {
     return 0;
 }
 END
-# The product of the two matrices, computed by hand. GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h
+# The product of the two matrices, computed manually. GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h
 # = 124,439,808.
 expected=$'7 8 16 17\n124439808 parameters, 50257 logits'
 # A shared library may be installed where the loader does not search.

@@ -24,7 +24,7 @@ bool config_same(const syn_model_config *a, const syn_model_config *b);
 void config_check_refused(const char *text, const config_refusal *rows, size_t n);
 /* The same for the text truncated at any byte. */
 void config_check_cuts(const char *text);
-/* Reads the text while each allocation fails in turn. */
+/* Reads the text repeatedly, with a different allocation failing each time. */
 void config_check_without_memory(const char *text);
 /* A preset with 12 heads can be sharded over numbers of ranks that divide its heads and width, and
    no others. */

@@ -55,8 +55,8 @@ def expected(nodes, where):
 
 def check_anomalies(what, r, want):
     """Compares reported anomalies. want: for each kind either (count, byte or None, node or None)
-    or a list of all places (byte, node). Byte offsets are in the host or device file, depending on the
-    kind."""
+    or a list of all places (byte, node). Byte offsets are in the host or device file, depending on
+    the kind."""
     check(set(r.anomalies) == set(want),
           f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
     for kind, w in want.items():

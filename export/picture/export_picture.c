@@ -1,5 +1,4 @@
-/* The picture exporters: DOT, SVG, PNG and PDF of the graph, the communication or the time
-   view. */
+/* The picture exporters: DOT, SVG, PNG and PDF of the graph, communication or time view. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_modules.h"
 #include "export/walk/graph_walk.h"
@@ -7,14 +6,14 @@
 #include <string.h>
 
 #define PNG_DPI    96.0    /* 10 pt text is 13 pixels high */
-#define PAGE_DPI   192.0   /* of a page, whose text is smaller */
-#define PNG_MAX_PX 32000.0 /* cairo's bitmaps end at 32767 */
-#define PNG_MAX_PT 14400.0 /* a longer side would need a scale at which text cannot be read */
-#define PDF_MAX_PT 14400.0 /* readers of PDF show no longer side */
+#define PAGE_DPI   192.0   /* for pages, whose text is smaller */
+#define PNG_MAX_PX 32000.0 /* cairo's limit is 32767 */
+#define PNG_MAX_PT 14400.0 /* longer sides would need a scale at which text is unreadable */
+#define PDF_MAX_PT 14400.0 /* PDF viewers do not show longer sides */
 #define SVG_MAX_PT 1e7
-#define PAD_PT     40.0 /* both margins; pad of picture_dot.c */
+#define PAD_PT     40.0 /* both margins; see pad in picture_dot.c */
 
-/* Of PyTorch, with times. */
+/* Whether the graph is a PyTorch trace with times. */
 static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err) {
     syn__walk walk;
     syn_status s = SYN_OK;
@@ -33,7 +32,7 @@ static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err
     return s;
 }
 
-/* A recording by its modules, which are drawn like any graph. */
+/* Draws the graph of a PyTorch trace's modules. */
 static syn_status draw_modules(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side, syn_error *err) {
     syn__pic_drawing names = {0};

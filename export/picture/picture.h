@@ -1,6 +1,7 @@
-/* Pictures of a graph, in steps of a file each: fold (which steps, layers and ranks repeat), cells
-   (what becomes a box), layout (positions), draw (boxes, paths and clusters with their texts), dot
-   (the same as DOT text, with cgraph or without), graphviz (turns the text into SVG or PNG). */
+/* Draws graphs. The steps have a file each: fold (finds repeated steps, layers and ranks), cells
+   (decides what becomes a box), layout (computes positions), draw (boxes, paths and clusters with
+   their texts), dot (writes a drawing as DOT, with cgraph or without), graphviz (converts DOT to
+   SVG or PNG). */
 #ifndef EXPORT_PICTURE_H
 #define EXPORT_PICTURE_H
 
@@ -11,40 +12,41 @@
 extern "C" {
 #endif
 
-/* The views. `d` starts zeroed; free it in any case. max_side: points, larger
-   pictures are condensed. */
+/* The views. `d` must be zeroed before; free it in any case. max_side: in points; larger pictures
+   show fewer details. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, double max_side,
                               syn_error *err) SYN_MUST_USE;
-/* When what runs: of all ranks, or options->rank. */
+/* Timeline of all ranks, or of options->rank. */
 syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
 /* ---- Output ---- */
 
-/* How much smaller a drawing gets on a page, and the page's size in points, across if the drawing
-   is larger so; 1 without a page. */
+/* Returns the scale, at most 1, with which a drawing fits on a page, and the page's size in points.
+   The page is in landscape format if the drawing is larger that way. 1 without a page. */
 double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h);
 
-/* DOT text with all positions, for `neato -n2` (picture_dot.c); with cgraph where it is there. */
+/* Writes DOT with all positions, for `neato -n2` (picture_dot.c). Uses cgraph if the build has
+   it. */
 syn_status syn__pic_write_dot(const syn__pic_drawing *d, syn_sink *sink,
                               syn_error *err) SYN_MUST_USE;
-/* The two ways to write it, for tests: they mean the same graph. */
+/* The two implementations, for tests. They write the same graph. */
 syn_status syn__pic_write_plain(const syn__pic_drawing *d, syn_sink *sink,
                                 syn_error *err) SYN_MUST_USE;
 bool syn__pic_have_cgraph(void);
 syn_status syn__pic_write_cgraph(const syn__pic_drawing *d, syn_sink *sink,
                                  syn_error *err) SYN_MUST_USE;
 
-/* Runs graphviz's neato over DOT text (picture_graphviz.c). */
+/* Runs graphviz's neato on DOT text (picture_graphviz.c). */
 typedef struct syn__pic_limits {
-    double seconds; /* wall clock */
+    double seconds; /* wall-clock limit */
     uint64_t cpu_seconds;
     uint64_t memory_bytes;
-    const char *program; /* "neato" */
+    const char *program; /* the program to run: "neato" */
 } syn__pic_limits;
 #define SYN__PIC_LIMITS \
     { 60.0, 60, (uint64_t)4 << 30, "neato" }

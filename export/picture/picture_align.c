@@ -1,6 +1,6 @@
-/* Forward and backward of a training step side by side. Rows of the same part of the same layer
-   form a band; bands that both columns have in the same order get the same height and place, and
-   rows spread over what their band has more than they need. */
+/* Aligns forward and backward of a training step side by side. Rows of the same part of the same
+   layer form a band. Bands that both columns have in the same order get the same position and
+   height; rows are distributed over the extra height of their band. */
 #include "export/picture/picture_layout.h"
 
 #include <math.h>
@@ -8,16 +8,16 @@
 
 #include "syntorch/base/memory.h"
 
-/* Rows that follow each other in one band. */
+/* Consecutive rows of one band. */
 typedef struct stretch {
-    uint32_t first, last; /* rows, in the order of time */
+    uint32_t first, last; /* rows, in order of time */
     uint64_t band;
-    double top, bottom; /* as seen on the page, without more room */
+    double top, bottom; /* y on the page, before extra space is added */
 } stretch;
 
 typedef struct side {
     syn__pic_column col;
-    stretch *stretches; /* from the top of the page down */
+    stretch *stretches; /* from the top of the page downwards */
     uint32_t n;
 } side;
 
@@ -31,7 +31,7 @@ static bool comes_first(const char *a, const char *b) {
     return n != m ? n < m : strcmp(a, b) < 0;
 }
 
-/* A layer's name; of layers drawn once the same one in both columns. */
+/* The name of a layer; for layers drawn once, the same name in both columns. */
 static const char *layer_of(const syn__pic_plan *plan, uint32_t unit) {
     const char *first = plan->units[unit].layer;
     const char *last = plan->units[plan->units[unit].last].layer;
@@ -40,7 +40,7 @@ static const char *layer_of(const syn__pic_plan *plan, uint32_t unit) {
 
 static syn_status find_bands(syn__pic_column *col, syn_error *err) {
     char name[64];
-    for (uint32_t i = col->n_cells; i-- > 0;) { /* a row's first cell last */
+    for (uint32_t i = col->n_cells; i-- > 0;) { /* a row gets the band of its first cell */
         SYN_TRY(syn__pic_part_name(col, i, name, sizeof name, err));
         uint64_t h = mix_text(14695981039346656037u, layer_of(col->cells->plan, col->cell[i].unit));
         col->rows[col->cell[i].row].band = mix_text(h, name);
@@ -74,8 +74,8 @@ static syn_status find_stretches(side *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* Makes room in one column: `gap` between two stretches (the last one above, or NULL at an end),
-   and `slack` within the lower one. */
+/* Adds space in one column: `gap` between two stretches (NULL: the column's end), and `slack`
+   within the lower one. */
 static void make_room(side *s, const stretch *above, const stretch *below, double gap,
                       double slack) {
     syn__pic_column *col = &s->col;
@@ -89,11 +89,12 @@ static void make_room(side *s, const stretch *above, const stretch *below, doubl
     col->rows[below->last].after += each;
 }
 
-/* The longest sequence of bands that both sides have in the same order: pairs[i] is the stretch of
-   `b` beside stretch i of `a`, or UINT32_MAX. */
+/* Finds the longest common subsequence of bands: pairs[i] is the stretch of `b` next to stretch i
+   of `a`, or UINT32_MAX. */
 static syn_status match(const side *a, const side *b, uint32_t *pairs, syn_error *err) {
     const size_t w = (size_t)b->n + 1;
-    uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* of what is left from (i, k) on */
+    uint32_t *best =
+        syn_calloc((a->n + 1) * w, sizeof *best); /* length of the best match from (i, k) on */
     if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "bands of a picture");
     for (size_t i = a->n; i-- > 0;)
         for (size_t k = b->n; k-- > 0;) {
@@ -119,7 +120,7 @@ static double page_end(const side *s) {
     return s->col.cells->drawing->clusters[s->col.part->cluster].y1;
 }
 
-/* Room so that every pair of stretches has one place and height. */
+/* Adds space so that both stretches of a pair have the same position and height. */
 static void align(side *a, side *b, const uint32_t *pairs) {
     const stretch *above_a = NULL, *above_b = NULL;
     const double end_a = page_end(a), end_b = page_end(b);

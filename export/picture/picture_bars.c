@@ -1,5 +1,5 @@
-/* Bars for the collectives over gradients, beside the ops of backward that make these. Those over
-   gradients of a layer that is drawn for several are one bar beside it, which lists them. */
+/* Bars for the collectives over gradients, next to the ops of backward that compute the gradients.
+   Collectives over gradients of folded layers are combined in one bar, which lists them. */
 #include "export/picture/picture_layout.h"
 #include "export/walk/graph_walk.h"
 
@@ -14,24 +14,24 @@
 #define TO          "\xE2\x80\xA6"
 #define GREY        "#4a5560"
 #define BAR_H       46.0 /* three lines of text */
-#define LIST_H      10.0 /* a line more */
+#define LIST_H      10.0 /* each further line */
 #define BAR_GAP     6.0
-#define MOST_LISTED 24   /* bars in one */
-#define HEAD_W      34.0 /* the icon and what is left and right of the text */
+#define MOST_LISTED 24   /* most collectives listed in a bar */
+#define HEAD_W      34.0 /* icon and space around the text */
 #define PANEL_W     12.0 /* from the panel's border to the bars */
-#define HEAD_PT     26.0 /* the panel's title */
+#define HEAD_PT     26.0 /* title of the panel */
 
 typedef struct bar {
-    uint32_t node; /* place */
+    uint32_t node; /* place of the collective */
     double top, bottom;
     double w;
     double least; /* height that its text needs */
     uint32_t lane;
-    uint32_t first, last; /* places of the ops whose gradients come first and last */
-    uint32_t n_ops;       /* that it takes gradients from */
-    uint32_t n;           /* collectives; 0: it is listed in another bar */
+    uint32_t first, last; /* places of the ops that compute its first and last gradients */
+    uint32_t n_ops;       /* ops that compute its gradients */
+    uint32_t n;           /* number of collectives; 0: it is listed in another bar */
     uint32_t box;
-    bool folded; /* takes gradients of layers that are drawn as one */
+    bool folded; /* has gradients of folded layers */
     const char *label, *tip, *id;
 } bar;
 
@@ -45,9 +45,9 @@ typedef struct bars {
     uint64_t bytes;
 } bars;
 
-/* ---- Where the gradients are ---- */
+/* ---- positions of gradients ---- */
 
-/* What cell `c` and its tensors take of the page. */
+/* Vertical extent of cell `c` with its tensors. */
 static void extent(const syn__pic_cells *cells, const syn__pic_cell *c, double *top,
                    double *bottom) {
     const syn__pic_box *boxes = cells->drawing->boxes, *b = &boxes[c->box];
@@ -59,8 +59,8 @@ static void extent(const syn__pic_cells *cells, const syn__pic_cell *c, double *
     }
 }
 
-/* The same for the op at `place`, which a cell stands for: of a box of several ops its share. Time
-   goes up. */
+/* The same for the op at `place`; if its box has several ops, only the op's share. Time runs
+   upwards. */
 static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *top, double *bottom) {
     const syn__pic_plan *plan = cells->plan;
     const uint32_t cell = syn__pic_cell_of(cells, place);
@@ -73,7 +73,7 @@ static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *to
     return true;
 }
 
-/* "h.3", or "embed" outside layers. */
+/* Writes the layer, "h.3", or the scope outside layers, "embed". */
 static syn_status put_where(syn__pic_plan *plan, uint32_t place, char out[64], syn_error *err) {
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, place, &plan->other, &n, err));
@@ -83,7 +83,7 @@ static syn_status put_where(syn__pic_plan *plan, uint32_t place, char out[64], s
     return SYN_OK;
 }
 
-/* Which ops bar `b` takes gradients from, and their extent. */
+/* Finds the ops that compute the gradients of bar `b`, and their extent. */
 static syn_status span(bars *s, bar *b, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     const syn_node *n;
@@ -110,7 +110,8 @@ static bool meet(const bar *a, const bar *b) {
     return a->top < b->bottom + BAR_GAP && b->top < a->bottom + BAR_GAP;
 }
 
-/* Bars over folded layers become the first of their kind, with what stands beside these as well. */
+/* Combines bars over folded layers with the first one of their kind, and also bars of that kind
+   that would be next to it. */
 static syn_status join_folded(bars *s, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     for (size_t i = 0; i < s->n; i++)
@@ -124,12 +125,12 @@ static syn_status join_folded(bars *s, syn_error *err) {
             a->top = fmin(a->top, b->top), a->bottom = fmax(a->bottom, b->bottom);
             a->n++;
             b->n = 0;
-            b->lane = (uint32_t)i; /* until it is listed */
+            b->lane = (uint32_t)i; /* index of that bar until they are listed */
         }
     return SYN_OK;
 }
 
-/* ---- What they say ---- */
+/* ---- labels ---- */
 
 static void put_line(syn__pic_text *t, const char *text, double size, const char *color,
                      bool bold) {
@@ -139,7 +140,7 @@ static void put_line(syn__pic_text *t, const char *text, double size, const char
     syn__pic_put(t, "%s</font></td></tr>", bold ? "</b>" : "");
 }
 
-/* "h.11 ... h.10": where its gradients come from, in the order of time. */
+/* Writes the layers of its gradients in order of time: "h.11 ... h.10". */
 static syn_status put_range(bars *s, const bar *b, syn__pic_text *out, syn_error *err) {
     char from[64], to[64];
     if (b->n_ops == 0) return SYN_OK;
@@ -152,7 +153,7 @@ static syn_status put_range(bars *s, const bar *b, syn__pic_text *out, syn_error
     return SYN_OK;
 }
 
-/* "24 gradients", or of graphs without tensors the ops that they are of. */
+/* Writes "24 gradients", or for graphs without tensors the number of ops. */
 static void put_gradients(syn__pic_text *out, uint64_t tensors, uint64_t ops) {
     char count[SYN__PIC_NUMBER];
     if (tensors > 0)
@@ -210,7 +211,8 @@ static syn_status label_one(bars *s, bar *b, const syn_node *n, syn_error *err) 
     return close_label(s, &l, b, 3, err);
 }
 
-/* The bars that stand in bar i, upwards as time goes; of many the first and the last. */
+/* Lists the collectives of bar i upwards, as time runs. If there are many, only the first and the
+   last. */
 static syn_status list_bars(bars *s, size_t i, label *l, uint32_t most, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     const uint32_t n = s->list[i].n, skipped = n > most ? n - most + 1 : 0;
@@ -268,7 +270,7 @@ static syn_status label_many(bars *s, size_t i, syn_error *err) {
     return close_label(s, &l, b, 3 + shown, err);
 }
 
-/* Text, id and tooltip of bar i. */
+/* Sets text, id and tooltip of bar i. */
 static syn_status label_bar(bars *s, size_t i, syn_error *err) {
     bar *b = &s->list[i];
     syn__pic_plan *plan = s->cells->plan;
@@ -286,9 +288,10 @@ static syn_status label_bar(bars *s, size_t i, syn_error *err) {
     return b->n > 1 ? label_many(s, i, err) : label_one(s, b, n, err);
 }
 
-/* ---- Places ---- */
+/* ---- placement ---- */
 
-/* High enough for its text, within the column; in the first lane where there is room. */
+/* Makes a bar high enough for its text and moves it into the column; puts it in the first lane with
+   free space. */
 static void place_bar(bars *s, bar *b) {
     const double lack = b->least - (b->bottom - b->top);
     if (!(b->bottom > b->top)) b->top = HEAD_PT + 5, b->bottom = b->top + b->least;
@@ -324,13 +327,14 @@ static syn_status find_bars(bars *s, syn_error *err) {
     }
     SYN_TRY(join_folded(s, err));
     for (size_t i = 0; i < s->n; i++)
-        if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err)); /* before lanes are given */
+        if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err)); /* before `lane` is assigned */
     for (size_t i = 0; i < s->n; i++)
         if (s->list[i].n > 0) place_bar(s, &s->list[i]);
     return SYN_OK;
 }
 
-/* From the op that makes the last gradient, where it is drawn for itself alone. */
+/* Draws an arrow from the op that computes the last gradient, if that op is drawn on its own and
+   nothing is in the way. */
 static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err) {
     syn__pic_drawing *d = s->cells->drawing;
     const syn__pic_plan *plan = s->cells->plan;
@@ -342,7 +346,7 @@ static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err
     const double start = from->x + from->w / 2;
     double top, bottom;
     if (!place_extent(s->cells, b->last, &top, &bottom)) return SYN_OK;
-    const double half = from->h / 2 - 3; /* tensors beside the op may reach over it */
+    const double half = from->h / 2 - 3; /* tensors next to the op may extend beyond it */
     const double y = fmin(fmax((top + bottom) / 2, from->y - half), from->y + half);
     if (!syn__pic_free_way(d, (syn__pic_point){start + 1, y}, x - start - 2, 0) || y < b->top ||
         y > b->bottom)

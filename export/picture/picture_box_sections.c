@@ -1,6 +1,6 @@
-/* Which part of a recorded step each call belongs to. Some calls tell: those of autograd and of
-   DDP's reducer, those in modules, those in a range that is called so, those that autograd numbers.
-   Others go with the calls around them. */
+/* Determines the section of each call in a recorded step. Some calls identify theirs: calls of
+   autograd and of DDP's reducer, calls in modules, calls in ranges named after a section, and calls
+   with an autograd sequence number. Others belong to the calls around them. */
 #include "export/picture/picture_boxes.h"
 
 #include <stdlib.h>
@@ -8,17 +8,17 @@
 
 #include "syntorch/base/memory.h"
 
-#define BACKWARD_FUNCTION 1 /* PyTorch's RecordScope */
+#define BACKWARD_FUNCTION 1 /* value of PyTorch's RecordScope */
 
 typedef enum mark { FORWARD, BACKWARD, REST, UNKNOWN } mark;
 
 typedef struct call {
     int64_t start;
     uint32_t slice;
-    mark self, next; /* next: of the first call behind it that tells */
+    mark self, next; /* next: section of the next call that identifies its own */
 } call;
 
-/* word: in small letters. */
+/* Ignores case; word must be in lower case. */
 static bool contains(const char *text, const char *word) {
     for (; *text != '\0'; text++) {
         size_t n = 0;
@@ -28,7 +28,7 @@ static bool contains(const char *text, const char *word) {
     return false;
 }
 
-/* "forward_backward" around both says nothing. */
+/* A range "forward_backward" around both identifies neither. */
 static mark of_range(const char *name) {
     const bool forward = contains(name, "forward"), backward = contains(name, "backward");
     if (forward != backward) return forward ? FORWARD : BACKWARD;
@@ -52,7 +52,7 @@ static bool of_backward(const syn_node *node) {
            strstr(node->op, "ddp.reducer") != NULL;
 }
 
-/* What the call itself and what is around it tell. */
+/* Determines the section from the call itself and the ranges around it. */
 static syn_status look_at(syn__boxes *m, call *c, bool *autograd) {
     const syn__pic_times *t = m->times;
     const syn_node *node;
@@ -75,8 +75,8 @@ static int compare_calls(const void *a, const void *b) {
     return x->slice < y->slice ? -1 : x->slice > y->slice;
 }
 
-/* The outermost calls of the step, by lane and start. A thread that begins with autograd's is one
-   of its own: all that it does is backward. */
+/* Lists the outermost calls of the step, by lane and start. A thread whose first call is autograd's
+   is an autograd thread: all its calls are backward. */
 static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
     const syn__pic_times *t = m->times;
     uint32_t lane = UINT32_MAX;
@@ -94,7 +94,7 @@ static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
     return SYN_OK;
 }
 
-/* A forward pass has a backward one behind it, or it is what is done with the loss at the end. */
+/* Forward must be followed by backward; otherwise it processes the loss at the end. */
 static void find_next(call *calls, size_t n) {
     mark next = UNKNOWN;
     bool goes_on = false;

@@ -1,3 +1,5 @@
+/* Builds the boxes of a step: finds user ranges and modules around each op, groups consecutive ops
+   of a thread, and adds the device work that they launched. */
 #include "export/picture/picture_boxes.h"
 #include "export/picture/picture_text.h"
 
@@ -6,15 +8,15 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_BOXES 160 /* else levels of names are left out */
+#define MOST_BOXES 160 /* with more, levels of names are dropped */
 #define LEVELS     8
-/* What the device did tells what a box is, however long the host took. */
+/* Device time outweighs host time when a box's ops and category are ranked. */
 #define DEVICE_TELLS 1e6
 
-/* ---- Names ---- */
+/* ---- names ---- */
 
-/* The ranges around slice i, from outside to inside; of a thread that has none those of the thread
-   that waits for it. */
+/* Writes the ranges around slice i, from outermost to innermost. A thread without ranges gets those
+   of the thread that waits for it. */
 static void put_ranges(const syn__boxes *m, uint32_t i, char *path) {
     const syn__pic_times *t = m->times;
     uint32_t chain[LEVELS], n = 0, at = m->range_of[i];
@@ -38,7 +40,7 @@ static void put_ranges(const syn__boxes *m, uint32_t i, char *path) {
     }
 }
 
-/* What a host op is called in; of one that is called in nothing its own name. */
+/* The path of a host op: its ranges and modules, or its own name if it has none. */
 static syn_status path_of(syn__boxes *m, uint32_t i, bool backward,
                           char path[SYN__BOX_PATH_BYTES]) {
     const syn__pic_times *t = m->times;
@@ -66,7 +68,7 @@ static syn_status path_of(syn__boxes *m, uint32_t i, bool backward,
     return SYN_OK;
 }
 
-/* ---- Boxes ---- */
+/* ---- boxes ---- */
 
 static syn_status new_box(syn__boxes *m, uint32_t thread, uint32_t node, const char *path,
                           uint32_t section, uint32_t *out) {
@@ -78,7 +80,7 @@ static syn_status new_box(syn__boxes *m, uint32_t thread, uint32_t node, const c
     return SYN_OK;
 }
 
-/* The last box that the node waits for; 0 if none. */
+/* The last box that the node depends on; 0: none. */
 static uint32_t latest(const syn__boxes *m, const syn_node *node) {
     uint32_t most = 0;
     for (uint32_t k = 0; k < node->n_deps; k++) {
@@ -88,7 +90,7 @@ static uint32_t latest(const syn__boxes *m, const syn_node *node) {
     return most;
 }
 
-/* The call that launched the node, and has a box; SYN_NO_NODE if none. */
+/* The call that launched the node, if it has a box; otherwise SYN_NO_NODE. */
 static uint32_t launcher(const syn__boxes *m, const syn_node *node) {
     uint32_t by = SYN_NO_NODE;
     for (uint32_t k = 0; k < node->n_deps; k++)
@@ -102,7 +104,7 @@ static uint32_t open_box(const syn__boxes *m, uint32_t thread) {
     return SYN__BOX_NONE;
 }
 
-/* "AddmmBackward0" is the backward pass of "Addmm". */
+/* "AddmmBackward0" is the backward of "Addmm". */
 static void short_op(const char *op, uint32_t section, char *out, size_t bytes) {
     syn__pic_short_name(op, out, bytes);
     char *end = out + strlen(out);
@@ -112,7 +114,7 @@ static void short_op(const char *op, uint32_t section, char *out, size_t bytes) 
         end[-8] = '\0';
 }
 
-/* Counts a call, or the time of one that is counted. */
+/* Adds calls of an op, or time to one already counted. */
 static void add_op(syn__box *b, const char *op, uint32_t calls, double ns) {
     char name[sizeof b->ops[0].name];
     short_op(op, b->section, name, sizeof name);
@@ -126,7 +128,8 @@ static void add_op(syn__box *b, const char *op, uint32_t calls, double ns) {
     b->n_other += calls;
 }
 
-/* In the backward pass ops of no module of their own go with those before them. */
+/* Whether an op joins the open box. In backward, ops without a module of their own join the ops
+   before them. */
 static bool stays(const char *open, const char *path, bool backward) {
     const size_t n = strlen(path);
     return strcmp(open, path) == 0 || (backward && strncmp(open, path, n) == 0 && open[n] == '/');
@@ -137,7 +140,7 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     char path[SYN__BOX_PATH_BYTES];
     const uint32_t section = m->section_of[m->top_of[i]];
     const bool backward = section % SYN__BOX_PARTS == SYN__BOX_BACKWARD;
-    const syn_node wanted = *node; /* path_of looks at others */
+    const syn_node wanted = *node; /* path_of reads other nodes */
     const uint32_t after = latest(m, node);
     SYN_TRY(path_of(m, i, backward, path));
     uint32_t at = open_box(m, s->lane);
@@ -158,7 +161,8 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     return SYN_OK;
 }
 
-/* To the box of what launched it, or to a later one of that thread if it waits for more. */
+/* Adds device work to the box of the call that launched it, or to a later one of that thread if it
+   has later dependencies. */
 static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
     const uint32_t by = launcher(m, node), after = latest(m, node);
     if (by == SYN_NO_NODE) return SYN_OK; /* launched before the step */
@@ -212,9 +216,9 @@ static syn_status make_boxes(syn__boxes *m) {
     return SYN_OK;
 }
 
-/* ---- All ---- */
+/* ---- everything ---- */
 
-/* The step of which most are alike. */
+/* One of the steps that are alike most often. */
 static uint32_t choose_window(const syn__pic_times *t) {
     uint32_t best = t->drawn[0], most = 0;
     for (uint32_t k = 0; k < t->n_drawn; k++) {

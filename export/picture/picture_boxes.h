@@ -1,5 +1,5 @@
-/* Stretches of a recording's step within the same ranges and modules: what the modules' graph is
-   made of. */
+/* Divides a step of a PyTorch trace into boxes: consecutive ops of the same user ranges and
+   modules. The graph of modules is made of them. */
 #ifndef EXPORT_PICTURE_BOXES_H
 #define EXPORT_PICTURE_BOXES_H
 
@@ -13,23 +13,25 @@ extern "C" {
 
 enum { SYN__BOX_PATH_BYTES = 512, SYN__BOX_RANGES = 512, SYN__BOX_NAMES = 32 };
 
-/* Of a pass: REST is what is done with the gradients, and what comes after it. */
+/* Parts of a pass (forward and backward of a microbatch). REST: gradients and everything after
+   them, such as the optimizer. */
 enum { SYN__BOX_FORWARD, SYN__BOX_BACKWARD, SYN__BOX_REST, SYN__BOX_PARTS };
 
 typedef struct syn__box {
-    char path[SYN__BOX_PATH_BYTES]; /* "forward/Net_0/Linear_0"; of a communication its kind */
-    uint32_t thread;                /* lane; SYN__BOX_NONE: a communication */
-    uint32_t node;                  /* of a communication, else of its first op */
-    uint32_t section;               /* SYN__BOX_PARTS times its pass, and the part */
-    bool closed; /* a communication waits for it: what follows may run beside that */
+    char path[SYN__BOX_PATH_BYTES]; /* "forward/Net_0/Linear_0"; for a communication its kind */
+    uint32_t thread;                /* lane (timeline_lanes.h); SYN__BOX_NONE: a communication */
+    uint32_t node;                  /* node of a communication, otherwise the first op's */
+    uint32_t section;               /* SYN__BOX_PARTS * pass + part */
+    bool closed; /* a communication waits for this box, so following ops, which may overlap it,
+                    start a new box */
     double host_ns, device_ns, ns[SYN_CATEGORY_COUNT];
     uint32_t n_ops, n_kernels, last_top;
     uint64_t flops;
     struct {
         char name[48];
         uint32_t count;
-        double ns; /* what the device did for them counts for more than any time of the host */
-    } ops[SYN__BOX_NAMES]; /* the outermost calls by name; count 0: no more */
+        double ns;         /* device time if there is any, otherwise host time */
+    } ops[SYN__BOX_NAMES]; /* outermost ops by name; count 0: end */
     uint32_t n_other;
 } syn__box;
 
@@ -38,24 +40,25 @@ typedef struct syn__boxes {
     syn__pic_times *times;
     uint32_t rank_index, window;
     uint32_t *slice_of;   /* per node: its slice; UINT32_MAX: none in the window */
-    uint32_t *box_of;     /* per node; SYN__BOX_NONE: it is in none */
+    uint32_t *box_of;     /* per node: its box, or SYN__BOX_NONE */
     uint32_t *top_of;     /* per slice of a host thread: the outermost op around it */
-    uint32_t *range_of;   /* per slice: the innermost range around it */
-    uint32_t *section_of; /* per slice that is a top_of, in the step */
-    uint32_t *named_by;   /* per slice that is a top_of: the first below it that tells a module */
+    uint32_t *range_of;   /* per slice: the innermost user range around it */
+    uint32_t *section_of; /* per slice that is its own top_of: its section in the step */
+    uint32_t *named_by;   /* per slice that is its own top_of: the first slice below it that names a
+                             module */
     uint32_t ranges[SYN__BOX_RANGES];
     uint32_t n_ranges;
     syn__box *at;
     size_t n, cap;
-    int levels; /* of a path that are kept */
-    bool cut;   /* the step has more boxes than a picture */
+    int levels; /* number of levels of paths to keep */
+    bool cut;   /* the step has more boxes than a picture allows */
     syn_error *err;
 } syn__boxes;
 
-/* Fills `b`, whose graph, times (of that graph), rank_index and err are set, with the boxes of the
-   step of which most are alike, in an order in which each waits for earlier ones alone. */
+/* Computes the boxes of one step: of the steps that are alike most often, one. The caller sets
+   graph, times (of that graph), rank_index and err. Each box only depends on earlier ones. */
 syn_status syn__boxes_make(syn__boxes *b) SYN_MUST_USE;
-/* Fills section_of, when all that is per slice is known (picture_box_sections.c). */
+/* Fills section_of; needs all other per-slice data (picture_box_sections.c). */
 syn_status syn__boxes_sections(syn__boxes *b) SYN_MUST_USE;
 void syn__boxes_free(syn__boxes *b);
 

@@ -1,5 +1,5 @@
-/* From a folded rank to the cells of the trace view, ops or runs of ops depending on the level of
-   detail, and the columns that they stand in. */
+/* Computes the cells of the trace view from a folded rank: ops or runs of ops, depending on the
+   level of detail. Divides them into columns. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -9,8 +9,8 @@
 
 #include "syntorch/base/memory.h"
 
-#define RUN_OPS       40 /* at most, so that a trace without scopes keeps some structure */
-#define MOST_PERIOD   4  /* ops that an optimizer repeats */
+#define RUN_OPS       40 /* most ops in a run, so that traces without scopes keep some structure */
+#define MOST_PERIOD   4  /* most ops that an optimizer repeats */
 #define LEAST_REPEATS 3
 
 void syn__pic_cells_free(syn__pic_cells *c) {
@@ -30,7 +30,8 @@ bool syn__pic_is_drawn(const syn_node *n) {
     return n->kind != SYN_NODE_METADATA && (n->flags & SYN_NODE_VIRTUAL) == 0;
 }
 
-/* Decode steps, which repeat what prefill does, may be told in less detail. */
+/* The level of detail of a unit. Decode steps, which repeat the ops of prefill, may have fewer
+   details. */
 static syn__pic_detail detail_of(const syn__pic_cells *c, uint32_t unit) {
     const syn__pic_unit *u = &c->plan->units[unit];
     syn__pic_detail detail = c->detail;
@@ -53,7 +54,7 @@ static syn_status add_cell(syn__pic_cells *c, uint32_t first, uint32_t last, uin
     return SYN_OK;
 }
 
-/* Whether `node`, at this place, goes into the newest cell, which starts at cell->first. */
+/* Whether `node`, at this place, joins the last cell. */
 static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t place, uint32_t chunk,
                         bool *out, syn_error *err) {
     syn__pic_cell *cell = &c->cells[c->n_cells - 1];
@@ -86,8 +87,9 @@ static syn_status same_op(syn__pic_cells *c, uint32_t a, uint32_t b, bool *out, 
     return SYN_OK;
 }
 
-/* Of an optimizer, which does the same for bucket after bucket: how often the few nodes from
-   `begin` on follow each other; *length: of all of it. */
+/* Finds repetitions in an optimizer, which does the same for each bucket: *repeats: how many times
+   the first few nodes from `begin` on follow each other; *length: number of nodes in all
+   repetitions. Both 0 if there are none. */
 static syn_status find_repeats(syn__pic_cells *c, uint32_t begin, uint32_t end, uint32_t *length,
                                uint32_t *repeats, syn_error *err) {
     const syn__pic_plan *p = c->plan;
@@ -154,7 +156,7 @@ static syn_status make_cells(syn__pic_cells *c, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- Parts: the columns of the picture ---- */
+/* ---- parts: the columns of the picture ---- */
 
 static syn_status add_part(syn__pic_cells *c, uint32_t begin, uint32_t number, syn_error *err) {
     const syn__pic_unit *u = &c->plan->units[c->cells[begin].unit];
@@ -171,7 +173,8 @@ static syn_status add_part(syn__pic_cells *c, uint32_t begin, uint32_t number, s
     return SYN_OK;
 }
 
-/* A column ends where a layer does, if that leaves it neither too short nor too long. */
+/* Divides a section into columns. A column ends at the end of a layer if it is then neither too
+   short nor too long. */
 static syn_status section_parts(syn__pic_cells *c, uint32_t begin, uint32_t end, syn_error *err) {
     const uint32_t n = end - begin;
     const bool whole =

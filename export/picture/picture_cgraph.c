@@ -1,6 +1,5 @@
-/* The pen that builds a graph with graphviz's cgraph, which then writes the DOT file. cgraph keeps
-   state of its own for all graphs of a process (and allocates for itself), so one thread at a time
-   is let in. */
+/* The pen that builds a graph with graphviz's cgraph, which writes the DOT file. cgraph has
+   process-wide state (and its own allocator), so a lock admits one thread at a time. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_dot.h"
 
@@ -23,12 +22,12 @@ bool syn__pic_have_cgraph(void) {
 #define DEPTH 8
 
 typedef struct builder {
-    Agraph_t *open[DEPTH]; /* the graph, then the clusters around */
+    Agraph_t *open[DEPTH]; /* the graph, then the enclosing clusters */
     int depth;
     bool failed;
 } builder;
 
-/* cgraph takes names and values as char *, but only reads them. */
+/* cgraph's parameters are char *, but it only reads them. */
 static char *text(const char *s) {
     return (char *)(uintptr_t)s;
 }
@@ -96,13 +95,13 @@ static void edge(void *self, const char *from, const char *to, const syn__dot_at
     else set(b, agedge(b->open[0], tail, head, NULL, 1), attrs, n);
 }
 
-/* ---- Ids ---- */
+/* ---- ids ---- */
 
-/* cgraph takes a name's address for its id, and writes clusters in the order of their ids. So that
-   the same picture gives the same file, clusters get odd ids in the order of their numbers here;
-   all else is left to cgraph's own discipline, which gives names even ids. */
+/* cgraph uses the address of a name as its id, and writes clusters in the order of ids. To make
+   files reproducible, clusters get odd ids in the order of their numbers. All other ids come from
+   cgraph's own discipline, which uses even ones. */
 typedef struct names {
-    Agdisc_t disc; /* first: what agopen hands to open_ids */
+    Agdisc_t disc; /* must be first: agopen passes its address to open_ids */
     Agraph_t *graph;
 } names;
 
@@ -145,7 +144,7 @@ static char *print_id(void *state, int kind, IDTYPE id) {
     if (kind != AGRAPH || id % 2 == 0) return AgIdDisc.print(n->graph, kind, id);
     char name[32];
     snprintf(name, sizeof name, PREFIX "%llu", (unsigned long long)(id / 2));
-    return agstrbind(n->graph, name); /* the writer looks at what cgraph keeps before a string */
+    return agstrbind(n->graph, name); /* the writer reads cgraph's header in front of the string */
 }
 
 static void close_ids(void *state) {
@@ -158,7 +157,7 @@ static void register_id(void *state, int kind, void *object) {
     AgIdDisc.idregister(n->graph, kind, object);
 }
 
-/* ---- Writing ---- */
+/* ---- writing ---- */
 
 static int put(void *channel, const char *s) {
     syn_sink_text(channel, s);

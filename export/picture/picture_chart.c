@@ -1,5 +1,5 @@
-/* The communication view's columns, placed as the ranks run: each goes through its items, and waits
-   at what it shares with others until they are there. */
+/* Draws the communication view by simulating the ranks: each lane processes its items, and waits at
+   a shared item until all its lanes have reached it. */
 #include "export/picture/picture_comm.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #define HEAD_H    36.0
 #define FRAME_PAD 12.0
 
-/* ---- Waiting for each other ---- */
+/* ---- synchronization ---- */
 
 static syn__pic_item *current(syn__pic_lane *lane) {
     return lane->next < lane->n_items ? &lane->items[lane->next] : NULL;
@@ -24,7 +24,7 @@ static bool shared(const syn__pic_item *item) {
            item->kind == SYN__PIC_BAR;
 }
 
-/* The item of `lane` with this key and kind that is still to come, or NULL. */
+/* The item with this key and kind that `lane` has not processed yet, or NULL. */
 static syn__pic_item *partner(syn__pic_lane *lane, const syn__pic_item *item,
                               syn__pic_item_kind kind) {
     for (size_t i = lane->next; i < lane->n_items; i++)
@@ -41,10 +41,11 @@ static bool sent(const syn__pic_chart *c, const syn__pic_item *recv, const syn__
             return item->done;
         }
     *send = NULL;
-    return true; /* its sender is not drawn */
+    return true; /* the sender is not drawn */
 }
 
-/* Which lanes take part in item, and whether all of them are there. */
+/* Finds the lanes that take part in the current item of `lane`. Returns whether all of them have
+   reached it. */
 static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMNS]) {
     const syn__pic_item *item = current(&c->lanes[lane]), *send;
     for (uint32_t k = 0; k < SYN__PIC_COLUMNS; k++) members[k] = k == lane;
@@ -60,9 +61,9 @@ static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMN
     return all;
 }
 
-/* ---- Drawing items ---- */
+/* ---- drawing items ---- */
 
-/* "3.2 GFLOP, 46.9 KiB into communication" under a column's name. */
+/* Formats the line under a lane's name: "3.2 GFLOP, 46.9 KiB into communication". */
 static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
     char flops[SYN__PIC_NUMBER], comms[SYN__PIC_NUMBER];
     snprintf(text, bytes, "%s" DOT "%s into communication",
@@ -70,7 +71,7 @@ static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
              syn__pic_bytes(lane->plan.totals.comm_bytes, comms));
 }
 
-/* Of what an item needs, the share of a lane: a bar lies over several. */
+/* The width that an item needs in one lane; a bar extends over several. */
 static double share(syn__pic_chart *c, uint32_t lane, const syn__pic_item *item) {
     uint32_t n = 1;
     for (uint32_t k = 0; k < c->n_lanes && item->kind == SYN__PIC_BAR; k++)
@@ -94,7 +95,7 @@ static double lane_width(syn__pic_chart *c) {
     return w;
 }
 
-/* First and last of the members, and the lowest point in between. */
+/* Finds the first and last member; returns the lowest y of all lanes from first to last. */
 static double span(const syn__pic_chart *c, const bool members[], uint32_t *first, uint32_t *last) {
     double y = 0;
     *first = UINT32_MAX;
@@ -109,8 +110,8 @@ static double span(const syn__pic_chart *c, const bool members[], uint32_t *firs
     return y;
 }
 
-/* Whether the lane's item needs what the box above it makes. Of boxes of different layers, which
-   may stand for others, the upper one is taken to be needed. */
+/* Whether the lane's item needs the result of the box above it. Assumed to be true between
+   different layers, because these may stand for others. */
 static syn_status needs_above(syn__pic_lane *lane, const syn__pic_item *item, bool *out,
                               syn_error *err) {
     const syn__pic_item *above = &lane->items[lane->above_item];
@@ -154,7 +155,7 @@ static const char *box_id(syn__pic_chart *c, uint32_t lane, syn__pic_item *item,
     return syn__arena_copy(&c->drawing->arena, id);
 }
 
-/* The tooltip of a bar: the first rank's, and what each other one measured. */
+/* The tooltip of a bar: that of the first rank, with the measured times of the others. */
 static const char *bar_tip(syn__pic_chart *c, const bool members[], uint32_t first,
                            syn_error *err) {
     syn__pic_text t;
@@ -211,7 +212,7 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
     return SYN_OK;
 }
 
-/* A red line from the side of a send down beside its column to the side of the receive. */
+/* Draws a red line from the side of a send, down next to its lane, to the side of the receive. */
 static syn_status draw_message(syn__pic_chart *c, const syn__pic_item *send,
                                const syn__pic_item *recv, syn_error *err) {
     const syn__pic_box *a = &c->drawing->boxes[send->box], *b = &c->drawing->boxes[recv->box];
@@ -242,7 +243,8 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
     syn__pic_shorten(name.s, room, shown, sizeof shown);
-    if (item->level > 0) { /* left of the arrows: in smaller letters, then cut */
+    if (item->level >
+        0) { /* fit the label left of the arrows: first reduce its size, then truncate it */
         const double most = lane_w / 2 - 8;
         while (size > 8 && syn__pic_width(shown, size, true) > most) size -= 0.5;
         while (room > 4 && syn__pic_width(shown, size, true) > most)
@@ -260,7 +262,7 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     return SYN_OK;
 }
 
-/* Opens one frame for each stretch of neighbouring members. */
+/* Opens one frame for each run of neighbouring members. */
 static syn_status open_frame(syn__pic_chart *c, const bool members[], double lane_w,
                              syn_error *err) {
     uint32_t first, last;
@@ -335,9 +337,9 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
     return SYN_OK;
 }
 
-/* ---- Panels of the page ---- */
+/* ---- panels of a page ---- */
 
-/* What stands above a column of panels, as high as head_height says. */
+/* Draws the names of the lanes above a column of panels, with the height of head_height. */
 static syn_status lane_heads(syn__pic_chart *c, double x, double y, double lane_w, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
     syn__pic_text name, others;
@@ -392,7 +394,7 @@ static syn_status begin_panel(syn__pic_chart *c, double lane_w, syn_error *err) 
     return SYN_OK;
 }
 
-/* The frame that all lanes are in goes on in another panel. */
+/* Continues the frame that all lanes are in in another panel. */
 static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
     const int32_t open = c->lanes[0].clusters[0];
@@ -418,8 +420,8 @@ static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *er
     return syn__pic_cut_in(c, index, cut, err);
 }
 
-/* On a page, a phase that all ranks are in begins a panel, and what is higher than c->most is
-   broken where they do something together. */
+/* On a page, starts a new panel for a phase that all ranks are in. Breaks a frame that is higher
+   than c->most before an item that all ranks have. */
 static syn_status break_before(syn__pic_chart *c, const bool members[], double lane_w,
                                syn_error *err) {
     const syn__pic_item *item = current(&c->lanes[0]);
@@ -438,7 +440,7 @@ static syn_status break_before(syn__pic_chart *c, const bool members[], double l
     return SYN_OK;
 }
 
-/* ---- The whole chart ---- */
+/* ---- the whole chart ---- */
 
 syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
     bool members[SYN__PIC_COLUMNS];
@@ -465,8 +467,8 @@ syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
                 SYN_TRY(do_item(c, members, lane_w, err));
                 moved = true;
             }
-        /* Ranks that wait for each other in a circle: a trace that would hang. Let one
-           go on alone. */
+        /* Deadlock: ranks wait for each other in a cycle, so the traced program would hang. Let one
+           continue on its own. */
         for (uint32_t k = 0; k < c->n_lanes && any && !moved; k++) {
             if (current(&c->lanes[k]) == NULL) continue;
             for (uint32_t m = 0; m < SYN__PIC_COLUMNS; m++) members[m] = m == k;

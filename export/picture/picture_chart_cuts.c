@@ -1,5 +1,5 @@
-/* Frames of the communication view that are broken between panels: texts at the arrows that a break
-   cuts, and the numbers of the parts. */
+/* Frames of the communication view that are broken between panels: texts at the cut arrows, and
+   part numbers. */
 #include "export/picture/picture_comm.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #define TEXT_PT 8.0
 #define TEXT_H  10.0
 #define GAP     9.0 /* between a text and the frame of a layer */
-#define LIFT    5.0 /* texts reach into the space around a frame's boxes */
+#define LIFT    5.0 /* texts extend into the padding of a frame by this */
 
-/* A text whose words come when all parts are known. */
+/* Adds a text whose contents are set when the number of parts is known. */
 static syn_status add_text(syn__pic_chart *c, uint32_t lane, int32_t frame, double y, bool out,
                            uint32_t *box, syn_error *err) {
     char id[48];
@@ -29,7 +29,7 @@ static syn_status add_text(syn__pic_chart *c, uint32_t lane, int32_t frame, doub
     return syn__pic_add_box(c->drawing, &text, box, err);
 }
 
-/* Ends the lane's flow: an arrow from its last box to the text. */
+/* Draws an arrow from the lane's last box to the text. */
 static syn_status end_flow(syn__pic_chart *c, uint32_t k, uint32_t box, double top,
                            syn_error *err) {
     const syn__pic_lane *lane = &c->lanes[k];
@@ -70,7 +70,7 @@ syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN_
         syn__pic_lane *lane = &c->lanes[k];
         if (!cut[k]) continue;
         SYN_TRY(add_text(c, k, frame, lane->y - LIFT + TEXT_H / 2, false, &made->texts[k][1], err));
-        lane->above = made->texts[k][1]; /* instead of the box in the panel before */
+        lane->above = made->texts[k][1]; /* takes the place of the box in the previous panel */
         lane->above_y = lane->y - LIFT + TEXT_H;
         lane->y = lane->above_y + 2;
     }
@@ -78,7 +78,7 @@ syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN_
     return SYN_OK;
 }
 
-/* "from 1 of 3" */
+/* Sets a text to "from 1 of 3". */
 static syn_status name_text(syn__pic_chart *c, uint32_t box, const char *way, uint32_t number,
                             uint32_t of, syn_error *err) {
     if (box == UINT32_MAX) return SYN_OK;
@@ -92,7 +92,7 @@ static syn_status name_text(syn__pic_chart *c, uint32_t box, const char *way, ui
     return syn__pic_keep(&d->arena, &t, &d->boxes[box].label, err);
 }
 
-/* "prefill  (1 of 3)" */
+/* Sets a frame's label to "prefill  (1 of 3)". */
 static syn_status name_frame(syn__pic_chart *c, int32_t frame, uint32_t number, uint32_t of,
                              syn_error *err) {
     syn__pic_cluster *k = &c->drawing->clusters[frame];

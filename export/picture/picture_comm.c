@@ -1,4 +1,4 @@
-/* The communication view: a column a rank, time downwards; a collective is one red bar over the
+/* The communication view: one column per rank, time runs down. A collective is a red bar across the
    columns of its ranks, a message a red line between two columns. */
 #include "export/picture/picture_comm.h"
 #include "export/picture/picture.h"
@@ -11,7 +11,7 @@
 
 /* ---- Heading ---- */
 
-/* "all_reduce 80 x, 1.2 MiB" for every kind that rank 0's lane has. */
+/* Writes "all_reduce 80 x, 1.2 MiB" for every kind of communication in the first lane. */
 static syn_status put_kinds(syn__pic_chart *c, syn__pic_text *t, syn_error *err) {
     uint64_t count[SYN_COMM_KIND_COUNT] = {0}, bytes[SYN_COMM_KIND_COUNT] = {0};
     char a[SYN__PIC_NUMBER], b[SYN__PIC_NUMBER];
@@ -75,7 +75,7 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* What is tried, in this order, until it can be read. */
+/* Combinations to try, in this order, until the picture is readable. */
 typedef struct choice {
     int fold;
     syn__pic_detail detail;
@@ -98,8 +98,8 @@ static syn_status attempt(syn__pic_chart *chart, const syn_export_options *optio
     return heading(chart, options, t->detail, t->fold, err);
 }
 
-/* The same with panels as high as they are, then broken into ever lower ones until the page can be
-   read. */
+/* Tries a combination with panels of any height, then with lower and lower panels until the page is
+   readable. */
 static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
                            const syn_export_options *options, const choice *t, double max_side,
                            bool *fits, syn_error *err) {
@@ -117,7 +117,8 @@ static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
     return s;
 }
 
-/* Fewer columns are for pages. A level asked for is the only one, if it can be drawn. */
+/* Whether to try a combination. Fewer columns are only for pages. If a level of detail is
+   requested, only that level is tried, and chunks as a last resort. */
 static bool is_tried(const choice *t, const syn_graph *graph, const syn_export_options *options) {
     const bool layers = options->detail == SYN_DETAIL_LAYERS;
     if (t->columns < SYN__PIC_COLUMNS &&

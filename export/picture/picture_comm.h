@@ -1,4 +1,5 @@
-/* The communication view's columns and what stands in them. */
+/* The communication view: its columns (lanes), one per rank or set of identical ranks, and their
+   items. */
 #ifndef EXPORT_PICTURE_COMM_H
 #define EXPORT_PICTURE_COMM_H
 
@@ -12,7 +13,7 @@ extern "C" {
 #define SYN__PIC_COLUMNS 4
 
 typedef enum syn__pic_item_kind {
-    SYN__PIC_OPEN, /* a phase (level 0) or a layer (level 1) begins */
+    SYN__PIC_OPEN, /* begins a phase (level 0) or a layer (level 1) */
     SYN__PIC_CLOSE,
     SYN__PIC_RUN_BOX,
     SYN__PIC_BAR,
@@ -25,7 +26,8 @@ typedef struct syn__pic_item {
     uint32_t first, last; /* nodes of a box */
     uint32_t unit;
     int level;
-    uint64_t key; /* equal on all columns that do this together, and of a send and its receive */
+    uint64_t key; /* equal for all lanes that take part in a collective, and for a send and its
+                     receive */
     const char *label, *tip;
     double w, h;
     uint32_t box;
@@ -35,22 +37,23 @@ typedef struct syn__pic_item {
 typedef struct syn__pic_lane {
     syn__pic_plan plan;
     uint32_t rank_index;
-    uint32_t n_ranks; /* for which it stands */
+    uint32_t n_ranks; /* number of ranks that it stands for */
     syn__pic_item *items;
     size_t n_items, items_cap, next;
-    double x, y;    /* centre; bottom of what is drawn */
+    double x, y;    /* centre; bottom of what is drawn so far */
     uint32_t above; /* last box of the flow, or UINT32_MAX */
     size_t above_item;
-    double above_y; /* its bottom */
+    double above_y; /* bottom of that box */
     bool above_red;
-    int32_t clusters[2]; /* open ones, or -1 */
+    int32_t clusters[2]; /* open frames, or -1 */
 } syn__pic_lane;
 
-/* A frame that goes on in another panel: both frames, the texts at the arrows that are cut (of
-   lanes without one UINT32_MAX), and how many parts there are before the break. */
+/* A frame that continues in another panel. */
 typedef struct syn__pic_cut {
-    int32_t from, to;                    /* clusters */
-    uint32_t texts[SYN__PIC_COLUMNS][2]; /* boxes: at the end, and where it goes on */
+    int32_t from, to; /* the two clusters */
+    uint32_t texts[SYN__PIC_COLUMNS]
+                  [2]; /* boxes with the texts at cut arrows: at the end, and where the frame
+                          continues; UINT32_MAX for lanes without one */
     uint32_t number;
 } syn__pic_cut;
 
@@ -59,47 +62,48 @@ typedef struct syn__pic_chart {
     syn__pic_drawing *drawing;
     syn__pic_lane lanes[SYN__PIC_COLUMNS];
     uint32_t n_lanes;
-    uint32_t hidden;  /* ranks that no lane stands for */
+    uint32_t hidden;  /* ranks without a lane */
     uint8_t *lane_of; /* per rank index: the lane that stands for it; UINT8_MAX: none */
     uint32_t *alike;  /* per group of the graph: see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
-    uint32_t columns;         /* at most; SYN__PIC_COLUMNS or less */
-    double row_gap, lane_gap; /* between boxes below and beside each other */
-    int name_lines;           /* of the ops in a run */
-    double most;              /* height of a panel on a page, if it can be broken */
-    int n_in_flight;          /* messages sent and not received yet */
+    uint32_t columns;         /* limit, at most SYN__PIC_COLUMNS */
+    double row_gap, lane_gap; /* distances between boxes, vertical and horizontal */
+    int name_lines;           /* lines of op names in a run */
+    double most;              /* height limit of a panel on a page, if it can be broken */
+    int n_in_flight;          /* messages sent but not yet received */
     syn__pic_panel *panels;
     size_t n_panels, panels_cap;
     syn__pic_cut *cuts;
     size_t n_cuts, cuts_cap;
 } syn__pic_chart;
 
-/* Chooses the ranks to draw and reads them. Free the chart in any case. */
+/* Chooses the ranks to draw, and reads them. Free the chart in any case. */
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
                                syn_error *err) SYN_MUST_USE;
-/* Their step (picture_lanes.c): c->lane_of, c->alike, and which ranks the lanes are of. */
+/* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->alike and the ranks of the lanes. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;
-/* "rank 3", "ranks 3 ... 7" with a real ellipsis, "ranks 3, 7", or "rank 3 and 31 like it", with
-   `others`: "also 7, 11, 15 ... 127"; else these are empty. */
+/* Writes the name of a lane: "rank 3", "ranks 3 ... 7" (with a real ellipsis), "ranks 3, 7", or
+   "rank 3 and 31 like it" with `others` "also 7, 11, 15 ... 127". `others` is empty otherwise. */
 void syn__pic_lane_name(const syn__pic_chart *c, uint32_t lane, syn__pic_text *name,
                         syn__pic_text *others);
 void syn__pic_chart_free(syn__pic_chart *chart);
-/* The items of all lanes; detail FULL (runs between communications), LAYERS (what a layer
-   communicates of one kind is one bar) or CHUNKS (a box a rank). */
+/* Computes the items of all lanes. detail: FULL (runs of ops between communications), LAYERS (one
+   bar for each kind of communication in a layer) or CHUNKS (one box per rank). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
-/* Breaks of a frame (picture_chart_cuts.c). An arrow from the last box of each lane that is `cut`
-   to a text; then a text above each such lane in the frame where it goes on. When all is drawn, the
-   frames and texts get their numbers: "prefill (2 of 3)", "to 3 of 3", "from 1 of 3". */
+/* Breaks a frame (picture_chart_cuts.c). cut_out draws an arrow from the last box of each lane in
+   `cut` to a text; cut_in draws a text above each such lane in the frame that continues.
+   number_cuts comes at the end and writes the numbers: "prefill (2 of 3)", "to 3 of 3", "from 1 of
+   3". */
 syn_status syn__pic_cut_out(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],
                             syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],
                            syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_number_cuts(syn__pic_chart *c, syn_error *err) SYN_MUST_USE;
-/* Draws them, without a heading (picture_chart.c). */
+/* Draws the lanes, without a heading (picture_chart.c). */
 syn_status syn__pic_chart_draw(syn__pic_chart *chart, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* A drawing as DOT, with the positions that `neato -n2` keeps, and the pen that writes plain text.
-   Where the library is built with cgraph, that writes the file (picture_cgraph.c); the plain pen
-   serves builds without graphviz's headers. */
+/* Writes a drawing as DOT with positions for `neato -n2`, and has the pen that writes plain text.
+   Builds with cgraph write the file with it instead (picture_cgraph.c); the plain pen is for builds
+   without graphviz's headers. */
 #include "export/picture/picture_dot.h"
 #include "export/picture/picture.h"
 #include "export/picture/picture_text.h"
@@ -19,16 +19,17 @@
 typedef struct walker {
     const syn__pic_drawing *d;
     const syn__dot_pen *pen;
-    uint32_t *next;  /* per box: next of the same cluster + 1 */
-    uint32_t *first; /* per cluster + 1: first box + 1; [0]: boxes of no cluster */
-    char *path;      /* an edge's pos */
+    uint32_t *next;  /* per box: next box of the same cluster + 1 */
+    uint32_t *first; /* per cluster + 1: first box + 1; [0]: boxes without cluster */
+    char *path;      /* pos of an edge */
     size_t path_cap;
     syn__pic_text tip;
     syn_error *err;
 } walker;
 
-/* Text of tooltips in graphviz's escString: backslashes and entities mean themselves, and what XML
-   forbids would lose the picture. */
+/* Escapes a tooltip as graphviz's escString, so that backslashes and entities are literal.
+   Characters that are invalid in XML are replaced, because the picture would be unusable with
+   them. */
 static const char *escaped(walker *w, const char *text) {
     syn__pic_clear(&w->tip);
     for (size_t n; *text != '\0'; text += n != 0 ? n : 1) {
@@ -58,12 +59,12 @@ static void walk_graph(walker *w) {
         {"bgcolor", "white", false},
         {"fontname", FONT, false},
         {"fontsize", "10", false},
-        {"margin", "0", false}, /* half an inch around a PDF */
+        {"margin", "0", false}, /* otherwise half an inch around a PDF */
         {"outputorder", "edgesfirst", false},
         {"pad", PAD_INCHES, false},
         {"rankdir", "TB", false},
         {"tooltip", escaped(w, w->d->title != NULL ? w->d->title : ""), false},
-        {"viewport", viewport, false}, /* last: only of a page */
+        {"viewport", viewport, false}, /* only for pages, so it must be last */
     };
     w->pen->graph(w->pen->self, graph,
                   sizeof graph / sizeof *graph - (w->d->page == SYN_PAGE_NONE));
@@ -124,7 +125,7 @@ static void walk_cluster(walker *w, size_t i) {
     w->pen->open(w->pen->self, name, attrs, sizeof attrs / sizeof *attrs);
 }
 
-/* pos of an edge: "e,tip start c1 c2 p ...". */
+/* Formats pos of an edge: "e,tip start c1 c2 p ...". */
 static syn_status edge_path(walker *w, const syn__pic_edge *e) {
     const size_t want = (e->n_points + 2) * 64;
     SYN_TRY(syn_grow(&w->path, &w->path_cap, want, 1, w->err));
@@ -168,7 +169,8 @@ static void walk_boxes_of(walker *w, int32_t cluster) {
         walk_box(w, &w->d->boxes[i - 1]);
 }
 
-/* Clusters are stored parents first, so one walk with a counter of open ones nests them. */
+/* Parents are stored before their children, so a single walk that tracks the open cluster nests
+   them. */
 static void walk_clusters(walker *w) {
     int32_t open = -1;
     for (size_t i = 0; i < w->d->n_clusters; i++) {
@@ -212,7 +214,7 @@ syn_status syn__pic_walk(const syn__pic_drawing *d, const syn__dot_pen *pen, syn
     return s;
 }
 
-/* ---- The plain pen ---- */
+/* ---- plain pen ---- */
 
 typedef struct plain {
     syn_sink *sink;

@@ -1,5 +1,4 @@
-/* How a drawing becomes DOT: one walk over it drives a pen, which writes text or
-   builds a cgraph. */
+/* Converts a drawing to DOT. A single walk calls a pen, which writes text or builds a cgraph. */
 #ifndef EXPORT_PICTURE_DOT_H
 #define EXPORT_PICTURE_DOT_H
 
@@ -11,11 +10,11 @@ extern "C" {
 
 typedef struct syn__dot_attr {
     const char *name;
-    const char *value; /* not quoted yet */
+    const char *value; /* without quotes */
     bool html;
 } syn__dot_attr;
 
-/* Names and values live until the call returns. open/close nest. */
+/* Names and values are valid until the call returns. open and close nest. */
 typedef struct syn__dot_pen {
     void *self;
     void (*graph)(void *self, const syn__dot_attr *attrs, size_t n);

@@ -1,5 +1,5 @@
-/* A drawing: boxes, paths and clusters with their places and texts, before it is written as DOT.
-   Lengths are points (1/72 inch), y grows downwards until the writer turns it round. */
+/* A drawing: boxes, paths and clusters with positions and texts, before it is written as DOT.
+   Lengths are in points (1/72 inch). y grows downwards; the DOT writer flips it. */
 #ifndef EXPORT_PICTURE_DRAW_H
 #define EXPORT_PICTURE_DRAW_H
 
@@ -11,36 +11,36 @@
 extern "C" {
 #endif
 
-/* How a box looks. The first are the categories of ops, in the order of syn_category. */
+/* How a box looks. The first values are the categories of ops, in the order of syn_category. */
 typedef enum syn__pic_look {
     SYN__PIC_OP = 0,
     SYN__PIC_RUN = SYN_CATEGORY_COUNT, /* several ops in one box */
     SYN__PIC_MEMORY,
     SYN__PIC_COLLECTIVE,
-    SYN__PIC_MESSAGE, /* send, recv */
+    SYN__PIC_MESSAGE, /* send or receive */
     SYN__PIC_ACTIVATION,
     SYN__PIC_PARAM,
     SYN__PIC_INPUT,
     SYN__PIC_STATE,
-    SYN__PIC_ELSEWHERE, /* a tensor made in another part of the picture */
-    SYN__PIC_TIME,      /* bars of the time view: of the categories of ops, */
-    SYN__PIC_TIME_WAIT = SYN__PIC_TIME + SYN_CATEGORY_COUNT, /* ... waiting for other ranks, */
-    SYN__PIC_TIME_RANGE, /* ... layers, modules and ranges that the program named */
+    SYN__PIC_ELSEWHERE, /* a tensor that is made in another part of the picture */
+    SYN__PIC_TIME,      /* bars of the time view: one look per category of ops, */
+    SYN__PIC_TIME_WAIT = SYN__PIC_TIME + SYN_CATEGORY_COUNT, /* waiting for other ranks, */
+    SYN__PIC_TIME_RANGE,                                     /* layers, modules and user ranges */
     SYN__PIC_BADGE,
-    SYN__PIC_PLAIN, /* text without a border */
+    SYN__PIC_PLAIN, /* text without border */
     SYN__PIC_LOOKS
 } syn__pic_look;
 
 typedef struct syn__pic_style {
-    const char *legend; /* what the legend says */
-    const char *icon;   /* before an op's name; "" none */
+    const char *legend; /* text in the legend */
+    const char *icon;   /* before the op's name; "": none */
     const char *shape, *style, *fill, *line;
     double pen;
     int peripheries;
-    double pad;   /* room between text and left or right border */
-    double slant; /* share of the width that a slanted side takes beside the text's corners */
-    double more;  /* height beyond that of a box */
-    double foot;  /* of that below the text rather than around it */
+    double pad;   /* space between text and left or right border */
+    double slant; /* fraction of the width that a slanted side takes outside the text */
+    double more;  /* extra height compared with a plain box */
+    double foot;  /* share of `more` that is below the text instead of around it */
 } syn__pic_style;
 
 const syn__pic_style *syn__pic_style_of(int look);
@@ -48,12 +48,12 @@ const syn__pic_style *syn__pic_style_of(int look);
 typedef enum syn__pic_line {
     SYN__PIC_DATA,
     SYN__PIC_RED,      /* communication */
-    SYN__PIC_RESIDUAL, /* a skip connection */
-    SYN__PIC_ORDER,    /* waits without using data */
-    SYN__PIC_KEPT,     /* from forward to backward */
-    SYN__PIC_PAIR,     /* from tp_enter to the all-reduce of its gradient */
+    SYN__PIC_RESIDUAL, /* residual (skip) connection */
+    SYN__PIC_ORDER,    /* dependency without data */
+    SYN__PIC_KEPT,     /* saved by forward for backward */
+    SYN__PIC_PAIR,     /* from a tp_enter to the all-reduce of its gradient */
     SYN__PIC_LINES,
-    SYN__PIC_GRID = SYN__PIC_LINES /* of a time axis, which no legend explains */
+    SYN__PIC_GRID = SYN__PIC_LINES /* of a time axis; not in the legend */
 } syn__pic_line;
 
 typedef struct syn__pic_point {
@@ -61,16 +61,17 @@ typedef struct syn__pic_point {
 } syn__pic_point;
 
 typedef struct syn__pic_box {
-    const char *id;    /* unique; "r0.o12" or "r0.t7" where it stands for one of these */
+    const char *id;    /* unique; "r0.o12" or "r0.t7" if the box is that op or tensor */
     const char *label; /* HTML-like */
     const char *tip;   /* tooltip, lines separated by \n */
     double x, y, w, h; /* centre and size */
     int look;
-    int32_t cluster; /* or -1 */
+    int32_t cluster; /* -1: none */
 } syn__pic_box;
 
-/* A path: points[first_point .. +n_points): a start, then three control points a segment; the
-   arrow's tip is `tip` if `arrow`. Its label, if any, is centred at (lx, ly). */
+/* A path with the points [first_point, first_point + n_points): the start, then three control
+   points per Bezier segment. With `arrow`, the arrow head ends at `tip`. The label, if any, is
+   centred at (lx, ly). */
 typedef struct syn__pic_edge {
     uint32_t from, to; /* boxes */
     size_t first_point, n_points;
@@ -82,12 +83,12 @@ typedef struct syn__pic_edge {
 } syn__pic_edge;
 
 typedef struct syn__pic_cluster {
-    const char *label; /* HTML-like, "" none */
+    const char *label; /* HTML-like; "": none */
     const char *tip;
     double x0, y0, x1, y1;
-    double label_w, label_h, min_w; /* min_w: with what else stands in the label's line */
+    double label_w, label_h, min_w; /* min_w: width of the label's line with everything in it */
     int32_t parent;                 /* an earlier cluster, or -1 */
-    int level;                      /* 0 phase, 1 layer, 2 part of a layer */
+    int level;                      /* 0: phase, 1: layer, 2: part of a layer */
 } syn__pic_cluster;
 
 typedef struct syn__pic_drawing {
@@ -104,75 +105,78 @@ typedef struct syn__pic_drawing {
 } syn__pic_drawing;
 
 void syn__pic_drawing_free(syn__pic_drawing *d);
-/* Each appends one and gives its index; texts must live in d->arena or be literals. */
+/* Append an element and return its index. Texts must be in d->arena or literals. */
 syn_status syn__pic_add_box(syn__pic_drawing *d, const syn__pic_box *box, uint32_t *out,
                             syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_add_cluster(syn__pic_drawing *d, const syn__pic_cluster *cluster, int32_t *out,
                                 syn_error *err) SYN_MUST_USE;
-/* Starts a path at p and makes it the newest edge; the functions below lengthen it. */
+/* Starts a path at p as the last edge; the functions below extend it. */
 syn_status syn__pic_begin_edge(syn__pic_drawing *d, const syn__pic_edge *edge, syn__pic_point p,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_line_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* Leaves and arrives vertically. */
+/* A curve that leaves and arrives vertically. */
 syn_status syn__pic_curve_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* Leaves and arrives horizontally. */
+/* A curve that leaves and arrives horizontally. */
 syn_status syn__pic_sway_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* Right-angled path through n corners with round corners, ending at p[n - 1]. */
+/* A path through n corners with right angles, which are rounded. Ends at p[n - 1]. */
 syn_status syn__pic_corners_to(syn__pic_drawing *d, const syn__pic_point *p, size_t n,
                                syn_error *err) SYN_MUST_USE;
-/* Moves boxes, edges and clusters from the given counts on. */
+/* Moves the boxes, edges and clusters from the given counts on. */
 typedef struct syn__pic_mark {
     size_t boxes, edges, clusters, points;
 } syn__pic_mark;
 syn__pic_mark syn__pic_mark_of(const syn__pic_drawing *d);
 void syn__pic_shift(syn__pic_drawing *d, syn__pic_mark from, double dx, double dy);
 
-/* Whether no box is in the way from p over dx to the right, or dy down. */
+/* Whether no box is in the way from p by dx to the right, or by dy down. */
 bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, double dy);
-/* Turns these upside down within y from 0 to `height`; texts stay upright. */
+/* Mirrors these vertically within y from 0 to `height`; texts stay upright. */
 void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height);
 
-/* What stays together when a picture is laid out: what was drawn from `mark` on, with its upper
-   left corner at (0, top). */
+/* A unit of page layout: everything drawn from `mark` on, with its upper left corner at (0,
+   top). */
 typedef struct syn__pic_panel {
     syn__pic_mark mark;
     double width, height, top;
-    double x, y; /* where it goes */
-    bool first;  /* in its column: `head` is free above it */
+    double x, y; /* position */
+    bool first;  /* the first in its column, with `head` of free space above it */
 } syn__pic_panel;
-/* In rows, or on a page in columns as large as that shows them; sets the extent of d. */
+/* Places panels in rows, or on a page in columns so that they are shown as large as possible. Sets
+   the size of d. */
 void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *panels, size_t n, double head);
-/* Points of the smallest text, and whether it can be read on d->page. */
+/* Size of the smallest text in points, and whether it is readable on d->page. */
 double syn__pic_smallest(const syn__pic_drawing *d);
 bool syn__pic_readable(const syn__pic_drawing *d);
-/* How wide and high a drawing may be on a page, A4 across, so that texts of `smallest` points can
-   be read. */
+/* Largest width and height of a drawing on a landscape page so that texts of `smallest` points are
+   readable. */
 void syn__pic_page_room(syn_page page, double smallest, double *w, double *h);
 
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 
-/* Title, facts and legend above what is drawn so far, whose extent is width x height from (0, 0).
-   `subtitle` says what was folded. Only looks and lines that occur are explained. */
+/* Adds title, lines of text and legend above the drawing so far, whose size is width x height from
+   (0, 0). The legend only has looks and lines that occur. */
 typedef struct syn__pic_heading {
     const char *title;
-    const char *lines[4]; /* plain text; NULL ends */
+    const char *lines[4]; /* plain text; ends with NULL */
 } syn__pic_heading;
 syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *heading,
                                 syn_error *err) SYN_MUST_USE;
 
-/* Left-aligned text with its top left corner at (x, y); *w, if wanted, is its width. */
+/* Adds left-aligned text with its top left corner at (x, y). *w, unless NULL: its width. */
 syn_status syn__pic_add_text(syn__pic_drawing *d, const char *text, double x, double y, double size,
                              bool bold, double *w, syn_error *err) SYN_MUST_USE;
-/* "xN what" on a dark ground with its right end at x. */
+/* Adds "xN what" on a dark background, with its right end at x. */
 syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *what, double x,
                               double y, int32_t cluster, const char *tip,
                               syn_error *err) SYN_MUST_USE;
 
-/* What a node is called: by its label, else its op, else its id as "o12", which is put into buf. */
+/* The name of a node: its label, otherwise its op, otherwise its id as "o12", which is written to
+   buf. */
 #define SYN__PIC_ID_BYTES 24
 const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]);
 
-/* Model, tp, dtype ... of the metadata on one line; totals on another (picture_head.c). */
+/* Formats the metadata (model, tp, dtype ...) in one line, and totals in another
+   (picture_head.c). */
 syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) SYN_MUST_USE;
 

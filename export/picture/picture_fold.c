@@ -1,7 +1,7 @@
-/* Which steps and layers of a rank repeat. One pass over the nodes makes three signatures: of a
-   unit (one layer of one phase, shapes included), of a step (without sizes, which grow with the
-   context) and of the whole rank. Whatever a node takes from outside its unit or step counts as
-   "from outside", so the first layer equals the others. */
+/* Finds the steps and layers of a rank that repeat. One pass over the nodes computes three
+   signatures: of a unit (one layer of one phase, with shapes), of a step (without sizes, which grow
+   with the context), and of the whole rank. An input from outside the unit or step only counts as
+   "from outside", so that the first layer equals the others. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -64,7 +64,7 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ (h >> 32);
 }
 
-/* Text with the layer's own name as "#", so that "h.3/qkv" equals "h.4/qkv". */
+/* Hashes a text with the layer's name replaced by "#", so that "h.3/qkv" equals "h.4/qkv". */
 static uint64_t mix_text(uint64_t h, const char *text, const char *layer) {
     const size_t n = strlen(layer);
     for (const char *p = text; *p != '\0'; p++) {
@@ -82,7 +82,7 @@ typedef enum sig_mode { SIG_UNIT, SIG_STEP, SIG_RANK, SIG_MODES } sig_mode;
 
 typedef struct sigs {
     uint64_t h[SIG_MODES];
-    uint32_t begin[SIG_MODES]; /* first node that counts as inside */
+    uint32_t begin[SIG_MODES]; /* first node that is inside */
     const char *layer;
 } sigs;
 
@@ -114,8 +114,8 @@ static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t, uint32_
     mix_spec(s, &t->spec);
 }
 
-/* Not attributes that say when or where a node ran, or which tensors it used, rather than what it
-   does. */
+/* False for attributes that tell when or where a node ran or which tensors it used, rather than
+   what it does. */
 static bool says_what(const char *name) {
     static const char *const others[] = {"_ns", "seed", "layer", "step", "tag", "puts@string_list"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -123,7 +123,7 @@ static bool says_what(const char *name) {
     return true;
 }
 
-/* Layers must agree in their attributes; steps need not (positions), nor ranks (shards). */
+/* Only for units: steps may differ in attributes (positions), and so may ranks (shards). */
 static void mix_attributes(sigs *s, const syn_node *node) {
     uint64_t h = s->h[SIG_UNIT];
     for (uint32_t i = 0; i < node->n_attributes; i++) {
@@ -190,7 +190,7 @@ static void end_step(reader *r, uint32_t end) {
     s->sig = r->s.h[SIG_STEP];
 }
 
-/* Starts a unit, and before it a step, when `node` belongs to another than the last node did. */
+/* Starts a new unit, and a new step before it, if `node` does not belong to the current ones. */
 static syn_status begin_unit(reader *r, uint32_t index, const syn_node *node, syn_error *err) {
     syn__pic_plan *p = r->plan;
     const size_t n = syn__walk_layer_prefix(node->scope);
@@ -239,7 +239,7 @@ static syn_status read_tensors(reader *r, uint32_t index, const syn_node *node, 
         mix_spec(&r->s, &t->spec);
     }
     if (node->n_inputs > 0) return SYN_OK;
-    for (uint32_t i = 0; i < node->n_deps; i++) { /* graphs without tensors */
+    for (uint32_t i = 0; i < node->n_deps; i++) { /* for graphs without tensors */
         const uint32_t from = syn__pic_place_of(r->plan, node->deps[i].node);
         for (int m = 0; m < SIG_MODES; m++)
             if (from >= r->s.begin[m] && from < index)
@@ -294,7 +294,8 @@ static bool same_unit(const syn__pic_unit *a, const syn__pic_unit *b) {
            a->phase == b->phase && same_family(a, b);
 }
 
-/* How often the `period` units from i on are repeated right after, within [i, end). */
+/* How many times the `period` units from i on are repeated directly after themselves, within [i,
+   end). */
 static uint32_t repeats(const syn__pic_plan *p, uint32_t i, uint32_t end, uint32_t period) {
     uint32_t n = 0;
     bool layered = false;
@@ -418,7 +419,7 @@ void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase pha
     const int64_t first = syn__walk_step_number(plan->graph, s->number, end);
     const int64_t last =
         syn__walk_step_number(plan->graph, plan->steps[step + s->count - 1].number, end);
-    /* PyTorch's recordings have no phases. */
+    /* PyTorch traces have no phases. */
     const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
     else if (s->count > 1)

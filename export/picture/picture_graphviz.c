@@ -1,6 +1,6 @@
-/* Runs graphviz in a process of its own, with limits on time and memory. Started by posix_spawn,
-   since a fork of a process with threads may hang; input and output go through unlinked temporary
-   files, so neither side can block the other. */
+/* Runs graphviz in a separate process with time and memory limits. Uses posix_spawn, because fork
+   in a process with threads can deadlock. Input and output are unlinked temporary files, so neither
+   side can block the other. */
 #include "export/picture/picture.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ; /* POSIX names it but no header declares it */
+extern char **environ; /* required by POSIX, but declared in no header */
 
 #define PATH_BYTES 4096
 
-/* Full path of `program` by the PATH; false if it is not there. */
+/* Finds the full path of `program` in PATH; false if it is not there. */
 static bool find_program(const char *program, char *out) {
     const char *path = getenv("PATH");
     if (path == NULL) return false;
@@ -96,7 +96,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Waits for the child, or ends it when its time is up. */
+/* Waits for the child, and kills it when its time is up. */
 static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status, syn_error *err) {
     const double start = now();
     long pause_ns = 1000000;
@@ -104,7 +104,8 @@ static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status
         const pid_t got = waitpid(pid, status, WNOHANG);
         if (got == pid) return SYN_OK;
         if (got < 0 && errno != EINTR) {
-            *status = 0; /* the host ignores SIGCHLD: only the output can tell */
+            *status =
+                0; /* the host program ignores SIGCHLD: only the output shows whether it worked */
             return SYN_OK;
         }
         if (now() - start > limits->seconds) break;
@@ -120,7 +121,7 @@ static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status
                     limits->seconds);
 }
 
-/* First line of what graphviz said. */
+/* Reads the first line of graphviz's error output. */
 static void complaint(int fd, char *out, size_t bytes) {
     out[0] = '\0';
     if (lseek(fd, 0, SEEK_SET) < 0) return;

@@ -1,4 +1,4 @@
-/* Title, facts and legend of a picture. */
+/* Title, metadata and legend of a picture. */
 #include "export/picture/picture_draw.h"
 #include "export/picture/picture_text.h"
 
@@ -11,7 +11,7 @@
 #define ITEM_PT  8.5
 #define ITEM_H   17.0
 
-/* Of PyTorch's recordings, and of machines: nothing that says what ran. */
+/* Whether metadata of a PyTorch trace or machine does not describe the run. */
 static bool is_clerical(const char *name) {
     static const char *const names[] = {"pid",       "schema",     "start_ts",
                                         "finish_ts", "node_ranks", "hardware_constants"};
@@ -28,8 +28,8 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
     syn__pic_clear(&t);
     for (uint32_t i = 0; i < graph->n_metadata && t.n < 400; i++) {
         const syn_attribute *a = &graph->metadata[i];
-        if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
-        if (strcmp(a->name, "multiprocessors") == 0) continue; /* "hardware" says more */
+        if (strncmp(a->name, "et.", 3) == 0) continue;         /* only for writing the file again */
+        if (strcmp(a->name, "multiprocessors") == 0) continue; /* "hardware" is more informative */
         if (is_clerical(a->name)) continue;
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;
@@ -138,7 +138,7 @@ static syn_status add_anchor(legend *l, double x, uint32_t *out, syn_error *err)
     char id[32];
     snprintf(id, sizeof id, "anchor%zu", l->d->n_boxes);
     const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),
-                              .label = " ", /* an empty one would show the id */
+                              .label = " ", /* with an empty label, graphviz shows the id */
                               .tip = "",
                               .x = x,
                               .y = l->y + ITEM_H / 2,
@@ -157,7 +157,7 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     const double w = 34 + syn__pic_width(names[line], ITEM_PT, false) + 8;
     uint32_t a, b;
     make_room(l, w);
-    const double x = l->x + 1, y = l->y + ITEM_H / 2; /* an anchor is a point wide */
+    const double x = l->x + 1, y = l->y + ITEM_H / 2; /* an anchor is one point wide */
     SYN_TRY(add_anchor(l, x, &a, err));
     SYN_TRY(add_anchor(l, x + 28, &b, err));
     const syn__pic_edge e = {.from = a, .to = b, .line = line, .arrow = true, .tip = {x + 28, y}};
@@ -168,12 +168,12 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     return SYN_OK;
 }
 
-/* The legend of what occurs among the first boxes and edges. */
+/* Adds a legend for all looks and lines that occur so far. */
 static syn_status add_legend(legend *l, syn_error *err) {
     bool looks[SYN__PIC_LOOKS] = {false}, lines[SYN__PIC_GRID + 1] = {false};
     for (size_t i = 0; i < l->d->n_boxes; i++) looks[l->d->boxes[i].look] = true;
     for (size_t i = 0; i < l->d->n_edges; i++) lines[l->d->edges[i].line] = true;
-    /* on a page, which has little room, not the kinds of ops, whose boxes have names */
+    /* on a page, where space is scarce, without the kinds of ops: their boxes have names */
     const int first = l->d->page == SYN_PAGE_NONE ? 0 : SYN__PIC_RUN;
     for (int i = first; i < SYN__PIC_PLAIN; i++)
         if (looks[i]) SYN_TRY(add_sample(l, i, err));
@@ -183,7 +183,7 @@ static syn_status add_legend(legend *l, syn_error *err) {
     return SYN_OK;
 }
 
-/* The text; on a page, cut to the width. */
+/* Returns the text, on a page truncated to the width. */
 static const char *fitted(const syn__pic_drawing *d, const char *text, double size, bool bold,
                           double width, char *cut, size_t bytes) {
     size_t n = bytes / 4;
@@ -192,7 +192,7 @@ static const char *fitted(const syn__pic_drawing *d, const char *text, double si
     return cut;
 }
 
-/* How long the first fact or sentence of a text is, and what parts it from the next; "" at the
+/* Length of the first fact or sentence of a text. *between: the separator after it; "" at the
    end. */
 static size_t first_fact(const char *text, const char **between) {
     static const char *const ends[] = {DOT, "  "};
@@ -205,15 +205,15 @@ static size_t first_fact(const char *text, const char **between) {
     return n;
 }
 
-/* Lines of text from y on, broken between facts and sentences where one is wider than the page;
-   lengthens *y. */
+/* Adds lines of text from *y on, broken between facts and sentences at the page's width. Advances
+  y. */
 static syn_status add_lines(syn__pic_drawing *d, const char *text, double width, double *y,
                             syn_error *err) {
     while (*text != '\0') {
         syn__pic_text line, longer;
         syn__pic_clear(&line);
         const char *rest = text, *before = "";
-        do { /* one fact more as long as they fit */
+        do { /* add facts while they fit */
             const char *between;
             const size_t n = first_fact(rest, &between);
             longer = line;
@@ -223,7 +223,7 @@ static syn_status add_lines(syn__pic_drawing *d, const char *text, double width,
             rest += n + strlen(between);
             before = between;
         } while (*rest != '\0');
-        if (rest == text) break; /* a fact longer than a text may be */
+        if (rest == text) break; /* the fact is longer than a text can be */
         text = rest;
         char cut[1024];
         const char *shown = fitted(d, line.s, LINE_PT, false, width - 8, cut, sizeof cut);
@@ -241,15 +241,15 @@ syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, 
     if (title_w > right) right = title_w;
     const syn__pic_mark content = syn__pic_mark_of(d);
     legend l = {d, 0, 0, 0, right};
-    SYN_TRY(add_legend(&l, err)); /* first: the texts below are not explained */
+    SYN_TRY(add_legend(&l, err)); /* first, so that the legend does not include the texts */
     const syn__pic_mark after_legend = syn__pic_mark_of(d);
     double y = TITLE_PT * 1.6;
     SYN_TRY(syn__pic_add_text(d, title, 0, 0, TITLE_PT, true, NULL, err));
     for (size_t i = 0; i < 4 && h->lines[i] != NULL; i++)
         SYN_TRY(add_lines(d, h->lines[i], right, &y, err));
     y += 8;
-    /* the content down by the heading's height, the legend to between the texts and it, or on a
-       page to the right of the title, if there is room */
+    /* Move the contents down by the heading's height. The legend goes between the texts and the
+       contents, or on a page to the right of the title if there is space. */
     const bool beside = d->page != SYN_PAGE_NONE && !(l.y > ITEM_H) && title_w + 40 < right - l.x;
     const double head = beside ? y + 4 : y + l.y + 20;
     syn__pic_shift(d, (syn__pic_mark){0}, 0, head);
@@ -257,7 +257,7 @@ syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, 
     syn__pic_shift(d, after_legend, beside ? l.x - right : 0, beside ? 0 : -y);
     for (size_t i = after_legend.boxes; i < d->n_boxes; i++) {
         const double end = d->boxes[i].x + d->boxes[i].w / 2;
-        if (end > right) right = end; /* a single fact wider than the page */
+        if (end > right) right = end; /* a single fact is wider than the page */
     }
     d->width = right;
     d->height += head;

@@ -1,12 +1,12 @@
-/* The items of the communication view's columns: phases and layers as frames, runs of ops between
-   communications as boxes, and the communications. */
+/* Computes the items of the communication view's lanes: frames for phases and layers, boxes for
+   runs of ops between communications, and the communications. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>
 
 #include "syntorch/base/memory.h"
 
-#define MOST_BARS 3 /* of gradients' buckets; more are one for each kind */
+#define MOST_BARS 3 /* most bars for buckets of gradients; more are combined by kind */
 
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
@@ -49,7 +49,8 @@ static uint64_t mix_text(uint64_t h, const char *text) {
     return mix(h, 0);
 }
 
-/* The key gets the number of equal ones before it in the lane, so that no two are alike. */
+/* Adds an item. Its key includes the number of equal ones before it in the lane, so that keys are
+   unique. */
 static syn_status add_item(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item item, uint64_t key,
                            syn_error *err) {
     uint64_t before = 0;
@@ -81,8 +82,8 @@ static syn_status frame(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item_ki
     return add_item(c, lane, item, mix(unit_key(lane, unit, level), (uint64_t)kind_), err);
 }
 
-/* Box of the ops [first, last], which do not communicate, named by the parts of the model they
-   belong to. */
+/* Adds a box for the ops [first, last], which do not communicate. `name` NULL: named after their
+   parts of the model. */
 static syn_status add_run(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
                           uint32_t last, const char *name, syn_error *err) {
     syn__pic_text scopes;
@@ -114,7 +115,7 @@ static syn_status add_comm(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit
     return add_item(c, lane, item, key, err);
 }
 
-/* One bar for all collectives of [first, last] that are like the one at `first`. */
+/* Adds one bar for all collectives in [first, last] of the same kind as the one at `first`. */
 static syn_status add_bars(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
                            uint32_t last, syn_error *err) {
     const syn_node *n;
@@ -126,12 +127,13 @@ static syn_status add_bars(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit
     return add_item(c, lane, item, key, err);
 }
 
-/* The bars of a layer that is a box, or of many buckets of gradients: one for each kind. */
+/* Adds one bar per kind for the collectives of a unit: a layer drawn as a box, or many buckets of
+   gradients. */
 static syn_status sum_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, syn_error *err) {
     const syn__pic_unit u = lane->plan.units[unit];
     for (uint32_t i = u.begin; i < u.end && !c->too_many; i++) {
         const syn_node *n, *other;
-        uint32_t before = 0, after = 0; /* of the same kind */
+        uint32_t before = 0, after = 0; /* number of the same kind before and after it */
         SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
         if (n->kind != SYN_NODE_COLLECTIVE) continue;
         for (uint32_t k = u.begin; k < u.end; k++) {
@@ -147,7 +149,7 @@ static syn_status sum_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t uni
     return SYN_OK;
 }
 
-/* Runs and communications of one unit. */
+/* Adds the runs and communications of one unit. */
 static syn_status unit_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit,
                              syn_error *err) {
     const syn__pic_unit u = lane->plan.units[unit];
@@ -215,7 +217,7 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
     return SYN_OK;
 }
 
-/* The whole rank in one box: what is left when nothing else fits. */
+/* Adds one box for the whole rank, if nothing else fits. */
 static syn_status whole_rank(syn__pic_chart *c, syn__pic_lane *lane, syn_error *err) {
     if (lane->plan.n_nodes == 0) return SYN_OK;
     return add_run(c, lane, 0, 0, lane->plan.n_nodes - 1, "everything", err);

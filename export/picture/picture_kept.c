@@ -1,5 +1,5 @@
-/* Lines from forward to backward, which stand side by side: what is kept for a gradient, and pairs
-   of a tp_enter and the all-reduce that is its gradient. */
+/* Lines from forward to backward, which are drawn side by side: tensors saved for gradients, and
+   pairs of a tp_enter and the all-reduce of its gradient. */
 #include "export/picture/picture_layout.h"
 #include "syntorch/base/memory.h"
 
@@ -8,7 +8,7 @@
 
 typedef struct kept {
     uint32_t from, to; /* boxes */
-    int line;          /* SYN__PIC_KEPT or PAIR */
+    int line;          /* SYN__PIC_KEPT or SYN__PIC_PAIR */
 } kept;
 
 typedef struct lines {
@@ -27,8 +27,8 @@ static syn_status add_line(lines *l, uint32_t from, uint32_t to, int line, syn_e
     return SYN_OK;
 }
 
-/* The cell of forward that the op at `place` is drawn in, or UINT32_MAX: also if that stands for
-   several layers, and `user` is of another one. */
+/* The cell of forward that shows the op at `place`; UINT32_MAX if there is none, or if it stands
+   for several layers and `user` belongs to another one. */
 static uint32_t forward_cell(const lines *l, uint32_t place, uint32_t user) {
     const syn__pic_plan *plan = l->cells->plan;
     const syn__pic_unit *from = &plan->units[syn__pic_unit_of(plan, place)];
@@ -38,7 +38,7 @@ static uint32_t forward_cell(const lines *l, uint32_t place, uint32_t user) {
     return syn__pic_cell_of(l->cells, place);
 }
 
-/* Lines into a cell without tensors of its own: from the ops whose data it takes. */
+/* Adds lines into a cell without pills, from the ops whose data it uses. */
 static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     for (uint32_t i = c->first; i <= c->last; i++) {
@@ -48,7 +48,7 @@ static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err
             if (n->deps[k].dep_class != SYN_DEP_DATA) continue;
             uint32_t place = syn__pic_place_of(plan, n->deps[k].node);
             SYN_TRY(syn__pic_node(plan, place, &plan->other, &d, err));
-            while ((d->flags & SYN_NODE_VIRTUAL) != 0 && d->n_deps > 0) { /* a view */
+            while ((d->flags & SYN_NODE_VIRTUAL) != 0 && d->n_deps > 0) { /* skip views */
                 place = syn__pic_place_of(plan, d->deps[0].node);
                 SYN_TRY(syn__pic_node(plan, place, &plan->other, &d, err));
             }
@@ -60,7 +60,7 @@ static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err
     return SYN_OK;
 }
 
-/* Lines into the tensors beside a cell, from the ops that made them. */
+/* Adds lines into the pills of a cell, from the ops that made the tensors. */
 static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     for (uint32_t i = 0; i < c->n_sides; i++) {
@@ -76,7 +76,8 @@ static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *er
     return SYN_OK;
 }
 
-/* The op that reads what the tp_enter at `place` passes on, within its unit; else SYN_NO_NODE. */
+/* The op of its unit that reads the output of the tp_enter at `place`; SYN_NO_NODE if there is
+   none. */
 static syn_status reader_of(const lines *l, const syn__pic_unit *u, uint32_t place, uint32_t *out,
                             syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
@@ -90,8 +91,9 @@ static syn_status reader_of(const lines *l, const syn__pic_unit *u, uint32_t pla
     return SYN_OK;
 }
 
-/* An all-reduce of gradients belongs to the tp_enter of its scope: where forward gives each rank
-   the same, backward adds what each makes of it. A line from the op behind that one. */
+/* Adds the line of a pair. A tp_enter gives every rank the same input, so backward sums the
+   gradients of all ranks: the all-reduce has the scope of the tp_enter. The line starts at the op
+   after the tp_enter. */
 static syn_status line_of_pair(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     const syn_node *n, *enter;
@@ -115,7 +117,8 @@ static syn_status line_of_pair(lines *l, const syn__pic_cell *c, syn_error *err)
     return SYN_OK;
 }
 
-/* Over the height of the box it comes to, in the order of where it comes from. */
+/* y at which line i arrives: lines are distributed over the height of their box, in the order of
+   their origins. */
 static double arrival(const lines *l, size_t i) {
     const syn__pic_box *boxes = l->cells->drawing->boxes, *to = &boxes[l->list[i].to];
     uint32_t n = 0, before = 0;
@@ -128,8 +131,8 @@ static double arrival(const lines *l, size_t i) {
     return to->y + (before - (n - 1) / 2.0) * step;
 }
 
-/* The height nearest to y at which nothing is in the way from x0 to x1, and to which nothing is in
-   the way up or down at x0; false without one nearby. */
+/* Finds the y nearest to *y at which the way from x0 to x1 is free, and so is the way up or down at
+   x0. False if there is none nearby. */
 static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y) {
     for (int k = 0; k < 160; k++) {
         const double at = *y + (k % 2 == 0 ? k : -k - 1);
@@ -143,9 +146,10 @@ static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y)
     return false;
 }
 
-#define STUB 10.0 /* out of a box, and into one, before the line turns */
+#define STUB 10.0 /* straight line out of and into a box */
 
-/* Out of forward's column to x0, over to x1, into backward's, past what stands in the way. */
+/* Draws a line out of forward's column to x0, across to x1 and into backward's column, around
+   boxes. */
 static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error *err) {
     syn__pic_drawing *d = l->cells->drawing;
     const syn__pic_box *from = &d->boxes[l->list[i].from], *to = &d->boxes[l->list[i].to];

@@ -1,4 +1,4 @@
-/* What boxes say: labels and tooltips of ops and of runs of ops. */
+/* Labels and tooltips of ops and runs of ops. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -28,7 +28,7 @@ const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]
     return buf;
 }
 
-/* "tp0 {0,1}", "tp0 {0…7}" */
+/* Writes "tp0 {0,1}" or "tp0 {0…7}". */
 static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(graph, group);
     if (g == NULL) return;
@@ -47,7 +47,7 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
     syn__pic_put(t, "}");
 }
 
-/* "tp0 {0,1,2,3} and 31 like it" in a picture of ranks that stand for others. */
+/* Writes "tp0 {0,1,2,3} and 31 like it" in a picture whose ranks stand for others. */
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
     put_group(t, plan->graph, group);
@@ -78,8 +78,8 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
     if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
 }
 
-/* Measured or else "~" and predicted; nothing if neither is known. Behind other facts, which begin
-   at `facts`, or first. */
+/* Writes the measured time, otherwise "~" and the predicted time, otherwise nothing. Puts a
+   separator before it if there are other facts from `facts` on. */
 void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
@@ -172,7 +172,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     return SYN_OK;
 }
 
-/* "f32[1,16,768]": what a rank gives to a collective, where no tensors are drawn. */
+/* Writes the input of a collective, "f32[1,16,768]", in views that do not draw tensors. */
 syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
                                 const syn_node *n, syn_error *err) {
     syn__pic_range range;
@@ -187,7 +187,7 @@ syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t 
     return SYN_OK;
 }
 
-/* Second line of an op's box. */
+/* Writes the second line of an op's box. */
 static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
                       const syn__pic_cost *c) {
     const syn_graph *graph = plan->graph;
@@ -206,7 +206,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
         syn__pic_put(t, " moved");
     }
     if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
-        c->wait > 0) /* each rank waits for another time */
+        c->wait > 0) /* each rank waits a different time */
         syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
     syn__pic_put_time(t, begin, c);
 }
@@ -268,7 +268,8 @@ static void put_cut(syn__pic_text *t, const char *what, const syn_graph_tensor *
     if (t->n == none) syn__pic_clear(t);
 }
 
-/* "weight: columns 0-63 of 128", "result: term of a sum": where tensors are not drawn. */
+/* Writes the shards, "weight: columns 0-63 of 128" and "result: term of a sum", for boxes without
+   pills. */
 static syn_status put_cuts(syn__pic_plan *plan, uint32_t node, syn__pic_text *weight,
                            syn__pic_text *result, syn_error *err) {
     const syn_node *n;
@@ -304,7 +305,8 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     put_facts(&facts, plan, n, &c);
     char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
     syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
-    const size_t used = strlen(name) < 26 ? strlen(name) : 26; /* what a name leaves */
+    const size_t used =
+        strlen(name) < 26 ? strlen(name) : 26; /* the remark gets the space that the name leaves */
     if (strcmp(n->label, n->op) != 0 && !syn__pic_is_blank(n->label))
         syn__pic_shorten(n->op, 18 + 26 - used, remark, sizeof remark);
     if (n->reduce >= 0 && syn__walk_is_comm(n)) {
@@ -336,7 +338,7 @@ static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t nu
     return syn__arena_copy(arena, id);
 }
 
-/* Name of a box of several ops; "" if these are to be named. */
+/* The name of a box of several ops; "": use the names of the ops. */
 static syn_status name_run(syn__pic_cells *cells, const syn__pic_cell *cell, const char *scope,
                            syn__pic_text *name, syn_error *err) {
     const uint32_t count = cells->plan->units[cell->unit].count;

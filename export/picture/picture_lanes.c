@@ -1,6 +1,7 @@
-/* Which ranks the communication view draws. Of up to four each has a column. Of a mesh of more (tp
-   by dp) the columns divide it as a table: by place in the one group and in the other, so that a
-   column's ranks are all in a collective or none is. Else each kind of rank has one. */
+/* Chooses the ranks that the communication view draws. Up to four ranks have a column each. A
+   larger mesh (tp by dp) is divided like a table, by position in one group and in the other, so
+   that either all ranks of a column take part in a collective or none. Otherwise each kind of rank
+   has a column. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>
@@ -12,12 +13,12 @@
 
 typedef struct kind {
     uint64_t sig;
-    uint32_t n, lanes; /* ranks of this kind; lanes given to it */
+    uint32_t n, lanes; /* ranks of this kind; lanes assigned to it */
     uint32_t seen;
 } kind;
 
-/* Signature of every rank, and the different ones in order of appearance; those of
-   copies are known. */
+/* Computes the signature of every rank, and lists the different ones in order of appearance. Known
+   copies need no computation. */
 static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
                              uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;
@@ -41,7 +42,8 @@ static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *cop
     return SYN_OK;
 }
 
-/* One lane for each of the first kinds, spare lanes to the kinds with most ranks per lane. */
+/* Assigns one lane to each of the first kinds, and spare lanes to the kinds with the most ranks
+   without a lane. */
 static uint32_t share_lanes(kind *kinds, uint32_t n, uint32_t columns) {
     uint32_t used = 0;
     for (; used < n && used < columns; used++) kinds[used].lanes = 1;
@@ -61,10 +63,10 @@ static uint32_t share_lanes(kind *kinds, uint32_t n, uint32_t columns) {
     return used;
 }
 
-/* Each kind's first ranks have lanes, the last of which stands for the others. */
+/* The first ranks of each kind get lanes; the last of these also stands for the other ranks. */
 static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kinds, uint32_t n) {
     uint8_t next = 0;
-    uint8_t last[SYN__PIC_COLUMNS]; /* of the kinds shown, which are the first ones */
+    uint8_t last[SYN__PIC_COLUMNS]; /* of the kinds that are shown, which are the first ones */
     share_lanes(kinds, n, c->columns);
     for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
         kind *k = &kinds[kind_of[r]];
@@ -75,9 +77,10 @@ static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kind
     }
 }
 
-/* ---- A mesh ---- */
+/* ---- meshes ---- */
 
-/* Of the groups that are shifted copies of one another: the place of every rank in its own. */
+/* A mesh dimension: groups that are shifted copies of each other, and the position of every rank in
+   its group. */
 typedef struct axis {
     const syn_graph_group *like;
     uint32_t *place; /* per rank index */
@@ -100,7 +103,7 @@ static uint32_t index_of(const syn_graph *graph, int32_t rank) {
     return lo < graph->n_ranks && graph->ranks[lo].rank == rank ? lo : UINT32_MAX;
 }
 
-/* Whether each rank is in just one of these groups. */
+/* Whether each rank is in exactly one of these groups. */
 static bool fill_axis(const syn_graph *graph, axis *a) {
     uint32_t n = 0;
     for (uint32_t r = 0; r < graph->n_ranks; r++) a->place[r] = UINT32_MAX;
@@ -116,7 +119,8 @@ static bool fill_axis(const syn_graph *graph, axis *a) {
     return n == graph->n_ranks;
 }
 
-/* Two axes at most, by the groups of the first rank, those of near ranks first. */
+/* Finds at most two mesh dimensions from the groups of the first rank, starting with the group
+   whose ranks are nearest to each other. */
 static uint32_t find_axes(const syn_graph *graph, axis axes[2]) {
     uint32_t n = 0;
     for (int32_t stride = 0; n < 2;) {
@@ -138,12 +142,12 @@ static uint32_t find_axes(const syn_graph *graph, axis axes[2]) {
     return n;
 }
 
-/* Of n places c columns: each its own, the last one for the rest. */
+/* Maps positions to c columns: one each, and the last column for all others. */
 static uint32_t column_of(uint32_t place, uint32_t c) {
     return place < c ? place : c - 1;
 }
 
-/* Gives lanes by c[0] x c[1] columns; false if one would hold ranks of different kinds. */
+/* Assigns lanes by columns[0] x columns[1]; false if a lane would have ranks of different kinds. */
 static bool lanes_by_table(syn__pic_chart *c, const axis *axes, const uint32_t columns[2],
                            const uint32_t *kind_of) {
     uint32_t kinds[SYN__PIC_COLUMNS];
@@ -158,7 +162,7 @@ static bool lanes_by_table(syn__pic_chart *c, const axis *axes, const uint32_t c
     return true;
 }
 
-/* Whole groups of both axes where they fit, else first and rest. */
+/* Uses complete groups of both dimensions if they fit, otherwise the first rank and the rest. */
 static bool lanes_of_mesh(syn__pic_chart *c, const uint32_t *kind_of, syn_error *err, bool *out) {
     const uint32_t n_ranks = c->graph->n_ranks;
     axis axes[2] = {{NULL, syn_calloc(n_ranks, sizeof(uint32_t))},
@@ -180,7 +184,7 @@ static bool lanes_of_mesh(syn__pic_chart *c, const uint32_t *kind_of, syn_error 
     return ok;
 }
 
-/* ---- Groups alike ---- */
+/* ---- similar groups ---- */
 
 static bool holds(const syn_graph_group *g, int32_t rank) {
     for (uint32_t i = 0; i < g->n_ranks; i++)
@@ -188,8 +192,8 @@ static bool holds(const syn_graph_group *g, int32_t rank) {
     return false;
 }
 
-/* How many other groups the bar of group `g` stands for: of a column all of whose ranks are in it
-   for none, of one with three times as many for two. */
+/* The number of other groups that the bar of group `g` stands for: 0 if all ranks of a column are
+   in it, 2 if the column has three times as many ranks. */
 static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
     uint32_t inside[SYN__PIC_COLUMNS] = {0}, alike = UINT32_MAX;
     for (uint32_t i = 0; i < g->n_ranks; i++) {
@@ -207,7 +211,7 @@ static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
     return alike == UINT32_MAX ? 0 : alike;
 }
 
-/* ---- All ---- */
+/* ---- all ranks ---- */
 
 static void fill_lanes(syn__pic_chart *c) {
     for (uint32_t r = 0; r < c->graph->n_ranks; r++) {

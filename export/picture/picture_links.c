@@ -1,5 +1,5 @@
-/* What a cell takes and makes: links from others of its column, outputs below it, and beside it
-   what comes from outside. */
+/* Inputs and outputs of a cell: links from other cells of its column, outputs below it, and inputs
+   from outside at its side. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -9,8 +9,8 @@
 #include "syntorch/base/memory.h"
 
 #define ENTER     "tp_enter"
-#define MAX_SIDES 4 /* tensors beside an op; more are summed up */
-#define MAX_LIST  8 /* inputs or outputs of an op; with more it is one over a list of tensors */
+#define MAX_SIDES 4 /* tensors at the side of an op; further ones are summarized */
+#define MAX_LIST  8 /* inputs or outputs of an op; an op with more takes a list of tensors */
 
 /* An input that no cell of the same column makes. */
 typedef struct syn__pic_outer {
@@ -18,8 +18,8 @@ typedef struct syn__pic_outer {
     int look;
 } syn__pic_outer;
 
-/* The cell of the same column that an edge from `producer` to cell `to` starts
-   at, or UINT32_MAX. */
+/* The cell of the same column where an edge from `producer` to cell `to` starts; UINT32_MAX:
+   none. */
 static uint32_t linkable(const syn__pic_cells *c, uint32_t producer, uint32_t to) {
     const syn__pic_unit *a = &c->plan->units[syn__pic_unit_of(c->plan, producer)];
     const syn__pic_unit *b = &c->plan->units[c->cells[to].unit];
@@ -49,8 +49,8 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     return SYN_OK;
 }
 
-/* Flags of a tensor and of the one whose storage it shares: a new version of a state
-   is that state. */
+/* Flags of a tensor and of the tensors whose storage it shares: a new version of a state is a
+   state, too. */
 static syn_status storage_flags(syn__pic_cells *c, uint32_t tensor, uint32_t *flags,
                                 syn_error *err) {
     const syn_graph_tensor *t;
@@ -85,7 +85,7 @@ static int look_of_output(uint32_t flags) {
                                              : SYN__PIC_ACTIVATION;
 }
 
-/* The pill of `from` that shows its output `slot`. */
+/* The pill of `from` that shows its output. */
 static syn_status out_pill(syn__pic_cells *c, uint32_t from, const syn__pic_source *s,
                            int32_t *slot, syn_error *err) {
     uint32_t flags;
@@ -98,7 +98,8 @@ static syn_status out_pill(syn__pic_cells *c, uint32_t from, const syn__pic_sour
     return SYN_OK;
 }
 
-/* Of a list's tensors only the last one made is linked, for the others are there by then. */
+/* For an op with a list of inputs, finds the cell that makes the last of them. Only that one is
+   linked, because the others are ready by then. */
 static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint32_t n_inputs,
                              uint32_t *last, syn_error *err) {
     *last = UINT32_MAX;
@@ -111,7 +112,7 @@ static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint
     return SYN_OK;
 }
 
-/* Links and outside tensors of the inputs of one node of cell `to`. */
+/* Adds links and outside tensors for the inputs of one node of cell `to`. */
 static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links,
                               size_t *n_outer, syn_error *err) {
     const syn_node *n;
@@ -131,7 +132,7 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
             from = linkable(c, s.node, to);
         }
         if (from == UINT32_MAX || (last != UINT32_MAX && from != last)) {
-            /* a tensor that is drawn says itself where it comes from */
+            /* a tensor that is drawn shows its origin itself */
             const bool cut = c->cells[to].detail != SYN__PIC_FULL && syn__pic_is_cut(c, s.node, to);
             SYN_TRY(cut ? syn__pic_cut_link(c, s.node, to, SYN__PIC_DATA, err)
                         : add_outer(c, n_outer, &s, node, slot, err));
@@ -149,8 +150,8 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
     return SYN_OK;
 }
 
-/* Links for dependencies that no tensor shows. Stream and group order only where nothing else leads
-   to the cell. */
+/* Adds links for dependencies without a tensor. Stream and group order (`weak`) are only drawn if
+   nothing else leads to the cell. */
 static syn_status node_deps(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links, bool weak,
                             syn_error *err) {
     const syn_node *n, *d;
@@ -184,7 +185,7 @@ static syn_status add_pill(syn__pic_cells *c, const syn__pic_pill *pill, syn_err
     return SYN_OK;
 }
 
-/* One pill for the outer tensors of one look from the i-th on: "12 parameters, 1.2 MiB". */
+/* Adds one pill for the outer tensors with this look from the i-th on: "12 parameters, 1.2 MiB". */
 static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_error *err) {
     uint32_t count = 0;
     uint64_t bytes = 0;
@@ -218,7 +219,7 @@ static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_err
     c->cells[cell].first_side = (uint32_t)c->n_pills;
     const syn__pic_detail detail = c->cells[cell].detail;
     if (detail != SYN__PIC_FULL || n > MAX_LIST) {
-        /* a single op says itself which part of a parameter it takes */
+        /* the label of a single op already shows its shard of a parameter */
         const bool op = detail == SYN__PIC_OPS && c->cells[cell].repeats == 0;
         for (int look = SYN__PIC_PARAM; look <= SYN__PIC_ELSEWHERE && detail <= SYN__PIC_RUNS;
              look++)
@@ -238,7 +239,8 @@ static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_err
     return SYN_OK;
 }
 
-/* A pill for all outputs of one look; the outer tensors of the cell are the first n_outer. */
+/* Adds one pill for all outputs with the same look. The first n_outer outer tensors are the cell's
+   inputs. */
 static syn_status out_sums(syn__pic_cells *c, uint32_t cell, size_t n_outer, uint32_t n_outputs,
                            syn_error *err) {
     const syn_node *n;

@@ -1,5 +1,5 @@
-/* How boxes look: tensors green, ops blue, communication red; the kind of op shows in shape, border
-   and icon. */
+/* The looks of boxes: tensors are green, ops blue, communication red. Shape, border and icon show
+   the kind of op. */
 #include "export/picture/picture_draw.h"
 
 #define BLUE      "#1f5fa8"
@@ -7,11 +7,11 @@
 #define GREEN     "#2e7d32"
 #define RED       "#c62828"
 
-#define UPRIGHT 0, 0, 0 /* sides, top and bottom */
+#define UPRIGHT 0, 0, 0 /* no slant, no extra height */
 #define BAR(name, colour) \
     { name, "", "box", "filled", colour, colour, 0.2, 1, 6, UPRIGHT }
 
-/* Icons are characters of DejaVu Sans that common sans fonts have too. */
+/* Icons are characters of DejaVu Sans that common sans fonts also have. */
 static const syn__pic_style styles[SYN__PIC_LOOKS] = {
     [SYN__PIC_OP + SYN_CATEGORY_OTHER] = {"other op", "", "box", "filled", BLUE_FILL, BLUE, 1, 1, 8,
                                           UPRIGHT},

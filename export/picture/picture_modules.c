@@ -1,7 +1,8 @@
-/* A recording of PyTorch's as a graph of what its program named: of one step a node for each
-   stretch of a thread within the same ranges and modules, with the device work that it launched,
-   and one for each communication. Nodes wait for earlier ones only: a stretch ends where something
-   in it waits for what came after its begin. The graph view draws it as it draws any graph. */
+/* Converts one step of a PyTorch trace to a graph of user ranges and modules: a node for each run
+   of ops of a thread within the same ranges and modules, with the device work that it launched, and
+   a node for each communication. Nodes only depend on earlier ones: a run ends before an op that
+   depends on anything that came after the run's begin. The trace view draws this graph like any
+   other. */
 #include "export/picture/picture_modules.h"
 #include "export/picture/picture_boxes.h"
 #include "export/picture/picture_text.h"
@@ -11,18 +12,18 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_NAMES 4 /* of ops, behind a box's name */
+#define MOST_NAMES 4 /* op names after a box's name */
 
-/* ---- Nodes ---- */
+/* ---- nodes ---- */
 
-/* Digits at the end of "Block_3"; 0: it has no number. */
+/* Number of digits at the end of "Block_3"; 0 if it has no number. */
 static size_t digits_of(const char *token, size_t n) {
     size_t digits = 0;
     while (digits < n && token[n - 1 - digits] >= '0' && token[n - 1 - digits] <= '9') digits++;
     return digits > 0 && digits + 1 < n && token[n - 1 - digits] == '_' ? digits : 0;
 }
 
-/* Whether there is another "Block_N" where this one, the path's first n bytes, is. */
+/* Whether there is another "Block_N" next to this one, which ends the path's first n bytes. */
 static bool is_one_of_many(const syn__boxes *m, const char *path, size_t n, size_t digits) {
     for (size_t i = 0; i < m->n && digits > 0; i++) {
         const char *other = m->at[i].path;
@@ -33,14 +34,14 @@ static bool is_one_of_many(const syn__boxes *m, const char *path, size_t n, size
     return false;
 }
 
-/* Without its number, which counts modules of a class in the whole model, so that equal layers
-   would differ. */
+/* Writes a name without its number. The number counts the modules of a class in the whole model, so
+   equal layers would differ. */
 static void put_token(syn__pic_text *t, const char *token, size_t n, bool scope) {
     const size_t digits = digits_of(token, n);
     char text[SYN__BOX_PATH_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)(digits > 0 ? n - digits - 1 : n), token);
     for (char *c = text; *c != '\0' && scope; c++)
-        if (*c == '.') *c = ' '; /* it stands between levels */
+        if (*c == '.') *c = ' '; /* separates levels */
     syn__pic_put_clean(t, text);
 }
 
@@ -52,7 +53,8 @@ static bool is_outer(const syn__boxes *m, const syn__box *b) {
     return false;
 }
 
-/* What a module does beside those in it stands among them, under the op's name. */
+/* Splits a path into scope and label. The ops that a module runs itself, outside its submodules,
+   are labelled with the op's name and put between those. */
 static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__pic_text *scope,
                        syn__pic_text *label) {
     bool layer = false;
@@ -76,7 +78,7 @@ static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__
                   false);
 }
 
-/* "27 CudnnBatchNorm, 26 Convolution, 3 more": those that take the most time. */
+/* Writes the ops that take the most time: "27 CudnnBatchNorm, 26 Convolution, 3 more". */
 static void put_names(const syn__box *b, syn__pic_text *t) {
     bool told[SYN__BOX_NAMES] = {false};
     uint32_t left = b->n_other;
@@ -97,8 +99,8 @@ static void put_names(const syn__box *b, syn__pic_text *t) {
     if (left > 0) syn__pic_put(t, ", %u more", left);
 }
 
-/* What most of its time is for; what computes comes before what moves and calls others, which takes
-   long on a host. */
+/* The category with the most time. Computing categories are preferred over those that only move
+   data or call others, which take long on a host. */
 static syn_category category_of(const syn__box *b) {
     static const bool serves[SYN_CATEGORY_COUNT] = {[SYN_CATEGORY_OTHER] = true,
                                                     [SYN_CATEGORY_VIEW] = true,
@@ -159,7 +161,7 @@ static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, uint64
     return syn_graph_add_node(out, 0, &n, m->err);
 }
 
-/* Marks what each box waits for directly. */
+/* Marks the direct dependencies of each box. */
 static syn_status mark_waits(syn__boxes *m, bool **waits) {
     const uint32_t n = m->graph->ranks[m->rank_index].n_nodes;
     *waits = syn_calloc(m->n * m->n + 1, sizeof **waits);
@@ -177,7 +179,7 @@ static syn_status mark_waits(syn__boxes *m, bool **waits) {
     return SYN_OK;
 }
 
-/* Boxes by section, none before what it waits for; place: per box, where it comes. */
+/* Sorts boxes by section, none before its dependencies. place: position of each box. */
 static void order_boxes(syn__boxes *m, const bool *waits, uint32_t *order, uint32_t *place) {
     uint32_t n = 0, last = 0;
     for (size_t i = 0; i < m->n; i++) {
@@ -195,7 +197,8 @@ static void order_boxes(syn__boxes *m, const bool *waits, uint32_t *order, uint3
         }
 }
 
-/* What box i waits for that none of these waits for, nearest first; completes its row. */
+/* Computes the dependencies of box i that are not implied by others, nearest first. Completes its
+   row of `waits` with indirect ones. */
 static uint32_t find_deps(const syn__boxes *m, bool *waits, uint32_t i, const uint32_t *place,
                           syn_dep *deps) {
     const size_t n = m->n;
@@ -250,7 +253,7 @@ static syn_status add_facts(const syn__boxes *m, syn_graph *out) {
     return SYN_OK;
 }
 
-/* ---- All ---- */
+/* ---- everything ---- */
 
 static syn_status build(syn__boxes *m, syn_graph **out) {
     const syn_graph_rank *rank = &m->graph->ranks[m->rank_index];

@@ -1,4 +1,4 @@
-/* A recording of PyTorch's as a graph of the ranges and modules that its program named. */
+/* Converts a PyTorch trace to a graph of its user ranges and modules. */
 #ifndef EXPORT_PICTURE_MODULES_H
 #define EXPORT_PICTURE_MODULES_H
 
@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* One step of a rank, of those alike that most are; at most some 160 nodes. Times are those of the
-   device or, without one, the host's: never of both. The caller frees *out, and `names`, which
-   holds scratch. */
+/* Uses one step of a rank, of the steps that are alike most often; about 160 nodes at most. Times
+   are device times or, without a device, host times, never both. The caller frees *out, and
+   `names`, which has scratch memory. */
 syn_status syn__pic_modules(syn_graph **out, const syn_graph *graph, uint32_t rank_index,
                             syn__pic_drawing *names, syn_error *err) SYN_MUST_USE;
 

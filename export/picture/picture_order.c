@@ -1,6 +1,6 @@
-/* Order and x of the cells and lanes in their rows: barycentres against crossings, then positions
-   that keep the order and the distances and lie as near as possible to the neighbours above and
-   below (isotonic regression by pooling adjacent violators, Ayer et al. 1955). */
+/* Order and x of the cells and lanes in their rows. The order comes from barycentres, to reduce
+   crossings. Positions then keep order and distances and are as near as possible to the neighbours
+   above and below (isotonic regression by pooling adjacent violators, Ayer et al. 1955). */
 #include "export/picture/picture_layout.h"
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static void keys(syn__pic_column *col, const syn__pic_row *row, const syn__pic_p
         syn__pic_slot *s = &col->slots[down ? p->b : p->a];
         const syn__pic_slot *t = &col->slots[down ? p->a : p->b];
         const syn__pic_row *r = &col->rows[t->row];
-        const uint32_t n = r->end - r->begin; /* centred, so that rows of different size compare */
+        const uint32_t n =
+            r->end - r->begin; /* centred, so that rows of different size are comparable */
         s->key += (double)t->pos - (n - 1) / 2.0;
         s->n_keys++;
     }
@@ -49,7 +50,7 @@ static void keys(syn__pic_column *col, const syn__pic_row *row, const syn__pic_p
     }
 }
 
-/* Pieces of row r: [*begin, *end). The pieces are sorted by row. */
+/* The pieces of row r: [*begin, *end). The pieces are sorted by row. */
 static void pieces_of(const syn__pic_column *col, uint32_t r, const syn__pic_piece **begin,
                       const syn__pic_piece **end) {
     size_t lo = 0, hi = col->n_pieces;
@@ -87,7 +88,7 @@ typedef struct block {
     uint32_t n;
 } block;
 
-/* Best x of one row: wants become positions at least the slots' widths apart. */
+/* Computes the best x for one row: nearest to `want`, with the slots' distances kept. */
 static void settle(syn__pic_column *col, const syn__pic_row *row, block *blocks) {
     const uint32_t *o = col->order + row->begin;
     const uint32_t n = row->end - row->begin;
@@ -139,11 +140,12 @@ static void want_row(syn__pic_column *col, uint32_t r, bool down, bool both) {
         syn__pic_slot *s = &col->slots[col->order[i]];
         if (s->n_keys > 0) s->want /= s->n_keys;
         else s->want = s->x, s->weight = 0.5;
-        if (s->cell >= 0 && n_cells == 1) s->want = 0, s->weight = 1e6; /* the column's spine */
+        if (s->cell >= 0 && n_cells == 1)
+            s->want = 0, s->weight = 1e6; /* a single cell is on the column's axis */
     }
 }
 
-/* Whether slot `s` may stand at x without coming too near to its neighbours. */
+/* Whether slot `s` can be at x without being too near to its neighbours. */
 static bool may_stand(const syn__pic_column *col, const syn__pic_slot *s, double x) {
     const syn__pic_row *row = &col->rows[s->row];
     const uint32_t *o = col->order + row->begin;
@@ -158,7 +160,7 @@ static bool may_stand(const syn__pic_column *col, const syn__pic_slot *s, double
     return true;
 }
 
-/* Makes the lanes of each link one straight line where there is room for it. */
+/* Puts the lanes of each link on one straight line where there is space. */
 static void straighten(syn__pic_column *col) {
     for (uint32_t i = 0; i < col->n_links; i++) {
         const syn__pic_track *t = &col->tracks[i];

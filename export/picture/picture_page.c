@@ -1,14 +1,14 @@
-/* Where the panels of a picture go, and whether it can be read on its page. */
+/* Places the panels of a picture, and tests whether it is readable on its page. */
 #include "export/picture/picture.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP       22.0  /* between panels beside each other */
-#define PANEL_GAP 10.0  /* and on a page */
-#define PAD_PT    20.16 /* of picture_dot.c */
-#define HEAD_PT   120.0 /* about what a heading takes */
+#define GAP       22.0  /* between panels side by side */
+#define PANEL_GAP 10.0  /* the same on a page */
+#define PAD_PT    20.16 /* as in picture_dot.c */
+#define HEAD_PT   120.0 /* approximate height of a heading */
 
 double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h) {
     static const double sizes[][2] = {{0, 0}, {595.28, 841.89}, {960, 540}};
@@ -27,12 +27,12 @@ double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, 
     return fmin(scale, 1);
 }
 
-/* Points of the smallest text of a page: 5.5 on paper, 12 pixels of 1080 on a slide, and a little
-   for rounding. */
+/* Smallest readable text in points per page format: 5.5 on paper, 12 of 1080 pixels on a slide,
+   plus a margin for rounding. */
 static const double least[] = {0, 5.51, 6.02};
 
-/* The smallest size that a label asks for, of which graphviz takes whole points; `most` if it asks
-   for none. */
+/* The smallest font size in a label (graphviz truncates sizes to whole points); `most` if it sets
+   none. */
 static double smallest_of(const char *label, double most) {
     static const char size[] = "point-size=\"";
     while (label != NULL && (label = strstr(label, size)) != NULL) {
@@ -43,7 +43,7 @@ static double smallest_of(const char *label, double most) {
 }
 
 double syn__pic_smallest(const syn__pic_drawing *d) {
-    double size = 10; /* of a label that asks for none */
+    double size = 10; /* of labels that set none */
     for (size_t i = 0; i < d->n_boxes; i++) size = smallest_of(d->boxes[i].label, size);
     for (size_t i = 0; i < d->n_edges; i++) size = smallest_of(d->edges[i].label, size);
     for (size_t i = 0; i < d->n_clusters; i++) size = smallest_of(d->clusters[i].label, size);
@@ -68,7 +68,7 @@ void syn__pic_page_room(syn_page page, double smallest, double *w, double *h) {
     *h = *h * smallest / least[page] - 2 * PAD_PT;
 }
 
-/* Places panels beside each other, with a new row wherever one would pass `limit`. */
+/* Places panels side by side, in a new row whenever `limit` would be exceeded. */
 static void place_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head,
                        double limit) {
     double x = 0, y = 0, row = 0;
@@ -86,7 +86,7 @@ static void place_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double 
     d->height = y + row;
 }
 
-/* Below each other, with a new column wherever one would pass `limit`. */
+/* Places panels below each other, in a new column whenever `limit` would be exceeded. */
 static void place_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head,
                           double limit) {
     double x = 0, y = 0, column = 0;
@@ -106,7 +106,7 @@ static void place_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, doub
     d->width = x + column;
 }
 
-/* Rows as near to the proportions of paper as can be. */
+/* Finds the rows whose proportions are nearest to those of paper. */
 static void find_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     double limit = 0, best = 0, best_score = -INFINITY;
     for (size_t i = 0; i < n && i < 64; i++) {
@@ -118,7 +118,7 @@ static void find_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double h
     place_rows(d, p, n, head, best + 0.5);
 }
 
-/* The columns that the page shows largest, of these the fewest. */
+/* Finds the columns with the largest scale on the page; of equal ones, the fewest columns. */
 static void find_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     double best = 0, best_scale = -1;
     for (size_t i = 0; i < n && i < 64; i++) {
@@ -139,7 +139,7 @@ static void find_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, doubl
 void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     if (d->page == SYN_PAGE_NONE) find_rows(d, p, n, head);
     else find_columns(d, p, n, head);
-    double dx = 0, dy = 0; /* so far: panels after one follow it */
+    double dx = 0, dy = 0; /* offsets so far: a shift moves all later panels, too */
     for (size_t i = 0; i < n; i++) {
         syn__pic_shift(d, p[i].mark, p[i].x - dx, p[i].y - p[i].top - dy);
         dx = p[i].x, dy = p[i].y - p[i].top;

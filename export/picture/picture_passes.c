@@ -1,7 +1,7 @@
-/* Training steps as they are drawn: a pass is a forward and its backward, which stand side by side.
-   Collectives over gradients run in the middle of backward and are waited for by the optimizer
-   alone: they go behind it, to be drawn as bars; what is communicated of forward's results goes
-   back to it. */
+/* Reorders training steps for drawing. A pass is a forward and its backward, which are drawn side
+   by side. Collectives over gradients run during backward, but only the optimizer waits for them:
+   they are moved after it and drawn as bars. Communication of forward's results stays in its
+   place. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -11,7 +11,7 @@
 
 typedef struct sorter {
     syn__pic_plan *plan;
-    uint8_t *used; /* per node: another op of forward or backward takes its data */
+    uint8_t *used; /* per node: another op of forward or backward uses its data */
     uint32_t *section;
 } sorter;
 
@@ -19,7 +19,7 @@ static bool in_pass(syn_phase p) {
     return p == SYN_PHASE_FORWARD || p == SYN_PHASE_BACKWARD || p == SYN_PHASE_RECOMPUTE;
 }
 
-/* From the last node on, so that whether a view is used is known before its producer's turn. */
+/* Iterates backwards, so that it is known whether a view is used before its producer is reached. */
 static syn_status find_used(sorter *s, syn_error *err) {
     syn__pic_plan *p = s->plan;
     for (uint32_t i = p->n_nodes; i-- > 0;) {
@@ -37,8 +37,8 @@ static uint32_t part_of(syn_phase phase) {
     return in_pass(phase) ? SYN__PIC_BACKWARD : SYN__PIC_REST;
 }
 
-/* Forward after backward begins a pass if another backward follows in its step; else it is what is
-   done with the loss at the end. */
+/* Whether forward after backward begins a new pass: only if another backward follows in the same
+   step. Otherwise it processes the loss at the end of the step. */
 static syn_status goes_on(sorter *s, uint32_t i, uint32_t step, bool *out, syn_error *err) {
     syn__pic_plan *p = s->plan;
     for (*out = false; i < p->n_nodes && !*out; i++) {
@@ -50,10 +50,10 @@ static syn_status goes_on(sorter *s, uint32_t i, uint32_t step, bool *out, syn_e
     return SYN_OK;
 }
 
-/* The section of every node: four a pass. */
+/* Computes the section of every node: four sections per pass. */
 static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
     syn__pic_plan *p = s->plan;
-    uint32_t pass = 0, step = 0, seen = 0; /* seen: sections of the pass, a bit each */
+    uint32_t pass = 0, step = 0, seen = 0; /* seen: parts of the pass so far, as bits */
     bool late = false;
     *training = false;
     for (uint32_t i = 0; i < p->n_nodes; i++) {
@@ -78,7 +78,7 @@ static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
     return SYN_OK;
 }
 
-/* plan->order by section, and within one by time. Passes are in the order of time already. */
+/* Sorts plan->order by section, and by time within a section. Passes are already in order. */
 static void sort(sorter *s) {
     syn__pic_plan *p = s->plan;
     uint32_t at = 0;
@@ -124,7 +124,8 @@ static uint32_t pass_of(const syn__pic_unit *u) {
     return u->section / SYN__PIC_SECTIONS;
 }
 
-/* Signature of the units of unit i's layer on the other side of its pass, or 0. */
+/* Signature of the units of unit i's layer on the other side (forward or backward) of its pass, or
+   0. */
 static uint64_t other_side(const syn__pic_plan *p, const uint64_t *sigs, size_t i) {
     const syn__pic_unit *u = &p->units[i];
     uint64_t h = 0;

@@ -1,4 +1,4 @@
-/* What boxes of tensors say. */
+/* Labels and tooltips of tensors. */
 #include "export/picture/picture_cells.h"
 
 #include <stdio.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 
 #define DOT         " \xC2\xB7 "
-#define BREAK_CHARS 32 /* a longer name takes two lines */
+#define BREAK_CHARS 32 /* longer names take two lines */
 #define LINE_CHARS  48
 
-/* Name without what the box around it says already: "attn.c_attn.weight" inside h.0, "qkv:0" below
-   its op. The whole name if that leaves nothing. */
+/* Removes from a name what the surrounding box already shows: "attn.c_attn.weight" inside h.0,
+   "qkv:0" below its op. Returns the whole name if nothing would be left. */
 static const char *short_name(const char *name, const char *layer) {
     const char *slash = strrchr(name, '/'), *rest = name;
     const size_t n = strlen(layer);
@@ -20,7 +20,7 @@ static const char *short_name(const char *name, const char *layer) {
     return syn__pic_is_blank(rest) ? name : rest;
 }
 
-/* "(prefill)": where a tensor from another part of the picture comes from. */
+/* Writes where a tensor from another part of the picture comes from: "from prefill". */
 static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t node,
                              uint32_t producer, syn_error *err) {
     const syn__pic_unit *a = &plan->units[syn__pic_unit_of(plan, producer)];
@@ -40,8 +40,8 @@ static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t nod
     return SYN_OK;
 }
 
-/* Where a name too long for one line is broken: behind the dot nearest to its middle, 0 without
-   one. */
+/* Where to break a name that is too long for one line: after the dot nearest to its middle; 0 if it
+   has no dot. */
 static size_t break_of(const char *name) {
     const size_t n = strlen(name);
     size_t best = 0;
@@ -54,8 +54,8 @@ static size_t break_of(const char *name) {
     return best;
 }
 
-/* The whole name, of an input in two lines if it is long. Names of millions of characters are cut,
-   in front of the last ones, in which those of a model differ. */
+/* Sets the pill's name; long names of inputs take two lines. Very long names are truncated at their
+   front, because names of a model differ at their end. */
 static syn_status name_pill(syn__arena *arena, syn__pic_pill *pill, const char *name, bool output,
                             syn_error *err) {
     char line[4 * LINE_CHARS + 8], head[4 * LINE_CHARS + 8];

@@ -1,4 +1,4 @@
-/* Boxes and edges of one column whose places are known. */
+/* Draws boxes and edges of a column whose positions are known. */
 #include "export/picture/picture_layout.h"
 
 #include <inttypes.h>
@@ -88,7 +88,7 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
         n_sides++;
     }
     double top = c->top + (c->height - all) / 2;
-    /* beside the op rather than beside op and outputs, where there is room */
+    /* if there is space, centre them on the op instead of on op and outputs */
     if (n_sides == 1 && ty - all / 2 >= c->top) top = ty - all / 2;
     for (uint32_t i = 0; i < c->n_sides; top += pills[i++].h + SYN__PIC_SIDE_Y) {
         const syn__pic_pill *p = &pills[i];
@@ -114,7 +114,7 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
     return SYN_OK;
 }
 
-/* How far from its middle a line may meet the upper or lower side of an op's outline. */
+/* How far from the centre a line may touch the upper or lower side of an op's outline. */
 static double meets(const syn__pic_cell *c, bool above) {
     const syn__pic_style *style = syn__pic_style_of(c->look);
     if (style->slant > 0) return c->w * 0.2;
@@ -130,7 +130,7 @@ static syn_status draw_outs(syn__pic_column *col, const syn__pic_cell *c, syn_er
         const syn__pic_pill *p = &col->cells->pills[c->first_out + i];
         SYN_TRY(draw_pill(col, c, c->first_out + i, false, x + p->w / 2, y, err));
         const double px = x + p->w / 2;
-        double from = px; /* straight down where the op is above it */
+        double from = px; /* straight down if the op is above it */
         if (from < c->x - meets(c, false)) from = c->x - meets(c, false);
         if (from > c->x + meets(c, false)) from = c->x + meets(c, false);
         const syn__pic_edge e = {.from = c->box,
@@ -177,20 +177,20 @@ static const syn__pic_box *start_box(const syn__pic_column *col, const syn__pic_
     if (link->slot >= 0 && (uint32_t)link->slot < a->n_outs)
         return &boxes[col->cells->pills[a->first_out + (uint32_t)link->slot].box];
     if (a->n_outs % 2 == 1 &&
-        !syn__pic_starts_aside(col, link)) /* the way down is through this one */
+        !syn__pic_starts_aside(col, link)) /* this output is in the way down */
         return &boxes[col->cells->pills[a->first_out + a->n_outs / 2].box];
     return &boxes[a->box];
 }
 
-/* The slot that link i comes from when it reaches its last row. */
+/* The slot from which link i enters its last row. */
 static const syn__pic_slot *arrives_from(const syn__pic_column *col, uint32_t i) {
     const syn__pic_track *t = &col->tracks[i];
     if (t->to_row == t->from_row + 1) return &col->slots[col->link[i].from - col->part->cell_begin];
     return &col->slots[t->first_lane + (t->to_row - t->from_row - 2)];
 }
 
-/* Spreads the links that enter a cell from above over its width, in the order in
-   which they arrive. */
+/* Distributes the links that enter a cell from above over its width, in the order of their
+   origins. */
 static void place_entries(syn__pic_column *col, uint32_t begin, uint32_t end) {
     const syn__pic_cell *c = &col->cells->cells[col->link[begin].to];
     uint32_t n = 0;
@@ -224,14 +224,15 @@ static syn__pic_edge link_edge(syn__pic_column *col, const syn__pic_link *link) 
     return e;
 }
 
-/* Puts `text` with its left end at x; of a list of views too long for `room` the first ones. */
+/* Adds the label `text` with its left end at x. If a list of views is too long for `room`, only the
+   first ones are shown. */
 static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char *text, double x,
                              double y, double room, syn_error *err) {
     char cut[128];
     syn__pic_text t;
     syn__pic_shorten(text, 24, cut, sizeof cut);
     for (char *end; syn__pic_width(cut, 8, false) > room && (end = strrchr(cut, ' ')) != NULL;) {
-        *end = '\0'; /* the last view, then the dot before it */
+        *end = '\0'; /* remove the last view, then the dot before it */
         if ((end = strrchr(cut, ' ')) != NULL) *end = '\0';
     }
     for (size_t n = 20; syn__pic_width(cut, 8, false) > room && n > 1; n--)
@@ -273,7 +274,8 @@ static syn_status draw_down(syn__pic_column *col, uint32_t i, syn_error *err) {
     return syn__pic_line_to(d, (syn__pic_point){x, e.tip.y - SYN__PIC_ARROW}, err);
 }
 
-/* Whether a link from above into a cell has a label, which may reach over the cell's right side. */
+/* Whether a link from above into a cell has a label, which may extend beyond the cell's right
+   side. */
 static bool comes_labelled(const syn__pic_column *col, uint32_t to) {
     for (uint32_t i = 0; i < col->n_links; i++)
         if (col->link[i].to == to && !col->tracks[i].rail && col->link[i].via != NULL) return true;
@@ -316,7 +318,7 @@ static syn_status draw_rail(syn__pic_column *col, uint32_t i, syn_error *err) {
     }
     const char *text = link->line == SYN__PIC_RESIDUAL ? "residual" : link->via;
     const double label_x = b->x + b->w / 2 + 10, apart = nth == 0 ? -6 : 6;
-    /* above the first line and below the second; there is no room for more */
+    /* above the first line and below the second; there is no space for more */
     if (text != NULL && nth < 2 && !comes_labelled(col, link->to))
         SYN_TRY(label_edge(col, &e, text, label_x, e.tip.y + apart, t->rail_x - label_x, err));
     SYN_TRY(syn__pic_begin_edge(drawing(col), &e, start, err));

@@ -1,4 +1,4 @@
-/* Texts of pictures: cut-safe text building, escapes, widths and human numbers. */
+/* Texts of pictures: bounded concatenation, escaping, widths, and numbers for people. */
 #include "export/picture/picture_text.h"
 
 #include <math.h>
@@ -19,12 +19,12 @@ void syn__pic_put(syn__pic_text *t, const char *fmt, ...) {
     const size_t room = sizeof t->s - t->n;
     const int n = vsnprintf(t->s + t->n, room, fmt, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= room) t->s[t->n] = '\0'; /* whole pieces or nothing */
+    if (n < 0 || (size_t)n >= room) t->s[t->n] = '\0'; /* appends the whole piece or nothing */
     else t->n += (size_t)n;
 }
 
-/* Next character of *p: its bytes, '?' for what a picture (which is XML) cannot
-   show; advances *p. */
+/* Reads the next character of *p, and advances *p. Characters that are not allowed in XML become
+   '?'. */
 static size_t next_char(const char **p, char out[4]) {
     const size_t left = strnlen(*p, 4), n = syn_utf8_xml_char_bytes(*p, left);
     const unsigned char c = (unsigned char)**p;
@@ -39,7 +39,7 @@ static size_t next_char(const char **p, char out[4]) {
     return n;
 }
 
-/* Kept for what closes a label's tags: one that is cut must be whole. */
+/* Reserved for the closing tags of a label, so that a truncated label stays valid. */
 #define TAGS_BYTES 512
 
 static void put_chars(syn__pic_text *t, const char *text, bool html) {
@@ -69,7 +69,7 @@ bool syn__pic_is_blank(const char *name) {
     return name[strspn(name, " ")] == '\0';
 }
 
-/* Advance widths of DejaVu Sans in hundredths of the font size, characters 32..126. */
+/* Advance widths of DejaVu Sans in hundredths of the font size, for characters 32..126. */
 static const uint8_t widths[95] = {
     32, 40, 46, 84, 64, 95, 78, 28, 39,  39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64,
     64, 64, 34, 34, 84, 84, 84, 53, 100, 71, 68, 70, 77, 63, 58, 77, 75, 29, 29, 65, 56, 86, 75, 79,
@@ -80,7 +80,7 @@ double syn__pic_width(const char *text, double size, bool bold) {
     double sum = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
         if (*p >= 32 && *p < 127) sum += widths[*p - 32] + (bold ? 7 : 0);
-        else if (*p >= 0xC0) sum += *p == 0xC2 ? 45 : 84; /* first byte of a longer character */
+        else if (*p >= 0xC0) sum += *p == 0xC2 ? 45 : 84; /* first byte of a multi-byte character */
     }
     return sum * size / 100.0;
 }
@@ -100,7 +100,7 @@ char *syn__pic_shorten(const char *text, size_t max, char *out, size_t out_bytes
         }
         memcpy(out + used, p, k);
         p += k;
-        if (n + 1 < max) cut = used + k; /* keep room for the ellipsis */
+        if (n + 1 < max) cut = used + k; /* leave space for the ellipsis */
         used += k;
     }
     out[used] = '\0';
@@ -119,7 +119,7 @@ char *syn__pic_shorten_front(const char *text, size_t max, char *out, size_t out
     return out;
 }
 
-/* Three digits and a unit: 12.5, 126, 1.02. */
+/* Formats three digits and a unit: 12.5, 126, 1.02. */
 static const char *scaled(double v, const char *unit, char *buf) {
     int digits = v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2;
     int n = snprintf(buf, SYN__PIC_NUMBER, "%.*f", digits, v);

@@ -1,5 +1,6 @@
-/* The time view: ranks below each other, in each a row a thread or stream, time to the right. Steps
-   that are alike are drawn once; a long run goes on below, shelf by shelf. */
+/* The time view: ranks below each other, each with one row per thread or stream; time runs to the
+   right. Steps with the same ops are drawn once. Long runs are broken into lines (shelves) below
+   each other. */
 #include "export/picture/picture_time.h"
 #include "export/picture/picture.h"
 #include "export/picture/picture_text.h"
@@ -12,19 +13,19 @@
 
 #define DOT      " \xC2\xB7 "
 #define TIMES    "\xC3\x97"
-#define DOTS     "\xE2\x8B\xAF" /* an ellipsis in the middle of the line */
-#define LEFT     128.0          /* names of rows */
-#define WIDTH    1000.0         /* of the time axis, without a page */
-#define HEIGHT   640.0          /* wished, without the heading */
-#define HEAD_H   120.0          /* about what a heading takes of a page */
+#define DOTS     "\xE2\x8B\xAF" /* a centred ellipsis */
+#define LEFT     128.0          /* width of the row names */
+#define WIDTH    1000.0         /* width of the time axis without a page */
+#define HEIGHT   640.0          /* desired height without the heading */
+#define HEAD_H   120.0          /* approximate height of a heading on a page */
 #define AXIS_H   26.0           /* names of steps, and times */
-#define RANK_H   15.0           /* what stands above a rank's rows */
+#define RANK_H   15.0           /* space above a rank's rows */
 #define PITCH    (SYN__PIC_ROW_H + 1.5)
 #define RANK_GAP 9.0
 #define GAP      14.0 /* between steps, and between shelves */
 #define TEXT_PT  7.5
 
-/* ---- Stretches ---- */
+/* ---- stretches ---- */
 
 static double block_height(const syn__pic_block *b) {
     return RANK_H + b->n_rows * PITCH + RANK_GAP;
@@ -36,13 +37,14 @@ static double shelf_height(const syn__pic_times *t) {
     return height;
 }
 
-/* As many shelves as the page has room for, and the steps one after the other on them. */
+/* Uses as many shelves as fit on the page, and places the steps on them one after the other. */
 static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     const double fits = (t->height + GAP) / (shelf_height(t) + GAP);
     const uint32_t shelves = fits < 2                  ? 1
                              : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
                                                        : (uint32_t)fits;
-    const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0; /* to next shelves */
+    const double moved =
+        t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0; /* may move to the next shelf */
     double at = 0;
     syn__pic_times_scale(t, shelves * t->width - GAP * (t->n_drawn - 1) - moved);
     for (uint32_t i = 0; i < t->n_drawn; i++) {
@@ -50,7 +52,7 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
         for (int64_t from = w->begin; from < w->end;) {
             const double shelf = fmin(floor((at + 1e-6) / t->width), shelves - 1);
             double room = (shelf + 1) * t->width - at;
-            if (shelf + 1 >= shelves) room = 2 * t->width; /* what rounding left over */
+            if (shelf + 1 >= shelves) room = 2 * t->width; /* the rest after rounding */
             const int64_t to = syn__pic_time_after(t, from, w->end, room);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,
                              sizeof *t->stretches, err));
@@ -65,7 +67,7 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     return SYN_OK;
 }
 
-/* Whether the loaded rank, block b, does nothing on a shelf. */
+/* Determines the shelves on which the loaded rank, block b, does nothing. */
 static void find_idle(syn__pic_times *t, uint32_t b) {
     for (uint32_t s = 0; s < SYN__PIC_SHELVES; s++) t->idle[s][b] = true;
     for (size_t i = 0; i < t->lanes.n_slices; i++)
@@ -76,7 +78,7 @@ static void find_idle(syn__pic_times *t, uint32_t b) {
         }
 }
 
-/* Where the blocks stand: those that do nothing on a shelf have a title alone. */
+/* Computes the y of the blocks. A block that does nothing on a shelf only has a title there. */
 static syn_status stack(syn__pic_times *t, uint32_t shelves, syn_error *err) {
     double y = 0;
     for (uint32_t b = 0; b < t->n_blocks; b++) {
@@ -95,9 +97,9 @@ static syn_status stack(syn__pic_times *t, uint32_t shelves, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- Axis ---- */
+/* ---- axis ---- */
 
-/* 1, 2 or 5 times a power of ten ns, at least 55 points apart. */
+/* The distance of ticks: 1, 2 or 5 times a power of ten in ns, at least 55 points. */
 static double tick_ns(const syn__pic_times *t) {
     double step = 1;
     static const double next[] = {2, 2.5, 2};
@@ -105,7 +107,7 @@ static double tick_ns(const syn__pic_times *t) {
     return step;
 }
 
-/* "4 ms": ticks of one axis in one unit. */
+/* Writes "4 ms"; all ticks of an axis have the same unit. */
 static void put_tick(char *text, size_t bytes, double ns, double step) {
     const double unit = step >= 1e9 ? 1e9 : step >= 1e6 ? 1e6 : step >= 1e3 ? 1e3 : 1;
     snprintf(text, bytes, "%.0f %s", ns / unit,
@@ -149,7 +151,8 @@ static const syn__pic_cut *cut_at(const syn__pic_times *t, int64_t at) {
     return NULL;
 }
 
-/* The name of a step is cut at the end of its stretch, where the next one's begins. */
+/* Draws the axis of a stretch. The step's name is truncated at the end of the stretch, where the
+   next one's name begins. */
 static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double y, double bottom,
                             syn_error *err) {
     syn__pic_drawing *d = t->drawing;
@@ -163,7 +166,7 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
     while (n > 3 && syn__pic_width(syn__pic_shorten(title.s, n, cut, sizeof cut), 9, true) > width)
         n--;
     if (n > 3) SYN_TRY(syn__pic_add_text(d, cut, s->x, y, 9, true, NULL, err));
-    double end = s->x - 1; /* of what stands on the axis */
+    double end = s->x - 1; /* end of the last text on the axis */
     for (double at = ceil((double)(s->begin - w->begin) / step) * step;
          at <= (double)(s->end - w->begin); at += step) {
         const int64_t ns = w->begin + (int64_t)at;
@@ -185,7 +188,7 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
     return SYN_OK;
 }
 
-/* A band behind the rows of a rank. */
+/* Draws a band behind the rows of a rank. */
 static syn_status shade(syn__pic_times *t, const syn__pic_stretch *s, const syn__pic_cut *cut,
                         double y, double bottom, syn_error *err) {
     int32_t cluster;
@@ -201,7 +204,7 @@ static syn_status shade(syn__pic_times *t, const syn__pic_stretch *s, const syn_
     return syn__pic_add_cluster(t->drawing, &c, &cluster, err);
 }
 
-/* "⋯ 7.5 ms ⋯" over each cut of the stretch. */
+/* Writes "⋯ 7.5 ms ⋯" over each cut of the stretch. */
 static syn_status draw_cuts(syn__pic_times *t, const syn__pic_stretch *s, syn_error *err) {
     const double y = t->tops[s->shelf][0] - AXIS_H;
     char time[SYN__PIC_NUMBER], text[64];
@@ -223,7 +226,7 @@ static syn_status draw_cuts(syn__pic_times *t, const syn__pic_stretch *s, syn_er
     return SYN_OK;
 }
 
-/* ---- Ranks ---- */
+/* ---- ranks ---- */
 
 static void put_busy(syn__pic_text *text, const syn__pic_times *t, const syn__pic_busy *b) {
     char a[SYN__PIC_NUMBER];
@@ -271,7 +274,7 @@ static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double 
     return SYN_OK;
 }
 
-/* Gives the newest text the frame's colour as its ground, so that no line strikes it through. */
+/* Gives the last text the frame's colour as background, so that no line crosses it. */
 static syn_status put_on_ground(syn__pic_drawing *d, syn_error *err) {
     static const char table[] = "<table ";
     syn__pic_box *box = &d->boxes[d->n_boxes - 1];
@@ -333,14 +336,14 @@ static syn_status draw_page(syn__pic_times *t, syn_error *err) {
             draw_axis(t, &t->stretches[i], tops[0] - AXIS_H, tops[t->n_blocks] - RANK_GAP, err));
     }
     for (uint32_t b = 0; b < t->n_blocks; b++) SYN_TRY(draw_block(t, b, shelves, err));
-    for (size_t i = 0; i < t->n_stretches; i++) /* after the frames, which would lie over them */
+    for (size_t i = 0; i < t->n_stretches; i++) /* after the frames, which would cover them */
         SYN_TRY(draw_cuts(t, &t->stretches[i], err));
     SYN_TRY(syn__pic_times_join(t, err));
     t->drawing->width = LEFT + t->width + 8;
     return SYN_OK;
 }
 
-/* ---- Heading ---- */
+/* ---- heading ---- */
 
 static const char *clock_says(syn__clock clock) {
     switch (clock) {
@@ -387,7 +390,7 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* Ranks, then rows of the only rank, for which the page has no room. */
+/* Drops ranks, then rows of the only rank, until the page has enough space. */
 static void leave_out(syn__pic_times *t) {
     while (t->n_blocks > 1 && shelf_height(t) > t->height) t->n_blocks--;
     syn__pic_block *b = &t->blocks[0];
@@ -423,7 +426,7 @@ void syn__pic_times_free(syn__pic_times *t) {
     syn_free(t->joints);
 }
 
-/* Draws within `height`, without the heading, and a width at which a page can be read. */
+/* Draws within `width` and `height`, without the heading's height. */
 static syn_status attempt(syn__pic_drawing *d, const syn_graph *graph,
                           const syn_export_options *options, double width, double height,
                           syn_error *err) {

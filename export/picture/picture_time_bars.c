@@ -1,4 +1,4 @@
-/* Bars of the time view: wide ones by themselves with a name, narrow neighbours as one. */
+/* Draws the bars of the time view: wide bars with a name, narrow neighbours joined to one bar. */
 #include "export/picture/picture_text.h"
 #include "export/picture/picture_time.h"
 
@@ -8,19 +8,19 @@
 
 #include "syntorch/base/memory.h"
 
-#define NARROW_PT  2.0 /* bars below are joined */
-#define JOINED_PT  3.5 /* to at most this width */
+#define NARROW_PT  2.0 /* narrower bars are joined */
+#define JOINED_PT  3.5 /* up to this width */
 #define GAP_PT     0.8 /* over gaps up to this */
 #define LEAST_PT   0.35
-#define BRIDGE_PT  5.0 /* a layer or module goes on over gaps up to this */
+#define BRIDGE_PT  5.0 /* a layer or module continues over gaps up to this */
 #define TEXT_PT    SYN__PIC_TIME_TEXT
-#define MOST_LINES 100 /* between ranks, of each: more would be a curtain */
+#define MOST_LINES 100 /* most lines to other ranks, per rank; more would hide everything */
 
 typedef struct bar {
     double x0, x1;
-    uint32_t n; /* slices in it; 0: none is open */
+    uint32_t n; /* number of slices; 0: no bar is open */
     int64_t ns[SYN__PIC_LOOKS], all_ns;
-    size_t slice; /* the first */
+    size_t slice; /* the first one */
 } bar;
 
 typedef struct writer {
@@ -40,7 +40,7 @@ static double x_of(const writer *w, int64_t at) {
     return s->x + syn__pic_points(w->t, s->begin, at);
 }
 
-/* What all of a kind begin or end with is left out. */
+/* Removes the prefixes and suffixes that all names of a kind have. */
 void syn__pic_short_name(const char *name, char *out, size_t bytes) {
     static const char optimizer[] = "Optimizer.", forward[] = ".forward";
     const char *own =
@@ -53,7 +53,7 @@ void syn__pic_short_name(const char *name, char *out, size_t bytes) {
         if (name[i] == ':' && (name[i + 1] == ':' || name[i + 1] == ' ')) {
             name += i + 2;
             n -= i + 2;
-            i = SIZE_MAX; /* from the begin of the rest */
+            i = SIZE_MAX; /* restart with the rest */
         }
     while (n > 1 && (*name == '#' || *name == ' ')) name++, n--;
     while (n > 1 && (name[n - 1] == '#' || name[n - 1] == ' ')) n--;
@@ -73,7 +73,7 @@ static bool fits(const char *text, double width) {
     return syn__pic_width(text, TEXT_PT, false) <= width - 2;
 }
 
-/* The name as far as it fits; of "layers.12" its number, which tells it from others. */
+/* As much of the name as fits; for "layers.12" its number, which distinguishes it from others. */
 static const char *fitted(const char *name, double width, char *cut, size_t bytes) {
     const size_t all = strlen(name), least = all < 3 ? all : 3;
     const char *number = strrchr(name, '.');
@@ -86,7 +86,7 @@ static const char *fitted(const char *name, double width, char *cut, size_t byte
     return max < least || max == 0 ? "" : cut;
 }
 
-/* The name as far as it fits into the width; " " for none. */
+/* Writes as much of the name as fits into the width; " " for none. */
 static void put_label(syn__pic_text *label, const char *name, double width, int look) {
     char cut[96];
     const char *text = fitted(name, width, cut, sizeof cut);
@@ -101,7 +101,7 @@ static void put_label(syn__pic_text *label, const char *name, double width, int 
     syn__pic_put(label, "</font>");
 }
 
-/* Draws the bar; id NULL: it stands for no node of its own. */
+/* Draws a bar; id NULL: the bar is not a node of its own. */
 static syn_status draw(writer *w, const char *id, const char *name, const char *tip, double x0,
                        double x1, int look, uint32_t *out) {
     syn__pic_drawing *d = w->t->drawing;
@@ -179,7 +179,7 @@ static syn_status draw_slice(writer *w, size_t i, double x0, double x1) {
     return p->is_comm && s->end <= w->stretch->end ? note_joint(w, s, node, box, x1) : SYN_OK;
 }
 
-/* Several ops as one bar, in the colour that took the longest. */
+/* Draws the joined ops as one bar, in the colour with the most time. */
 static syn_status flush(writer *w) {
     bar *b = &w->open;
     syn__pic_text tip;
@@ -214,7 +214,7 @@ static syn_status add_slice(writer *w, size_t i) {
     return SYN_OK;
 }
 
-/* ---- Layers and modules ---- */
+/* ---- layers and modules ---- */
 
 static bool same_frames(const syn__pic_slice *a, const syn__pic_slice *b, int level) {
     for (int k = 0; k <= level; k++)
@@ -278,7 +278,7 @@ syn_status syn__pic_times_bars(syn__pic_times *t, const syn__pic_block *block, u
     return flush(&w);
 }
 
-/* ---- Lines between ranks ---- */
+/* ---- lines between ranks ---- */
 
 static int compare_joints(const void *a, const void *b) {
     const syn__pic_joint *x = a, *y = b;
@@ -287,7 +287,7 @@ static int compare_joints(const void *a, const void *b) {
     return x->box < y->box ? -1 : x->box > y->box;
 }
 
-/* Not from shelf to shelf, through all that stands between. */
+/* Draws a line within a shelf, not between shelves, where it would cross everything between. */
 static syn_status line(syn__pic_times *t, const syn__pic_joint *a, const syn__pic_joint *b,
                        bool arrow, syn_error *err) {
     if (a->shelf != b->shelf) return SYN_OK;

@@ -1,4 +1,4 @@
-/* What is known of each slice of a rank, and the rows that its threads and streams need. */
+/* Determines the properties of each slice of a rank, and the rows for its threads and streams. */
 #include "export/picture/picture_time.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "syntorch/base/memory.h"
 
-/* ---- Slices ---- */
+/* ---- slices ---- */
 
 static const syn_attribute *attribute(const syn_node *node, const char *name, syn_value_type type) {
     for (uint32_t i = 0; i < node->n_attributes; i++)
@@ -15,7 +15,7 @@ static const syn_attribute *attribute(const syn_node *node, const char *name, sy
     return NULL;
 }
 
-/* "nccl:all_reduce" tells what the op does that it is in, nothing of the program. */
+/* Ranges of libraries, such as "nccl:all_reduce", describe the op around them, not the program. */
 static bool is_library(const syn_node *node) {
     return strncmp(node->op, "nccl:", 5) == 0 || strncmp(node->op, "gloo:", 5) == 0;
 }
@@ -27,8 +27,8 @@ static uint8_t look_of(const syn_node *node, bool is_comm, bool range) {
     return (uint8_t)(SYN__PIC_TIME + node->category);
 }
 
-/* Cuts "h.0.attn" or "Net_0/Block_1/Linear_0" into frames, behind those that are there; those of
-   the slice before are taken again where they are the same. */
+/* Splits "h.0.attn" or "Net_0/Block_1/Linear_0" into frames and appends them. Names equal to those
+   of the slice before are shared. */
 static syn_status cut_frames(syn__pic_times *t, const char *path, char between,
                              const syn__pic_slice *before, syn__pic_slice *out, syn_error *err) {
     const size_t layer = between == '.' ? syn__walk_layer_prefix(path) : 0;
@@ -78,7 +78,7 @@ static bool at_end(char c) {
     return c == '\0' || c == '/';
 }
 
-/* Shortens the begin that all modules share, "Net_0", to what this one shares too. */
+/* Shortens the common prefix of all modules, "Net_0", to what it shares with this one. */
 static void share(const char *path, const char *first, size_t *common) {
     size_t whole = 0;
     for (size_t n = 0; n <= *common && (n == 0 || path[n - 1] == first[n - 1]); n++)
@@ -113,7 +113,7 @@ syn_status syn__pic_times_load(syn__pic_times *t, uint32_t rank_index, syn_error
     return SYN_OK;
 }
 
-/* ---- Time in use ---- */
+/* ---- busy times ---- */
 
 typedef struct span {
     int64_t begin, end;
@@ -129,7 +129,7 @@ static int compare_spans(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Joins what overlaps; gives the sum. */
+/* Merges overlapping spans; returns their sum. */
 static int64_t merge(spans *s) {
     int64_t sum = 0;
     size_t n = 0;
@@ -156,7 +156,7 @@ static int64_t common(const spans *a, const spans *b) {
     return sum;
 }
 
-/* The parts of [begin, end) in windows that are drawn. */
+/* Appends the parts of [begin, end) that are in drawn windows. */
 static syn_status take(syn__pic_times *t, spans *s, int64_t begin, int64_t end, syn_error *err) {
     for (uint32_t k = 0; k < t->n_drawn; k++) {
         const syn__pic_window *w = &t->windows[t->drawn[k]];
@@ -169,7 +169,7 @@ static syn_status take(syn__pic_times *t, spans *s, int64_t begin, int64_t end, 
     return SYN_OK;
 }
 
-/* The parts of `from` that lie in no span of `without`, both joined, behind what is in `out`. */
+/* Appends to `out` the parts of `from` outside all spans of `without`; both must be merged. */
 static syn_status subtract(spans *out, const spans *from, const spans *without, syn_error *err) {
     SYN_TRY(syn_grow(&out->at, &out->cap, out->n + from->n + without->n, sizeof *out->at, err));
     for (size_t i = 0, k = 0; i < from->n; i++) {
@@ -186,12 +186,12 @@ static syn_status subtract(spans *out, const spans *from, const spans *without, 
     return SYN_OK;
 }
 
-/* computing: what threads do while they are in no communication, which has calls around it. */
+/* computing: what threads do outside communications, without the calls around them */
 typedef struct use {
     spans host, device, comm, wait, thread, calls, computing;
 } use;
 
-/* What the thread whose last slice was added computes. */
+/* Adds the computing time of the thread whose last slice was added. */
 static syn_status close_thread(use *u, syn_error *err) {
     (void)merge(&u->thread);
     (void)merge(&u->calls);
@@ -226,7 +226,7 @@ static syn_status add_up(syn__pic_times *t, syn__pic_block *block, use *u, syn_e
     return SYN_OK;
 }
 
-/* ---- Rows ---- */
+/* ---- rows ---- */
 
 static void add_row(syn__pic_block *block, const syn__pic_row *row, int64_t busy) {
     if (block->n_rows == SYN__PIC_ROWS) {
@@ -237,7 +237,7 @@ static void add_row(syn__pic_block *block, const syn__pic_row *row, int64_t busy
     block->rows[block->n_rows++] = *row;
 }
 
-/* The rows of one thread; `first` is where its lane begins. */
+/* Adds the rows of one thread; `first`: first slice of its lane. */
 static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t index, size_t first,
                              use *u, syn_error *err) {
     const syn__lane_thread *thread = &t->lanes.threads[index];
@@ -249,7 +249,7 @@ static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t 
         const size_t n = u->thread.n;
         if (s->tid != thread->tid || p->depth < 0) continue;
         SYN_TRY(take(t, &u->thread, s->start, s->end, err));
-        if (u->thread.n == n) continue; /* not in a window that is drawn */
+        if (u->thread.n == n) continue; /* not in a drawn window */
         u->thread.n = n;
         if (!p->is_range)
             SYN_TRY(take(t, &u->thread, s->start + (p->is_comm ? s->wait : 0), s->end, err));

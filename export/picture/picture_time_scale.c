@@ -1,5 +1,5 @@
-/* From ns to points: in proportion, but for long stretches in which nothing begins or ends, on no
-   rank that is drawn. They are cut short, so that the rest can be seen. */
+/* Converts ns to points: proportionally, except for long intervals in which nothing begins or ends
+   on any drawn rank. These are cut short, to leave space for the rest. */
 #include "export/picture/picture_time.h"
 
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 
 #include "syntorch/base/memory.h"
 
-#define LEAST_SLICES 40 /* fewer can be seen anyway */
-/* Cut: what is longer than this part of all that is not. How long something runs is worth more room
-   than how long nothing does. */
+#define LEAST_SLICES 40 /* fewer are visible anyway */
+/* An interval is cut if it is longer than 1 / LONG_PART (if something runs in it) or 1 / IDLE_PART
+   (if not) of everything that is not cut. Long ops are more informative than idle time. */
 #define LONG_PART 4
 #define IDLE_PART 12
 
 typedef struct moment {
     int64_t at;
-    int32_t begins; /* so many more run from here on */
+    int32_t begins; /* change of the number of running slices */
 } moment;
 
 typedef struct moments {
@@ -33,8 +33,8 @@ static int compare_cuts(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* When something begins or ends on the loaded rank. What runs within a range counts, not the range
-   itself. */
+/* Adds the times at which something begins or ends on the loaded rank. A range itself does not
+   count as running, only what runs within it. */
 static syn_status add_moments(const syn__pic_times *t, moments *m, syn_error *err) {
     SYN_TRY(syn_grow(&m->at, &m->cap, m->n + 3 * t->lanes.n_slices, sizeof *m->at, err));
     for (size_t i = 0; i < t->lanes.n_slices; i++) {
@@ -48,7 +48,7 @@ static syn_status add_moments(const syn__pic_times *t, moments *m, syn_error *er
     return SYN_OK;
 }
 
-/* Within a window that is drawn, and not cut yet. */
+/* Whether the interval is within a drawn window and not cut yet. */
 static bool can_be_cut(const syn__pic_times *t, int64_t begin, int64_t end) {
     bool drawn = false;
     for (uint32_t k = 0; k < t->n_drawn; k++) {
@@ -59,7 +59,7 @@ static bool can_be_cut(const syn__pic_times *t, int64_t begin, int64_t end) {
     return drawn;
 }
 
-/* The longest stretch between two moments that is too long beside `rest`. */
+/* Finds the longest interval between two moments that is too long compared with `rest`. */
 static bool find_cut(const syn__pic_times *t, const moments *m, int64_t rest, syn__pic_cut *out) {
     int64_t longest = 0, running = 0;
     for (size_t i = 1; i < m->n; i++) {
@@ -127,7 +127,7 @@ int64_t syn__pic_time_after(const syn__pic_times *t, int64_t begin, int64_t end,
         if (syn__pic_points(t, begin, mid) < points) low = mid;
         else high = mid;
     }
-    for (uint32_t k = 0; k < t->n_cuts; k++) /* a cut stays in one piece */
+    for (uint32_t k = 0; k < t->n_cuts; k++) /* do not split a cut */
         if (t->cuts[k].begin > begin && t->cuts[k].begin < high && high < t->cuts[k].end)
             return t->cuts[k].begin;
     return high;

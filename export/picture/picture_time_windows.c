@@ -1,5 +1,5 @@
-/* The parts of a run: steps that a profiler marked, prefill and decode steps, training steps. Those
-   of the same ops are alike. */
+/* Divides a run into windows: steps marked by a profiler, prefill and decode steps, training steps.
+   Finds windows with the same ops. */
 #include "export/picture/picture_time.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static syn__pic_window *find_window(syn__pic_times *t, uint64_t key) {
     return NULL;
 }
 
-/* Lengthens the window of this key by [begin, end). */
+/* Extends the window with this key to include [begin, end). */
 static syn_status cover(syn__pic_times *t, uint64_t key, const char *name, int64_t begin,
                         int64_t end, syn_error *err) {
     syn__pic_window *w = find_window(t, key);
@@ -61,7 +61,7 @@ static int compare_windows(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* As the program that was traced calls them. */
+/* Names steps as the traced program does. */
 static void name_steps(syn__pic_times *t) {
     uint64_t last = 0;
     for (size_t i = 0; i < t->n_windows; i++)
@@ -74,8 +74,8 @@ static void name_steps(syn__pic_times *t) {
     }
 }
 
-/* Without steps the whole run is one window; each goes on until the next begins, the last until the
-   device is done. */
+/* Ends each window where the next one begins, the last when the device finishes. Without steps, the
+   whole run is one window. */
 static syn_status close_windows(syn__pic_times *t, int64_t first, int64_t last, syn_error *err) {
     if (t->n_windows == 0) SYN_TRY(cover(t, 0, "", first, last, err));
     qsort(t->windows, t->n_windows, sizeof *t->windows, compare_windows);
@@ -100,8 +100,8 @@ static syn__pic_window *window_at(syn__pic_times *t, int64_t at) {
     return t->windows[low].begin <= at ? &t->windows[low] : NULL;
 }
 
-/* A device is behind its host by more or less, so the host's ops alone tell what a recorded
-   step does. */
+/* Hashes the ops of each window. For PyTorch traces only host ops count, because the device lags
+   behind by a varying amount. */
 static syn_status count_ops(syn__pic_times *t, syn_error *err) {
     for (size_t i = 0; i < t->lanes.n_slices; i++) {
         const syn__slice *s = &t->lanes.slices[i];

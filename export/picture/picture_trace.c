@@ -1,4 +1,5 @@
-/* The trace view: one rank, a column a phase, with as much detail as a readable picture allows. */
+/* The trace view: one rank, one column per phase, with as many details as a readable picture
+   allows. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_layout.h"
 
@@ -7,9 +8,8 @@
 
 #include "syntorch/base/memory.h"
 
-#define DOT " \xC2\xB7 "
-#define STEP_PT \
-    6000.0 /* a taller training step shows less of its ops, so that its bars can be seen */
+#define DOT     " \xC2\xB7 "
+#define STEP_PT 6000.0 /* limit for training steps with all ops, so that the bars stay visible */
 
 static syn_status pick_rank(const syn_graph *graph, const syn_export_options *options,
                             uint32_t *out, syn_error *err) {
@@ -26,9 +26,9 @@ static syn_status pick_rank(const syn_graph *graph, const syn_export_options *op
                     graph->n_ranks, graph->ranks[0].rank, graph->ranks[graph->n_ranks - 1].rank);
 }
 
-/* ---- Panels on the page: a column, or the columns of a pass of a training step ---- */
+/* ---- panels: a column, or the columns of a pass of a training step ---- */
 
-/* Whether part i is a forward with its backward after it. */
+/* Whether part i is a forward, and the next part its backward. */
 static bool is_pair(const syn__pic_cells *c, size_t i) {
     if (c->plan->order == NULL || i + 1 >= c->n_parts) return false;
     const uint32_t a = c->parts[i].plan_section, b = c->parts[i + 1].plan_section;
@@ -59,7 +59,7 @@ static syn_status place_parts(syn__pic_cells *c, syn_error *err) {
     return s;
 }
 
-/* ---- Level of detail ---- */
+/* ---- level of detail ---- */
 
 static const char *const condensed[SYN__PIC_DETAILS] = {
     "",
@@ -129,7 +129,8 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* Draws with this detail; *fits is false if that gives too many boxes or too large a picture. */
+/* Draws with this level of detail. *fits is false if there are too many boxes or the picture is too
+   large. */
 static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
                           const syn_export_options *options, const choice *t, double max_side,
                           bool *fits, syn_error *err) {
@@ -147,7 +148,7 @@ static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
     return s;
 }
 
-/* With columns of 42 boxes; for a page also of fewer, until it can be read. */
+/* Tries columns of 42 boxes; for a page also shorter ones, until the picture is readable. */
 static syn_status attempts(syn__pic_drawing *d, syn__pic_plan *plan,
                            const syn_export_options *options, choice t, double max_side, bool *fits,
                            syn_error *err) {
@@ -161,7 +162,8 @@ static syn_status attempts(syn__pic_drawing *d, syn__pic_plan *plan,
     return SYN_OK;
 }
 
-/* Stretches of the trace as boxes, of a page ever fewer, since one can be read on any. */
+/* Draws chunks of the trace as boxes, for a page with fewer and fewer of them until it is
+   readable. */
 static syn_status draw_chunks(syn__pic_drawing *d, syn__pic_plan *plan,
                               const syn_export_options *options, double max_side, bool *fits,
                               syn_error *err) {

@@ -1,16 +1,19 @@
-/* Which communications of its layer a node waits for, and which wait for it. A box may join ops
-   only if these are the same, since it is drawn as waiting for all that any of them waits for. */
+/* Computes which communications of its unit a node waits for, and which ones wait for it. A box may
+   only join ops for which these are the same, because it is drawn as waiting for everything that
+   any of its ops waits for. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
 #include "syntorch/base/memory.h"
 
-/* Communications of a unit by their order, the 64th with all behind it. */
+/* The bit of communication number `number` of a unit; the 64th bit is shared by all further
+   ones. */
 static uint64_t bit_of(uint32_t number) {
     return (uint64_t)1 << (number < 63 ? number : 63);
 }
 
-/* Whether the node at `place` of the unit needs what its dependency k makes; *from: its place. */
+/* Whether the node at `place` needs the result of its dependency k within the unit; *from: the
+   dependency's place. */
 static bool needs(const syn__pic_plan *p, const syn__pic_unit *u, const syn_node *n, uint32_t k,
                   uint32_t place, uint32_t *from) {
     const uint32_t cls = n->deps[k].dep_class;
@@ -23,7 +26,7 @@ static syn_status read_unit(syn__pic_plan *p, const syn__pic_unit *u, syn_error 
     const syn_node *n;
     for (uint32_t i = u->begin; i < u->end; i++) {
         SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
-        /* while it is read, `feeds` of a communication is its own bit */
+        /* during this loop, `feeds` of a communication is its own bit */
         if (syn__walk_is_comm(n)) p->waits[i].feeds = bit_of(comms++);
         for (uint32_t k = 0; k < n->n_deps; k++)
             if (needs(p, u, n, k, i, &from))
@@ -59,7 +62,7 @@ bool syn__pic_may_join(const syn__pic_plan *p, syn__pic_waits *box, uint32_t nod
     return true;
 }
 
-/* The op that made what the node at `place` hands on, if that is a view. */
+/* Follows views from the node at *place to the op that made their data. */
 static syn_status behind_views(syn__pic_plan *p, uint32_t *place, syn_error *err) {
     for (int hops = 0; hops < 64; hops++) {
         const syn_node *n;

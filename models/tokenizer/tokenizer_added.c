@@ -1,3 +1,5 @@
+/* Stores added tokens in a hash table, and finds the longest ones in a text by narrowing a sorted
+   list. */
 #include "models/tokenizer/tokenizer_added_private.h"
 
 #include "models/tokenizer/bpe_private.h"

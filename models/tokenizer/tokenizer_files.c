@@ -1,3 +1,5 @@
+/* Reads the configuration files of a GPT-2 tokenizer, in the order and with the precedence of
+   transformers. tokenizer_bpe.c then turns them into added tokens. */
 #include "models/tokenizer/tokenizer_files_private.h"
 
 #include "syntorch/base/memory.h"

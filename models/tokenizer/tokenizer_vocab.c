@@ -1,3 +1,4 @@
+/* Reads a vocabulary and indexes it by text and by id. */
 #include "models/tokenizer/tokenizer_vocab_private.h"
 
 #include "models/tokenizer/bpe_private.h"

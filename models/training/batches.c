@@ -1,3 +1,5 @@
+/* Fills batches. Random numbers are hashes of seed, epoch, sample and position, so no generator has
+   state. */
 #include "models/training/batches.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Divides parameters into buckets by size. */
 #include "models/training/buckets_private.h"
 
 #include "syntorch/base/memory.h"

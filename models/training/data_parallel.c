@@ -1,3 +1,5 @@
+/* Broadcasts the parameters at the start, and starts the all-reduce of each bucket from the
+   callback that reports finished gradients. */
 #include "models/training/data_parallel.h"
 
 #include "models/training/buckets_private.h"

@@ -1,3 +1,5 @@
+/* AdamW on buckets of parameters. A step sums the squares of all gradients if it clips or checks
+   them, reads that sum and the loss in one wait, and then updates one bucket after the other. */
 #include "models/training/optimizer_private.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Calls the loss of the model's kind: causal or masked. */
 #include "models/training/pretraining.h"
 
 #include "models/bert.h"

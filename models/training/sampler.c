@@ -1,3 +1,5 @@
+/* Computes the order of samples with a keyed permutation, so that no shuffled list has to be
+   stored. */
 #include "models/training/sampler.h"
 
 #include "ops/rules.h"

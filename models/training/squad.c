@@ -1,3 +1,5 @@
+/* Parses SQuAD's JSON without building a tree. All strings are in one buffer, so that a paragraph
+   is stored once for all of its questions. */
 #include "models/training/squad.h"
 
 #include <string.h>

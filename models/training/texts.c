@@ -1,3 +1,4 @@
+/* Tokenizes samples in parallel and concatenates them in order; reads and writes the cache file. */
 #include "models/training/texts.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Runs training steps. If a loss or gradient is not finite, runs the microbatches again with
+   nan/inf checks to name the op that caused it. */
 #include "models/training/trainer.h"
 
 #include <string.h>

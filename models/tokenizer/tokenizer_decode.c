@@ -299,7 +299,7 @@ static bool stays(const syn__steps *decoders, bool *joins_bytes) {
         case SYN__DECODE_STRIP:
             if (joined && step->stop > 0) return false;
             break;
-        case SYN__DECODE_BYTES: /* text is bytes only if all of it is */
+        case SYN__DECODE_BYTES: /* later tokens decide whether a joined text spells bytes */
             if (joined) return false;
             joined = true;
             break;

@@ -41,8 +41,7 @@ typedef struct syn__pic_cell {
     syn__pic_detail detail;
     syn__pic_waits waits;
     int look;
-    uint32_t first_out, n_outs, first_side,
-        n_sides; /* pills of outputs, and of inputs from outside */
+    uint32_t first_out, n_outs, first_side, n_sides; /* pills: outputs, inputs */
     uint32_t first_cut_end, n_cut_ends;
     double above, below; /* space for cut ends */
     const char *id, *label, *tip;

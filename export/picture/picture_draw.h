@@ -175,8 +175,7 @@ syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *w
 #define SYN__PIC_ID_BYTES 24
 const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]);
 
-/* Formats the metadata (model, tp, dtype ...) in one line, and totals in another
-   (picture_head.c). */
+/* Formats the metadata (model, tp, dtype ...) in one line (picture_head.c). */
 syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) SYN_MUST_USE;
 

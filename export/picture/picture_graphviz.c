@@ -104,8 +104,7 @@ static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status
         const pid_t got = waitpid(pid, status, WNOHANG);
         if (got == pid) return SYN_OK;
         if (got < 0 && errno != EINTR) {
-            *status =
-                0; /* the host program ignores SIGCHLD: only the output shows whether it worked */
+            *status = 0; /* the program ignores SIGCHLD: only the output tells */
             return SYN_OK;
         }
         if (now() - start > limits->seconds) break;

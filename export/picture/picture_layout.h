@@ -31,8 +31,7 @@ typedef struct syn__pic_row {
     bool labels_above;
     uint64_t band; /* hash of the layer and its part; rows of the other column with the same band
                       are placed next to it */
-    double gap, before,
-        after; /* extra space: before clusters that open above the row, before the row, after it */
+    double gap, before, after; /* extra space: before frames above, before and after the row */
 } syn__pic_row;
 
 /* A piece of a link between two neighbouring rows. */

@@ -19,9 +19,8 @@ typedef struct syn__added_token {
     size_t shown_bytes;
     int64_t said; /* id given in a file; -1: none */
     int32_t id;
-    bool single_word; /* matches only if no letter, number, mark or underscore is next to it */
-    bool lstrip,
-        rstrip; /* the match includes the white space before it (lstrip) or after it (rstrip) */
+    bool single_word;    /* matches only if no letter, number, mark or underscore is next to it */
+    bool lstrip, rstrip; /* the match includes white space before it, after it */
     bool special;
     bool normalized; /* searched for after normalization, between the tokens that are not
                         normalized */

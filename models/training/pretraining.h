@@ -11,11 +11,9 @@ SYN_API_BEGIN
 /* A batch of B sequences of T tokens. types and mask (see syn_bert_forward, syn_causal_loss_masked)
  * may be invalid tensors; causal models have no types. */
 typedef struct syn_pretraining_batch {
-    syn_tensor tokens,
-        targets; /* (B, T), i32; targets: SYN_IGNORED_TARGET where nothing is predicted */
+    syn_tensor tokens, targets; /* (B, T), i32; SYN_IGNORED_TARGET: nothing is predicted */
     syn_tensor types, mask;
-    syn_tensor
-        weight; /* weight of each target that is not ignored, or SYN_MEAN: see syn_cross_entropy */
+    syn_tensor weight; /* of each target not ignored, or SYN_MEAN: see syn_cross_entropy */
 } syn_pretraining_batch;
 
 /* The heads to create the model with: see syn_model_options. */

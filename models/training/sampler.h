@@ -14,8 +14,7 @@ typedef struct syn_sampler {
     int32_t ranks;
     uint64_t seed;
     bool shuffle; /* false: the original order in every epoch */
-    bool whole; /* the last step of an epoch may be incomplete; false: drop the samples that do not
-                   fill it */
+    bool whole;   /* keep an incomplete last step of an epoch; false: drop it */
 } syn_sampler;
 
 /* The number of the sample at position i (0 to n - 1) of an epoch's order. */

@@ -105,8 +105,7 @@ static bool has_layer(const syn_weights *w, const syn__param_row *row) {
 
 const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config *config,
                                    unsigned heads) {
-    const syn__param_row *first =
-        NULL; /* first row of the token-prediction head, which comes first */
+    const syn__param_row *first = NULL; /* of the token-prediction head, which comes first */
     if (!has_layer(w, &config->family->embed_rows[0]))
         return NULL; /* everything else is missing, too */
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {

@@ -93,8 +93,7 @@ static void make_room(side *s, const stretch *above, const stretch *below, doubl
    of `a`, or UINT32_MAX. */
 static syn_status match(const side *a, const side *b, uint32_t *pairs, syn_error *err) {
     const size_t w = (size_t)b->n + 1;
-    uint32_t *best =
-        syn_calloc((a->n + 1) * w, sizeof *best); /* length of the best match from (i, k) on */
+    uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* best length from (i, k) on */
     if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "bands of a picture");
     for (size_t i = a->n; i-- > 0;)
         for (size_t k = b->n; k-- > 0;) {

@@ -243,8 +243,8 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
     syn__pic_shorten(name.s, room, shown, sizeof shown);
-    if (item->level >
-        0) { /* fit the label left of the arrows: first reduce its size, then truncate it */
+    /* Fit the label left of the arrows: first reduce its size, then truncate it. */
+    if (item->level > 0) {
         const double most = lane_w / 2 - 8;
         while (size > 8 && syn__pic_width(shown, size, true) > most) size -= 0.5;
         while (room > 4 && syn__pic_width(shown, size, true) > most)

@@ -87,9 +87,8 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         syn__pic_put(&name, "all steps");
     } else {
         syn__pic_step_title(col->cells->plan, part->step_index, part->phase, &name);
-        if (col->cells->drawing->page ==
-            SYN_PAGE_NONE) /* on a page, a column should not be wider than its ops */
-            SYN_TRY(phase_facts(col, &facts, err));
+        /* On a page, a column should not be wider than its ops. */
+        if (col->cells->drawing->page == SYN_PAGE_NONE) SYN_TRY(phase_facts(col, &facts, err));
     }
     if (part->of > 1) {
         syn__pic_put(&name, "  (%u of %u)", part->number, part->of);

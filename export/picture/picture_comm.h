@@ -51,9 +51,9 @@ typedef struct syn__pic_lane {
 /* A frame that continues in another panel. */
 typedef struct syn__pic_cut {
     int32_t from, to; /* the two clusters */
-    uint32_t texts[SYN__PIC_COLUMNS]
-                  [2]; /* boxes with the texts at cut arrows: at the end, and where the frame
-                          continues; UINT32_MAX for lanes without one */
+    /* Boxes with the texts at cut arrows: at the end, and where the frame continues. UINT32_MAX for
+       lanes without one. */
+    uint32_t texts[SYN__PIC_COLUMNS][2];
     uint32_t number;
 } syn__pic_cut;
 

@@ -305,8 +305,8 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     put_facts(&facts, plan, n, &c);
     char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
     syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
-    const size_t used =
-        strlen(name) < 26 ? strlen(name) : 26; /* the remark gets the space that the name leaves */
+    /* The remark gets the space that the name leaves. */
+    const size_t used = strlen(name) < 26 ? strlen(name) : 26;
     if (strcmp(n->label, n->op) != 0 && !syn__pic_is_blank(n->label))
         syn__pic_shorten(n->op, 18 + 26 - used, remark, sizeof remark);
     if (n->reduce >= 0 && syn__walk_is_comm(n)) {

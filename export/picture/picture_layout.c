@@ -66,8 +66,7 @@ static syn_status rows_of_run(syn__pic_column *col, uint32_t begin, uint32_t end
                               uint32_t *next_link, syn_error *err) {
     const uint32_t base = (uint32_t)col->n_rows;
     const uint32_t offset = col->part->cell_begin;
-    const uint32_t most =
-        col->cells->drawing->page == SYN_PAGE_NONE ? 3 : 2; /* most cells side by side */
+    const uint32_t most = col->cells->drawing->page == SYN_PAGE_NONE ? 3 : 2; /* side by side */
     for (uint32_t i = begin; i < end; i++) {
         uint32_t row = base;
         for (; *next_link < col->n_links && col->link[*next_link].to - offset == i; ++*next_link) {
@@ -178,8 +177,8 @@ static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     for (size_t r = 0; r < col->n_rows; r++) col->rows[r].begin = col->rows[r].end = 0;
     for (size_t i = 0; i < col->n_slots; i++) {
         col->rows[col->slots[i].row].end++;
-        col->rows[col->slots[i].row].begin +=
-            col->slots[i].cell >= 0; /* number of cells; becomes the start of a range below */
+        /* The number of cells; becomes the start of a range below. */
+        col->rows[col->slots[i].row].begin += col->slots[i].cell >= 0;
     }
     uint32_t at = 0;
     for (size_t r = 0; r < col->n_rows; r++) {

@@ -37,8 +37,7 @@ static void keys(syn__pic_column *col, const syn__pic_row *row, const syn__pic_p
         syn__pic_slot *s = &col->slots[down ? p->b : p->a];
         const syn__pic_slot *t = &col->slots[down ? p->a : p->b];
         const syn__pic_row *r = &col->rows[t->row];
-        const uint32_t n =
-            r->end - r->begin; /* centred, so that rows of different size are comparable */
+        const uint32_t n = r->end - r->begin; /* centred: rows of different size are comparable */
         s->key += (double)t->pos - (n - 1) / 2.0;
         s->n_keys++;
     }
@@ -140,8 +139,7 @@ static void want_row(syn__pic_column *col, uint32_t r, bool down, bool both) {
         syn__pic_slot *s = &col->slots[col->order[i]];
         if (s->n_keys > 0) s->want /= s->n_keys;
         else s->want = s->x, s->weight = 0.5;
-        if (s->cell >= 0 && n_cells == 1)
-            s->want = 0, s->weight = 1e6; /* a single cell is on the column's axis */
+        if (s->cell >= 0 && n_cells == 1) s->want = 0, s->weight = 1e6; /* on the column's axis */
     }
 }
 

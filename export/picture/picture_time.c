@@ -43,8 +43,8 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     const uint32_t shelves = fits < 2                  ? 1
                              : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
                                                        : (uint32_t)fits;
-    const double moved =
-        t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0; /* may move to the next shelf */
+    /* Cuts may move to the next shelf. */
+    const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0;
     double at = 0;
     syn__pic_times_scale(t, shelves * t->width - GAP * (t->n_drawn - 1) - moved);
     for (uint32_t i = 0; i < t->n_drawn; i++) {

@@ -98,9 +98,8 @@ typedef struct syn__pic_times {
     uint32_t n_blocks;
     syn__pic_stretch *stretches; /* sorted by shelf and x */
     size_t n_stretches, stretches_cap;
-    bool idle[SYN__PIC_SHELVES][SYN__PIC_RANKS]; /* the block has nothing on this shelf */
-    double tops[SYN__PIC_SHELVES]
-               [SYN__PIC_RANKS + 1];  /* y of the blocks, and of the end of the last */
+    bool idle[SYN__PIC_SHELVES][SYN__PIC_RANKS];       /* the block has nothing on this shelf */
+    double tops[SYN__PIC_SHELVES][SYN__PIC_RANKS + 1]; /* y of the blocks, and of the last end */
     double width, height;             /* width of the axis; desired height of all shelves */
     double ns_pt;                     /* points per ns, except in cuts */
     syn__pic_cut cuts[SYN__PIC_CUTS]; /* sorted by begin */

@@ -278,8 +278,7 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
    comes from a single token or from consecutive bytes; after that, decoders may only change the
    beginning. */
 static bool stays(const syn__steps *decoders, bool *joins_bytes) {
-    bool joined = false,
-         differs = false; /* differs: a first token decodes differently from later ones */
+    bool joined = false, differs = false; /* differs: a first token decodes unlike later ones */
     *joins_bytes = false;
     for (size_t i = 0; i < decoders->n; i++) {
         const syn__step *const step = &decoders->at[i];

@@ -106,8 +106,7 @@ static bool has_layer(const syn_weights *w, const syn__param_row *row) {
 const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config *config,
                                    unsigned heads) {
     const syn__param_row *first = NULL; /* of the token-prediction head, which comes first */
-    if (!has_layer(w, &config->family->embed_rows[0]))
-        return NULL; /* everything else is missing, too */
+    if (!has_layer(w, &config->family->embed_rows[0])) return NULL; /* more is missing */
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
         if ((row->flags & SYN__BARE) == 0 || !syn__family_makes(config, row, heads)) continue;
         if (row->kind == SYN__SECOND_BIAS || (row->tied && config->tied)) continue;

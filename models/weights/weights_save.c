@@ -205,8 +205,7 @@ static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n
     SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries + first, n, err));
     for (size_t place = first; place < first + n; place++) {
         SYN_TRY(write_entry(s, &writer, place, err));
-        if (syn_sink_status(sink) != SYN_OK)
-            return syn_sink_status(sink); /* closing reports the error */
+        if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink); /* closing reports it */
     }
     return syn_safetensors_write_end(&writer, err);
 }

@@ -118,8 +118,8 @@ typedef struct syn_param_source {
    source until those parameters exist. */
 void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
 
-/* Creates a parameter under its HuggingFace name, in f32, f16 or bf16. `full` is the shape of the
-   whole parameter; the tensor has the shape of the shard. SYN_INIT_NORMAL values have mean 0 and
+/* Creates a parameter under its HuggingFace name, in f32, f16 or bf16. The context fails if it
+   already has a parameter of that name. `full` is the shape of the whole parameter; the tensor has the shape of the shard. SYN_INIT_NORMAL values have mean 0 and
    standard deviation `std`. Each value depends only on seed, name and the element's index in the
    full tensor, so it is the same for every sharding; then it is rounded to the dtype. Rows of
    dimension 0 at or past valid_rows (vocabulary padding; < 0: none) are zero. */

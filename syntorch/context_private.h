@@ -79,6 +79,8 @@ struct syn_ctx {
     syn_storages storages;
     syn_param_info *params; /* without names, which are in the trace */
     size_t n_params, params_cap;
+    bool *param_names; /* by text id: whether a parameter has this name */
+    size_t param_names_cap;
     syn_param_source source; /* read NULL: random values */
     syn_error error;
     uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the open scopes' full names, by depth */
@@ -154,6 +156,11 @@ void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_e
 
 /* Writes op and scope of the node with this number: "linear in h.3.attn". */
 void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
+
+/* ---- parameter.c ---- */
+
+/* After parameters were forgotten and text ids have changed: sets param_names from the rows. */
+void syn__renumber_param_names(syn_ctx *ctx);
 
 /* ---- tape.c ---- */
 

@@ -31,6 +31,7 @@ static void forget_params(syn_ctx *ctx) {
         ctx->params[left++] = ctx->params[i];
     }
     ctx->n_params = left;
+    syn__renumber_param_names(ctx);
 }
 
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {

@@ -163,14 +163,43 @@ static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row
     return s;
 }
 
+/* Marks the text as a parameter's name. Fails if it already is one. */
+static bool claim_name(syn_ctx *ctx, uint32_t text) {
+    const size_t before = ctx->param_names_cap;
+    if (text >= before && syn_grow(&ctx->param_names, &ctx->param_names_cap, text + 1,
+                                   sizeof *ctx->param_names, &ctx->error) != SYN_OK)
+        return false;
+    for (size_t i = before; i < ctx->param_names_cap; i++) ctx->param_names[i] = false;
+    if (ctx->param_names[text]) {
+        syn_ctx_fail(ctx, SYN_E_INVALID,
+                     "the context already has a parameter '%s'; give each parameter its own name",
+                     syn_trace_text(ctx->trace, text));
+        return false;
+    }
+    return ctx->param_names[text] = true;
+}
+
+void syn__renumber_param_names(syn_ctx *ctx) {
+    for (size_t i = 0; i < ctx->param_names_cap; i++) ctx->param_names[i] = false;
+    for (size_t i = 0; i < ctx->n_params; i++) {
+        const uint32_t row = syn__row(ctx, ctx->params[i].tensor);
+        ctx->param_names[ctx->trace->tensors[row].name - 1] = true;
+    }
+}
+
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
     /* Copies *full, which may point into the trace, whose tables move as they grow. */
     syn_param_info info = {name, *full, shard, valid_rows, {0, 0}};
+    uint32_t text;
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};
     syn_error err = {0};
     if (check(name, &info.full, shard, &err) != SYN_OK)
         return syn_ctx_fail(ctx, err.code, "%s", err.text);
+    if (syn_intern_put(&ctx->trace->texts, name, strlen(name), &text, &ctx->error) != SYN_OK ||
+        !claim_name(ctx, text))
+        return (syn_tensor){0};
+    name = syn_trace_text(ctx->trace, text); /* texts move, too */
     syn_operand operand = {.spec = info.full};
     operand.spec.dims[shard.axis] /= shard.count;
     syn__contiguous_strides(&operand);
@@ -183,8 +212,7 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
                                              &ctx->error) != SYN_OK)
         return (syn_tensor){0};
     info.tensor = syn__tensor(ctx, row);
-    /* The trace's copy of the name. */
-    info.name = syn_trace_text(ctx->trace, ctx->trace->tensors[row].name - 1);
+    info.name = name;
     ctx->params[ctx->n_params++] = info;
     const struct random how = {init, std, seed};
     const syn_status s = set_values(ctx, &info, row, &operand, &how, &err);

@@ -53,7 +53,7 @@ static void test_shards(void) {
 /* The layers' cuts, put together again with slices and concat on the device. */
 static void test_layer_cuts_join(void) {
     static ref want;
-    static float data[REF_MAX];
+    static float data[REF_MAX], piece[REF_MAX];
     static const struct {
         int axis, parts;
     } cuts[] = {{1, 3}, {0, 1}, {1, 1}}; /* qkv, row-parallel, column-parallel */
@@ -69,8 +69,10 @@ static void test_layer_cuts_join(void) {
             for (int part = 0; part < cuts[k].parts; part++)
                 for (int r = 0; r < tp; r++) {
                     const syn_shard shard = {cuts[k].axis, cuts[k].parts, r, tp};
-                    const syn_tensor t =
-                        syn_param(ctx, "h.0.w", &full, shard, SYN_INIT_NORMAL, 0.02, -1, 5);
+                    syn_spec local = full;
+                    local.dims[cuts[k].axis] /= tp;
+                    make("h.0.w", full, shard, 0.02, -1, 5, piece);
+                    const syn_tensor t = syn_input(ctx, "piece", &local, piece);
                     const int64_t length = full.dims[cuts[k].axis] / tp / cuts[k].parts;
                     pieces[n++] = syn_slice(ctx, t, cuts[k].axis, part * length, length);
                 }
@@ -176,8 +178,10 @@ static void test_shape_of_another(void) {
     static float data[3 * 600];
     for (int64_t i = 1; i < 300; i++) {
         const syn_tensor like = ZEROS(ctx, SYN_F32, 2 * i, 3);
+        char name[16];
+        snprintf(name, sizeof name, "w%d", (int)i);
         read_all(ctx,
-                 syn_param(ctx, "w", syn_tensor_spec(ctx, like), (syn_shard){0, 1, 0, 2},
+                 syn_param(ctx, name, syn_tensor_spec(ctx, like), (syn_shard){0, 1, 0, 2},
                            SYN_INIT_ONE, 0, i - 1, 0),
                  data);
         CHECK(data[3 * i - 1] == 0.0f && (i == 1 || data[3 * i - 4] == 1.0f));

@@ -432,7 +432,9 @@ static size_t peak_of(syn_device device) {
     syn_tensor w[LAYERS];
     size_t peak = 0;
     for (int i = 0; i < LAYERS; i++) {
-        w[i] = syn_param(ctx, "w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
     }
     syn_require_grads(ctx);
     const size_t before = ctx->storages.used_bytes;

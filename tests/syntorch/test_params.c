@@ -45,16 +45,17 @@ static void half_parameters(void) {
         const syn_dtype dtype = k % 2 ? SYN_F16 : SYN_BF16;
         const syn_shard shard = {k / 2 % 2, 1 + 2 * (k / 4 % 2), k / 8 ? 1 : 0, k / 8 ? 2 : 1};
         syn_spec spec = {SYN_F32, 2, {ROWS, COLUMNS}};
-        syn_ctx *ctx = open_ctx(SYN_DEVICE_CPU);
+        syn_ctx *ctx = open_ctx(SYN_DEVICE_CPU), *half = open_ctx(SYN_DEVICE_CPU);
         const syn_tensor a = syn_param(ctx, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
         spec.dtype = (int32_t)dtype;
-        const syn_tensor b = syn_param(ctx, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
+        const syn_tensor b = syn_param(half, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
         const size_t n = sizeof wide / sizeof *wide / (size_t)shard.count;
         CHECK_OK(syn_tensor_read(ctx, a, wide, n * 4), *syn_ctx_error(ctx));
-        CHECK_OK(syn_tensor_read(ctx, b, narrow, n * 2), *syn_ctx_error(ctx));
+        CHECK_OK(syn_tensor_read(half, b, narrow, n * 2), *syn_ctx_error(half));
         for (size_t i = 0; i < n; i++) want[i] = reference_narrow((double)wide[i], dtype);
         CHECK(memcmp(want, narrow, n * 2) == 0);
         syn_ctx_free(ctx);
+        syn_ctx_free(half);
     }
 }
 
@@ -124,8 +125,34 @@ static void from_a_source(void) {
     }
 }
 
+/* A used name is refused, on every device, however many names are in between; a parameter that was
+   forgotten gives its name back. */
+static void a_used_name(void) {
+    const syn_spec spec = {SYN_F32, 1, {4}};
+    for (int device = 0; device < 2; device++) {
+        syn_ctx *ctx = open_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
+        char name[32];
+        syn_param(ctx, "h.0.w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
+        syn_input(ctx, "h.1.w", &spec, NULL); /* no parameter */
+        const syn_mark mark = syn_ctx_mark(ctx);
+        for (int i = 1; i < 200; i++) {
+            snprintf(name, sizeof name, "h.%d.w", i);
+            const syn_tensor t = syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
+            if (i > 100) syn_drop(ctx, t);
+        }
+        syn_forget(ctx, mark, NULL, 0);
+        CHECK(syn_param(ctx, "h.150.w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0).id != 0);
+        CHECK_OK(syn_ctx_status(ctx), *syn_ctx_error(ctx));
+        CHECK_INT(syn_param(ctx, "h.0.w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0).id, 0);
+        CHECK_STR(syn_ctx_error(ctx)->text,
+                  "the context already has a parameter 'h.0.w'; give each parameter its own name");
+        syn_ctx_free(ctx);
+    }
+}
+
 static const test_case cases[] = {
     {"halves_round", halves_round},
+    {"a_used_name", a_used_name},
     {"half_parameters", half_parameters},
     {"from_a_source", from_a_source},
 };

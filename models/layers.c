@@ -78,17 +78,25 @@ syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear 
     return y;
 }
 
+syn_tensor syn_row_linear_partial(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                                  const syn_group *tp, const char *label) {
+    return multiply(ctx, x, layer, tp_size(tp) == 1 ? layer->bias : SYN_NO_BIAS, label);
+}
+
+syn_tensor syn_row_linear_reduce(syn_ctx *ctx, syn_tensor y, syn_tensor bias, const syn_group *tp) {
+    if (tp_size(tp) == 1) return y;
+    y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
+    return bias.id ? syn_name(ctx, syn_add(ctx, y, syn_newest(ctx, bias)), "bias") : y;
+}
+
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                           bool input_is_parallel, const syn_group *tp, const char *label) {
-    if (tp_size(tp) == 1) return multiply(ctx, x, layer, layer->bias, label);
-    if (!input_is_parallel) {
+    if (tp_size(tp) > 1 && !input_is_parallel) {
         const int64_t part = syn_tensor_dim(ctx, x, -1) / tp->size;
         x = syn_slice(ctx, x, -1, tp->index * part, part);
     }
-    syn_tensor y = multiply(ctx, x, layer, SYN_NO_BIAS, label);
-    y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
-    if (!layer->bias.id) return y;
-    return syn_name(ctx, syn_add(ctx, y, syn_newest(ctx, layer->bias)), "bias");
+    x = syn_row_linear_partial(ctx, x, layer, tp, label);
+    return syn_row_linear_reduce(ctx, x, layer->bias, tp);
 }
 
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,

@@ -50,6 +50,13 @@ syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear 
    out), the same on all ranks (an all-reduce). The bias is added once, after the sum. */
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                           bool input_is_parallel, const syn_group *tp, const char *label);
+/* The two halves of syn_row_linear, for layers whose outputs are added: add their partial sums,
+   then reduce once. The first is this rank's summand, x (..., in/tp) -> (..., out); the bias is in
+   it only if there is one rank. The second all-reduces y, then adds the bias (which broadcasts to
+   y's shape) or SYN_NO_BIAS; with one rank it returns y. */
+syn_tensor syn_row_linear_partial(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                                  const syn_group *tp, const char *label);
+syn_tensor syn_row_linear_reduce(syn_ctx *ctx, syn_tensor y, syn_tensor bias, const syn_group *tp);
 
 /* A table of `vocab` rows, the first `valid` of which stand for tokens, cut by rows among ranks. */
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,

@@ -17,6 +17,7 @@ static void values(float *out, int p, int64_t n) {
 struct job {
     int tp;
     bool gather, input_parallel, with_bias, out_in;
+    bool two;   /* the sum of two layers, reduced once */
     int bad;    /* elements, over all ranks */
     int *comms; /* of rank 0: all-reduces, all-gathers, tp_enter, others */
 };
@@ -116,8 +117,17 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
     SYN_TRY(write_weight(job, ctx, false, rank));
     if (job->with_bias) SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_WHOLE, rank, job->tp));
     job->bad += syn_ctx_param_count(ctx) != (job->with_bias ? 2u : 1u);
-    const syn_tensor y =
-        syn_row_linear(ctx, syn_input(ctx, "x", &spec, x), &layer, job->input_parallel, tp, "y");
+    const syn_tensor in = syn_input(ctx, "x", &spec, x);
+    syn_tensor y;
+    if (job->two) {
+        const syn_tensor bias = job->with_bias ? syn_scale(ctx, layer.bias, 2) : SYN_NO_BIAS;
+        y = syn_row_linear_partial(ctx, in, &layer, tp, "y");
+        y = syn_add(ctx, y, syn_row_linear_partial(ctx, in, &layer, tp, "z"));
+        y = syn_row_linear_reduce(ctx, y, bias, tp);
+        for (int k = 0; k < ROWS * OUT; k++) want[k] *= 2;
+    } else {
+        y = syn_row_linear(ctx, in, &layer, job->input_parallel, tp, "y");
+    }
     job->bad += differ(ctx, y, want, ROWS * OUT);
     return SYN_OK;
 }
@@ -197,13 +207,14 @@ static void column_linear_in_every_mode(void) {
 
 static void row_linear_in_every_mode(void) {
     layer_test = row;
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 36; i++) {
         struct job job = {.tp = 1 << i % 3,
-                          .input_parallel = i / 3 % 2,
+                          .input_parallel = i >= 24 || i / 3 % 2,
                           .with_bias = i / 6 % 2,
-                          .out_in = i / 12};
-        CHECK_MSG(run(&job), "tp %d, input %d, bias %d, out_in %d", job.tp, job.input_parallel,
-                  job.with_bias, job.out_in);
+                          .out_in = i / 12 == 1,
+                          .two = i >= 24};
+        CHECK_MSG(run(&job), "tp %d, input %d, bias %d, out_in %d, two %d", job.tp,
+                  job.input_parallel, job.with_bias, job.out_in, job.two);
         CHECK_INT(comms[0], job.tp > 1);
         CHECK_INT(comms[1] + comms[2] + comms[3], 0);
     }

@@ -24,43 +24,45 @@ struct bert_layer {
 #define HIDDEN     SYN__DIM_HIDDEN
 
 static const syn__param_row embed_rows[] = {
-    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(words), 0, 0, NULL},
-    {"embeddings.position_embeddings", SYN__TABLE, SYN__DIM_POSITIONS, HIDDEN, AT(positions), 0, 0,
-     NULL},
-    {"embeddings.token_type_embeddings", SYN__TABLE, SYN__DIM_TYPES, HIDDEN, AT(types), 0, 0, NULL},
-    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, AT(embeddings_norm), 0, 0, NULL},
-    {"embeddings.position_ids", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},   /* 0, 1, 2 ... */
-    {"embeddings.token_type_ids", SYN__IGNORED, 0, 0, 0, 0, 0, NULL}, /* all 0 */
+    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(words)},
+    {"embeddings.position_embeddings", SYN__TABLE, SYN__DIM_POSITIONS, HIDDEN, .at = AT(positions)},
+    {"embeddings.token_type_embeddings", SYN__TABLE, SYN__DIM_TYPES, HIDDEN, .at = AT(types)},
+    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, .at = AT(embeddings_norm)},
+    {"embeddings.position_ids", .kind = SYN__IGNORED},   /* 0, 1, 2 ... */
+    {"embeddings.token_type_ids", .kind = SYN__IGNORED}, /* all 0 */
     {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"attention.self.query", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, IN(query), 0, 0, NULL},
-    {"attention.self.key", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(key), 0, 0, NULL},
-    {"attention.self.value", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(value), 0, 0, NULL},
-    {"attention.output.dense", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, IN(attention_output), 0,
-     0, NULL},
-    {"attention.output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(attention_norm), 0, 0, NULL},
-    {"intermediate.dense", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_INNER, IN(intermediate), 0, 0,
-     NULL},
-    {"output.dense", SYN__ROW_LINEAR, SYN__DIM_INNER, HIDDEN, IN(output), 0, 0, NULL},
-    {"output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(output_norm), 0, 0, NULL},
+    {"attention.self.query", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(query)},
+    {"attention.self.key", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
+     .at = IN(key)},
+    {"attention.self.value", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
+     .at = IN(value)},
+    {"attention.output.dense", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN,
+     .at = IN(attention_output)},
+    {"attention.output.LayerNorm", SYN__NORM, 0, HIDDEN, .at = IN(attention_norm)},
+    {"intermediate.dense", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_INNER, .at = IN(intermediate)},
+    {"output.dense", SYN__ROW_LINEAR, SYN__DIM_INNER, HIDDEN, .at = IN(output)},
+    {"output.LayerNorm", SYN__NORM, 0, HIDDEN, .at = IN(output_norm)},
     {0}};
 
 #define POOLER (SYN_BERT_POOLER | SYN_BERT_NSP)
 #define MLM    SYN_BERT_MLM
 
 static const syn__param_row head_rows[] = {
-    {"pooler.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, AT(pooler), 0, POOLER, NULL},
-    {"cls.predictions.transform.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, AT(transform), SYN__BARE,
-     MLM, NULL},
-    {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, AT(transform_norm), SYN__BARE,
-     MLM, NULL},
-    {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(word_head), SYN__BARE,
-     MLM, WORDS},
-    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, AT(word_bias), SYN__BARE, MLM, NULL},
-    {"cls.predictions.decoder", SYN__SECOND_BIAS, 0, 0, 0, SYN__BARE, MLM, "cls.predictions"},
-    {"cls.seq_relationship", SYN__WHOLE_LINEAR, HIDDEN, SYN__DIM_TWO, AT(seq_relationship),
-     SYN__BARE, SYN_BERT_NSP, NULL},
+    {"pooler.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, .at = AT(pooler), .heads = POOLER},
+    {"cls.predictions.transform.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, .at = AT(transform),
+     .flags = SYN__BARE, .heads = MLM},
+    {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, .at = AT(transform_norm),
+     .flags = SYN__BARE, .heads = MLM},
+    {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(word_head),
+     .flags = SYN__BARE, .heads = MLM, .tied = WORDS},
+    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, .at = AT(word_bias), .flags = SYN__BARE,
+     .heads = MLM},
+    {"cls.predictions.decoder", SYN__SECOND_BIAS, .flags = SYN__BARE, .heads = MLM,
+     .tied = "cls.predictions"},
+    {"cls.seq_relationship", SYN__WHOLE_LINEAR, HIDDEN, SYN__DIM_TWO, .at = AT(seq_relationship),
+     .flags = SYN__BARE, .heads = SYN_BERT_NSP},
     {0}};
 
 /* ---- encoder ---- */
@@ -311,22 +313,13 @@ static syn_status read_positions(syn__settings *s, void *member) {
                               s->path, syn__settings_shown(s, shown));
 }
 
-#define NEEDED (SYN__REQUIRED | SYN__SAVED)
-#define MAY_BE (SYN__NULLABLE | SYN__SAVED)
-
 static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
-    SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),
-    SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),
-    SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),
-    SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),
-    SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,
-                 SYN__MAX_POSITIONS),
-    SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
-    SYN__ROW_I64("type_vocab_size", MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
+    SYN__ROWS_LAYERS,
+    SYN__ROWS_WIDTHS(SYN__NEEDED),
+    SYN__ROW_I64("type_vocab_size", SYN__MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
     SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
-    SYN__ROW_F64("layer_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),
-    SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
+    SYN__ROWS_NUMBERS("layer_norm_eps"),
     SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),
     SYN__ROW_DROPOUT("hidden_dropout_prob", residual),
     SYN__ROW_DROPOUT("attention_probs_dropout_prob", attention),
@@ -334,8 +327,7 @@ static const syn__setting rows[] = {
     /* What the file format can ask for and this model does not do. */
     SYN__ROW_CUSTOM("position_embedding_type", 0, read_positions),
     SYN__ROW_CUSTOM("is_decoder", 0, syn__config_false),
-    SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),
-    SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
+    SYN__ROWS_DECODER_ONLY,
 };
 static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);
 
@@ -369,8 +361,7 @@ const syn_model_family syn_bert_family = {.name = "bert",
                                           .types = types,
                                           .tokenizer = SYN_TOKENIZER_WORDPIECE,
                                           .defaults = &defaults,
-                                          .presets = presets,
-                                          .n_presets = sizeof presets / sizeof presets[0],
+                                          SYN__PRESETS(presets),
                                           .fields = &fields,
                                           .check_file = check_file,
                                           .check = check,

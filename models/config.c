@@ -166,6 +166,8 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;
+    file.beside = file.config.rotary; /* of a family, what no group says */
+    file.config.rotary.theta = file.config.rotary.part = 0;
     file.rope_scaling = file.config.rotary;
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, f->fields, &file) == SYN_OK &&

@@ -26,8 +26,9 @@ typedef struct syn__config_file {
     int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
     int64_t layer_types, full_layers; /* how many there are, and how many of them, the first, have
                                          no window */
-    syn_rotary beside, rope_scaling;  /* theta and part beside the groups; an old name of
-                                         rope_parameters, which counts where both are given */
+    syn_rotary beside, rope_scaling;  /* theta and part beside the groups, at first the family's; an
+                                         old name of rope_parameters, which counts where both are
+                                         given */
 } syn__config_file;
 
 #define SYN__AT(member) offsetof(syn__config_file, config.member)
@@ -35,6 +36,8 @@ typedef struct syn__config_file {
 #define SYN__NULLABLE   SYN__SETTING_NULLABLE
 #define SYN__SAVED      SYN__SETTING_SAVED
 #define SYN__NONE       SYN__SETTING_NONE
+#define SYN__NEEDED     (SYN__REQUIRED | SYN__SAVED)
+#define SYN__MAY_BE     (SYN__NULLABLE | SYN__SAVED)
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
 /* Of a model: refuses what would make it another. */
@@ -61,6 +64,23 @@ typedef struct syn__config_file {
     }
 #define SYN__ROW_CUSTOM(key_, at, function) \
     { .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (function) }
+/* Sizes, by the keys that most families give them. */
+#define SYN__ROWS_LAYERS                                                                  \
+    SYN__ROW_I64("num_hidden_layers", SYN__NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS), \
+        SYN__ROW_I64("hidden_size", SYN__NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),      \
+        SYN__ROW_I64("num_attention_heads", SYN__NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD)
+#define SYN__ROWS_WIDTHS(positions_flags)                                                 \
+    SYN__ROW_I64("intermediate_size", SYN__NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),  \
+        SYN__ROW_I64("max_position_embeddings", positions_flags, SYN__AT(n_positions), 1, \
+                     SYN__MAX_POSITIONS),                                                 \
+        SYN__ROW_I64("vocab_size", SYN__NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB)
+#define SYN__ROWS_NUMBERS(epsilon_key)                                    \
+    SYN__ROW_F64(epsilon_key, SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1), \
+        SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10)
+/* What the file format of a decoder can ask for and none of ours does. */
+#define SYN__ROWS_DECODER_ONLY                                    \
+    SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false), \
+        SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false)
 /* Of every family. */
 #define SYN__ROWS_NAMES                                                                            \
     {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \

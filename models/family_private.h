@@ -20,14 +20,20 @@ typedef enum syn__dim {
     SYN__DIM_HEAD,
     SYN__DIM_QUERIES, /* of all heads together; so below */
     SYN__DIM_KEYS,
-    SYN__DIM_QKV, /* queries, keys and values in one matrix, cut in three equal parts: families that
-                     have it need as many heads of keys as of queries (syn_model_config_check);
-                     with fewer each needs a matrix of its own */
+    SYN__DIM_QKV, /* queries, keys and values in one matrix: needs as many heads of keys as of
+                     queries (syn_model_config_check) */
     SYN__DIM_INNER,
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,
     SYN__DIM_TYPES
 } syn__dim;
+
+/* How a column-parallel layer's output is ordered, hence which columns a rank holds. */
+typedef enum syn__layout {
+    SYN__CONTIGUOUS,  /* one run of columns, such as whole heads */
+    SYN__QKV_BLOCKS,  /* all queries, then all keys, then all values: a run of each */
+    SYN__SHARED_HEADS /* one run, which several ranks hold if there are fewer heads than ranks */
+} syn__layout;
 
 typedef enum syn__param_kind {
     SYN__NORM,          /* syn_layer_norm (to) */
@@ -61,7 +67,8 @@ typedef struct syn__param_row {
     const char *name; /* HuggingFace's; NULL ends a list */
     syn__param_kind kind;
     syn__dim from, to;
-    size_t at; /* of the member in the family's parameters, or in those of a layer */
+    syn__layout layout; /* of `to` */
+    size_t at;          /* of the member in the family's parameters, or in those of a layer */
     unsigned flags;
     unsigned heads;   /* made only with one of these (see syn_model_options); 0: always */
     const char *tied; /* VOCAB_TABLE: the table that it is in tied models; SECOND_BIAS: the bias */
@@ -88,20 +95,27 @@ void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, flo
 double syn__rotary_factor(const syn_model_config *config);
 /* The entries of a file, which count in transformers' order: rope_scaling stands for the whole of
    rope_parameters, and what the group that counts does not say is beside it. */
-#define SYN__ROWS_ROTARY                                                                         \
-    SYN__ROW_F64("rope_theta", 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12),       \
-        SYN__ROW_F64("partial_rotary_factor", 0, offsetof(syn__config_file, beside.part), 0.001, \
-                     1),                                                                         \
-        {.key = "rope_parameters",                                                               \
-         .type = SYN__SETTING_GROUP,                                                             \
-         .flags = SYN__NULLABLE | SYN__SAVED,                                                    \
-         .offset = SYN__AT(rotary),                                                              \
-         .group = &syn__rotary_table,                                                            \
-         .write = syn__rotary_write},                                                            \
-    {                                                                                            \
-        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,               \
-        .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table          \
+#define SYN__ROWS_ROTARY \
+    SYN__ROWS_ROTARY_AS("rope_theta", "partial_rotary_factor", syn__rotary_write)
+/* The same of a family with other keys beside the groups, or with another writer of them all. */
+#define SYN__ROWS_ROTARY_AS(theta_key, part_key, write_)                                \
+    SYN__ROWS_ROTARY_BESIDE(theta_key, part_key),                                       \
+        {.key = "rope_parameters",                                                      \
+         .type = SYN__SETTING_GROUP,                                                    \
+         .flags = SYN__NULLABLE | SYN__SAVED,                                           \
+         .offset = SYN__AT(rotary),                                                     \
+         .group = &syn__rotary_table,                                                   \
+         .write = (write_)},                                                            \
+    {                                                                                   \
+        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,      \
+        .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table \
     }
+#define SYN__ROWS_ROTARY_BESIDE(theta_key, part_key)                                    \
+    SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12), \
+        SYN__ROW_F64(part_key, 0, offsetof(syn__config_file, beside.part), 0.001, 1)
+/* Of presets, and of a family's defaults: by this theta, so much of each head; not scaled. */
+#define SYN__ROTARY(theta_, part_) \
+    { .theta = (theta_), .part = (part_), .fast = 32, .slow = 1, .truncate = true }
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
@@ -137,6 +151,8 @@ struct syn_model_family {
     const char *head_scope;
     const char *attention; /* the caches of layer 3 are called "h.3.<attention>.k_cache" */
 };
+
+#define SYN__PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 
 /* The registry: family i, NULL behind the last. The first is that of files without a type. */
 const syn_model_family *syn__family(size_t i);
@@ -208,6 +224,25 @@ typedef enum syn__site {
 } syn__site;
 /* x (B, T, C), the same on all ranks, after dropout in training; else x. Layer i of the part. */
 syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site);
+/* A branch of a pre-norm layer, attention or MLP: it ends in a row-parallel layer, whose output is
+   added to what the branch began with. */
+typedef struct syn__branch {
+    const char *scope;
+    const syn_layer_norm *norm;
+    const char *norm_label;
+    /* The normalised x (B, T, C) -> (B, T, in/tp), the input of `out`. */
+    syn_tensor (*inside)(syn_model *m, const void *layer, int64_t i, syn_tensor x);
+    const syn_layer_linear *out;
+    const char *out_label;
+    syn__site site; /* of the dropout of its output */
+} syn__branch;
+/* x (B, T, C) through the branches of layer i (branches.c), attention first. Sequential: the second
+   begins with what the first made, and each has an all-reduce. Parallel: both begin with x, and
+   their sum has one. */
+syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                                 const syn__branch branches[2]);
+syn_tensor syn__model_parallel(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                               const syn__branch branches[2]);
 /* (B, H, T, D) queries among keys and values -> (B, T, H D), causal in causal models. */
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);
 

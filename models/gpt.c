@@ -17,28 +17,29 @@ struct gpt_layer {
 #define IN(member) offsetof(struct gpt_layer, member)
 
 static const syn__param_row embed_rows[] = {
-    {"wte", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(wte), 0, 0, NULL},
-    {"wpe", SYN__TABLE, SYN__DIM_POSITIONS, SYN__DIM_HIDDEN, AT(wpe), 0, 0, NULL},
+    {"wte", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, .at = AT(wte)},
+    {"wpe", SYN__TABLE, SYN__DIM_POSITIONS, SYN__DIM_HIDDEN, .at = AT(wpe)},
     {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"ln_1", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_1), 0, 0, NULL},
-    {"attn.c_attn", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_QKV, IN(attn_qkv), 0, 0, NULL},
-    {"attn.c_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, SYN__DIM_HIDDEN, IN(attn_proj),
-     SYN__RESIDUAL, 0, NULL},
-    {"ln_2", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_2), 0, 0, NULL},
-    {"mlp.c_fc", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_INNER, IN(mlp_fc), 0, 0, NULL},
-    {"mlp.c_proj", SYN__ROW_LINEAR, SYN__DIM_INNER, SYN__DIM_HIDDEN, IN(mlp_proj), SYN__RESIDUAL, 0,
-     NULL},
-    {"attn.bias", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},        /* the causal mask */
-    {"attn.masked_bias", SYN__IGNORED, 0, 0, 0, 0, 0, NULL}, /* and what it hides with */
+    {"ln_1", SYN__NORM, 0, SYN__DIM_HIDDEN, .at = IN(ln_1)},
+    {"attn.c_attn", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_QKV, .layout = SYN__QKV_BLOCKS,
+     .at = IN(attn_qkv)},
+    {"attn.c_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, SYN__DIM_HIDDEN, .at = IN(attn_proj),
+     .flags = SYN__RESIDUAL},
+    {"ln_2", SYN__NORM, 0, SYN__DIM_HIDDEN, .at = IN(ln_2)},
+    {"mlp.c_fc", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_INNER, .at = IN(mlp_fc)},
+    {"mlp.c_proj", SYN__ROW_LINEAR, SYN__DIM_INNER, SYN__DIM_HIDDEN, .at = IN(mlp_proj),
+     .flags = SYN__RESIDUAL},
+    {"attn.bias", .kind = SYN__IGNORED},        /* the causal mask */
+    {"attn.masked_bias", .kind = SYN__IGNORED}, /* and what it hides with */
     {0}};
 
-static const syn__param_row head_rows[] = {
-    {"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, AT(ln_f), 0, 0, NULL},
-    {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(lm_head), SYN__BARE, 0,
-     "wte"},
-    {0}};
+static const syn__param_row head_rows[] = {{"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, .at = AT(ln_f)},
+                                           {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB,
+                                            SYN__DIM_HIDDEN, .at = AT(lm_head), .flags = SYN__BARE,
+                                            .tied = "wte"},
+                                           {0}};
 
 /* ---- computation ---- */
 
@@ -67,38 +68,28 @@ static syn_tensor heads(syn_model *m, syn_tensor qkv, int which, const char *lab
     return syn_heads_split(m->ctx, syn_name(m->ctx, x, label), syn__model_depth(m));
 }
 
-static syn_tensor attention(syn_model *m, const struct gpt_layer *l, int64_t i, syn_tensor x) {
-    const syn_group *tp = m->options.tp;
-    const syn_tensor qkv = syn_column_linear(m->ctx, x, &l->attn_qkv, false, tp, "qkv");
+static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+    const struct gpt_layer *l = layer;
+    const syn_tensor qkv = syn_column_linear(m->ctx, x, &l->attn_qkv, false, m->options.tp, "qkv");
     const syn_tensor q = heads(m, qkv, 0, "q");
     const syn_tensor k = syn__causal_keys(m, i, heads(m, qkv, 1, "k"));
     const syn_tensor v = syn__causal_values(m, i, heads(m, qkv, 2, "v"));
-    const syn_tensor y = syn__model_attend(m, i, q, k, v);
-    return syn__model_drop(m, syn_row_linear(m->ctx, y, &l->attn_proj, true, tp, "proj"), i,
-                           SYN__SITE_ATTENTION_OUT);
+    return syn__model_attend(m, i, q, k, v);
 }
 
-static syn_tensor mlp(syn_model *m, const struct gpt_layer *l, int64_t i, syn_tensor x) {
+static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+    const struct gpt_layer *l = layer;
+    (void)i;
     x = syn_column_linear(m->ctx, x, &l->mlp_fc, false, m->options.tp, "fc");
-    x = syn__model_activate(m, x);
-    x = syn_row_linear(m->ctx, x, &l->mlp_proj, true, m->options.tp, "proj");
-    return syn__model_drop(m, x, i, SYN__SITE_MLP_OUT);
+    return syn__model_activate(m, x);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct gpt_layer *l = layer;
-    syn_ctx *ctx = m->ctx;
-    const syn_mark mark = syn_ctx_mark(ctx);
-    syn_push_scope(ctx, "attn");
-    syn_tensor y = attention(m, l, i, syn__model_norm(m, x, &l->ln_1, "ln_1"));
-    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
-    syn_release(ctx, mark, &x, 1);
-    syn_pop_scope(ctx);
-    syn_push_scope(ctx, "mlp");
-    y = mlp(m, l, i, syn__model_norm(m, x, &l->ln_2, "ln_2"));
-    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
-    syn_pop_scope(ctx);
-    return x;
+    const syn__branch branches[2] = {
+        {"attn", &l->ln_1, "ln_1", attention, &l->attn_proj, "proj", SYN__SITE_ATTENTION_OUT},
+        {"mlp", &l->ln_2, "ln_2", mlp, &l->mlp_proj, "proj", SYN__SITE_MLP_OUT}};
+    return syn__model_sequential(m, l, i, x, branches);
 }
 
 /* ---- configurations ---- */
@@ -174,8 +165,7 @@ static const syn__setting rows[] = {
     /* What GPT-2's file format can ask for and this model does not do. */
     SYN__ROW_CUSTOM("scale_attn_weights", 0, syn__config_true),
     SYN__ROW_CUSTOM("scale_attn_by_inverse_layer_idx", 0, syn__config_false),
-    SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),
-    SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
+    SYN__ROWS_DECODER_ONLY,
     SYN__ROW_CUSTOM("sliding_window", 0, syn__config_null),
 };
 static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);
@@ -201,8 +191,7 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .types = types,
                                          .tokenizer = SYN_TOKENIZER_BPE,
                                          .defaults = &defaults,
-                                         .presets = presets,
-                                         .n_presets = sizeof presets / sizeof presets[0],
+                                         SYN__PRESETS(presets),
                                          .fields = &fields,
                                          .check_file = check_file,
                                          .architecture = "GPT2LMHeadModel",

@@ -26,26 +26,29 @@ struct llama_layer {
 #define HEAD_NORM  SYN__HEAD_NORM
 
 static const syn__param_row embed_rows[] = {
-    {"embed_tokens", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(tokens), 0, 0, NULL}, {0}};
+    {"embed_tokens", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(tokens)}, {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"input_layernorm", SYN__RMS_NORM, 0, HIDDEN, IN(input_norm), 0, 0, NULL},
-    {"self_attn.q_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, IN(q), QKV, 0, NULL},
-    {"self_attn.k_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(k), QKV, 0, NULL},
-    {"self_attn.v_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(v), QKV, 0, NULL},
-    {"self_attn.q_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, IN(q_norm), HEAD_NORM, 0, NULL},
-    {"self_attn.k_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, IN(k_norm), HEAD_NORM, 0, NULL},
-    {"self_attn.o_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, IN(o), OUT, 0, NULL},
-    {"post_attention_layernorm", SYN__RMS_NORM, 0, HIDDEN, IN(post_norm), 0, 0, NULL},
-    {"mlp.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, IN(gate), MLP, 0, NULL},
-    {"mlp.up_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, IN(up), MLP, 0, NULL},
-    {"mlp.down_proj", SYN__ROW_LINEAR, INNER, HIDDEN, IN(down), MLP | SYN__RESIDUAL, 0, NULL},
-    {"self_attn.rotary_emb.inv_freq", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},
+    {"input_layernorm", SYN__RMS_NORM, 0, HIDDEN, .at = IN(input_norm)},
+    {"self_attn.q_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(q), .flags = QKV},
+    {"self_attn.k_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
+     .at = IN(k), .flags = QKV},
+    {"self_attn.v_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
+     .at = IN(v), .flags = QKV},
+    {"self_attn.q_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, .at = IN(q_norm), .flags = HEAD_NORM},
+    {"self_attn.k_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, .at = IN(k_norm), .flags = HEAD_NORM},
+    {"self_attn.o_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, .at = IN(o), .flags = OUT},
+    {"post_attention_layernorm", SYN__RMS_NORM, 0, HIDDEN, .at = IN(post_norm)},
+    {"mlp.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, .at = IN(gate), .flags = MLP},
+    {"mlp.up_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, .at = IN(up), .flags = MLP},
+    {"mlp.down_proj", SYN__ROW_LINEAR, INNER, HIDDEN, .at = IN(down), .flags = MLP | SYN__RESIDUAL},
+    {"self_attn.rotary_emb.inv_freq", .kind = SYN__IGNORED},
     {0}};
 
-static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, AT(norm), 0, 0, NULL},
+static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, .at = AT(norm)},
                                            {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN,
-                                            AT(lm_head), SYN__BARE, 0, "embed_tokens"},
+                                            .at = AT(lm_head), .flags = SYN__BARE,
+                                            .tied = "embed_tokens"},
                                            {0}};
 
 /* ---- computation ---- */
@@ -68,9 +71,9 @@ static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
     return syn__model_turn(m, x);
 }
 
-static syn_tensor attention(syn_model *m, const struct llama_layer *l, int64_t i, syn_tensor x) {
-    const syn_group *tp = m->options.tp;
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, tp); /* once for all three */
+static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+    const struct llama_layer *l = layer;
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp); /* once for all three */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_keys(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_keys(m, x, &l->v, "v_proj");
@@ -78,42 +81,29 @@ static syn_tensor attention(syn_model *m, const struct llama_layer *l, int64_t i
     k = turned(m, k, &l->k_norm, "k_norm");
     v = syn_heads_split(m->ctx, v, syn__model_depth(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
-    const syn_tensor y = syn__model_attend(m, i, q, keys, values);
-    return syn__model_drop(m, syn_row_linear(m->ctx, y, &l->o, true, tp, "o_proj"), i,
-                           SYN__SITE_ATTENTION_OUT);
+    return syn__model_attend(m, i, q, keys, values);
 }
 
-static syn_tensor mlp(syn_model *m, const struct llama_layer *l, int64_t i, syn_tensor x) {
-    syn_ctx *ctx = m->ctx;
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(ctx, x, m->options.tp);
-    const syn_tensor gate = syn_column_linear(ctx, x, &l->gate, false, NULL, "gate_proj");
-    const syn_tensor up = syn_column_linear(ctx, x, &l->up, false, NULL, "up_proj");
-    x = syn_row_linear(ctx, syn_swiglu(ctx, gate, up), &l->down, true, m->options.tp, "down_proj");
-    return syn__model_drop(m, x, i, SYN__SITE_MLP_OUT);
+static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+    const struct llama_layer *l = layer;
+    (void)i;
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp);
+    const syn_tensor gate = syn_column_linear(m->ctx, x, &l->gate, false, NULL, "gate_proj");
+    const syn_tensor up = syn_column_linear(m->ctx, x, &l->up, false, NULL, "up_proj");
+    return syn_swiglu(m->ctx, gate, up);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
-    syn_ctx *ctx = m->ctx;
-    const syn_mark mark = syn_ctx_mark(ctx);
-    syn_push_scope(ctx, "self_attn");
-    syn_tensor y = attention(m, l, i, syn__model_norm(m, x, &l->input_norm, "input_layernorm"));
-    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
-    syn_release(ctx, mark, &x, 1);
-    syn_pop_scope(ctx);
-    syn_push_scope(ctx, "mlp");
-    y = mlp(m, l, i, syn__model_norm(m, x, &l->post_norm, "post_attention_layernorm"));
-    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
-    syn_pop_scope(ctx);
-    return x;
+    const syn__branch branches[2] = {{"self_attn", &l->input_norm, "input_layernorm", attention,
+                                      &l->o, "o_proj", SYN__SITE_ATTENTION_OUT},
+                                     {"mlp", &l->post_norm, "post_attention_layernorm", mlp,
+                                      &l->down, "down_proj", SYN__SITE_MLP_OUT}};
+    return syn__model_sequential(m, l, i, x, branches);
 }
 
 /* ---- configurations ---- */
 
-#define ROTARY(theta_) \
-    { .theta = (theta_), .part = 1, .fast = 32, .slow = 1, .truncate = true }
-#define NOT_SAID \
-    { .fast = 32, .slow = 1, .truncate = true }
 #define ROTARY_31(factor_)                                                                  \
     {                                                                                       \
         .theta = 5e5, .part = 1, .scaling = SYN_ROPE_LLAMA3, .factor = (factor_), .low = 1, \
@@ -127,13 +117,14 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     }
 #define LLAMA2(name_, layers, hidden, heads, keys, inner)                                       \
     PRESET(llama, name_, layers, hidden, heads, keys, inner, 4096, 32000, .norm_epsilon = 1e-5, \
-           .rotary = ROTARY(1e4), .end = {{2}, 1, 2, 1}, .dtype = "float16")
+           .rotary = SYN__ROTARY(1e4, 1), .end = {{2}, 1, 2, 1}, .dtype = "float16")
 #define LLAMA3(name_, layers, hidden, heads, inner)                                           \
     PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, .norm_epsilon = 1e-5, \
-           .rotary = ROTARY(5e5), .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16")
-#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)       \
-    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,           \
-           .norm_epsilon = 1e-6, .rotary = ROTARY(1e6), .tied = tied_, .qkv_bias = true, \
+           .rotary = SYN__ROTARY(5e5, 1), .end = {{128001}, 1, 128001, 128000},               \
+           .dtype = "bfloat16")
+#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)               \
+    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,                   \
+           .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, .qkv_bias = true, \
            .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
 
 /* Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3; Llama 3 as first released but
@@ -149,7 +140,7 @@ static const syn_model_config llama_presets[] = {
 };
 static const syn_model_config mistral_presets[] = {
     PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000, .norm_epsilon = 1e-5,
-           .rotary = ROTARY(1e4), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1},
+           .rotary = SYN__ROTARY(1e4, 1), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1},
            .dtype = "bfloat16"),
 };
 /* Qwen Team 2024, table 1. */
@@ -167,7 +158,7 @@ static const syn_model_config qwen2_presets[] = {
 #define DEFAULTS(family_, ...)                                                              \
     {                                                                                       \
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
-        .rotary = NOT_SAID, __VA_ARGS__                                                     \
+        .rotary = SYN__ROTARY(1e4, 1), __VA_ARGS__                                          \
     }
 #define QWEN_DEFAULTS(family_, ...)                                                             \
     DEFAULTS(family_, .n_positions = 32768, .n_kv_head = 32, .window = 4096, .full_layers = 28, \
@@ -180,9 +171,6 @@ static const syn_model_config llama_defaults =
                               qwen2_defaults = QWEN_DEFAULTS(qwen2, .qkv_bias = true),
                               qwen3_defaults =
                                   QWEN_DEFAULTS(qwen3, .n_depth = 128, .head_norm = true);
-
-#define NEEDED (SYN__REQUIRED | SYN__SAVED)
-#define MAY_BE (SYN__NULLABLE | SYN__SAVED)
 
 static syn_status read_activation(syn__settings *s, void *member) {
     char shown[64];
@@ -217,27 +205,18 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
     return syn__settings_fail(s, "\"%s\" must be a list of strings, one for each layer", s->path);
 }
 
-#define COMMON_ROWS                                                                          \
-    SYN__ROWS_NAMES,                                                                         \
-        SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),     \
-        SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),              \
-        SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),      \
-        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1,   \
-                     SYN__MAX_EMBD),                                                         \
-        SYN__ROW_I64("head_dim", MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),                \
-        SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),      \
-        SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,         \
-                     SYN__MAX_POSITIONS),                                                    \
-        SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),          \
-        SYN__ROW_F64("rms_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),             \
-        SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10), \
-        SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                   \
-        SYN__ROW_DROPOUT("attention_dropout", attention),                                    \
-        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY,   \
-        SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
-        SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),                         \
-        SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                           \
-        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                  \
+#define COMMON_ROWS                                                                        \
+    SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
+        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
+                     SYN__MAX_EMBD),                                                       \
+        SYN__ROW_I64("head_dim", SYN__MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),         \
+        SYN__ROWS_WIDTHS(SYN__SAVED), SYN__ROWS_NUMBERS("rms_norm_eps"),                   \
+        SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                 \
+        SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
+        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
+        SYN__ROWS_ENDING, SYN__ROWS_DECODER_ONLY,                                          \
+        SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                         \
+        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                \
         SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
 
 #define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
@@ -301,13 +280,12 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
         .layer_bytes = sizeof(struct llama_layer), .layer = layer, .embed = embed,               \
         .head_scope = "lm_head", __VA_ARGS__                                                     \
     }
-#define PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 
 const syn_model_family syn_llama_family =
-                           FAMILY(llama, "Llama", "LlamaForCausalLM", PRESETS(llama_presets)),
+                           FAMILY(llama, "Llama", "LlamaForCausalLM", SYN__PRESETS(llama_presets)),
                        syn_mistral_family = FAMILY(mistral, "Mistral", "MistralForCausalLM",
-                                                   PRESETS(mistral_presets)),
+                                                   SYN__PRESETS(mistral_presets)),
                        syn_qwen2_family =
-                           FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", PRESETS(qwen2_presets)),
+                           FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", SYN__PRESETS(qwen2_presets)),
                        syn_qwen3_family =
                            FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM", .presets = NULL);

@@ -85,7 +85,7 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     const syn_initializer init = initializer(m, row);
     const syn_group *tp = row->kind == SYN__WHOLE_LINEAR ? NULL : m->options.tp;
     syn_group keys; /* as if the ranks with the same heads of keys were one */
-    if (tp && row->to == SYN__DIM_KEYS) {
+    if (tp && row->layout == SYN__SHARED_HEADS) {
         const int copies = syn_model_kv_ranks(&m->config, tp->size);
         keys = *tp;
         keys.size /= copies;
@@ -94,7 +94,7 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     }
     const int64_t from = syn__family_dim(&m->config, row->from),
                   to = syn__family_dim(&m->config, row->to);
-    const int parts = row->to == SYN__DIM_QKV ? 3 : 1;
+    const int parts = row->layout == SYN__QKV_BLOCKS ? 3 : 1;
     if (row->kind == SYN__ROW_LINEAR) return syn_row_linear_new(m->ctx, name, from, to, &init, tp);
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }

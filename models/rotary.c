@@ -162,8 +162,8 @@ static void merge_sources(const syn__settings *s, const syn__setting_table *tabl
     syn_rotary *r = &file->config.rotary;
     if (syn__settings_key(s, table, offsetof(syn__config_file, rope_scaling)))
         *r = file->rope_scaling;
-    if (r->theta == 0) r->theta = file->beside.theta > 0 ? file->beside.theta : 1e4;
-    if (r->part == 0) r->part = file->beside.part > 0 ? file->beside.part : 1;
+    if (r->theta == 0) r->theta = file->beside.theta;
+    if (r->part == 0) r->part = file->beside.part;
 }
 
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,

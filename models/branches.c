@@ -1,0 +1,62 @@
+/* The two branches of a pre-norm layer, attention and MLP, one behind the other or side by side. */
+#include "models/family_private.h"
+#include "syntorch/gradient.h"
+
+/* Normalised x through the branch, up to its row-parallel layer. */
+static syn_tensor inside(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                         const syn__branch *b) {
+    return b->inside(m, layer, i, syn__model_norm(m, x, b->norm, b->norm_label));
+}
+
+syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                                 const syn__branch branches[2]) {
+    syn_ctx *ctx = m->ctx;
+    const syn_mark mark = syn_ctx_mark(ctx);
+    for (const syn__branch *b = branches; b < branches + 2; b++) {
+        syn_push_scope(ctx, b->scope);
+        syn_tensor y = inside(m, layer, i, x, b);
+        y = syn_row_linear(ctx, y, b->out, true, m->options.tp, b->out_label);
+        y = syn__model_drop(m, y, i, b->site);
+        x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+        syn_release(ctx, mark, &x, 1);
+        syn_pop_scope(ctx);
+    }
+    return x;
+}
+
+/* This rank's summand of the branch. All ranks drop the same elements, so that dropout may come
+   before the sum. */
+static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                          const syn__branch *b) {
+    syn_push_scope(m->ctx, b->scope);
+    syn_tensor y = inside(m, layer, i, x, b);
+    y = syn_row_linear_partial(m->ctx, y, b->out, m->options.tp, b->out_label);
+    y = syn__model_drop(m, y, i, b->site);
+    syn_pop_scope(m->ctx);
+    return y;
+}
+
+/* The bias that the summands y (B, T, C) lack: (C), or (B, T, C) after dropout. */
+static syn_tensor bias_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch *b) {
+    const syn_tensor bias = syn_newest(m->ctx, b->out->bias);
+    if (!(m->dropout.residual > 0) || !syn_requires_grad(m->ctx, bias)) return bias;
+    const syn_spec *like = syn_tensor_spec(m->ctx, y);
+    return syn__model_drop(m, syn_expand(m->ctx, bias, like->dims, like->rank), i, b->site);
+}
+
+static syn_tensor biases_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch branches[2]) {
+    if (syn__model_tp(m) == 1) return SYN_NO_BIAS; /* it is in y */
+    const syn_tensor a = bias_of(m, i, y, &branches[0]), b = bias_of(m, i, y, &branches[1]);
+    return !a.id ? b : !b.id ? a : syn_name(m->ctx, syn_add(m->ctx, a, b), "biases");
+}
+
+syn_tensor syn__model_parallel(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                               const syn__branch branches[2]) {
+    syn_ctx *ctx = m->ctx;
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_tensor y = partial(m, layer, i, x, &branches[0]);
+    syn_release(ctx, mark, &y, 1);
+    y = syn_name(ctx, syn_add(ctx, y, partial(m, layer, i, x, &branches[1])), "branches");
+    y = syn_row_linear_reduce(ctx, y, biases_of(m, i, y, branches), m->options.tp);
+    return syn_name(ctx, syn_add(ctx, x, y), "residual");
+}

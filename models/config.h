@@ -12,7 +12,7 @@ SYN_API_BEGIN
 
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
-    syn_qwen2_family, syn_qwen3_family;
+    syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the approximation with tanh */
@@ -68,6 +68,7 @@ typedef struct syn_model_config {
     bool windowed; /* Llama: a query sees itself and window - 1 keys before, if window > 0, */
     int64_t window;
     int64_t full_layers;       /* but in so many layers, the first, all */
+    bool parallel_residual;    /* GPT-NeoX: attention and MLP both begin with the layer's input */
     bool qkv_bias;             /* Llama: queries, keys and values have biases; */
     bool attention_bias;       /* all four layers of the attention */
     bool mlp_bias;             /* all three of the MLP */
@@ -100,6 +101,9 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    initializer_range, hidden_dropout_prob (embedding and residual; 0.1),
    attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings; an activation_function is
    ignored.
+   GPT-NeoX has those of Llama, with layer_norm_eps, hidden_act and hidden_dropout (embedding and
+   residual; 0), and use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and
+   rotary_emb_base (10000), the last two also in rope_parameters.
    Llama's, Mistral's and Qwen's attention_dropout (0) is the only one of theirs. Without
    num_key_value_heads a Llama has as many as of queries, a Mistral 8 and a Qwen 32. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,

@@ -10,6 +10,7 @@ const syn_model_family *syn__family(size_t i) {
                                                        &syn_mistral_family,
                                                        &syn_qwen2_family,
                                                        &syn_qwen3_family,
+                                                       &syn_gpt_neox_family,
                                                        NULL};
     return families[i];
 }

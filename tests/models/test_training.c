@@ -95,13 +95,16 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
 
 /* A number added to all keys changes no attention: the gradient is zero but for rounding, which
    AdamW, dividing by the gradient's size, makes a step of. GPT-2's keys are the second third of
-   c_attn. */
+   c_attn, a GPT-NeoX's those of each head's part of query_key_value, which turn in part. */
 static bool is_noise(const char *name) {
     return ref_ends(name, "key.bias");
 }
 
-static bool has_noise(const char *name) {
-    return ref_ends(name, "c_attn.bias");
+enum { NEOX_DEPTH = 6 }; /* of a head of the fixture */
+
+static bool has_noise(const char *name, int64_t block, int64_t row) {
+    return (ref_ends(name, "c_attn.bias") && block == 1) ||
+           (ref_ends(name, "query_key_value.bias") && row / NEOX_DEPTH % 3 == 1);
 }
 
 /* Rotary positions that turn slowly let little of a key's bias count: so little that rounding alone
@@ -131,7 +134,7 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
                     const int64_t row = b * block + p->shard.index * part + r;
                     const int64_t of = (o * length + row) * per + i;
                     const double v = of < w->elems ? value(w, of) : 0; /* padding */
-                    const bool noise = stepped && b == 1 && has_noise(p->name);
+                    const bool noise = stepped && has_noise(p->name, b, row);
                     const double d = noise ? 0 : (double)x[at] - v;
                     by.worst = fmax(by.worst, fabs(d));
                     by.squares += d * d;
@@ -153,7 +156,8 @@ static void check_shard(const whole *w, const char *kind, const syn_param_info *
 
 static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
     char name[128];
-    const bool bare = strncmp(p->name, "cls.", 4) == 0 || strncmp(p->name, "lm_head", 7) == 0;
+    const bool bare = strncmp(p->name, "cls.", 4) == 0 || strncmp(p->name, "lm_head", 7) == 0 ||
+                      strncmp(p->name, "embed_out", 9) == 0;
     const char *prefix = bare ? "" : j->checkpoint->prefix;
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
     const syn_safetensors_tensor *t = want(j, kind, name);
@@ -373,12 +377,14 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* By make_llama_fixture.py. */
+/* By make_llama_fixture.py and make_neox_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen2", &syn_qwen2_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen3", &syn_qwen3_family, SYN_F32, "model.", false, 0},
+    {"tiny_neox", &syn_gpt_neox_family, SYN_F32, "gpt_neox.", false, 0},
+    {"tiny_neox_sequential", &syn_gpt_neox_family, SYN_F32, "gpt_neox.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -471,10 +477,16 @@ static void test_llama(void) {
     check_shapes("tiny_qwen3", "training_qwen3.safetensors");
 }
 
+static void test_neox(void) {
+    check_shapes("tiny_neox", "training_neox.safetensors");
+    check_shapes("tiny_neox_sequential", "training_neox_sequential.safetensors");
+}
+
 static void test_masks(void) {
     check_masks("tiny_gpt2_f32", "training_gpt2.safetensors");
     check_masks("tiny_bert_f32", "training_bert.safetensors");
     check_masks("tiny_llama", "training_llama.safetensors");
+    check_masks("tiny_neox", "training_neox.safetensors");
 }
 
 static const test_case cases[] = {
@@ -483,5 +495,6 @@ static const test_case cases[] = {
     {"bf16 beside PyTorch", test_bf16},
     {"BERT beside PyTorch", test_bert},
     {"Llama, Mistral and Qwen beside PyTorch", test_llama},
+    {"GPT-NeoX beside PyTorch", test_neox},
 };
 TEST_MAIN(cases)

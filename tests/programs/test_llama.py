@@ -1,9 +1,9 @@
-"""Llama, Mistral, Qwen2 and Qwen3, in folders as transformers saves them, in the inference program:
-logits and greedy tokens of tests/reference/llama.json and variants.json on 1, 2 and 4 ranks."""
+"""Llama, Mistral, Qwen2, Qwen3 and GPT-NeoX, in folders as transformers saves them, in the inference
+program: logits and greedy tokens of tests/reference/llama.json, neox.json and variants.json on 1, 2
+and 4 ranks."""
 from inference_runs import *  # noqa: F403
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential")
 
 
 def reference(name):
@@ -28,7 +28,7 @@ def check_model(f, what, weights, want, ways):
 
 
 def test_families():
-    want = reference("llama.json")
+    want = reference("llama.json") | reference("neox.json")
     for name in FAMILIES:
         with Folder() as f:
             weights = checkpoint(f"tiny_{name}")
@@ -47,10 +47,28 @@ def test_families():
                 assert difference(logits, want[name]["logits"]) < 1e-5, f"{name}, saved by {tp}"
 
 
-def with_config(f, folder, config):
-    """tiny_llama's tensors beside another configuration."""
+def test_neox_of_transformers_4():
+    """rotary_pct and rotary_emb_base in place of rope_parameters, which count where both are; what
+    is saved has both."""
+    want = reference("neox.json")["neox"]
+    said = load_json(checkpoint("tiny_neox/config.json"))
+    rope = said.pop("rope_parameters")
+    old = {"rotary_pct": rope["partial_rotary_factor"], "rotary_emb_base": 10000}
+    both = old | {"partial_rotary_factor": 0.34, "rope_theta": 10000, "rope_scaling": None}
+    for more in (old, both, {"rotary_pct": 1.0, "rotary_emb_base": 77, "rope_parameters": rope}):
+        with Folder() as f:
+            weights = with_config(f, "old", said | more, "tiny_neox")
+            check_model(f, f"{more}", weights, want, [(2, "fused")])
+            infer(f, weights, want["ids"], 1, "--save_weights", "saved")
+            saved = load_json(f / "saved/config.json")
+            assert saved["rotary_pct"] == saved["rope_parameters"]["partial_rotary_factor"] == 0.34
+            assert saved["rotary_emb_base"] == saved["rope_parameters"]["rope_theta"] == 10000
+
+
+def with_config(f, folder, config, weights="tiny_llama"):
+    """A checkpoint's tensors beside another configuration."""
     os.makedirs(f / folder, exist_ok=True)
-    shutil.copy(checkpoint("tiny_llama/model.safetensors"), f / folder)
+    shutil.copy(checkpoint(f"{weights}/model.safetensors"), f / folder)
     f.write(f"{folder}/config.json", json.dumps(config))
     return folder
 

@@ -1,4 +1,4 @@
-"""Llamas, Mistrals and Qwens in the pretraining program: losses of PyTorch from folders that
+"""Llamas, Mistrals, Qwens and GPT-NeoX in the pretraining program: losses of PyTorch from folders that
 transformers saved (reference/make_pretraining_fixture.py saved), models that inference reads, and
 what configurations without a tokenizer take."""
 import json
@@ -13,7 +13,7 @@ from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
 from pretrain_runs import MPIRUN, Runs, close, launcher, losses  # noqa: E402
 from pretraining_cases import cases, differences, run_case, what  # noqa: E402
 
-TINY = ("llama", "mistral", "qwen2", "qwen3", "gpt3")
+TINY = ("llama", "mistral", "qwen2", "qwen3", "neox", "gpt3")
 
 
 def as_pytorch(runs):

@@ -26,6 +26,11 @@ QWEN3 = dict(QWEN2, architectures=["Qwen3ForCausalLM"], model_type="qwen3", atte
              head_dim=128, rope_scaling=None, sliding_window=None, vocab_size=151936,
              max_position_embeddings=40960, transformers_version="4.51.0")
 del QWEN3["use_mrope"]
+NEOX = dict(architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox", bos_token_id=0,
+            eos_token_id=0, hidden_act="gelu", initializer_range=0.02, layer_norm_eps=1e-5,
+            max_position_embeddings=2048, rotary_emb_base=10000, rotary_pct=0.25,
+            tie_word_embeddings=False, torch_dtype="float16", transformers_version="4.24.0",
+            use_cache=True, use_parallel_residual=True)
 # What older versions wrote of every model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -85,6 +90,10 @@ RELEASED = {
     "Qwen2.5-7B": (7615616512, shape(QWEN2, 28, 3584, 28, 4, 18944, vocab_size=152064,
                                      max_position_embeddings=131072, max_window_layers=28,
                                      sliding_window=131072, tie_word_embeddings=False)),
+    "pythia-160m": (162322944, shape(NEOX, 12, 768, 12, None, 3072, vocab_size=50304)),
+    "gpt-neox-20b": (20554567680, shape(
+        dict(NEOX, hidden_act="gelu_fast", attention_probs_dropout_prob=0, hidden_dropout_prob=0),
+        44, 6144, 64, None, 24576, vocab_size=50432)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random small Llamas, Mistrals, Qwen2s and Qwen3s, one after another, in transformers and in the
+"""Random small models of all families that generate, but GPT-2, one after another, in transformers and in the
 inference program: logits behind a batch of prompts of different lengths, and greedy tokens.
 
     SYN_BUILD=build python3 compare_random_models.py [first seed] [how many]
@@ -25,7 +25,8 @@ import numpy
 import torch
 import transformers
 
-NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
+         "gpt_neox": "GPTNeoX"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -53,6 +54,21 @@ def rope(rng, positions):
     return said
 
 
+def draw_neox(rng, c, heads):
+    """The same as a GPT-NeoX, whose heads have keys of their own and turn in part."""
+    depth = rng.choice([4, 6, 8, 16])
+    part = rng.choice([n for n in range(4, depth + 1, 2)]) / depth
+    more = dict(hidden_size=heads * depth, layer_norm_eps=c["rms_norm_eps"],
+                hidden_act=rng.choice(["gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"]),
+                use_parallel_residual=rng.random() < 0.6, attention_bias=rng.random() < 0.7,
+                rope_parameters={**c["rope_parameters"], "partial_rotary_factor": part})
+    left_out = ("rms_norm_eps", "num_key_value_heads")
+    c = {k: v for k, v in {**c, **more}.items() if k not in left_out}
+    ranks = [n for n in (1, 2, 3, 4, 6, 8)
+             if heads % n == 0 and c["intermediate_size"] % n == 0]
+    return "gpt_neox", c, rng.choice(ranks)
+
+
 def draw(rng):
     """Of a configuration: the family, its class's arguments, how it is written, ranks."""
     family = rng.choice(list(NAMES))
@@ -67,6 +83,8 @@ def draw(rng):
              max_position_embeddings=positions, tie_word_embeddings=rng.random() < 0.5,
              rms_norm_eps=rng.choice([1e-5, 1e-6, 1e-3]), hidden_act="silu",
              rope_parameters=rope(rng, positions), bos_token_id=None, eos_token_id=None)
+    if family == "gpt_neox":
+        return draw_neox(rng, c, heads)
     if family == "qwen3" or (family != "qwen2" and rng.random() < 0.4):
         c["head_dim"] = depth
     if family == "llama":
@@ -103,7 +121,10 @@ def rewrite(rng, folder):
     if rng.random() < 0.5:
         return said
     parameters = said.pop("rope_parameters")
-    said["rope_theta"] = parameters.pop("rope_theta")
+    neox = said["model_type"] == "gpt_neox"
+    said["rotary_emb_base" if neox else "rope_theta"] = parameters.pop("rope_theta")
+    if neox:
+        said["rotary_pct"] = parameters.pop("partial_rotary_factor")
     name = rng.choice(["type", "rope_type"])
     kind = parameters.pop("rope_type")
     said["rope_scaling"] = None if kind == "default" else {name: kind, **parameters}

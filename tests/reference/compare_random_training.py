@@ -42,7 +42,7 @@ def one(seed, folder):
     config["vocab_size"] = 410
     random_model(family, config, seed).save_pretrained(folder)
     rewrite(rng, folder)
-    words = HERE / ("saved_qwen2" if family.startswith("qwen") else "saved_llama3")
+    words = HERE / ("saved_llama3" if family in ("llama", "mistral") else "saved_qwen2")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(words / name, folder)
     options = {"weights": str(folder), "data": "examples/squad/train.json",

@@ -101,4 +101,5 @@ def main():
     (HERE / "variants.json").write_text(json.dumps(variants) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

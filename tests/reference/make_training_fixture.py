@@ -66,12 +66,13 @@ def train(folder, cls, bert):
     return {k: v.float() if v.dtype == torch.float64 else v for k, v in out.items()}
 
 
-save_file(train("tiny_gpt2_f32", transformers.GPT2LMHeadModel, False),
-          HERE / "training_gpt2.safetensors")
-save_file(train("tiny_bert_f32", transformers.BertForMaskedLM, True),
-          HERE / "training_bert.safetensors")
-for name, cls in (("llama", transformers.LlamaForCausalLM),
-                  ("mistral", transformers.MistralForCausalLM),
-                  ("qwen2", transformers.Qwen2ForCausalLM),
-                  ("qwen3", transformers.Qwen3ForCausalLM)):
-    save_file(train(f"tiny_{name}", cls, False), HERE / f"training_{name}.safetensors")
+if __name__ == "__main__":
+    save_file(train("tiny_gpt2_f32", transformers.GPT2LMHeadModel, False),
+              HERE / "training_gpt2.safetensors")
+    save_file(train("tiny_bert_f32", transformers.BertForMaskedLM, True),
+              HERE / "training_bert.safetensors")
+    for name, cls in (("llama", transformers.LlamaForCausalLM),
+                      ("mistral", transformers.MistralForCausalLM),
+                      ("qwen2", transformers.Qwen2ForCausalLM),
+                      ("qwen3", transformers.Qwen3ForCausalLM)):
+        save_file(train(f"tiny_{name}", cls, False), HERE / f"training_{name}.safetensors")

@@ -15,7 +15,8 @@ META = ["--device", "meta"]
 GPT = ["inference", *META, "--model", "gpt2", "--num_input_tokens", "8", "--num_output_tokens", "2"]
 TRAIN = ["pretrain", *META, "--model-name", "gpt2", "--max-steps", "3", "--batch-size", "2",
          "--max-seq-length", "32", "--enable-tracing"]
-MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b"]
+MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b",
+          "pythia-160m", "gpt-neox-20b"]
 
 
 def examples(name):
@@ -24,9 +25,9 @@ def examples(name):
 
 # Row of the table: commands to run, each with words of the expected error; None: it must succeed.
 ROWS = {
-    "GPT-2, GPT-3, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
+    "GPT-2, GPT-3, GPT-NeoX, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
-        [([*TRAIN, "--model-name", m], None) for m in ("gpt2", "qwen2.5-0.5b")],
+        [([*TRAIN, "--model-name", m], None) for m in ("gpt2", "qwen2.5-0.5b", "pythia-160m")],
     "BERT: masked words, embeddings, training": [
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",

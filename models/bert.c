@@ -316,7 +316,7 @@ static syn_status read_positions(syn__settings *s, void *member) {
 static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
     SYN__ROWS_LAYERS,
-    SYN__ROWS_WIDTHS(SYN__NEEDED),
+    SYN__ROWS_WIDTHS,
     SYN__ROW_I64("type_vocab_size", SYN__MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
     SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
     SYN__ROWS_NUMBERS("layer_norm_eps"),

@@ -69,10 +69,10 @@ typedef struct syn__config_file {
     SYN__ROW_I64("num_hidden_layers", SYN__NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS), \
         SYN__ROW_I64("hidden_size", SYN__NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),      \
         SYN__ROW_I64("num_attention_heads", SYN__NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD)
-#define SYN__ROWS_WIDTHS(positions_flags)                                                 \
-    SYN__ROW_I64("intermediate_size", SYN__NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),  \
-        SYN__ROW_I64("max_position_embeddings", positions_flags, SYN__AT(n_positions), 1, \
-                     SYN__MAX_POSITIONS),                                                 \
+#define SYN__ROWS_WIDTHS                                                                 \
+    SYN__ROW_I64("intermediate_size", SYN__NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER), \
+        SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,     \
+                     SYN__MAX_POSITIONS),                                                \
         SYN__ROW_I64("vocab_size", SYN__NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB)
 #define SYN__ROWS_NUMBERS(epsilon_key)                                    \
     SYN__ROW_F64(epsilon_key, SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1), \

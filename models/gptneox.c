@@ -133,7 +133,7 @@ static void write_rotary(syn_sink *out, const void *member) {
 static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
     SYN__ROWS_LAYERS,
-    SYN__ROWS_WIDTHS(SYN__SAVED),
+    SYN__ROWS_WIDTHS,
     SYN__ROWS_NUMBERS("layer_norm_eps"),
     SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),
     SYN__ROW_DROPOUT("hidden_dropout", residual),

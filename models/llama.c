@@ -210,7 +210,7 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
                      SYN__MAX_EMBD),                                                       \
         SYN__ROW_I64("head_dim", SYN__MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),         \
-        SYN__ROWS_WIDTHS(SYN__SAVED), SYN__ROWS_NUMBERS("rms_norm_eps"),                   \
+        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                 \
         SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \

@@ -6,8 +6,8 @@
 
 static const char *const examples[] = {
     "pretrain --max-steps 40 --max-seq-length 128           # a small GPT, seconds",
-    "pretrain --device meta --model-name gpt2 --num-gpus 256 --tp 2 --hw h100   # predicts a step",
-    "pretrain --model-name gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
+    "pretrain --device meta --model gpt2 --num-gpus 256 --tp 2 --hw h100   # predicts a step",
+    "pretrain --model gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {

@@ -88,7 +88,7 @@ def predict_inference(hw, model, *case):
 
 
 def training(model, dtype, ranks, batch, tokens):
-    return ["--model-name", model, "--dtype", dtype, "--num-gpus", str(ranks), "--batch-size",
+    return ["--model", model, "--dtype", dtype, "--num-gpus", str(ranks), "--batch-size",
             str(batch), "--max-seq-length", str(tokens), "--skip-eval"]
 
 
@@ -104,7 +104,7 @@ def run_training(model, dtype, ranks, batch, tokens):
 def predict_training(hw, *case):
     with tempfile.TemporaryDirectory() as folder:
         said = run("pretrain", *training(*case), "--max-steps", "2", "--device", "meta",
-                   "--enable-tracing", "--trace-output-dir", folder, "--hw", hw)
+                   "--enable-tracing", "--out-dir", folder, "--hw", hw)
     value, unit = re.search(r"predicted step: ([\d.]+) (\w+)", said).groups()
     return {"training": float(value) * UNITS[unit]}
 

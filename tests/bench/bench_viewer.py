@@ -40,7 +40,7 @@ def record(folder):
          "--num-gpus", str(RANKS), "--batch-size", "1", "--max-seq-length", "32", "--num-epochs",
          "1000", "--max-steps", str(STEPS + 1), "--skip-eval", "--quiet", "--save-dir",
          os.path.join(folder, "save"), "--enable-tracing", "--visualize-trace",
-         "--trace-active-steps", str(STEPS), "--trace-output-dir", folder], cwd=SOURCE, check=True)
+         "--trace-active-steps", str(STEPS), "--out-dir", folder], cwd=SOURCE, check=True)
     return os.path.join(folder, "trace.html")
 
 

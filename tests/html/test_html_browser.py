@@ -205,7 +205,7 @@ def check_beside(page, folder):
         done = subprocess.run(
             [os.path.join(BUILD, "pretrain"), "--device", "meta", "--enable-tracing",
              "--visualize-trace", "--max-steps", "2", "--max-seq-length", "32", "--quiet",
-             "--save-dir", os.path.join(out, "save"), "--trace-output-dir", out, *options],
+             "--save-dir", os.path.join(out, "save"), "--out-dir", out, *options],
             cwd=SOURCE, capture_output=True, check=False, timeout=300)
         check(done.returncode == 0, f"pretrain: {done.stderr.decode()}")
         page.open(os.path.join(out, "trace.html"), "#mode=graph&ranks=0")
@@ -221,7 +221,7 @@ def check_beside(page, folder):
             ("plain", (), "forward backward"),
             ("ranks", ("--num-gpus", "2", "--tp", "2"), "forward backward"),
             ("again", ("--activation-recompute", "full"), "forward recompute backward"),
-            ("bert", ("--model-name", "bert-base-uncased", "--num-gpus", "2"), "forward backward")):
+            ("bert", ("--model", "bert-base-uncased", "--num-gpus", "2"), "forward backward")):
         step(name, *options)
         for level in (1, 2, 3):
             check_boxes(page, level)
@@ -271,7 +271,7 @@ def check_critical(page, folder):
         print("no networkx: the critical path is not compared")
         return
     source = inference(os.path.join(folder, "meta"), "--device", "meta", "--tp", "2",
-                       "--num_output_tokens", "2", "--hw_config", "h200")
+                       "--num_output_tokens", "2", "--hw", "h200")
     path = os.path.join(folder, "meta.html")
     export(source, path)
     page.open(path)

@@ -82,7 +82,7 @@ def check_pairs(page, folder):
     done = subprocess.run(
         [os.path.join(BUILD, "pretrain"), "--device", "meta", "--enable-tracing",
          "--visualize-trace", "--max-steps", "2", "--max-seq-length", "32", "--quiet", "--num-gpus",
-         "2", "--tp", "2", "--save-dir", os.path.join(folder, "save"), "--trace-output-dir",
+         "2", "--tp", "2", "--save-dir", os.path.join(folder, "save"), "--out-dir",
          folder], cwd=SOURCE, capture_output=True, check=False, timeout=300)
     check(done.returncode == 0, f"pretrain: {done.stderr.decode()}")
     graph = load(os.path.join(folder, "trace_graph.json"))

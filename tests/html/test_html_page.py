@@ -213,7 +213,7 @@ def check_copies_are_cheap(folder):
     for tp in (2, 16):
         source = inference(os.path.join(folder, f"tp{tp}"), "--device", "meta", "--model",
                            "gpt3-175b", "--tp", str(tp), "--num_input_tokens", "8",
-                           "--num_output_tokens", "2", "--hw_config", "h200")
+                           "--num_output_tokens", "2", "--hw", "h200")
         export(source, os.path.join(folder, "tp.html"))
         sizes.append(os.path.getsize(os.path.join(folder, "tp.html")))
     check(sizes[1] < 1.3 * sizes[0], f"16 ranks: {sizes[1]} bytes, 2 ranks: {sizes[0]}")

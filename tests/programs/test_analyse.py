@@ -76,7 +76,7 @@ def check_measured(folder):
 
 def check_training(folder):
     """A step whose gradients are summed beside the backward pass; a picture says how much is."""
-    said = program("pretrain", folder, "--device", "meta", "--model-name", "gpt2", "--num-gpus",
+    said = program("pretrain", folder, "--device", "meta", "--model", "gpt2", "--num-gpus",
                    "2", "--max-steps", "3", "--enable-tracing")
     exported(folder, "outputs/trace.0.et", "step.json", "--all_ranks")
     g = analyse.load(os.path.join(folder, "step.json"))

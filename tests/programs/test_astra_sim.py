@@ -69,7 +69,7 @@ def record(folder, name, *how, program="pretrain"):
         good(folder, "inference", "--device", "meta", "--visualize_trace", "--out_dir", name, *how)
     else:
         good(folder, "pretrain", "--device", "meta", "--max_steps", 3, "--max_seq_length", 128,
-             "--enable_tracing", "--trace_output_dir", name, *how)
+             "--enable_tracing", "--out_dir", name, *how)
 
 
 def network(text):
@@ -86,7 +86,7 @@ def read(folder, name):
 
 def files(folder, name, ranks, *how):
     """Writes the files: the network, the system and the groups, and what is said."""
-    said = good(folder, "syntorch", "astra-sim", f"{name}/trace", "--out", f"{name}/sim", *how)
+    said = good(folder, "syntorch", "astra-sim", f"{name}/trace", "--out_dir", f"{name}/sim", *how)
     net = network(read(folder, f"{name}/sim/network.yml").decode())
     system = json.loads(read(folder, f"{name}/sim/system.json"))
     check(json.loads(read(folder, f"{name}/sim/memory.json")) ==
@@ -149,10 +149,10 @@ def main(folder):
     check(far_hops([0, 1, 5, 4], 6, 4) == 3, "three of six hops are between nodes")
     check(ring_ns(2**22, 6, 1600, (500, 50), (3000, 5, 3), 3) == 2612284, "nor for two nodes")
     record(folder, "tp4", "--model", "gpt2", "--tp", 4, "--num_output_tokens", 4, "--dtype", "f16",
-           "--hw_config", "h100", program="inference")
+           "--hw", "h100", program="inference")
     system = same_times(folder, "tp4", 4, [450], "--hw", "h100")
     check(system["roofline-enabled"] == 0 and system["local-mem-bw"] == 3350, str(system))
-    record(folder, "mesh", "--model_name", "gpt2", "--num_gpus", 16, "--tp", 4)
+    record(folder, "mesh", "--model", "gpt2", "--num_gpus", 16, "--tp", 4)
     # Data parallel groups reach from node to node; each rank has an eighth of its node's link.
     same_times(folder, "mesh", 16, [300, 200 / 8])
     listed = json.loads(read(folder, "mesh/trace.comm_group.json"))
@@ -188,7 +188,7 @@ def memory(folder):
     live = [sum(size[name] for name in size if first[name] <= i <= last[name])
             for i in range(0, len(nodes), 7)]
     said = json.loads(good(folder, "pretrain", "--device", "meta", "--max_steps", 3,
-                           "--max_seq_length", 128, "--model_name", "gpt2", "--num_gpus", 16,
+                           "--max_seq_length", 128, "--model", "gpt2", "--num_gpus", 16,
                            "--tp", 4, "--json"))
     peak = said["memory"]["peak_bytes"]
     print(f"peak: {max(live)} bytes of tensors, {peak} predicted")
@@ -218,7 +218,7 @@ def differences(folder):
     memory = machine["hardware"]["memory_gb_per_s"]
     with open(os.path.join(folder, "rings.json"), "w", encoding="utf-8") as f:
         json.dump(machine, f)
-    record(folder, "rings", "--model_name", "gpt2", "--num_gpus", 4, "--tp", 1, "--hw",
+    record(folder, "rings", "--model", "gpt2", "--num_gpus", 4, "--tp", 1, "--hw",
            "rings.json")
     *_, said = files(folder, "rings", 4, "--hw", "rings.json")
     line = re.search(r"within nodes: (\d+) collectives of rank 0, (\S+) ms predicted, (\S+) ms "
@@ -226,13 +226,13 @@ def differences(folder):
     want = 1 + 1.5 * 300 / memory
     check(line and int(line[1]) > 5 and abs(float(line[3]) / float(line[2]) - want) < 0.02 and
           abs(float(line[4]) - want) < 0.02, said)
-    record(folder, "places", "--model_name", "gpt2", "--num_gpus", 24, "--tp", 3)
+    record(folder, "places", "--model", "gpt2", "--num_gpus", 24, "--tp", 3)
     net, _, groups, said = files(folder, "places", 24)
     check(re.search(r"note: 5 groups of several nodes never use the network .*\n.*\n"
                     r" +\d+ collectives of rank 0, \S+ ms predicted, \S+ ms simulated\n", said),
           said)
     check(net["npus_count"] == [8, 3] and groups["3"] == [6, 7, 8], f"{groups}")
-    record(folder, "halves", "--model_name", "gpt2", "--num_gpus", 24, "--tp", 12)
+    record(folder, "halves", "--model", "gpt2", "--num_gpus", 24, "--tp", 12)
     _, _, groups, said = files(folder, "halves", 24)
     check("note: a ring leaves a node by the link of one rank there" in said, said)
     for group in ("1", "2"):  # eight ranks of a node and four of another: to and back by a place
@@ -295,7 +295,7 @@ def own_machines(folder):
         record(folder, name, "--num_output_tokens", 1, "--tp", 4, "--hw", f"{name}.json",
                program="inference")
         refused(folder, "'a100-80g+" + machine["stack"]["name"] + "' of a file, not of a preset",
-                f"{name}/trace", "--out", "no")
+                f"{name}/trace", "--out_dir", "no")
         return files(folder, name, 4, "--hw", f"{name}.json")
 
     net, *_ = change("slow", "hardware", "intra", {"gb_per_s": 25})
@@ -307,7 +307,7 @@ def own_machines(folder):
     again = "pairs/tensor_trace_graph.json"
     good(folder, "syntorch", "export", "--input", again, "--hw", "h100", "--format", "et",
          "--output", "pairs/again")
-    good(folder, "syntorch", "astra-sim", "pairs/again", "--out", "pairs/sim")
+    good(folder, "syntorch", "astra-sim", "pairs/again", "--out_dir", "pairs/sim")
     record(folder, "same", "--num_output_tokens", 1, "--tp", 4, "--hw", example,
            program="inference")
     files(folder, "same", 4)
@@ -323,12 +323,12 @@ def recorded(folder):
          "--output", "job/trace.0.et", "--profile", "astra-sim")
     shutil.copy(os.path.join(folder, "job", "trace.0.et"), os.path.join(folder, "job",
                                                                         "trace.1.et"))
-    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job")
+    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out_dir", "job")
     check("a100-80g+pytorch-eager (the set names no machine; --hw does), 2 ranks" in said, said)
     net = network(read(folder, "job/network.yml").decode())
     check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 300) < 1e-3 and
           1000 < net["latency"][0] < 20000, f"{net}")
-    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out", "job", "--hw", "h100")
+    said = good(folder, "syntorch", "astra-sim", "job/trace", "--out_dir", "job", "--hw", "h100")
     check("names no machine" not in said, said)
 
 
@@ -349,23 +349,23 @@ def without_times(folder, name, ranks):
 
 def refuse(folder):
     record(folder, "alone", "--num_output_tokens", 1, program="inference")
-    refused(folder, "one rank", "alone/trace", "--out", "no")
-    refused(folder, "h1000", "tp4/trace", "--hw", "h1000", "--out", "no")
+    refused(folder, "one rank", "alone/trace", "--out_dir", "no")
+    refused(folder, "h1000", "tp4/trace", "--hw", "h1000", "--out_dir", "no")
     refused(folder, "lasts as on h100+serving, not as on a100-80g+serving", "tp4/trace", "--hw",
-            "a100-80g", "--out", "no")
-    refused(folder, "not as on h100+megatron", "tp4/trace", "--hw", "h100+megatron", "--out", "no")
+            "a100-80g", "--out_dir", "no")
+    refused(folder, "not as on h100+megatron", "tp4/trace", "--hw", "h100+megatron", "--out_dir", "no")
     good(folder, "syntorch", "astra-sim", "tp4/trace", "--hw", "a100-80g", "--roofline", "f16")
     good(folder, "syntorch", "export", "--input", "tp4/tensor_trace_graph.json", "--hw", "a100-80g",
          "--format", "et", "--output", "tp4/again")
     good(folder, "syntorch", "astra-sim", "tp4/again", "--hw", "a100-80g")
-    refused(folder, "nothing/trace", "nothing/trace", "--out", "no")
+    refused(folder, "nothing/trace", "nothing/trace", "--out_dir", "no")
     record(folder, "odd", "--model_config", os.path.join(
         os.environ["SYN_SOURCE"], "examples", "configs", "gpt2-mini.json"), "--num_gpus", 12)
-    refused(folder, "12 ranks do not fill nodes of 8", "odd/trace", "--out", "no")
+    refused(folder, "12 ranks do not fill nodes of 8", "odd/trace", "--out_dir", "no")
     without_times(folder, "mesh", 16)
-    refused(folder, "no times of computation", "mesh/trace", "--out", "no")
+    refused(folder, "no times of computation", "mesh/trace", "--out_dir", "no")
     os.remove(os.path.join(folder, "mesh", "trace.3.et"))
-    refused(folder, "`syntorch validate` tells its", "mesh/trace", "--out", "no")
+    refused(folder, "`syntorch validate` tells its", "mesh/trace", "--out_dir", "no")
 
 
 FOLDER = tempfile.mkdtemp(prefix="syntorch-")

@@ -75,7 +75,7 @@ def several_devices(folder):
     done = inference(path)
     check("predicted for emulated device+syntorch" in done.stdout and
           "error: unknown" in done.stdout, done.stdout)
-    done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta", "--model-name",
+    done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta", "--model",
                            "gpt2", "--max-seq-length", "64", "--hw", path], capture_output=True,
                           text=True, check=False)
     check(done.returncode == 0 and "predicted step: " in done.stdout, done.stdout + done.stderr)

@@ -76,7 +76,7 @@ def traces_are_alike(runs):
     for device in ("cpu", "cuda"):
         out = runs.path(f"traces_{device}")
         runs.train("gpt", "--device", device, "--max-steps", "3", *SHORT, "--num-gpus", "2",
-                   "--enable-tracing", "--trace-output-dir", out)
+                   "--enable-tracing", "--out-dir", out)
         found.append({os.path.basename(f): counted(f)
                       for f in glob.glob(os.path.join(out, "*.et"))})
     check(len(found[0]) == 2 and found[0] == found[1], f"{found}")

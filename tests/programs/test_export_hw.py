@@ -74,8 +74,8 @@ def training():
                "--activation-recompute", "full", "--gradient-accumulation-steps", "2",
                "--enable-tracing", "--trace-active-steps", "2", "--visualize-trace"]
     said = output("pretrain", *options, "--device", "meta", "--hw", "a100-80g",
-                  "--trace-output-dir", "meta")
-    output("pretrain", *options, "--trace-output-dir", "cpu")
+                  "--out-dir", "meta")
+    output("pretrain", *options, "--out-dir", "cpu")
     told = export("cpu/trace_graph.json", "a100-80g")
     same("out.json", "meta/trace_graph.json", "training")
     said = lines(said, "predicted step", "its limits", "its error")
@@ -99,7 +99,7 @@ def a_batch_costs_the_host_once():
             ("pretrain", (*bert, "--gradient-accumulation-steps", "2", "--max-seq-length", "32",
                           "--enable-tracing"), 4, 2)):
         output(name, "--device", "meta", "--hw", "a100-80g+megatron", "--visualize_trace",
-               "--out_dir" if name == "inference" else "--trace-output-dir", "lookups", *more)
+               "--out_dir" if name == "inference" else "--out-dir", "lookups", *more)
         path = "lookups/tensor_trace_graph.json"
         path = path if name == "inference" else "lookups/trace_graph.json"
         with open(path, encoding="utf-8") as f:

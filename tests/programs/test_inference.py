@@ -86,7 +86,7 @@ def test_json():
 def test_what_nothing_is_written_from_is_forgotten():
     """Steps are counted and forgotten, unless files are asked for; what is printed is the same."""
     with Folder() as f:
-        for more in (["--tp", 2], ["--device", "meta", "--tp", 2], ["--hw_config", "h100"]):
+        for more in (["--tp", 2], ["--device", "meta", "--tp", 2], ["--hw", "h100"]):
             runs = [summary(f, "--attention", "fused", *more, *kept)
                     for kept in ([], ["--visualize_trace", "--out_dir", "out"])]
             for key in ("trace_hash", "nodes", "ranks", "tokens", "new_tokens"):
@@ -184,7 +184,7 @@ def test_meta_needs_no_memory_for_the_model():
     with Folder() as f:
         s = summary(f, "--device", "meta", "--model", "gpt3-175b", "--tp", 8, "--num_input_tokens",
                     2048 - 1,
-                    "--num_output_tokens", 2, "--batch_size", 1000, "--hw_config", "a100-80g",
+                    "--num_output_tokens", 2, "--batch_size", 1000, "--hw", "a100-80g",
                     limit=None if SANITIZED else 1500000)
         assert s["predicted_prefill_ns"] > 1e9 and s["predicted_decode_ns"] > 0 \
             and s["ranks"] == 8 and s["tokens"] == []
@@ -210,7 +210,7 @@ def test_meta_predicts_times_for_a_default():
                            ("timeline.json", lambda d: d["otherData"]["metadata"])):
             with open(f / f"out/{name}", encoding="utf-8") as file:
                 assert read(json.load(file))["hardware"] == "a100-80g", name
-        named = summary(f, *args, "--hw_config", "a100-80g")
+        named = summary(f, *args, "--hw", "a100-80g")
         assert summary(f, *args) == named and named["predicted_prefill_ns"] > 0
         assert (named["hardware"], named["stack"]) == ("a100-80g", "serving")
         other = summary(f, *args, "--hw", "h100+megatron")

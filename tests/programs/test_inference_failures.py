@@ -64,7 +64,7 @@ def test_what_does_not_fit_the_model():
         refuse(f, ["--model_config", bert, "--prompt", ""], 1, "no [MASK]")
         refuse(f, ["--model", "gpt5"], 1, "gpt5", "gpt3-175b")
         refuse(f, ["--model", "gpt2", "--tp", 8], 1, "tp 8", "12 attention heads")
-        refuse(f, ["--hw_config", "a1000"], 1, "a1000", "a100-80g")
+        refuse(f, ["--hw", "a1000"], 1, "a1000", "a100-80g")
 
 
 def test_model_configs():
@@ -129,9 +129,9 @@ def test_tokenizers():
 
 def test_hardware_files():
     with Folder() as f:
-        refuse(f, ["--hw_config", f.write("hw.json", '{"name": "x", "hardware"')], 1, "hw.json:1:")
-        refuse(f, ["--hw_config", f.write("hw.json", "{}")], 1, "hw.json:1:")
-        refuse(f, ["--hw_config", f.path], 1, "folder")
+        refuse(f, ["--hw", f.write("hw.json", '{"name": "x", "hardware"')], 1, "hw.json:1:")
+        refuse(f, ["--hw", f.write("hw.json", "{}")], 1, "hw.json:1:")
+        refuse(f, ["--hw", f.path], 1, "folder")
 
 
 def test_places_that_cannot_be_written():

@@ -34,7 +34,7 @@ def test_mpi_records_the_same():
 def test_meta_files_are_the_same_bytes_over_mpi():
     need_mpi()
     with Folder() as f:
-        how = ["--tp", 2, "--device", "meta", "--hw_config", "a100-80g", "--visualize_trace",
+        how = ["--tp", 2, "--device", "meta", "--hw", "a100-80g", "--visualize_trace",
                "--quiet", "--num_output_tokens", 2]
         expect_ok(f.run(*how, "--out_dir", "fake"))
         expect_ok(f.run(*how, "--out_dir", "mpi", launcher=MPI))

@@ -175,7 +175,7 @@ def test_predicted_in_16_bits():
     """Large products at the peak of their type: of an A100, 16 times that of f32."""
     with Folder() as f:
         how = ["--device", "meta", "--model", "gpt3-13b", "--num_input_tokens", 2000,
-               "--num_output_tokens", 1, "--hw_config", "a100-80g"]
+               "--num_output_tokens", 1, "--hw", "a100-80g"]
         times = {}
         for dtype in ("f32", "f16", "bf16"):
             times[dtype] = sum(o["predicted_ns"] for o in summary(f, *how, "--dtype", dtype)["ops"]
@@ -198,7 +198,7 @@ def test_dtype_is_of_the_weights_alone():
     """What is said where times and types are printed, and that it is so."""
     with Folder() as f:
         how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1,
-               "--hw_config", "a100-80g"]
+               "--hw", "a100-80g"]
         wide, half = summary(f, *how), summary(f, *how, "--weight_dtype", "f16")
         assert (half["dtype"], half["weight_dtype"], wide["weight_dtype"]) == ("f32", "f16", "f32")
         comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]}

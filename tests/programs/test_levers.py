@@ -66,7 +66,7 @@ for run, name, args in (
         (inference_run, "inference", ["--model", "gpt3-13b", *SIX, "--dtype", "bf16", "--tp", "2",
                                       "--batch_size", "4", "--attention", "unfused"]),
         (inference_run, "inference", ["--model", "gpt2", *SIX, "--tp", "12"]),
-        (training_run, "pretrain", ["--model_name", "gpt2", "--num_gpus", "4", "--tp", "4",
+        (training_run, "pretrain", ["--model", "gpt2", "--num_gpus", "4", "--tp", "4",
                                     "--batch_size", "2", "--activation_recompute", "full"])):
     found = levers(start(name, "--device", "meta", *args))
     check(1 <= len(found) <= 3, f"{args}: {found}")
@@ -111,9 +111,9 @@ for name, memory, args in (
         ("inference", "f32 weights and activations",
          ["--model", "bert-base-uncased", "--batch_size", "64", "--hw", "toy.json"]),
         ("pretrain", "bf16 weights, gradients, optimizer and activations",
-         ["--model_name", "gpt3-175b", "--dtype", "bf16", "--num_gpus", "8", "--tp", "8"]),
+         ["--model", "gpt3-175b", "--dtype", "bf16", "--num_gpus", "8", "--tp", "8"]),
         ("pretrain", "f32 weights, gradients, optimizer and activations",
-         ["--model_name", "gpt2", "--max_seq_length", "512", "--hw", "toy.json"])):
+         ["--model", "gpt2", "--max_seq_length", "512", "--hw", "toy.json"])):
     with open("toy.json", "w", encoding="utf-8") as f:
         json.dump({"name": "a100-80g", "hardware": {
             "peak_tflops": {"f32": 10}, "memory_gib": 2.5 if name == "pretrain" else 0.46,

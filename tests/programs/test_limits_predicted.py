@@ -138,7 +138,7 @@ for args, names in ((["--num_output_tokens", "4"], ["prefill", "decode"]),
 for name, args in (("inference", ["--model", "gpt2", "--tp", "4", "--hw", "h100"]),
                    ("inference", ["--model", "bert-base-uncased", "--hw", "v100-32g"]),
                    ("inference", ["--model", "gpt2", "--hw", "cpu"]),
-                   ("pretrain", ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2",
+                   ("pretrain", ["--model", "gpt2", "--num-gpus", "4", "--tp", "2",
                                  "--max-steps", "3", "--enable-tracing"])):
     lines = re.findall(r"limits[^:]*: (.*); (\d+)% of peak flops", program(name, *args))
     check(lines, f"{name} {args}: no limits")

@@ -29,7 +29,7 @@ def close(a, b):
 
 
 META = ["--device", "meta"]
-RUN = ["--model-name", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
+RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
 PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "extrapolated: ",
              "levers: ")
@@ -40,13 +40,13 @@ def told(out):
 
 
 for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
-             ["--activation-recompute", "full", "--model-name", "bert-base-uncased"]):
+             ["--activation-recompute", "full", "--model", "bert-base-uncased"]):
     alone = start(*META, *RUN, *more)
     check(os.listdir(".") == [], f"{more}: {os.listdir('.')}")
     check(alone.splitlines() == told(alone), f"{more}: {alone}")
     for steps in ("1", "3"):
         traced = start(*META, *RUN, *more, "--enable-tracing", "--trace-active-steps", steps,
-                       "--trace-output-dir", "traced")
+                       "--out-dir", "traced")
         check(os.path.exists("traced/trace.3.et"), f"{more}: {os.listdir('.')}")
         check(told(traced)[0] == told(alone)[0] and len(told(traced)) == len(told(alone)),
               f"{more}: {traced} and {alone}")
@@ -56,7 +56,7 @@ for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
 # A trace holds each of seven passes; a prediction records three and counts the rest.
 SEVEN = [*META, *RUN[:-1], "7", "--hw", "h100"]
 alone, traced = (json.loads(start(*SEVEN, "--json", *more)) for more in
-                 ([], ["--enable-tracing", "--trace-output-dir", "traced"]))
+                 ([], ["--enable-tracing", "--out-dir", "traced"]))
 check(close(alone["predicted_step_ns"], traced["predicted_step_ns"]) and
       alone["memory"] == traced["memory"], f"{alone} and {traced}")
 check(all(abs(share - traced["step_limits"][name]) < 1e-9
@@ -66,18 +66,18 @@ subprocess.run(["rm", "-r", "traced"], check=True)
 MANY = json.loads(start(*SEVEN[:-3], "20000", "--hw", "h100", "--json", memory_bytes=512 << 20))
 check(MANY["memory"] == alone["memory"], f"{MANY}")
 # Ranks 6 to 11 share layers across two nodes, 0 to 5 do not.
-SPREAD = [*META, "--model-name", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
-check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--trace-output-dir", "x")),
+SPREAD = [*META, "--model", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
+check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--out-dir", "x")),
       "a group across nodes")
 subprocess.run(["rm", "-r", "x"], check=True)
-large = start(*META, "--model-name", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "256", "--tp",
+large = start(*META, "--model", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "256", "--tp",
               "8", "--batch-size", "4", "--max-seq-length", "2048", "--hw", "h100", "--max-steps",
               "5")
 check("predicted step: " in large and os.listdir(".") == [], f"{large}, {os.listdir('.')}")
 
 # ---- beyond what constants were fitted to ----
 
-WIDE = [*META, "--model-name", "gpt2", "--dtype", "bf16", "--max-seq-length", "128"]
+WIDE = [*META, "--model", "gpt2", "--dtype", "bf16", "--max-seq-length", "128"]
 
 
 def beyond(*more):
@@ -123,7 +123,7 @@ for model, machine, dtype in (("gpt2", "h100", "f32"), ("gpt3-125m", "h100", "bf
                               ("llama-3-8b", "h100", "bf16"), ("llama-2-7b", "a100-80g", "bf16"),
                               ("bert-base-uncased", "h100", "f32"), ("gpt3-125m", "cpu", "f32"),
                               ("llama-3-8b", "cpu", "f32"), ("gpt3-125m", "v100-32g", "f32")):
-    short = [*META, "--model-name", model, "--hw", machine, "--tp", "2", "--num-gpus", "2",
+    short = [*META, "--model", model, "--hw", machine, "--tp", "2", "--num-gpus", "2",
              "--max-seq-length", "16"]
     first = start(*short).splitlines()[0]
     check(f" tokens/s in {dtype} on {machine}" in first, f"{model}: {first}")
@@ -160,7 +160,7 @@ for machine, got in zip(MACHINES, run["compared"]):
                 2 * 3 * 128 * 2), f"tokens of {alone}")
     shares = [alone["step_limits"][k] for k in ("compute", "memory", "launches", "communication")]
     check(abs(sum(shares) - 1) < 1e-9, f"{alone}")
-small = json.loads(start(*META, *RUN, "--json", "--model-name", "gpt3-175b", "--tp", "4"))
+small = json.loads(start(*META, *RUN, "--json", "--model", "gpt3-175b", "--tp", "4"))
 check(not small["fits"] and small["memory"]["peak_bytes"] > 80 * 2**30, f"{small}")
 rows = json.loads(start(*RUN[:2], "--json", "--sweep", "num_gpus=1,2"))
 check([row["num_gpus"] for row in rows] == ["1", "2"] and rows[0]["time_ns"] > 0, f"{rows}")

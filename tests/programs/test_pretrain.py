@@ -250,7 +250,7 @@ def last_models(runs):
                 models.append(f.read())
         check(models[0] == models[1], f"{name}: it is not the model of the last step")
         done = runs.start(*start, "--save-dir", folder + "_traced", "--enable-tracing",
-                          "--trace-output-dir", folder + "_traced")
+                          "--out-dir", folder + "_traced")
         wants = "--skip-eval" not in more
         check(("last_model" in os.listdir(folder + "_traced")) == wants
               and (done.stderr == "") == wants and ("note: no model is saved" in done.stderr) !=
@@ -309,7 +309,7 @@ def two_runs(runs):
     runs into other folders, and traces of other names into one, are not."""
     folder = runs.path("two")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval", "--save-dir"]
-    traced = ["--enable-tracing", "--max-steps", "2", "--trace-output-dir", runs.path("two_traces")]
+    traced = ["--enable-tracing", "--max-steps", "2", "--out-dir", runs.path("two_traces")]
     first = subprocess.Popen([PRETRAIN, *start, folder, "--max-steps", "1000000", "--num-epochs",
                               "1000000", "--save-steps", "2", "--quiet", *traced[:1],
                               *traced[3:]], cwd=runs.folder, stderr=subprocess.PIPE, text=True)
@@ -319,7 +319,7 @@ def two_runs(runs):
     for more, named, advice in (
             ([folder, "--resume"], "two'", "or name another --save-dir"),
             ([runs.path("two_else"), *traced, "--save-steps", "2"], "two_traces/trace.*'",
-             "or name another --trace-output-dir or --trace-name")):
+             "or name another --out-dir or --trace-name")):
         done = runs.start(*start, *more)
         check(done.returncode == 1 and done.stderr.count("\n") == 1
               and f"another run (pretrain, process {first.pid} on " in done.stderr

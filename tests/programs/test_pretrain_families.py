@@ -80,7 +80,7 @@ def tiny_configurations(runs):
         for device in ("cpu", "meta"):
             out = runs.path(f"{name}_{device}")
             done = runs.start(*how, "--num-gpus", "2", "--tp", "2", "--device", device,
-                              "--enable-tracing", "--trace-output-dir", out, "--save-dir", out)
+                              "--enable-tracing", "--out-dir", out, "--save-dir", out)
             check(done.returncode == 0, f"{name} on {device}: {done.stderr}")
             valid = run("validate", *(os.path.join(out, f"trace.{r}.et") for r in (0, 1)))
             check(valid.returncode == 0, f"{name} on {device}: {valid.stdout}{valid.stderr}")

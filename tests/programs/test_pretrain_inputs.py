@@ -512,9 +512,9 @@ def unwritable_folders(runs):
     with open(runs.path("file"), "w", encoding="utf-8") as f:
         f.write("x")
     unread = ["--data", "none.squad", "--model-config", "gpt.json", "--max-seq-length", "16"]
-    for option, more in (("--save-dir", []), ("--trace-output-dir", ["--enable-tracing"]),
+    for option, more in (("--save-dir", []), ("--out-dir", ["--enable-tracing"]),
                          ("--cache-dir", []),
-                         ("--trace-output-dir", ["--enable-tracing", "--device", "meta"])):
+                         ("--out-dir", ["--enable-tracing", "--device", "meta"])):
         for folder in ("file", "file/x", "file/x/y"):
             done = runs.start(option, folder, *more, *unread)
             lines = done.stderr.splitlines()
@@ -529,12 +529,12 @@ def unwritable_folders(runs):
 
 
 REFUSED = [
-    (["--hw-config", "none", "--enable-tracing"], "none"),
+    (["--hw", "none", "--enable-tracing"], "none"),
     (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64"],
      "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
     (["--learning-rate", "1e3", "--max-seq-length", "64"],
      "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
-    (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
+    (["--model", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
     (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
     (["--num-gpus", "3", "--tp", "2"], "3 ranks are not a multiple of tp 2"),
     (["--num-gpus", "2", "--pp", "2"], "pipeline parallelism (pp) is not supported"),
@@ -549,10 +549,10 @@ REFUSED = [
     (["--device", "tpu"], "--device is cpu, meta or cuda, not 'tpu'"),
     (["--data", "none.json"], "none.json"),
     (["--data", "gpt.json"], "a SQuAD file is an object with \"data\""),
-    (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),
-    (["--model-name", "gpt5"], "gpt5"),
+    (["--model", "gpt2", "--model-config", "gpt.json"], "give one"),
+    (["--model", "gpt5"], "gpt5"),
     (["--save-dir", "gpt.json/x"], "gpt.json"),
-    (["--enable-tracing", "--trace-output-dir", "gpt.json/x"], "gpt.json"),
+    (["--enable-tracing", "--out-dir", "gpt.json/x"], "gpt.json"),
     (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
     (["--data", "--max-steps", "3"], "--data needs a value: FILE..."),
     (["--data", "a", "--data", "b"], "--data is there twice; name all behind one"),
@@ -568,9 +568,9 @@ REFUSED = [
     (["--with-stack"], "--with-stack does nothing without --enable-tracing"),
     (["--trace_active_steps", "2"], "--trace-active-steps does nothing without --enable-tracing"),
     (["--trace-name", "x"], "--trace-name does nothing without --enable-tracing"),
-    (["--trace-output-dir", "x"], "--trace-output-dir does nothing without --enable-tracing"),
-    (["--hw-config", "h100"],
-     "--hw-config does nothing without --enable-tracing or --device meta; give one, or leave it"),
+    (["--out-dir", "x"], "--out-dir does nothing without --enable-tracing"),
+    (["--hw", "h100"],
+     "--hw does nothing without --enable-tracing or --device meta; give one, or leave it"),
     (["--compare", "h100"], "--compare does nothing without --enable-tracing or --device meta"),
     (["--device", "meta", "--trace-name", "x"],
      "--trace-name does nothing without --enable-tracing"),

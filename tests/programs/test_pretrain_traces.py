@@ -38,11 +38,11 @@ def traces(runs, model):
     for device in ("cpu", "meta"):
         out = runs.path(f"traces_{device}_{model}")
         runs.train(model, "--num-gpus", "2", "--max-steps", "3", "--skip-eval", "--device", device,
-                   "--enable-tracing", "--trace-output-dir", out, "--trace-name", "step") \
+                   "--enable-tracing", "--out-dir", out, "--trace-name", "step") \
             if device == "cpu" else runs.start(
                 "--model-config", f"{model}.json", "--max-seq-length", "64", "--num-gpus", "2",
                 "--max-steps", "3", "--skip-eval", "--device", device, "--enable-tracing",
-                "--trace-output-dir", out, "--trace-name", "step")
+                "--out-dir", out, "--trace-name", "step")
         names = sorted(os.listdir(out))
         check(names == ["step.0.et", "step.0_host.json", "step.0_kineto.json", "step.1.et",
                         "step.1_host.json", "step.1_kineto.json", "step.comm_group.json",
@@ -78,7 +78,7 @@ def windows(runs):
             done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
                               "2", "--max-steps", "4", "--save-steps", "2", "--eval-steps", "2",
                               "--enable-tracing", "--trace-active-steps", active, "--device",
-                              device, "--trace-output-dir", out, "--save-dir", save, "--quiet")
+                              device, "--out-dir", out, "--save-dir", save, "--quiet")
             check(done.returncode == 0, f"{device}, {active}: {done.stderr}")
             nodes[device, active] = len(rows_of(os.path.join(out, "trace.0.et")))
             if device == "meta":
@@ -122,7 +122,7 @@ def schedules(runs):
             out = runs.path(f"schedule_{name}_{i}")
             done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
                               "2", "--max-steps", str(steps), "--skip-eval", "--enable-tracing",
-                              "--trace-output-dir", out, "--save-dir", out + "_save", "--device",
+                              "--out-dir", out, "--save-dir", out + "_save", "--device",
                               "meta" if name == "meta" else "cpu", *options, launcher=start)
             check(done.returncode == 0, f"{name}, {options}: {done.stderr}")
             several = "--trace-repeat" in options
@@ -153,7 +153,7 @@ def asked_for(runs):
     for flags in ([], ["--profile-memory"], ["--with-stack"], ["--with-stack", "--profile-memory"]):
         out = runs.path("asked" + "".join(flags))
         done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps",
-                          "2", "--enable-tracing", "--device", "meta", "--trace-output-dir", out,
+                          "2", "--enable-tracing", "--device", "meta", "--out-dir", out,
                           *flags)
         check(done.returncode == 0, f"{flags}: {done.stderr}")
         graph = os.path.join(out, "graph.json")
@@ -183,7 +183,7 @@ def pictures(runs):
         out = runs.path("drawn" + ranks)
         options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "2",
                    "--num-gpus", ranks, "--enable-tracing", "--visualize-trace", "--device", "meta",
-                   "--trace-output-dir", out]
+                   "--out-dir", out]
         done = runs.start(*options, launcher=("env", "PATH=" + runs.folder))
         check(done.returncode == 0 and "the trace of step 2 was not drawn: pictures need" in
               done.stderr and "traced: " in done.stdout, f"without graphviz: {done.stderr}")
@@ -206,7 +206,7 @@ def full_disk(runs):
     out = runs.path("full_traces")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",
                       "--skip-eval", "--enable-tracing", "--trace-repeat", "2",
-                      "--trace-output-dir", out, "--save-dir", out + "_save", file_bytes=60000)
+                      "--out-dir", out, "--save-dir", out + "_save", file_bytes=60000)
     check(done.returncode == 1 and all(f"the trace of step {k} was not written" in done.stderr
                                        for k in (2, 4))
           and "lacks the trace of step 2 and 1 more" in done.stderr.splitlines()[-1],
@@ -230,7 +230,7 @@ def resumed_trace(runs):
     options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
                "--save-steps", "2", "--save-dir", runs.path("goes_on"), "--resume"]
     check(runs.start(*options, "--max-steps", "4").returncode == 0, "the first four steps")
-    tracing = ["--enable-tracing", "--trace-output-dir", runs.path("goes_on_traces")]
+    tracing = ["--enable-tracing", "--out-dir", runs.path("goes_on_traces")]
     done = runs.start(*options, "--max-steps", "5", *tracing)
     check(done.returncode == 0 and "no step was traced" in done.stderr, done.stderr)
     check(not os.listdir(runs.path("goes_on_traces")), os.listdir(runs.path("goes_on_traces")))

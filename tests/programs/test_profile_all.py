@@ -18,7 +18,7 @@ for word; do
     case $word in
     gpt2) word=$SOURCE/examples/configs/gpt2-mini.json ;;
     bert-base-uncased) word=$SOURCE/examples/tiny-bert/config.json ;;
-    --model-name) word=--model-config ;;
+    --model) word=--model-config ;;
     esac
     words+=("$word")
 done
@@ -75,7 +75,7 @@ def folders(clone):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
             f.write("of another time")
         os.utime(f.name, (1e9, 1e9))
-    for options in (["--trace-output-dir=a folder"], ["--trace_output_dir", "a folder"]):
+    for options in (["--out-dir=a folder"], ["--trace_output_dir", "a folder"]):
         code, rows, said = profile(clone, "--device", "meta", *options)
         check(code == 0 and sorted(rows) == sorted(NAMES), f"{options}: {code}, {rows}, {said}")
         check_rows(options, rows, folder)

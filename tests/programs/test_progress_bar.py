@@ -68,7 +68,7 @@ class Terminal:
 def widths(folder):
     for columns in (200, 80, 47, 20, 2, 0):
         t = Terminal([PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder,
-                      "--enable-tracing", "--trace-output-dir", os.path.join(folder, "traces")],
+                      "--enable-tracing", "--out-dir", os.path.join(folder, "traces")],
                      columns)
         check(t.code == 0, f"{columns}: {t.written}")
         width = columns or 80  # of a terminal that does not say

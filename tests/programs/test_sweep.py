@@ -14,8 +14,8 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, enter_folder, finish  # noqa: E402
 
 enter_folder()
-TEXTS = ("tp", "dtype", "hw", "machine", "stack", "model", "attention", "extrapolated", "refused",
-         "activation_recompute")
+TEXTS = ("tp", "dtype", "hw", "machine", "stack", "model", "model_name", "attention", "extrapolated",
+         "refused", "activation_recompute")
 
 
 def start(name, *args, code=0):
@@ -153,26 +153,37 @@ start("inference", "--model", "gpt3-175b", "--dtype", "bf16", *LENGTHS, "--hw", 
       "--sweep", "tp=4,5,8,16,32")
 check_columns(rows())
 
-out = start("pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--sweep",
+out = start("pretrain", "--model", "gpt2", "--max-seq-length", "64", "--sweep",
             "num-gpus=2,4,512", "tp=1,2,3", "batch_size=2,8", "dtype=f32,bf16",
-            "activation_recompute=none,full", "hw=h100,a100-80g", "--trace-output-dir", "train")
+            "activation_recompute=none,full", "hw=h100,a100-80g", "--out-dir", "train")
 table = rows("train")
 check(len(table) == 3 * 3 * 2 * 2 * 2 * 2, f"{len(table)} rows")
 check_figures(table, lambda row: row["num_gpus"] / int(row["tp"]) * row["batch_size"] * 64)
 check_front(table, lambda row: row["time_ns"] / row["tokens"])
 check(sum(bool(row["refused"]) for row in table) == 48 and
-      all("cut into groups" in row["refused"] for row in table if row["refused"]), "tp 3")
+      all("are not a multiple of tp 3" in row["refused"] for row in table if row["refused"]), "tp 3")
 check(sorted(os.listdir("train")) == ["sweep.csv", "sweep.svg"], f"{os.listdir('train')}")
 for wanted in (("1", 2, 8, "bf16", "none", "h100"), ("2", 4, 2, "f32", "full", "a100-80g")):
     row = next(r for r in table if wanted == (r["tp"], r["num_gpus"], r["batch_size"], r["dtype"],
                                               r["activation_recompute"], r["hw"]))
-    alone = start("pretrain", "--device", "meta", "--model-name", "gpt2", "--max-seq-length", "64",
+    alone = start("pretrain", "--device", "meta", "--model", "gpt2", "--max-seq-length", "64",
                   "--enable-tracing", "--num-gpus", str(int(row["num_gpus"])), "--tp", row["tp"],
                   "--batch-size", str(int(row["batch_size"])), "--dtype", row["dtype"],
                   "--activation-recompute", row["activation_recompute"], "--hw", row["hw"])
     ms, kilo = re.search(r"predicted step: ([\d.]+) ms, ([\d.]+) k tokens/s", alone).groups()
     check(close(row["time_ns"], 1e6 * float(ms), 0.006), f"{row}: {alone}")
     check(close(row["tokens_per_s"], 1e3 * float(kilo), 0.006), f"{row}: {alone}")
+
+# A key may be an earlier name. The column of pretrain's --model keeps its earlier name.
+for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "model-name",
+                          "model_name"), ("inference", "model_name", "model"),
+                          ("inference", "hw_config", "hw")):
+    values = "h100,h200" if column == "hw" else "gpt2,gpt3-125m"
+    start(name, "--sweep", f"{key}={values}", "--out_dir", "named")
+    check([row[column] for row in rows("named")] == values.split(","), f"{name} {key}")
+    check(name != "pretrain" or [row[column] for row in json.loads(
+        start(name, "--sweep", f"{key}={values}", "--out_dir", "named", "--json"))]
+        == values.split(","), f"{name} {key} --json")
 
 # ---- what makes no sense ----
 
@@ -187,7 +198,7 @@ for name, args, sentence in (
          "--tp takes an integer, not 'x'"),
         ("inference", ["--sweep", "tp=0,1"], "--tp must be between 1 and 65536, not 0"),
         ("inference", ["--sweep", "dtype=bf16,fp8"], "--dtype is f32, f16 or bf16, not 'fp8'"),
-        ("pretrain", ["--sweep", "batch_size=1,a", "--trace-output-dir", "nothing"],
+        ("pretrain", ["--sweep", "batch_size=1,a", "--out-dir", "nothing"],
          "--batch_size takes an integer, not 'a'"),
         ("pretrain", ["--sweep", "tp=1", "--compare", "h100"], "--compare does nothing with"),
         ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= both say it"),
@@ -203,7 +214,7 @@ for name, args, sentence in (
 said = start("inference", "--sweep", "tp=5,7", "--num_output_tokens", "2", "--json", code=1)
 check("--sweep: none of its 2 combinations is possible; the first: model gpt3-tiny: tp 5" in said
       and said.count("\n") == 1 and len(rows()) == 2, said)
-said = start("pretrain", "--sweep", "tp=3", "num_gpus=2", "--trace-output-dir", "none", code=1)
+said = start("pretrain", "--sweep", "tp=3", "num_gpus=2", "--out-dir", "none", code=1)
 check("--sweep: its only combination is not possible: " in said and said.count("\n") == 1 and
       len(rows("none")) == 1, said)
 said = start("inference", "--sweep", "tp=1,2", "--out_dir", "/dev/null/x", code=1)
@@ -222,7 +233,7 @@ check([len(open(f"kept/{stem}.csv").readlines()) for stem in ("sweep.1", "sweep.
 with open("kept/.sweep.lock", "w", encoding="utf-8") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     print("77 1764269485 elsewhere pretrain", file=lock, flush=True)
-    for name, option in (("inference", "--out_dir"), ("pretrain", "--trace-output-dir")):
+    for name, option in (("inference", "--out_dir"), ("pretrain", "--out-dir")):
         said = start(name, "--sweep", "tp=1", option, "kept", code=1)
         check(said.startswith(f"{name}: another run (pretrain, process 77 on elsewhere, since ") and
               said.endswith("writes to 'kept/sweep.*': wait until it ends, or name another "

@@ -32,6 +32,47 @@ def test_how_inputs_and_choices_are_given():
             assert r.returncode == 0 and not {"links", "edges"} <= json.load(g).keys(), text_of(r)
 
 
+# Earlier names of options: command, earlier name, name.
+ALIASES = [
+    *([[program], alias, name] for program in ("inference", "pretrain") for alias, name in
+      (("model_name", "model"), ("trace_output_dir", "out_dir"), ("hw_config", "hw"))),
+    [["syntorch", "astra-sim"], "out", "out_dir"],
+    [["syntorch", "convert-all"], "output", "out_dir"],
+]
+# Flags of the projects whose commands should keep working.
+FLAGS = [
+    ["pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--batch-size", "2",
+     "--learning-rate", "5e-5", "--num-epochs", "3", "--max-steps", "2", "--num-gpus", "2",
+     "--enable-tracing", "--skip-eval", "--trace-output-dir", "traces", "--trace-name", "quick",
+     "--save-dir", "saved", "--cache-dir", "cache", "--device", "meta", "--quiet"],
+    ["inference", "--num_input_tokens", "8", "--num_output_tokens", "2", "--tp", "2",
+     "--batch_size", "1", "--hw_config", "h100", "--visualize_trace", "--trace_output_dir",
+     "traces", "--model_name", "gpt3-125m", "--device", "meta", "--quiet"],
+]
+
+
+def help_of(folder, *command):
+    return expect_ok(subprocess.run([os.path.join(BUILD, command[0]), *command[1:], "--help"],
+                                    cwd=folder.path, env=ENV, capture_output=True))
+
+
+def test_earlier_names():
+    """An earlier name of an option sets it, with dashes or underscores, and is in no --help."""
+    with Folder() as f:
+        for command, alias, name in ALIASES:
+            options = re.findall(r"^  --(\w+)", help_of(f, *command), re.M)
+            assert name in options and alias not in options, f"{command} {alias}: {options}"
+            for spelled in (alias, alias.replace("_", "-")):
+                for given in ([f"--{spelled}", "seen"], [f"--{spelled}=seen"]):
+                    said = help_of(f, *command, *given)
+                    shown = re.search(rf"^  --{name} .*\n(?: {{8}}.*\n)*", said, re.M)[0]
+                    assert "[seen]" in shown, f"{command} {given}: {shown}"
+        for command in FLAGS:
+            expect_ok(subprocess.run([os.path.join(BUILD, command[0]), *command[1:]], cwd=f.path,
+                                     env=ENV, capture_output=True, timeout=HANGS))
+        assert {"quick.0.et", "quick.1.et", "trace.0.et"} <= set(os.listdir(f / "traces"))
+
+
 EXPORT = ["syntorch", "export", "--input", "none.json", "--output"]
 ROWS = os.path.join(SOURCE, "tests", "measured", "all_reduce_a100.csv")
 # Options that would do nothing, and what is said of the first of them.
@@ -109,7 +150,7 @@ def test_outputs_are_checked_before_the_work():
                     f"{command} {output}: {r.returncode}: {text_of(r)}"
         for command in (["export", "--input", "none.json", "--format", "et", "--output"],
                         ["export", "--input", "none.json", "--format", "kineto", "--output"],
-                        ["astra-sim", "none", "--out"]):
+                        ["astra-sim", "none", "--out_dir"]):
             for output, folder in (("/proc/x", "/proc"), ("file/x/y", "file"),
                                    ("/proc/x/y", "/proc")):
                 refused(f, [*command, output], f"cannot write {output}",
@@ -141,7 +182,7 @@ def test_one_run_at_a_time_writes_a_set():
                  "d/set", ".set.lock", "--output"),
                 (["syntorch", "convert", "pytorch", "--host", "job.*_host.json", "--output"],
                  "d/set", ".set.lock", "--output"),
-                (["syntorch", "astra-sim", "out/trace", "--out"], "d", ".lock", "--out"),
+                (["syntorch", "astra-sim", "out/trace", "--out_dir"], "d", ".lock", "--out_dir"),
                 ([*run_, "--visualize_trace", "--out_dir"], "d", ".trace.lock", "--out_dir"),
                 ([*run_, "--save_weights"], "d", ".lock", "--save_weights")):
             command = [os.path.join(BUILD, command[0]), *map(str, command[1:])]

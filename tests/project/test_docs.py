@@ -42,7 +42,7 @@ NOT_RUN = {
     "./dev pretrain --device cuda": "needs a CUDA device",
     "cmake -B build": "builds and tests all once more; ./dev test does the same",
     "cmake --install build": "installs into the system; test_install.sh installs into a folder",
-    "./dev pretrain --model-name gpt3-13b": "measures seconds; docs/sweep.md has smaller ones",
+    "./dev pretrain --model gpt3-13b": "measures seconds; docs/sweep.md has smaller ones",
     "./dev inference --model gpt3-175b --num_input_tokens 512 --num_output_tokens 16 --quiet":
         "measures seconds",
     SIMULATOR: "needs ASTRA-sim",
@@ -50,9 +50,9 @@ NOT_RUN = {
     "astra-sim/build/": "needs ASTRA-sim's sources",
     "export PATH=": "what it adds is there, or not",
     "docker ": "needs Docker; test_container.py does what the image would do",
-    "./dev pretrain --model-name gpt2 --num-gpus 2": "takes minutes and 7 GB; what follows on meta "
+    "./dev pretrain --model gpt2 --num-gpus 2": "takes minutes and 7 GB; what follows on meta "
                                                      "is the same run",
-    "./dev pretrain --model-name gpt2 --tokenizer": "needs SQuAD, GPT-2's vocabulary and days",
+    "./dev pretrain --model gpt2 --tokenizer": "needs SQuAD, GPT-2's vocabulary and days",
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
     "import pandas\n": "needs pandas",
@@ -63,7 +63,8 @@ NOT_RUN = {
 FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",
            "--system-configuration", "--network-configuration", "--remote-memory-configuration",
            "--rm", "--user", "--entrypoint", "--build", "--install", "--prefix", "--test-dir",
-           "--nproc_per_node", "--cflags", "--libs", "--init", "--recursive"}
+           "--nproc_per_node", "--cflags", "--libs", "--init", "--recursive", "--model-name",
+           "--trace-output-dir"}
 
 
 def check(cond, text):
@@ -350,7 +351,7 @@ CHOOSES = {  # the command with which each choice is tried
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
-    "syntorch convert-all": "traces --output et",
+    "syntorch convert-all": "traces --out_dir et",
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch repair": "--input host.0.json --output choice.json",
 }

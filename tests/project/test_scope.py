@@ -13,7 +13,7 @@ from checks import BUILD, SOURCE, check, finish  # noqa: E402
 
 META = ["--device", "meta"]
 GPT = ["inference", *META, "--model", "gpt2", "--num_input_tokens", "8", "--num_output_tokens", "2"]
-TRAIN = ["pretrain", *META, "--model-name", "gpt2", "--max-steps", "3", "--batch-size", "2",
+TRAIN = ["pretrain", *META, "--model", "gpt2", "--max-steps", "3", "--batch-size", "2",
          "--max-seq-length", "32", "--enable-tracing"]
 MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b",
           "pythia-160m", "gpt-neox-20b"]
@@ -27,12 +27,12 @@ def examples(name):
 ROWS = {
     "GPT-2, GPT-3, GPT-NeoX, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
-        [([*TRAIN, "--model-name", m], None) for m in ("gpt2", "qwen2.5-0.5b", "pythia-160m")],
+        [([*TRAIN, "--model", m], None) for m in ("gpt2", "qwen2.5-0.5b", "pythia-160m")],
     "BERT: masked words, embeddings, training": [
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
-        ([*TRAIN, "--model-name", "bert-base-uncased"], None)],
+        ([*TRAIN, "--model", "bert-base-uncased"], None)],
     "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [
         (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
           "saved"], None)],

@@ -225,8 +225,8 @@ class Timing(Case):
         inference = os.path.join(os.environ["SYN_BUILD"], "inference")
         config = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "gpt3-tiny.json")
         found = []
-        for args in ([], ["--device", "meta"], ["--device", "meta", "--hw_config", "a100-80g"],
-                     ["--device", "meta", "--hw_config", "cpu"]):
+        for args in ([], ["--device", "meta"], ["--device", "meta", "--hw", "a100-80g"],
+                     ["--device", "meta", "--hw", "cpu"]):
             subprocess.run([inference, "--tp", "2", "--model_config", config, "--num_output_tokens",
                             "3", "--visualize_trace", "--out_dir",
                             "out", "--quiet", *args], cwd=self.folder.name, check=True,

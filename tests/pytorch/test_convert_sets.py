@@ -238,7 +238,7 @@ def folders(p, base):
                            ("good0_kineto.json", b"not looked at")):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
-        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        done = run("convert-all", folder, "--out_dir", os.path.join(folder, "et"))
         rows = table(done.stdout.decode())
         check(done.returncode == 1, f"convert-all: exit {done.returncode}: {done.stderr.decode()}")
         check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone", "x", "kineto"},
@@ -262,12 +262,12 @@ def folders(p, base):
         with open(os.path.join(folder, "et", "good0.et"), "rb") as f:
             check(f.read() == base.et, "convert-all: not what convert makes")
         etcheck_set("convert-all", os.path.join(folder, "et", "job"), "--any-node")
-        done = run("convert-all", folder, "--output", os.path.join(folder, "sim"), "--profile",
+        done = run("convert-all", folder, "--out_dir", os.path.join(folder, "sim"), "--profile",
                    "astra-sim")
         rows = table(done.stdout.decode())
         check(rows["job.0"][-1] == "ok", f"convert-all, astra-sim: {rows['job.0']}")
         etcheck_set("convert-all, astra-sim", os.path.join(folder, "sim", "job"))
-        done = run("convert-all", folder, "--output", os.path.join(folder, "strict"), "--strict")
+        done = run("convert-all", folder, "--out_dir", os.path.join(folder, "strict"), "--strict")
         check(table(done.stdout.decode())["worn0"][0] == "failed:", "convert-all --strict")
         for name in ("broken_host.json", "worn0_host.json", "worn0_kineto.json", "x_device.json"):
             os.remove(os.path.join(folder, name))
@@ -300,7 +300,7 @@ def recorder_names(p, base):
         with open(packed, "rb") as f, gzip.open(packed + ".gz", "wb") as g:
             g.write(f.read())
         os.remove(packed)
-        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        done = run("convert-all", folder, "--out_dir", os.path.join(folder, "et"))
         check(done.returncode == 0,
               f"convert-all, recorder's names: exit {done.returncode}: {done.stderr.decode()}")
         rows = table(done.stdout.decode())
@@ -325,7 +325,7 @@ def recorder_names(p, base):
                            "wb") as f:
                 f.write(q.texts()[1])
             shutil.copy(f.name, os.path.join(log, f"of.{3001 + i}.json.gz"))  # a process's id
-        done = run("convert-all", "log", "--output", "et", cwd=folder)
+        done = run("convert-all", "log", "--out_dir", "et", cwd=folder)
         check(done.returncode == 0 and set(table(done.stdout.decode())) ==
               {"node_7.1690000000000", "node_8.1690000000001"}, f"tensorboard's names: {done}")
         made = {}
@@ -351,7 +351,7 @@ def recorder_names(p, base):
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         write_set(folder, pairs, ("job_host.%d.json", "job_device.%d.json"))
         write_set(folder, pairs, ("job.%d_host.json", "job.%d_device.json"))
-        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        done = run("convert-all", folder, "--out_dir", os.path.join(folder, "et"))
         check(done.returncode == 1 and b"would both become job.0.et" in done.stderr,
               f"convert-all of one name twice: {done.stderr}")
         check(not os.path.exists(os.path.join(folder, "et")), "convert-all of one name twice wrote")

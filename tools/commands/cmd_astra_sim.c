@@ -14,9 +14,9 @@
 #include "tools/output_lock.h"
 
 static struct arguments {
-    const char *input, *hw, *out;
+    const char *input, *hw, *out_dir;
     int roofline; /* the index of the word: 0 for none */
-} args = {.out = "astra-sim"};
+} args = {.out_dir = "astra-sim"};
 
 static const syn_dtype roofline_dtypes[] = {SYN_DTYPE_COUNT, SYN_F32, SYN_F16, SYN_BF16};
 
@@ -27,15 +27,16 @@ static const cli_option options[] = {
      "the machine whose links and memory the files describe; default: that of the set's times, or "
      "a100-80g",
      0, 0},
-    {"out", CLI_TEXT, &args.out, "DIR", "the folder for the files; default: astra-sim", 0, 0},
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "the folder for the files", 0, 0},
     {"roofline", CLI_CHOICE, &args.roofline, "no|f32|f16|bf16",
      "no: computation takes the trace's own times; else the larger of its ops by the peak of that "
      "type and its bytes by the memory's rate",
      0, 0},
+    {"out", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
 
-static const char *const examples[] = {"syntorch astra-sim out/trace",
-                                       "syntorch astra-sim out/trace --hw h100 --out sim", NULL};
+static const char *const examples[] = {
+    "syntorch astra-sim out/trace", "syntorch astra-sim out/trace --hw h100 --out_dir sim", NULL};
 
 static const cli_program program = {
     "syntorch astra-sim",
@@ -184,7 +185,7 @@ static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
 
 static syn_status open_in(const char *name, char path[FOLDER_PATH_BYTES], syn_sink **sink,
                           syn_error *err) {
-    SYN_TRY(folder_path(path, err, args.out, name));
+    SYN_TRY(folder_path(path, err, args.out_dir, name));
     return syn_sink_open_file(sink, path, err);
 }
 
@@ -311,8 +312,8 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
     SYN_TRY(check_times(&hw, first, err));
     SYN_TRY(astra_network_of(&hw, first, set->ranks, &net, err));
     SYN_TRY(add_messages(&net, &hw, set, err));
-    SYN_TRY(syn_make_folder(args.out, err));
-    SYN_TRY(output_lock_take(&lock, prefix_out, program.name, "name another --out", err));
+    SYN_TRY(syn_make_folder(args.out_dir, err));
+    SYN_TRY(output_lock_take(&lock, prefix_out, program.name, "name another --out_dir", err));
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
     if (s != SYN_OK) return s;
@@ -324,7 +325,7 @@ static syn_status run(const char *prefix, syn_error *err) {
     char prefix_out[FOLDER_PATH_BYTES];
     trace_set set = {.prefix = prefix};
     syn_graph *first = NULL;
-    SYN_TRY(folder_path(prefix_out, err, args.out, ""));
+    SYN_TRY(folder_path(prefix_out, err, args.out_dir, ""));
     SYN_TRY(folder_check_prefix(prefix_out, err));
     SYN_TRY(check(&set, err));
     SYN_TRY(import(&first, &set, 0, err));

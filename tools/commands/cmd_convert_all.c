@@ -14,7 +14,7 @@
 #include "tools/pytorch/recorded_name.h"
 
 static struct arguments {
-    const char *input, *output;
+    const char *input, *out_dir;
     uint64_t max_unpacked_bytes;
     int profile; /* syn_pytorch_profile */
     bool strict;
@@ -22,14 +22,15 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "DIR", "the folder, if not named without an option", 0, 0},
-    {"output", CLI_TEXT, &args.output, "DIR", "where the traces go; default: the same folder", 0,
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where the traces go; default: the same folder", 0,
      0},
     {"profile", CLI_CHOICE, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "anomalies count as failures", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    {"output", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
 
-static const char *const examples[] = {"syntorch convert-all traces --output et",
+static const char *const examples[] = {"syntorch convert-all traces --out_dir et",
                                        "syntorch convert-all traces --profile astra-sim", NULL};
 
 static const cli_program program = {
@@ -201,7 +202,7 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     job.options.profile = (syn_pytorch_profile)args.profile;
     job.options.version = "syntorch " SYN_VERSION;
     job.options.max_unpacked_bytes = args.max_unpacked_bytes;
-    SYN_TRY(join(&output, args.output, entries->stem,
+    SYN_TRY(join(&output, args.out_dir, entries->stem,
                  n > 1 ? entries->prefix_bytes : strlen(entries->stem), n > 1 ? "" : ".et", err));
     job.output = output;
     job.program = &program;
@@ -244,7 +245,7 @@ static syn_status convert_folder(folder *f, syn_error *err) {
     SYN_TRY(list_folder(f, err));
     qsort(f->entries, f->n, sizeof *f->entries, by_name);
     SYN_TRY(check_stems(f, err));
-    SYN_TRY(syn_make_folder(args.output, err));
+    SYN_TRY(syn_make_folder(args.out_dir, err));
     printf("%-28s %9s %9s %8s %10s %10s %8s  %s\n", "file", "nodes in", "out", "matched",
            "anomalies", "size", "seconds", "verdict");
     for (size_t i = 0, end = 0; i < f->n; i = end) {
@@ -273,7 +274,7 @@ int command_convert_all(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (n > 1) return cli_fail(&program, CLI_USAGE, "one folder is converted at a time");
     args.input = paths[0];
-    if (!args.output) args.output = args.input;
+    if (!args.out_dir) args.out_dir = args.input;
     const syn_status s = convert_folder(&f, &err);
     free_folder(&f);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);

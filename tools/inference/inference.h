@@ -33,7 +33,7 @@ typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
         stride, mask_id;                                  /* mask_id, top_k -1: not given */
     double temperature, top_p, min_p, repetition_penalty; /* NaN: not given */
-    const char *device, *hw_config, *compare, *model_config, *model, *weights, *tokenizer, *prompt,
+    const char *device, *hw, *compare, *model_config, *model, *weights, *tokenizer, *prompt,
         *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
         *eos;
     cli_texts sweep;

@@ -87,11 +87,10 @@ const cli_option inference_options[] = {
      "one op, which is faster, or product, mask, softmax, product, which shows more; auto: unfused "
      "with --visualize_trace or --debug, else fused",
      0, 0},
-    {"hw", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]",
+    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
      "predict times for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
      "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+serving",
      0, 0},
-    {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
      "predict the times of the same ops for these as well", 0, 0},
     {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
@@ -134,6 +133,7 @@ const cli_option inference_options[] = {
      0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
+    LAUNCH_ALIASES,
     CLI_END};
 
 inference_args *inference_arguments(void) {

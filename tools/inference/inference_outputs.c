@@ -37,7 +37,7 @@ static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_e
 
 static syn_status add_all(syn__input_files *inputs, const inference_args *args, syn_error *err) {
     const char *const named[] = {args->weights,    args->model_config, args->prompts,
-                                 args->prompt_ids, args->hw_config,    args->perplexity};
+                                 args->prompt_ids, args->hw,           args->perplexity};
     char folder[4200];
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         SYN_TRY(syn__input_files_add(inputs, named[i], err));

@@ -154,7 +154,7 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
 
 /* Of meta runs that name none: without times simulators would take all compute for nothing. */
 static syn_status choose_hardware(inference *run, syn_error *err) {
-    const char *name = run->args->hw_config;
+    const char *name = run->args->hw;
     if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
     if (name) {
         run->launch.hw = &run->hw;
@@ -177,7 +177,7 @@ static void choose_dtype(inference *run) {
     const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
     const meta_run how = {.hw = inference_deciding_machine(run),
                           .published = said ? &published : NULL,
-                          .chosen = args->hw_config || args->model,
+                          .chosen = args->hw || args->model,
                           .has_f16 = true};
     run->dtype = meta_dtype(&how);
     if (run->dtype != SYN_F32) run->weight_dtype = run->dtype;

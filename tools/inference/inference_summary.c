@@ -93,7 +93,7 @@ static void print_model(const inference *run) {
     if (run->launch.device == SYN_DEVICE_META)
         printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
                cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name),
-               run->args->hw_config ? "" : " (the default; --hw chooses)");
+               run->args->hw ? "" : " (the default; --hw chooses)");
     else if (run->launch.device == SYN_DEVICE_CUDA) {
         syn_ctx_describe_device(run->launch.ctx[0], device, sizeof device);
         printf("device:  %s%s\n", device, run->launch.ranks > 1 ? ", and others like it" : "");
@@ -107,7 +107,7 @@ static void print_model(const inference *run) {
     else if (run->weight_dtype != SYN_F32)
         printf("dtype:   %s weights; activations, KV cache and collectives are f32%s\n",
                syn_dtype_name(run->weight_dtype),
-               run->args->hw_config ? ", and times are predicted for f32 arithmetic" : "");
+               run->args->hw ? ", and times are predicted for f32 arithmetic" : "");
     print_fit(run);
 }
 

@@ -16,7 +16,7 @@ static int name_machines(const cli_program *program, inference_args *args) {
     const sweep_axis *axis = &swept.axes[swept.machine_axis];
     size_t bytes = 1, used = 0;
     for (int i = 1; i < axis->n; i++) bytes += strlen(axis->values[i]) + 1;
-    args->hw_config = axis->values[0];
+    args->hw = axis->values[0];
     if (axis->n == 1) return CLI_RUN;
     other_machines = syn_malloc(bytes);
     if (!other_machines) return cli_fail(program, CLI_FAILED, "out of memory: --sweep");
@@ -42,7 +42,7 @@ int inference_check_sweep(const inference *run, int argc, char **argv) {
                            .words = &args->sweep,
                            .keys = keys,
                            .useless = useless,
-                           .hw = args->hw_config,
+                           .hw = args->hw,
                            .device = args->device,
                            .stack = "serving"};
     if (args->sweep.n == 0) return CLI_RUN;

@@ -63,6 +63,12 @@ int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char
    launcher can forward another rank's message, because the launcher stops all ranks as soon as one
    has failed. */
 void launch_pause(void);
+/* Earlier names of options that `inference` and `pretrain` share. */
+#define LAUNCH_ALIASES                                                  \
+    {"model_name", CLI_ALIAS, NULL, "model", NULL, 0, 0},               \
+        {"trace_output_dir", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0}, { \
+        "hw_config", CLI_ALIAS, NULL, "hw", NULL, 0, 0                  \
+    }
 /* Sets the device from the value of --device. Returns CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"
 int launch_device(launch *l, const char *name);

@@ -18,10 +18,10 @@
 #include "tools/sweep/comparison.h"
 
 typedef struct pretrain_args {
-    const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
+    const char *model, *model_config, *weights, *tokenizer, *cache_dir;
     cli_texts data, eval_data, sweep;
     parallel_options parallel;
-    const char *device, *hw_config, *compare, *save_dir, *trace_output_dir, *trace_name;
+    const char *device, *hw, *compare, *save_dir, *out_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;

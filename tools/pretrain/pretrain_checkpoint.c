@@ -310,8 +310,8 @@ static syn_status check_traces(const pretrain *run, syn_error *err) {
         snprintf(more, sizeof more, " and %lld more", (long long)run->unwritten_traces - 1);
     return SYN_FAIL(err, SYN_E_IO,
                     "the run has ended, but '%.200s' lacks the trace of step %lld%s: free space or "
-                    "name another --trace-output-dir",
-                    run->args->trace_output_dir, (long long)run->unwritten_step, more);
+                    "name another --out-dir",
+                    run->args->out_dir, (long long)run->unwritten_step, more);
 }
 
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) {

@@ -31,12 +31,12 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     char found[4096];
     if (args->weights) return open_weights(run, err);
-    if (args->model_name) return syn_model_config_preset(&run->config, args->model_name, err);
+    if (args->model) return syn_model_config_preset(&run->config, args->model, err);
     if (args->model_config) return syn_model_config_load(&run->config, args->model_config, err);
     if (!cli_find_data("configs/gpt2-mini.json", found, sizeof found))
         return SYN_FAIL(err, SYN_E_IO,
                         "the default examples/configs/gpt2-mini.json was not found; give "
-                        "--model-name or --model-config");
+                        "--model or --model-config");
     return syn_model_config_load(&run->config, found, err);
 }
 
@@ -55,7 +55,7 @@ static void follow_reference(pretrain *run) {
     if (args->masking < 0) args->masking = args->reference ? SYN_MASKING_ONLY : SYN_MASKING_BERT;
     if (args->warmup_steps < 0) args->warmup_steps = args->reference ? 500 : 0;
     if (!args->reference) return;
-    if (syn_model_is_causal(&run->config) && args->model_name) run->config.n_positions = 512;
+    if (syn_model_is_causal(&run->config) && args->model) run->config.n_positions = 512;
     run->batches.predict_padding = true;
 }
 
@@ -344,7 +344,7 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
 #define DEFAULT_HARDWARE "a100-80g"
 
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
-    const char *name = run->args->hw_config;
+    const char *name = run->args->hw;
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
     if (name) {
         run->launch.hw = &run->hw;
@@ -367,7 +367,7 @@ static void choose_dtype(pretrain *run) {
     const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
     const meta_run how = {.hw = swept ? swept : &run->hw,
                           .published = said ? &published : NULL,
-                          .chosen = swept || args->hw_config || args->model_name};
+                          .chosen = swept || args->hw || args->model};
     run->dtype = meta_dtype(&how);
 }
 

@@ -6,7 +6,7 @@
 #include "tools/pretrain/pretrain.h"
 
 static pretrain_args args = {.device = "cpu",
-                             .trace_output_dir = "outputs",
+                             .out_dir = "outputs",
                              .trace_name = "trace",
                              .batch_size = 4,
                              .learning_rate = 5e-5,
@@ -27,7 +27,7 @@ static pretrain_args args = {.device = "cpu",
                              .trace_repeat = 1};
 
 const cli_option pretrain_options[] = {
-    {"model_name", CLI_TEXT, &args.model_name, "NAME",
+    {"model", CLI_TEXT, &args.model, "NAME",
      "gpt2, qwen2.5-0.5b, llama-3-8b, bert-base-uncased, ... (a wrong name lists all); default: "
      "the "
      "small examples/configs/gpt2-mini.json",
@@ -88,13 +88,12 @@ const cli_option pretrain_options[] = {
      "where to run; meta computes nothing and predicts the time of a step, which --enable-tracing "
      "records",
      0, 0},
-    {"hw", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]",
+    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
      "predict the times of a step for this hardware: a100-80g, h100, h200, b200, v100-32g, cpu or "
      "a "
      "JSON file; "
      "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+megatron",
      0, 0},
-    {"hw_config", CLI_TEXT, &args.hw_config, "MACHINE[+STACK]", "the same as --hw", 0, 0},
     {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
      "predict the time of the same step for these as well", 0, 0},
     {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
@@ -111,7 +110,7 @@ const cli_option pretrain_options[] = {
     {"trace_active_steps", CLI_INT, &args.trace_active, "N", "steps of the trace", 1, 1e6},
     {"trace_repeat", CLI_INT, &args.trace_repeat, "N",
      "cycles; but for 1 their files are NAME_step<its last>.*; 0: until the end", 0, 1e9},
-    {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "where the traces go", 0, 0},
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where the traces go", 0, 0},
     {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on", 0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "the traced step as pictures, too (NAME_graph and NAME_comm, .svg and .png), as a page for a "
@@ -124,12 +123,13 @@ const cli_option pretrain_options[] = {
     {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
      "predict a step of every combination, as of num_gpus=8,64 tp=1,2,8 batch_size=4,16 "
      "hw=h100,h200; "
-     "sweep.csv and sweep.svg in --trace-output-dir have them all",
+     "sweep.csv and sweep.svg in --out-dir have them all",
      0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout", 0, 1e15},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print what is predicted on meta as one JSON object", 0,
      0},
+    LAUNCH_ALIASES,
     CLI_END};
 
 static int check_rules(const pretrain *run, int argc, char **argv) {
@@ -138,11 +138,11 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
     const cli_rule rules[] = {
         {!a->enable_tracing,
          {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
-          "trace-repeat", "trace-output-dir", "trace-name", "visualize-trace", "profile-memory",
+          "trace-repeat", "out-dir", "trace-name", "visualize-trace", "profile-memory",
           "with-stack"},
          "does nothing without --enable-tracing; give that, too, or leave it out"},
         {!a->enable_tracing && !meta,
-         {"hw-config", "hw", "compare"},
+         {"hw", "compare"},
          "does nothing without --enable-tracing or --device meta; give one, or leave it out"},
         {!meta, {"json"}, "prints what is predicted on --device meta; give that, too"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
@@ -207,9 +207,9 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
     const int device = launch_device(&run->launch, a->device);
     if (device != CLI_RUN) return device;
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    if ((a->model_name != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
+    if ((a->model != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
         return cli_fail(program, CLI_USAGE,
-                        "--model-name, --model-config and --weights all say which model; give one");
+                        "--model, --model-config and --weights all say which model; give one");
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
     if (!folder_is_prefix(a->trace_name))

@@ -99,7 +99,7 @@ static void tell_run(const pretrain *run) {
     printf("dropout: %s (%s)\n", rates,
            a->dropout >= 0 ? "--dropout"
            : a->weights    ? "config.json of --weights"
-           : a->model_name ? "of the model; --dropout changes it"
+           : a->model      ? "of the model; --dropout changes it"
                            : "config.json; --dropout changes it");
     fflush(stdout);
 }

@@ -16,7 +16,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "max_seq_length",
                                        "dtype",
                                        "gradient_accumulation_steps",
-                                       "model_name",
+                                       "model",
                                        "hw",
                                        "activation_recompute",
                                        NULL};
@@ -32,7 +32,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                            .words = &args->sweep,
                            .keys = keys,
                            .useless = useless,
-                           .hw = args->hw_config,
+                           .hw = args->hw,
                            .device = args->device,
                            .stack = "megatron"};
     if (args->sweep.n == 0) return CLI_RUN;
@@ -90,7 +90,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     if (sweep_values(&swept, "max_seq_length") == 1)
         snprintf(all, sizeof all, "steps with texts of %lld tokens",
                  (long long)run->args->max_seq_length);
-    if (status == SYN_OK) sweep_name(&swept, "model_name", run->config.name, all);
+    if (status == SYN_OK) sweep_name(&swept, "model", run->config.name, all);
     *run->args = w->given;
     return status;
 }
@@ -99,10 +99,10 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     const pretrain_args given = *run->args;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     w.given.quiet = run->args->quiet = true;
-    syn_status s = sweep_open_folder(&swept, given.trace_output_dir, "--trace-output-dir", err);
+    syn_status s = sweep_open_folder(&swept, given.out_dir, "--out-dir", err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *run->args = given;
-    if (s == SYN_OK) s = sweep_tell(&swept, given.trace_output_dir, given.json, given.quiet, err);
+    if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);
     sweep_free(&swept);
     return s;
 }

@@ -76,7 +76,7 @@ enum { PREFIX_BYTES = 4200 };
 static const char *prefix_of(const pretrain_args *args, int64_t step, char out[PREFIX_BYTES]) {
     char which[32] = "";
     if (args->trace_repeat != 1) snprintf(which, sizeof which, "_step%" PRId64, step);
-    snprintf(out, PREFIX_BYTES, "%s/%s%s", args->trace_output_dir, args->trace_name, which);
+    snprintf(out, PREFIX_BYTES, "%s/%s%s", args->out_dir, args->trace_name, which);
     return out;
 }
 
@@ -177,15 +177,15 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
     syn_sink *sink;
     if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
     if (run->predicts || run->swept) return SYN_OK;
-    SYN_TRY(syn_make_folder(args->trace_output_dir, err));
+    SYN_TRY(syn_make_folder(args->out_dir, err));
     prefix_of(args, 999999, prefix); /* with as many digits as steps usually have */
     SYN_TRY(folder_check_prefix(prefix, err));
     snprintf(path, sizeof path, "%s.0.et", prefix);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     SYN_TRY(syn_sink_close(sink, false, err));
-    snprintf(prefix, sizeof prefix, "%s/%s", args->trace_output_dir, args->trace_name);
+    snprintf(prefix, sizeof prefix, "%s/%s", args->out_dir, args->trace_name);
     return output_lock_take(&run->trace_lock, prefix, run->launch.program->name,
-                            "name another --trace-output-dir or --trace-name", err);
+                            "name another --out-dir or --trace-name", err);
 }
 
 /* ---- Ranks ---- */

@@ -255,11 +255,18 @@ static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
     return buf;
 }
 
+/* Name of an axis in files. Files of training keep "model_name", the option's earlier name, so that
+   programs that read them keep working. */
+static const char *column_name(const sweep *s, int axis) {
+    const char *name = s->axes[axis].option->name;
+    return s->training && strcmp(name, "model") == 0 ? "model_name" : name;
+}
+
 static void put_csv(const sweep *s, syn_sink *out) {
     double figures[FIGURES];
     char beyond[1200];
     for (int i = 0; i < s->n_axes; i++)
-        syn_sink_printf(out, "%s%s", i ? "," : "", s->axes[i].option->name);
+        syn_sink_printf(out, "%s%s", i ? "," : "", column_name(s, i));
     const bool own_dtype = varies(s, "dtype");
     syn_sink_text(out, own_dtype ? ",machine,stack" : ",dtype,machine,stack");
     for (int i = 0; i < FIGURES; i++) syn_sink_printf(out, ",%s", figure_names[i]);
@@ -295,7 +302,7 @@ static void put_json(const sweep *s, syn_sink *out) {
         const syn_hardware *hw = &s->machines[row->machine];
         syn_sink_text(out, r ? ",\n {" : "[{");
         for (int i = 0; i < s->n_axes; i++) {
-            syn_sink_printf(out, "\"%s\": ", s->axes[i].option->name);
+            syn_sink_printf(out, "\"%s\": ", column_name(s, i));
             syn_sink_json_string(out, value_of(s, row, i));
             syn_sink_text(out, ", ");
         }

@@ -6,18 +6,18 @@
 #include "tools/inference/visualize.h"
 
 static const char *const examples[] = {
-    "inference --tp 2 --visualize_trace --out_dir out      # two threads, pictures and traces",
-    "mpirun -n 2 inference --tp 2                          # the same over MPI",
+    "inference --tp 2 --visualize_trace --out_dir out  # two threads",
+    "mpirun -n 2 inference --tp 2                     # two processes",
     "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw h200",
-    "inference --weights gpt2 --tp 2 --prompt \"The answer is\"   # a folder from HuggingFace",
+    "inference --weights gpt2 --tp 2 --prompt \"The answer is\"",
     "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};
 
 static cli_program program = {
     "inference",
-    "Runs a GPT-2, Llama, Mistral or Qwen (continues a text) or a BERT (fills in [MASK]s) on any "
-    "number of ranks,\nwith random weights or a checkpoint, records every op and collective, and "
-    "reports what they cost.",
+    "Runs GPT-2, Llama, Mistral or Qwen (continues a text) or BERT (fills in [MASK]s) on any "
+    "number of ranks, with random weights or a checkpoint. Records every op and collective and "
+    "reports their times, flops and bytes.",
     inference_options, examples, false};
 
 static inference run;

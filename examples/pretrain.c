@@ -5,13 +5,13 @@
 #include "tools/pretrain/pretrain.h"
 
 static const char *const examples[] = {
-    "pretrain --max-steps 40 --max-seq-length 128           # a small GPT, seconds",
-    "pretrain --device meta --model gpt2 --num-gpus 256 --tp 2 --hw h100   # predicts a step",
+    "pretrain --max-steps 40 --max-seq-length 128  # a small GPT",
+    "pretrain --device meta --model gpt2 --num-gpus 256 --tp 2 --hw h100",
     "pretrain --model gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {
-    "pretrain", "Trains a GPT-2, Llama, Mistral, Qwen or BERT on questions and paragraphs, traced.",
+    "pretrain", "Trains GPT-2, Llama, Mistral, Qwen or BERT on SQuAD and records traces of steps.",
     pretrain_options, examples, false};
 
 static pretrain run;

@@ -187,56 +187,79 @@ int cli_check(const cli_program *program, const cli_option *o, const char *text)
     return cli_set(program, &of_none, text);
 }
 
-static void print_chosen(const char *words, int index) {
-    for (; index > 0; index--) words += strcspn(words, "|") + 1;
-    printf(" [%.*s]", (int)strcspn(words, "|"), words);
-}
+#define HELP_COLUMNS 80
+#define HELP_MARGIN  30 /* where help texts of options begin */
 
-static void print_default(const cli_option *o) {
-    if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
-        printf(" [%lld]", (long long)*(const int64_t *)o->value);
-    if (o->kind == CLI_REAL && !isnan(*(const double *)o->value))
-        printf(" [%g]", *(const double *)o->value);
-    if (o->kind == CLI_TEXT && *(const char *const *)o->value)
-        printf(" [%s]", *(const char *const *)o->value);
-    if (o->kind == CLI_CHOICE && *(const int *)o->value >= 0)
-        print_chosen(o->arg, *(const int *)o->value);
-}
-
-/* Prints the help text of an option after a left margin, broken at spaces. */
-static void print_wrapped(const char *text, int margin, int width) {
-    int column = margin;
+/* Prints words, broken into lines at the end of the terminal's 80 columns. `column` is where the
+   cursor is, and `margin` where further lines begin. Returns the new column. */
+static int print_words(const char *text, int column, int margin) {
     while (*text) {
-        const int word = (int)strcspn(text, " ");
-        if (column > margin && column + word >= width) {
+        const int n = (int)strcspn(text, " \n");
+        if (column > margin && column + 1 + n > HELP_COLUMNS) {
             printf("\n%*s", margin, "");
             column = margin;
         }
-        printf("%.*s", word, text);
-        column += word;
-        text += word;
-        if (*text == ' ') {
-            putchar(' ');
-            column++;
-            text++;
-        }
+        column += printf("%s%.*s", column > margin ? " " : "", n, text);
+        text += n;
+        text += strspn(text, " \n");
     }
+    return column;
+}
+
+/* "[value]" for an option that has a default, else "". */
+static const char *default_text(const cli_option *o, char *buf, size_t bytes) {
+    buf[0] = '\0';
+    if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
+        snprintf(buf, bytes, "[%lld]", (long long)*(const int64_t *)o->value);
+    if (o->kind == CLI_REAL && *(const double *)o->value >= o->min) /* not for NaN */
+        snprintf(buf, bytes, "[%g]", *(const double *)o->value);
+    if (o->kind == CLI_TEXT && *(const char *const *)o->value)
+        snprintf(buf, bytes, "[%s]", *(const char *const *)o->value);
+    if (o->kind == CLI_CHOICE && *(const int *)o->value >= 0) {
+        const char *word = o->arg;
+        for (int i = *(const int *)o->value; i > 0; i--) word += strcspn(word, "|") + 1;
+        snprintf(buf, bytes, "[%.*s]", (int)strcspn(word, "|"), word);
+    }
+    return buf;
+}
+
+/* Prints a command that can be copied, continued on a new line before an option that does not fit.
+ */
+static void print_example(const char *text) {
+    int column = printf("  ");
+    while (*text) {
+        const char *next = strstr(text + 1, " --");
+        const int n = next ? (int)(next - text) : (int)strlen(text);
+        const int end = next ? HELP_COLUMNS - 2 : HELP_COLUMNS; /* " \\" may follow */
+        if (column > 2 && column + n > end) {
+            printf(" \\\n     ");
+            column = 5;
+        }
+        column += printf("%.*s", n, text);
+        text += n;
+    }
+    putchar('\n');
 }
 
 static int help(const cli_program *program) {
-    printf("Usage: %s [options]\n\n%s\n\nOptions (dashes and underscores are alike):\n",
-           program->name, program->summary);
+    char buf[CLI_SHOWN_BYTES];
+    printf("Usage: %s [options]\n\n", program->name);
+    print_words(program->summary, 0, 0);
+    printf("\n\nOptions (dashes and underscores are alike):\n");
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
         const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-        printf(n < 30 ? "%*s" : "\n%*s", n < 30 ? 30 - n : 30, "");
-        print_wrapped(o->help, 30, 110);
-        print_default(o);
+        printf(n < HELP_MARGIN ? "%*s" : "\n%*s", n < HELP_MARGIN ? HELP_MARGIN - n : HELP_MARGIN,
+               "");
+        const int column = print_words(o->help, HELP_MARGIN, HELP_MARGIN);
+        print_words(default_text(o, buf, sizeof buf), column, HELP_MARGIN);
         putchar('\n');
     }
-    printf("  --help                      this text\n  --version                   the version\n");
+    printf("  --help                      print this text\n"
+           "  --version                   print the version\n");
+    if (program->examples) printf("\nExamples:\n");
     for (int i = 0; program->examples && program->examples[i]; i++)
-        printf("%s  %s\n", i == 0 ? "\nExamples:\n" : "", program->examples[i]);
+        print_example(program->examples[i]);
     return CLI_OK;
 }
 

@@ -40,12 +40,12 @@ typedef struct cli_option {
     { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
 /* The option --max_unpacked_mib, for all commands that read gzip. `bytes`: uint64_t *; 0 selects
    the default limit. */
-#define CLI_MAX_UNPACKED(bytes)                                                               \
-    {                                                                                         \
-        "max_unpacked_mib", CLI_MIB, (bytes), "N",                                            \
-            "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, " \
-            "16 GiB at most",                                                                 \
-            1, 1e9                                                                            \
+#define CLI_MAX_UNPACKED(bytes)                                                                   \
+    {                                                                                             \
+        "max_unpacked_mib", CLI_MIB, (bytes), "N",                                                \
+            "limit unpacked gzip input to N MiB; default: 200 times the file's size, at least 1 " \
+            "MiB and at most 16 GiB",                                                             \
+            1, 1e9                                                                                \
     }
 
 typedef struct cli_program {

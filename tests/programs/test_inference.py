@@ -45,12 +45,12 @@ def test_help_and_version():
     with Folder() as f:
         text = expect_ok(f.run("--help"))
         for name in ("num_input_tokens", "num_output_tokens", "tp", "device", "temperature",
-                     "top_k", "top_p", "visualize_trace", "hw_config", "model_config", "model",
+                     "top_k", "top_p", "visualize_trace", "hw", "model_config", "model",
                      "tokenizer", "prompt", "batch_size", "seed", "out_dir", "save_logits",
                      "attention", "debug", "help"):
             assert f"--{name}" in text, name
         assert text == expect_ok(f.run("-h"))
-        assert max(len(line) for line in text.splitlines()) <= 120
+        assert max(len(line) for line in text.splitlines()) <= 80
         assert expect_ok(f.run("--version")).startswith("inference 0.")
 
 

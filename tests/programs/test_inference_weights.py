@@ -212,7 +212,7 @@ def test_dtype_is_of_the_weights_alone():
         assert "activations" not in expect_ok(f.run(*how))
         assert "weights; activations, KV cache and collectives are f32\n" \
             in expect_ok(f.run("--weight_dtype", "bf16"))
-        assert "of the weight matrices alone" in " ".join(expect_ok(f.run("--help")).split())
+        assert "dtype of the weight matrices alone" in " ".join(expect_ok(f.run("--help")).split())
         expect_ok(f.run(*how, "--weight_dtype", "f16", "--visualize_trace", "--out_dir", "out",
                         "--quiet"))
         with open(f / "out/tensor_trace_graph.svg", encoding="utf-8") as svg:

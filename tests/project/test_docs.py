@@ -287,6 +287,8 @@ def helps(clone):
     for words, _ in out:
         done = clone.run([os.path.join("build", words[0])] + words[1:] + ["--help"])
         check(done.returncode == 0, f"{words} --help: exit code {done.returncode}")
+        wide = [line for line in done.stdout.decode().split("\n") if len(line) > 80]
+        check(not wide, f"{words} --help: lines of more than 80 columns: {wide}")
         yield words, done.stdout.decode()
 
 
@@ -296,8 +298,8 @@ def test_help_examples():
         stand_ins(clone)
         path = os.path.join(clone.path, "build") + os.pathsep + os.environ["PATH"]
         for words, text in helps(clone):
-            examples = [line.strip() for line in text.partition("\nExamples:\n")[2].split("\n")
-                        if line.startswith("  ")]
+            listed = text.partition("\nExamples:\n")[2].replace(" \\\n     ", "")
+            examples = [line.strip() for line in listed.split("\n") if line.startswith("  ")]
             check(examples or words == ["syntorch"], f"{' '.join(words)} --help has no example")
             for command in examples:
                 if command.startswith("mpirun") and not shutil.which("mpirun"):

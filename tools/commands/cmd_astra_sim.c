@@ -22,15 +22,15 @@ static const syn_dtype roofline_dtypes[] = {SYN_DTYPE_COUNT, SYN_F32, SYN_F16, S
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX",
-     "the set PREFIX.<rank>.et; without the option, too: PREFIX", 0, 0},
-    {"hw", CLI_TEXT, &args.hw, "NAME|FILE",
-     "the machine whose links and memory the files describe; default: that of the set's times, or "
-     "a100-80g",
+     "prefix of the trace set PREFIX.<rank>.et; --input may be omitted", 0, 0},
+    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
+     "machine whose links and memory the files describe; default: the machine of the set's times, "
+     "else a100-80g",
      0, 0},
-    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "the folder for the files", 0, 0},
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "folder for the files", 0, 0},
     {"roofline", CLI_CHOICE, &args.roofline, "no|f32|f16|bf16",
-     "no: computation takes the trace's own times; else the larger of its ops by the peak of that "
-     "type and its bytes by the memory's rate",
+     "no: computation lasts as long as in the trace; else its flops at the peak of this dtype or "
+     "its bytes at memory bandwidth, whichever takes longer",
      0, 0},
     {"out", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
@@ -40,10 +40,8 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch astra-sim",
-    "Checks that a set of Chakra execution traces runs in ASTRA-sim, writes the files that "
-    "describe "
-    "the machine\n"
-    "(network.yml, system.json, memory.json), the ranks of each group in the order of their rings\n"
+    "Checks that ASTRA-sim can run a set of Chakra execution traces, writes files that describe "
+    "the machine (network.yml, system.json, memory.json) and the ranks of each group in ring order "
     "(comm_group.json), and prints the command that simulates it.",
     options, examples, false};
 

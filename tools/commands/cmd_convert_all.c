@@ -21,11 +21,12 @@ static struct arguments {
 } args;
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "DIR", "the folder, if not named without an option", 0, 0},
-    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where the traces go; default: the same folder", 0,
+    {"input", CLI_TEXT, &args.input, "DIR", "folder with PyTorch traces; --input may be omitted", 0,
      0},
-    {"profile", CLI_CHOICE, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
-    {"strict", CLI_FLAG, &args.strict, NULL, "anomalies count as failures", 0, 0},
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR",
+     "folder for execution traces; default: the input folder", 0, 0},
+    {"profile", CLI_CHOICE, &args.profile, "full|astra-sim", "as for convert pytorch", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "count anomalies as failures", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     {"output", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
@@ -35,12 +36,11 @@ static const char *const examples[] = {"syntorch convert-all traces --out_dir et
 
 static const cli_program program = {
     "syntorch convert-all",
-    "Converts every NAME_host.json with NAME_device.json or NAME_kineto.json of a folder (also "
-    ".gz)\n"
-    "to NAME.et, and ends with a table. Ranks of a job become a set: host.<rank>.json and\n"
-    "device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and NAME.<rank>_host.json\n"
-    "NAME.<rank>.et. A device trace without a host trace is converted alone; so is\n"
-    "NAME.pt.trace.json, which torch.profiler.tensorboard_trace_handler writes.",
+    "Converts all PyTorch traces of a folder, also gzip files, and prints a table. NAME_host.json "
+    "with NAME_device.json or NAME_kineto.json becomes NAME.et. Ranks of a job become a set: "
+    "host.<rank>.json and device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and "
+    "NAME.<rank>_host.json become NAME.<rank>.et. A device trace without a host trace is converted "
+    "alone, also NAME.pt.trace.json of torch.profiler.tensorboard_trace_handler.",
     options, examples, false};
 
 /* A host trace and what belongs to it, or a device trace alone. */

@@ -17,36 +17,41 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"host", CLI_TEXT, &args.host, "FILE",
-     "host trace of ExecutionTraceObserver; 'h.*.json' names one of each rank", 0, 0},
+     "host trace of ExecutionTraceObserver; 'h.*.json': one file per rank", 0, 0},
     {"device", CLI_TEXT, &args.device, "FILE",
-     "device trace of torch.profiler (Kineto); with a * where --host has one; alone it will do", 0,
+     "device trace of torch.profiler (Kineto); with a * where --host has one; suffices without "
+     "--host",
+     0, 0},
+    {"linked", CLI_TEXT, &args.linked, "FILE", "linked trace, in place of --host and --device", 0,
      0},
-    {"linked", CLI_TEXT, &args.linked, "FILE", "a linked trace instead of the two", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
-     "what to write; of a set the prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
+     "file to write; for several ranks a prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0,
+     0},
     {"profile", CLI_CHOICE, &args.profile, "full|astra-sim",
-     "full: every node; astra-sim: what that simulator runs, device work and communication", 0, 0},
+     "full: write every node; astra-sim: write only device work and communication, which ASTRA-sim "
+     "runs",
+     0, 0},
     {"edges", CLI_TEXT, &args.edges, "LIST",
-     "dependencies wanted besides the program's own: all, none or some of "
-     "launch,stream,sync,group,thread",
+     "dependencies to add to program order: all, none or some of launch,stream,sync,group,thread",
      0, 0},
     {"dup_ids", CLI_CHOICE, &args.dup_ids, "first|last|error",
-     "which of several nodes with one id keeps it", 0, 0},
+     "which node keeps an id that several nodes have", 0, 0},
     {"object", CLI_TEXT, &args.object, "last|all|N",
-     "which of several JSON objects in the host file, counted from 0", 0, 0},
+     "which JSON object of the host file to read if there are several; N counts from 0", 0, 0},
     {"thread_gap", CLI_REAL, &args.thread_gap_us, "US",
-     "a thread idle for longer was woken by another", 0, 1e12},
-    {"trim", CLI_FLAG, &args.trim, NULL,
-     "leave out device work launched before or after what the host trace holds", 0, 0},
-    {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1: as the device trace says, else 0",
-     -1, 2147483647.0},
+     "assume that another thread woke a thread that was idle for more than US microseconds", 0,
+     1e12},
+    {"trim", CLI_FLAG, &args.trim, NULL, "omit device work launched before or after the host trace",
+     0, 0},
+    {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1 = from the device trace, else 0", -1,
+     2147483647.0},
     {"compat", CLI_FLAG, &args.compat, NULL,
-     "exactly what chakra_trace_link and chakra_converter write, with their limits", 0, 0},
+     "write exactly what chakra_trace_link and chakra_converter write, with their limits", 0, 0},
     {"replay_check", CLI_FLAG, &args.replay, NULL,
-     "run the result on its own times and compare with the measured ones", 0, 0},
-    {"strict", CLI_FLAG, &args.strict, NULL, "turn any warning into an error (exit code 1)", 0, 0},
-    {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
+     "replay the result with its own times and compare with the measured times", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "fail on any warning (exit code 1)", 0, 0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "print only warnings", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print the report as JSON", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -58,8 +63,8 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch convert pytorch",
-    "Links PyTorch's host and device traces and converts them to Chakra execution traces.\n"
-    "docs/pytorch.md tells how to record them and what each warning means.",
+    "Links PyTorch's host and device traces and converts them to Chakra execution traces. "
+    "docs/pytorch.md explains how to record them and what each warning means.",
     options, examples, false};
 
 /* Options that do not go together. */

@@ -17,14 +17,14 @@ static struct arguments {
 } args = {.passes = 1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE", "the text workload", 0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE", "text workload to read", 0, 0},
     {"output", CLI_TEXT, &args.output, "PREFIX",
-     "writes PREFIX.<npu>.et and PREFIX.comm_group.json", 0, 0},
-    {"num_npus", CLI_INT, &args.npus, "N", "how many NPUs, and so files", 1, SYN_MAX_WORLD},
-    {"num_passes", CLI_INT, &args.passes, "P", "how many training steps; default 1", 1, 1e9},
+     "prefix of the files to write: PREFIX.<npu>.et and PREFIX.comm_group.json", 0, 0},
+    {"num_npus", CLI_INT, &args.npus, "N", "number of NPUs, one .et file each", 1, SYN_MAX_WORLD},
+    {"num_passes", CLI_INT, &args.passes, "P", "number of training steps", 1, 1e9},
     {"compat", CLI_FLAG, &args.compat, NULL,
-     "byte for byte what chakra_converter Text writes, which simulators may not run: collectives "
-     "of no bytes, none in order",
+     "write byte for byte what chakra_converter Text writes; simulators may not run it: its "
+     "collectives have no size and no order",
      0, 0},
     CLI_END};
 
@@ -34,8 +34,8 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch convert text",
-    "Writes ASTRA-sim's text workload (MICRO, DATA, MODEL, HYBRID_DATA_MODEL, HYBRID_MODEL_DATA,\n"
-    "HYBRID_DLRM) as Chakra execution traces, one file an NPU. Times are taken as microseconds.",
+    "Converts ASTRA-sim's text workload (MICRO, DATA, MODEL, HYBRID_DATA_MODEL, HYBRID_MODEL_DATA, "
+    "HYBRID_DLRM) to Chakra execution traces, one file per NPU. Times are read as microseconds.",
     options, examples, false};
 
 static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, syn_error *err) {

@@ -22,50 +22,48 @@ static char format_help[256];
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
-     "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
+     "node-link JSON (tensor_trace_graph.json), Chakra JSON or .et file to read", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
-     "what to write; - is standard output. For et over several ranks: FILE.<rank>.et; for kineto, "
-     "if "
-     "it does not end in .json: FILE.<rank>_kineto.json and _host.json, FILE_stacks.txt, "
-     "FILE_memory.csv",
+     "file to write; - = standard output. et with several ranks: FILE.<rank>.et; kineto, unless "
+     "FILE ends in .json: FILE.<rank>_kineto.json and _host.json, FILE_stacks.txt, FILE_memory.csv",
      0, 0},
     {"format", CLI_TEXT, &args.format, "NAME", format_help, 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
-     "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
+     "write only this rank; -1 = all, or the first for formats of one rank", -1, 2147483647.0},
     {"all_ranks", CLI_FLAG, &args.all_ranks, NULL,
-     "input trace.<rank>.et: read the whole set, as for the prefix", 0, 0},
-    {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
-     0, 0},
+     "input trace.<rank>.et: read all ranks of the set", 0, 0},
+    {"comm", CLI_FLAG, &args.comm, NULL,
+     "pictures: draw each rank as a column, joined by collectives", 0, 0},
     {"view", CLI_CHOICE, &args.view, "auto|graph|timeline",
-     "pictures: what waits for what, or when it runs; auto: of PyTorch's recordings the timeline",
+     "pictures: draw dependencies (graph) or times (timeline); auto: timeline for PyTorch traces, "
+     "else graph",
      0, 0},
     {"page", CLI_CHOICE, &args.page, "none|a4|slide",
-     "pictures: as large as a sheet of paper or a slide, with less detail if it could not be read",
-     0, 0},
-    {"detail", CLI_CHOICE, &args.detail, "auto|tensors|ops|modules|layers",
-     "pictures: what a box is, so that pictures can be compared; auto: as little as can be read", 0,
+     "pictures: fit a sheet of paper or a slide; reduce detail if the text would be too small", 0,
      0},
-    {"no_fold", CLI_FLAG, &args.no_fold, NULL,
-     "pictures: draw repeated layers and steps one by one, as long as the picture stays readable",
+    {"detail", CLI_CHOICE, &args.detail, "auto|tensors|ops|modules|layers",
+     "pictures: what each box is, so that pictures can be compared; auto: as much detail as is "
+     "readable",
      0, 0},
-    {"title", CLI_TEXT, &args.title, "TEXT",
-     "pictures: the title; default: made from the trace's facts", 0, 0},
+    {"no_fold", CLI_FLAG, &args.no_fold, NULL,
+     "pictures: draw repeated layers and steps one by one while the picture stays readable", 0, 0},
+    {"title", CLI_TEXT, &args.title, "TEXT", "pictures: title; default: from the trace's metadata",
+     0, 0},
     {"compare", CLI_TEXT, &args.compare, "FILE",
-     "html: a second trace on the same page, to compare with the first", 0, 0},
+     "html: second trace on the same page, to compare with the first", 0, 0},
     {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
-     "times predicted for this machine, instead of those in the file, which has shapes "
-     "(tensor_trace_graph.json); docs/hardware.md has the names",
+     "replace the file's times by predictions for this machine (docs/hardware.md); the file must "
+     "have shapes (tensor_trace_graph.json)",
      0, 0},
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
-     "kineto: an event for each storage that comes or goes", 0, 0},
+     "kineto: record memory allocation events", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
-     "kineto, stacks, memory: the modules that ops are called in", 0, 0},
+     "kineto, stacks, memory: record each op's modules", 0, 0},
     {"nx_key", CLI_CHOICE, &args.nx_key, "both|links|edges",
-     "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
+     "json: key of the edge list: links for networkx before 3.6, edges since", 0, 0},
     {"copies", CLI_CHOICE, &args.copies, "auto|full|once",
-     "json, chakra, chrome, html: ranks that do what another does: in full, or once with what "
-     "differs; "
-     "auto: once beyond 100,000 ops",
+     "json, chakra, chrome, html: write identical ranks in full, or once with their differences; "
+     "auto: once above 100,000 ops",
      0, 0},
     CLI_END};
 
@@ -80,13 +78,11 @@ static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
     NULL};
 
-static const cli_program program = {"syntorch export",
-                                    "Reads a recorded trace and writes it as a picture, a page for "
-                                    "a browser, a graph for NetworkX,\n"
-                                    "yEd or Gephi, a timeline for Perfetto, Chakra execution "
-                                    "traces, or what PyTorch's profiler\n"
-                                    "would have recorded.",
-                                    options, examples, false};
+static const cli_program program = {
+    "syntorch export",
+    "Converts a recorded trace to a picture, an HTML report, a graph for NetworkX, yEd or Gephi, a "
+    "timeline for Perfetto, Chakra execution traces, or files in the format of PyTorch's profiler.",
+    options, examples, false};
 
 static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, syn_error *err) {
     const size_t n = strlen(path);

@@ -18,16 +18,16 @@ static struct arguments {
 } args = {.rank = -1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE",
-     "an .et file (gzip allowed), or JSON that was made of one", 0, 0},
-    {"output", CLI_TEXT, &args.output, "FILE", "what to write; - is standard output", 0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE", ".et file (gzip allowed), or JSON converted from one",
+     0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE", "file to write; - = standard output", 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
-     "JSON of several ranks: the one to write. An .et: its rank, if its metadata does not say it; "
-     "default: from its name",
+     "JSON with several ranks: rank to write; .et: its rank if the metadata lacks it; default: "
+     "from the file name",
      -1, SYN_MAX_WORLD - 1},
     {"compat", CLI_FLAG, &args.compat, NULL,
-     "write what chakra_jsonizer writes: objects without separators, no JSON document; it does not "
-     "convert back",
+     "write what chakra_jsonizer writes: objects without separators, which is not valid JSON and "
+     "cannot be converted back",
      0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
@@ -37,11 +37,10 @@ static const char *const examples[] = {
     "syntorch json --input trace.0.json --output trace.0.et",
     "syntorch json --input out/tensor_trace_chakra.json --rank 1 --output trace.1.et", NULL};
 
-static const cli_program program = {
-    "syntorch json",
-    "Writes a Chakra execution trace as one JSON document, and such a document as the trace with "
-    "the same bytes.",
-    options, examples, false};
+static const cli_program program = {"syntorch json",
+                                    "Converts a Chakra execution trace to one JSON document, or "
+                                    "such a document back to a trace with the same bytes.",
+                                    options, examples, false};
 
 /* 12 of "trace.12.et"; 0 for other names. */
 static int32_t rank_of_name(const char *path) {

@@ -14,9 +14,9 @@ static struct arguments {
 static const cli_option options[] = {
     {"host", CLI_TEXT, &args.host, "FILE", "host trace of ExecutionTraceObserver", 0, 0},
     {"device", CLI_TEXT, &args.device, "FILE", "device trace of torch.profiler (Kineto)", 0, 0},
-    {"output", CLI_TEXT, &args.output, "FILE", "the linked trace, JSON", 0, 0},
-    {"compat", CLI_FLAG, &args.compat, NULL, "exactly what chakra_trace_link writes", 0, 0},
-    {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE", "linked trace to write (JSON)", 0, 0},
+    {"compat", CLI_FLAG, &args.compat, NULL, "write exactly what chakra_trace_link writes", 0, 0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "print only warnings", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -25,8 +25,8 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch link",
-    "Writes the times and the device work of a device trace into a host trace. (convert pytorch\n"
-    "does so by itself: the linked file is for other tools.)",
+    "Writes the times and device work of a device trace into a host trace, for other tools. "
+    "`convert pytorch` links traces itself.",
     options, examples, false};
 
 int command_link(int argc, char **argv) {

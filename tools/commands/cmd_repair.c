@@ -15,12 +15,12 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
-     "a host or device trace, also packed with gzip; - is standard input", 0, 0},
+     "host or device trace (gzip allowed); - = standard input", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
-     "what to write, never the input; - is standard output", 0, 0},
+     "file to write, different from the input; - = standard output", 0, 0},
     {"object", CLI_TEXT, &args.object, "last|all|N",
-     "several JSON objects in one file: the last complete one, the lists of all in one, or the one "
-     "with this number, from 0",
+     "if the file has several JSON objects: write the last complete one, all merged into one, or "
+     "number N, counted from 0",
      0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
@@ -31,10 +31,9 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch repair",
-    "Writes a damaged PyTorch trace (cut off, commas missing, NaN, several objects, ...) as valid "
-    "JSON. What is\nvalid stays byte for byte, nodes that cannot be read are left out; says what "
-    "it "
-    "did on standard error.",
+    "Writes a damaged PyTorch trace (truncated, missing commas, NaN, several objects, ...) as "
+    "valid JSON. Valid parts stay byte for byte; unreadable nodes are omitted. Reports each repair "
+    "on standard error.",
     options, examples, false};
 
 static void report(const syn__pt_repaired *repaired, uint64_t bytes) {

@@ -16,9 +16,9 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
+     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
      0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, with all of each rank", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object with all ranks in full", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -27,11 +27,9 @@ static const char *const examples[] = {"syntorch stat out/trace", "syntorch stat
 
 static const cli_program program = {
     "syntorch stat",
-    "Tells what Chakra execution traces hold: nodes, dependencies, critical path, collectives and "
-    "their bytes,\n"
-    "the ops that take longest, metadata. Times are the durations written in the file; of several "
-    "ranks, tables\n"
-    "hold sums over the ranks.",
+    "Prints statistics of Chakra execution traces: nodes, dependencies, critical path, collectives "
+    "and their bytes, the longest ops, metadata. Times are the durations in the file. For several "
+    "ranks, tables hold sums over the ranks.",
     options, examples, false};
 
 #define TOP        20u

@@ -16,16 +16,16 @@ static struct arguments {
 } args;
 
 static const cli_option options[] = {
-    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
-     "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt; 'bytes': a token is a "
-     "byte",
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
+     "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt; bytes: each byte is a "
+     "token",
      0, 0},
     {"input", CLI_TEXT, &args.input, "FILE",
-     "a text file, taken as one text; without the option TEXT ..., each for itself", 0, 0},
-    {"decode", CLI_FLAG, &args.decode, NULL, "the other way: the text of ids in decimal", 0, 0},
+     "file to read as one text; without --input each argument TEXT is a text of its own", 0, 0},
+    {"decode", CLI_FLAG, &args.decode, NULL, "convert decimal ids to text", 0, 0},
     {"plain", CLI_FLAG, &args.plain, NULL,
-     "without the tokens that the tokenizer's files put around a text", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object a text, each in a line", 0, 0},
+     "omit the special tokens that the tokenizer's files put around a text", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object per text, one per line", 0, 0},
     CLI_END};
 
 static const char *const examples[] = {
@@ -35,10 +35,9 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch tokenize",
-    "Shows the tokens of texts: id, the characters (code points) of the text that it is from, the\n"
-    "first up to but without the second, and the token as its vocabulary spells it; or the text "
-    "of\n"
-    "ids.",
+    "Prints the tokens of texts, or with --decode the text of ids. A token's line has its id, its "
+    "range of characters in the text (code points, end excluded), and its spelling in the "
+    "vocabulary.",
     options, examples, false};
 
 /* ---- texts to ids ---- */

@@ -14,16 +14,16 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
+     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
      0},
     {"groups", CLI_TEXT, &args.groups, "FILE",
-     "the ranks of each group; default: PREFIX.comm_group.json if it is there", 0, 0},
+     "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
     {"any_node", CLI_FLAG, &args.any_node, NULL,
-     "traces of real runs: CPU, memory and metadata nodes, files with gzip and unknown groups are "
-     "no problem",
+     "accept CPU, memory and metadata nodes, gzip files and unknown groups, as traces of real runs "
+     "have",
      0, 0},
     {"single", CLI_FLAG, &args.single, NULL,
-     "one rank's file of a real run: as --any_node, and nothing is compared across ranks", 0, 0},
+     "check one rank's file of a real run: --any_node without checks across ranks", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print all findings as one JSON object", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "fail on warnings, too", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
@@ -35,14 +35,10 @@ static const char *const examples[] = {"syntorch validate out/trace",
 
 static const cli_program program = {
     "syntorch validate",
-    "Checks Chakra execution traces: files, ids, dependencies, attributes, groups; that all ranks "
-    "of a group\n"
-    "call the same collectives in the same order, that every send has its receive, and that "
-    "simulators with\n"
-    "one communication slot a rank come to the end. Exit code 1 if there are problems; a recording "
-    "of "
-    "all nodes\n"
-    "of a real run is one, unless --any_node or --single asks for it.",
+    "Checks Chakra execution traces: files, ids, dependencies, attributes and groups; that all "
+    "ranks of a group call the same collectives in the same order; that every send has a receive; "
+    "and that simulators with one communication slot per rank finish. The exit code is 1 if there "
+    "are problems. All nodes of a real run are a problem unless --any_node or --single is given.",
     options, examples, false};
 
 /* ---- Text ---- */

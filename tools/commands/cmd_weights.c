@@ -14,9 +14,8 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
-     "a .safetensors file, a model.safetensors.index.json, or a folder with one of them; FILE "
-     "alone "
-     "does too",
+     ".safetensors file, model.safetensors.index.json, or folder with one of them; --input may be "
+     "omitted",
      0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object instead of a table", 0, 0},
     CLI_END};

@@ -11,7 +11,7 @@ static int convert_usage(FILE *out, int code) {
     fprintf(out, "Usage: syntorch convert pytorch|text [options]\n\n"
                  "  pytorch  PyTorch's host and device traces (torch.profiler)\n"
                  "  text     ASTRA-sim's text workloads\n\n"
-                 "`syntorch convert pytorch --help` describes each.\n");
+                 "`syntorch convert pytorch --help` describes the options.\n");
     return code;
 }
 
@@ -22,7 +22,7 @@ static int convert(int argc, char **argv) {
     if (strcmp(argv[1], "pytorch") == 0) return command_convert_pytorch(argc - 1, argv + 1);
     if (strcmp(argv[1], "text") == 0) return command_convert_text(argc - 1, argv + 1);
     char name[CLI_SHOWN_BYTES];
-    fprintf(stderr, "syntorch convert: there is no '%s'; there are pytorch and text\n",
+    fprintf(stderr, "syntorch convert: unknown format '%s'; use pytorch or text\n",
             cli_shown(argv[1], name, sizeof name));
     return CLI_USAGE;
 }
@@ -31,18 +31,17 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"astra-sim", "write what ASTRA-sim needs to run a set, and the command", command_astra_sim},
-    {"convert", "turn PyTorch traces or text workloads into Chakra execution traces", convert},
+    {"astra-sim", "write ASTRA-sim's input files for a trace set", command_astra_sim},
+    {"convert", "convert PyTorch traces or text workloads to Chakra traces", convert},
     {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
-    {"export", "turn a recorded trace into a picture or another format", command_export},
-    {"json", "turn a Chakra execution trace into JSON, or back", command_json},
-    {"link", "write a PyTorch device trace into its host trace", command_link},
+    {"export", "convert a recorded trace to a picture or another format", command_export},
+    {"json", "convert a Chakra execution trace to JSON, or back", command_json},
+    {"link", "merge a PyTorch device trace into its host trace", command_link},
     {"repair", "rewrite a damaged PyTorch trace as valid JSON", command_repair},
-    {"stat", "tell what Chakra execution traces hold", command_stat},
-    {"tokenize", "show the tokens of a text, or the text of ids", command_tokenize},
-    {"validate", "check Chakra execution traces, and whether simulators can run them",
-     command_validate},
-    {"calibrate", "compare predicted with measured times, and fit to them", command_calibrate},
+    {"stat", "print statistics of Chakra execution traces", command_stat},
+    {"tokenize", "print the tokens of a text, or the text of ids", command_tokenize},
+    {"validate", "check Chakra execution traces for errors and deadlocks", command_validate},
+    {"calibrate", "compare predicted with measured times, fit constants", command_calibrate},
     {"weights", "list the tensors of a checkpoint", command_weights},
 };
 
@@ -50,8 +49,7 @@ static int usage(FILE *out, int code) {
     fprintf(out, "Usage: syntorch COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the "
-                 "version.\n");
+    fprintf(out, "\n`syntorch COMMAND --help` describes a command.\n");
     return code;
 }
 

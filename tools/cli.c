@@ -302,7 +302,8 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
     if (o->kind != CLI_TEXTS) return cli_set(program, o, equals ? equals + 1 : argv[i + 1]);
     cli_texts *texts = o->value;
     if (texts->n > 0)
-        return cli_fail(program, CLI_USAGE, "--%s is there twice; name all behind one", o->name);
+        return cli_fail(program, CLI_USAGE, "--%s was given twice; give all values after one",
+                        o->name);
     if (equals) *texts = (cli_texts){&texts->one, 1, equals + 1};
     else *texts = (cli_texts){(const char *const *)argv + i + 1, n, NULL};
     return CLI_RUN;
@@ -387,10 +388,10 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
     if (end == argc && !*input)
         return cli_fail(program, CLI_USAGE, "%s needed (--help explains)", needed);
     if (end < argc && *input)
-        return cli_fail(program, CLI_USAGE,
-                        "--input and '%s': give files either by --input or "
-                        "without it",
-                        argv[end]);
+        return cli_fail(
+            program, CLI_USAGE,
+            "both --input and '%s' name inputs; give files either by --input or without it",
+            argv[end]);
     *paths = *input ? input : (const char *const *)argv + end;
     *n_paths = *input ? 1 : (size_t)(argc - end);
     return CLI_RUN;

@@ -274,7 +274,7 @@ def messages(folder):
     good(folder, "syntorch", "export", "--input", "messages.json", "--format", "et", "--output",
          "messages/trace")
     net, _, _, said = files(folder, "messages", 16)
-    line = re.search(r"note: messages to another place on another node .*:\n +2 messages, (\S+) ms "
+    line = re.search(r"note: in ASTRA-sim, messages to another index on .*:\n +2 messages, (\S+) ms "
                      r"predicted, (\S+) ms simulated\n", said)
     # The simulator takes 346,646 ns for one of them: 100 MB by 300 GB/s, and the latency.
     ns = net["latency"][0] + 1e8 / (net["bandwidth"][0] * 2**30 / 1e9)
@@ -324,7 +324,7 @@ def recorded(folder):
     shutil.copy(os.path.join(folder, "job", "trace.0.et"), os.path.join(folder, "job",
                                                                         "trace.1.et"))
     said = good(folder, "syntorch", "astra-sim", "job/trace", "--out_dir", "job")
-    check("a100-80g+pytorch-eager (the set names no machine; --hw does), 2 ranks" in said, said)
+    check("+pytorch-eager (the set names no machine; --hw chooses one), 2 ranks" in said, said)
     net = network(read(folder, "job/network.yml").decode())
     check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 300) < 1e-3 and
           1000 < net["latency"][0] < 20000, f"{net}")
@@ -351,9 +351,9 @@ def refuse(folder):
     record(folder, "alone", "--num_output_tokens", 1, program="inference")
     refused(folder, "one rank", "alone/trace", "--out_dir", "no")
     refused(folder, "h1000", "tp4/trace", "--hw", "h1000", "--out_dir", "no")
-    refused(folder, "lasts as on h100+serving, not as on a100-80g+serving", "tp4/trace", "--hw",
+    refused(folder, "those of h100+serving, not of a100-80g+serving", "tp4/trace", "--hw",
             "a100-80g", "--out_dir", "no")
-    refused(folder, "not as on h100+megatron", "tp4/trace", "--hw", "h100+megatron", "--out_dir", "no")
+    refused(folder, "not of h100+megatron", "tp4/trace", "--hw", "h100+megatron", "--out_dir", "no")
     good(folder, "syntorch", "astra-sim", "tp4/trace", "--hw", "a100-80g", "--roofline", "f16")
     good(folder, "syntorch", "export", "--input", "tp4/tensor_trace_graph.json", "--hw", "a100-80g",
          "--format", "et", "--output", "tp4/again")
@@ -363,9 +363,9 @@ def refuse(folder):
         os.environ["SYN_SOURCE"], "examples", "configs", "gpt2-mini.json"), "--num_gpus", 12)
     refused(folder, "12 ranks do not fill nodes of 8", "odd/trace", "--out_dir", "no")
     without_times(folder, "mesh", 16)
-    refused(folder, "no times of computation", "mesh/trace", "--out_dir", "no")
+    refused(folder, "no compute times", "mesh/trace", "--out_dir", "no")
     os.remove(os.path.join(folder, "mesh", "trace.3.et"))
-    refused(folder, "`syntorch validate` tells its", "mesh/trace", "--out_dir", "no")
+    refused(folder, "`syntorch validate` prints its", "mesh/trace", "--out_dir", "no")
 
 
 FOLDER = tempfile.mkdtemp(prefix="syntorch-")

@@ -69,7 +69,7 @@ def test_no_nccl():
 
 def test_too_little_memory():
     with Folder() as f, Module(EMULATED, SYN_EMULATED_MEMORY=str(1 << 20)):
-        refuse(f, ["--device", "cuda"], 1, "out of memory", "of its device are free")
+        refuse(f, ["--device", "cuda"], 1, "out of memory", "but its device has")
 
 
 def test_no_algorithm():

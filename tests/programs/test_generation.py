@@ -119,7 +119,7 @@ def test_ends():
         assert load_json(f / "w/config.json")["eos_token_id"] == 511  # an option of the run alone
         refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is no token of the tokenizer;",
                "or none")
-        refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos ends texts, and --device meta")
+        refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos has no effect: --device meta")
         refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is no token")
         refuse(f, [*GPT2, "--eos", "512"], 1, "--eos: 512 is not the id of one of the 512 tokens")
         refuse(f, [*GPT2, "--eos", "9" * 30], 1, "is not the id of one of the 512 tokens")

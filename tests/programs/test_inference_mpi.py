@@ -57,7 +57,7 @@ def test_one_message_over_mpi():
         f.write("file", "")
         for args, code, says in [
             (["--tp", 2, "--foo"], 2, "--foo"),
-            (["--tp", 4], 2, "2 MPI processes were started for --tp 4"),
+            (["--tp", 4], 2, "2 MPI processes were started, but --tp is 4"),
             (["--tp", 2, "--model_config", "cut.json"], 1, "cut.json"),
             (["--tp", 2, "--visualize_trace", "--out_dir", "file"], 1, "file"),
             (["--tp", 2, "--quiet", "--save_logits", "absent/l.npy"], 1, "absent"),

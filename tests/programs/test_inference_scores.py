@@ -256,7 +256,7 @@ def test_bert_without_a_tokenizer():
         refuse(folder, [*run, "--mask_id", 103], 1, "--mask_id 103", "none of the 103 tokens")
         refuse(folder, ["--weights", BERT, "--prompt_ids", folder.write("gap.txt", "5 6\n\n7\n")],
                1, "line 2 is empty")
-        refuse(folder, ["--weights", BERT, "--prompt", "a [MASK]"], 1, "no tokenizer beside")
+        refuse(folder, ["--weights", BERT, "--prompt", "a [MASK]"], 1, "no tokenizer next to")
 
 
 def test_what_makes_no_sense():
@@ -269,12 +269,12 @@ def test_what_makes_no_sense():
                 ([*llama, "--pooling", "mean"], "--embeddings FILE.npy"),
                 ([*llama, "--stride", 4], "--stride", "--perplexity"),
                 ([*llama, "--max_length", 4], "--max_length", "--perplexity"),
-                ([*llama, "--mask_id", 4], "--mask_id is for BERT"),
+                ([*llama, "--mask_id", 4], "--mask_id applies only to BERT"),
                 ([*llama, "--embeddings", "x.npy", "--device", "meta"], "--embeddings needs"),
-                ([*llama, "--embeddings", "x.npy", "--temperature", 0], "nothing is generated"),
+                ([*llama, "--embeddings", "x.npy", "--temperature", 0], "generate nothing unless"),
                 ([*llama, "--embeddings", "x.npy", "--save_logits", "x.npy"], "the same file"),
-                (["--weights", BERT, "--perplexity", TEXT], "BERT predicts no next token"),
-                (["--weights", BERT, "--prompt", "x", "--mask_id", 4], "--mask_id is for"),
+                (["--weights", BERT, "--perplexity", TEXT], "BERT does not predict the next token"),
+                (["--weights", BERT, "--prompt", "x", "--mask_id", 4], "--mask_id applies only to"),
                 ([*score, "--prompt", "x"], "no prompt"),
                 ([*score, "--num_input_tokens", 3], "--max_length"),
                 ([*score, "--num_output_tokens", 3], "generates no tokens"),

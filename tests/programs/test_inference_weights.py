@@ -321,7 +321,7 @@ def test_weights_need_their_tokenizer():
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "gpt")
         for how in ([], ["--device", "meta"], ["--tp", 2]):
             refuse(f, ["--weights", "gpt", *how], 1,
-                   "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
+                   "there is no tokenizer next to the weights 'gpt'", "--tokenizer bytes")
         refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)",
                "has only 101")
         ids = ["--weights", "gpt", "--prompt_ids", write_ids(f, [[1, 2]]), "--num_output_tokens",
@@ -330,9 +330,9 @@ def test_weights_need_their_tokenizer():
         assert spelled["tokens"] == without["tokens"], (spelled, without)
         assert spelled["texts"] == [bytes(spelled["tokens"][0]).decode()], spelled
         refuse(f, ["--weights", checkpoint("tiny_bert_f32"), *ids[2:4], "--tokenizer", "bytes"], 1,
-               "too few for one a byte", "leave --tokenizer bytes out")
+               "too few for 256 bytes", "leave --tokenizer bytes out")
         expect_ok(f.run("--save_weights", "random", "--quiet"))
-        refuse(f, ["--weights", "random"], 1, "there is no tokenizer beside the weights 'random'")
+        refuse(f, ["--weights", "random"], 1, "there is no tokenizer next to the weights 'random'")
         assert summary(f, "--weights", "random", "--tokenizer",
                        "bytes")["tokens"] == summary(f)["tokens"]
         words = bert_tokenizer(f)
@@ -395,7 +395,7 @@ def test_bert_fits_its_prompt():
         for n in (1, 2, 65, 10**9):
             refuse(f, args + ["--num_input_tokens", n], 1, "takes 3 to 64 tokens")
         refuse(f, args + ["--num_input_tokens", 3], 1,
-               "the first 1 tokens of the prompt hold no [MASK]")
+               "the first 1 tokens of the prompt have no [MASK]")
         out = expect_ok(f.run(*args[:4], "--prompts", f.write("p", "a b\nc [MASK]\n")))
         assert 'prompt 0: "a b"\n  no [MASK] to fill in' in out and "forward: 8 tokens" in out, out
 
@@ -444,7 +444,7 @@ def test_damaged_numbers_are_seen():
             with open(path, "wb") as file:
                 file.write(data[:begin] + struct.pack("<f",
                                                       float("nan")) * ((len(data) - begin) // 4))
-            refuse(f, ["--weights", name, *more], 1, "not finite numbers")
+            refuse(f, ["--weights", name, *more], 1, "NaN or infinite")
 
 
 def test_bert_refuses():
@@ -498,9 +498,9 @@ def test_what_is_no_checkpoint():
         refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")
         refuse(f, ["--prompt_ids", f.write("x", "1 2 999999\n")], 1, "'999999' is not the id")
         refuse(f, ["--prompt_ids", f.write("x", "1 two\n")], 1, "'two' is not the id")
-        refuse(f, ["--prompts", f.write("x", "\n\n")], 1, "holds no prompt")
+        refuse(f, ["--prompts", f.write("x", "\n\n")], 1, "has no prompt")
         refuse(f, ["--prompts", f.write("x", "a\n\nb\n")], 1,
-               "line 2 of the prompts is empty, and there is no token to begin with")
+               "line 2 of the prompts is empty, and the tokenizer has no start token")
         refuse(f, ["--prompt_ids", f.write("x", "1 2\n\n3\n")], 1, "line 2 of the prompts is empty")
         refuse(f, ["--prompts", "x", "--prompt", "y"], 2, "give one")
         refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y holds 2 prompts")

@@ -69,7 +69,7 @@ def test_no_head_is_made_up():
             for more in ([], ["--logits", "all", "--save_logits", "l.npy"],
                          ["--save_weights", "s"]):
                 refuse(f, ["--weights", folder, *options(case), *more], 1,
-                       "hold no head that predicts tokens ('" + head, tied, "--embeddings FILE.npy")
+                       "have no head that predicts tokens ('" + head, tied, "--embeddings FILE.npy")
             result = f.run("--weights", folder, "--prompt_ids", "ids.txt", "--embeddings", "e.npy",
                            "--pooling", "mean")
             expect_ok(result)

@@ -224,7 +224,7 @@ def full_cache(runs):
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--cache-dir",
                       "full_cache", "--device", "meta", file_bytes=2000)
     check(done.returncode == 0 and done.stderr.count("\n") == 1 and done.stderr.startswith(
-        "pretrain: warning: the texts' tokens are not kept in --cache-dir: cannot write full_cache")
+        "pretrain: warning: tokenized data was not written to --cache-dir: cannot write full_cache")
         and not os.listdir(runs.path("full_cache")), f"exit {done.returncode}: {done.stderr}")
 
 
@@ -253,7 +253,7 @@ def last_models(runs):
                           "--out-dir", folder + "_traced")
         wants = "--skip-eval" not in more
         check(("last_model" in os.listdir(folder + "_traced")) == wants
-              and (done.stderr == "") == wants and ("note: no model is saved" in done.stderr) !=
+              and (done.stderr == "") == wants and ("saves no model" in done.stderr) !=
               wants, f"{os.listdir(folder + '_traced')}: {done.stderr}")
 
 

@@ -97,7 +97,7 @@ def refused(runs):
     config = os.path.join(SOURCE, "examples", "configs", "llama-tiny.json")
     bert = os.path.join(SOURCE, "tests", "reference", "saved_bert")
     for arguments, says in (
-            (["--model-config", config, "--tokenizer", bert], "is not that of a llama"),
+            (["--model-config", config, "--tokenizer", bert], "is not for a llama"),
             (["--model-config", config, "--tokenizer",
               os.path.join(SOURCE, "tests", "reference", "saved_llama3")], "has only 256"),
             (["--weights", bert, "--tokenizer", "bytes"], "the vocabulary lacks [PAD]")):

@@ -71,7 +71,7 @@ def few_texts(runs):
                   f"{model}, {recipe}, {n} texts: {got}")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--data", "few.squad",
                       "--num-gpus", "8", "--batch-size", "5", "--save-dir", runs.path("few"))
-    check(done.returncode == 1 and "37 texts do not fill one step of 40" in done.stderr,
+    check(done.returncode == 1 and "37 samples do not fill one step of 40" in done.stderr,
           f"{done.stderr}")
 
 
@@ -138,7 +138,7 @@ def weights(runs):
     check(done.returncode == 1 and "holds checkpoint-2 of an earlier run" in done.stderr,
           f"begun anew: {done.stderr}")
     done = runs.start("--weights", "gpt.json", *common)
-    check(done.returncode == 1 and "there is no config.json beside the weights" in done.stderr,
+    check(done.returncode == 1 and "there is no config.json next to the weights" in done.stderr,
           f"{done.stderr}")
 
 
@@ -224,13 +224,13 @@ def earlier_results(runs):
         done = runs.start(*common, "--max-steps", steps)
         check(done.returncode == 0 and not done.stderr, f"{steps} steps: {done.stderr}")
     check(len(losses(runs.rows(folder))) == 130, "the last run is that of 130 steps")
-    longer = "holds what an earlier run of 130 steps left, and this one of 129 would replace it"
+    longer = "results of an earlier run of 130 steps, and this run of 129 steps would replace them"
     for more in ([], ["--skip-eval"], ["--resume"], ["--save-steps", "100"]):
         refused_run(longer, "--max-steps", "129", *more)
     done = runs.start(*common, "--max-steps", "131", "--save-steps", "131")
     check(done.returncode == 0, f"with a checkpoint: {done.stderr}")
     for more in ([], ["--skip-eval"], ["--save-steps", "100"]):
-        refused_run("holds checkpoint-131 of an earlier run: go on from it with --resume",
+        refused_run("has checkpoint-131 of an earlier run: continue from it with --resume",
                     "--max-steps", "132", *more)
     done = runs.start(*common, "--max-steps", "5", "--enable-tracing", "--device", "meta")
     check(done.returncode == 0, f"nothing is written but a trace: {done.stderr}")
@@ -255,7 +255,7 @@ def in_the_way(runs):
     lines = done.stderr.splitlines()
     check(done.returncode == 1 and len(lines) == 3 and "best_model was not saved: " in lines[0]
           and "checkpoint-4 was not saved: " in lines[1]
-          and all("is no folder, and in the way" in line for line in lines[:2])
+          and all("must be a folder, but is a file" in line for line in lines[:2])
           and lines[2].endswith(
               "best_model of step 4 was not saved, and there is none; checkpoint-4 was not saved, "
               "and there is nothing newer than checkpoint-2"),
@@ -288,7 +288,7 @@ def damaged_checkpoints(runs):
               f"{what}: exit {done.returncode}: {done.stderr}")
 
     resumed("undamaged", [0])
-    resumed("another model", [1], "is of another run: model was small", [
+    resumed("another model", [1], "belongs to another run: model was small", [
         option.replace("small.json", "gpt.json") for option in options])
     for name in ("training-0.safetensors", "training_state.json"):
         path = os.path.join(checkpoint, name)
@@ -394,7 +394,7 @@ def resumed_otherwise(runs):
     def differs(said, *more, **changed):
         done = start(*more, **changed)
         check(done.returncode == 1
-              and done.stderr.endswith(f"is of another run: {said}\n"), f"{said}: {done.stderr}")
+              and done.stderr.endswith(f"belongs to another run: {said}\n"), f"{said}: {done.stderr}")
 
     check(start(resume=False).returncode == 0, "the first two steps")
     differs("--data was first.squad, not third.squad", data="third.squad")
@@ -421,7 +421,7 @@ def resumed_otherwise(runs):
             "--save-dir", runs.path("otherwise_bert"), "--skip-eval", "--resume"]
     check(runs.start(*bert, "--max-steps", "2").returncode == 0, "two steps of a BERT")
     done = runs.start(*bert, "--mask-policy", "mask-only")
-    check(done.stderr.endswith("is of another run: --mask-policy was bert, not mask-only\n"),
+    check(done.stderr.endswith("belongs to another run: --mask-policy was bert, not mask-only\n"),
           done.stderr)
 
 
@@ -466,13 +466,13 @@ def nothing_to_do(runs):
              "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
     check(runs.start(*start, "4").returncode == 0, "four steps")
     for steps, said in (("4", "/checkpoint-4' is of the last step\n"),
-                        ("3", "/checkpoint-4' is of a step behind the last one, 3\n")):
+                        ("3", "/checkpoint-4' is of a step after the last one, 3\n")):
         done = runs.start(*start, steps)
         check(done.returncode == 0 and done.stderr.startswith("pretrain: note: nothing to do: '")
               and done.stderr.endswith(said), f"{steps}: {done.stderr}")
         done = runs.start(*start, steps, "--quiet")
         check(done.returncode == 0 and not done.stderr, f"{steps}: {done.stderr}")
-    for step, then in (("4", "goes on from checkpoint-2"), ("2", "begins anew")):
+    for step, then in (("4", "continues from checkpoint-2"), ("2", "starts from the beginning")):
         path = os.path.join(folder, f"checkpoint-{step}")
         os.truncate(os.path.join(path, "training-0.safetensors"), 100)
         done = runs.start(*start, "6")
@@ -534,17 +534,17 @@ REFUSED = [
      "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
     (["--learning-rate", "1e3", "--max-seq-length", "64"],
      "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
-    (["--model", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
-    (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
+    (["--model", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not for a gpt2"),
+    (["--max-steps", "1", "--enable-tracing"], "step 2 should be traced, but the run has only 1"),
     (["--num-gpus", "3", "--tp", "2"], "3 ranks are not a multiple of tp 2"),
     (["--num-gpus", "2", "--pp", "2"], "pipeline parallelism (pp) is not supported"),
     (["--num-gpus", "2", "--cp", "2"], "context parallelism (cp) is not supported"),
     (["--sp"], "sequence parallelism (sp) is not supported"),
     (["--zero", "1"], "ZeRO is not supported"),
     (["--batch-size", "500"],
-     "192 texts do not fill one step of 500: give more --data, or a smaller --batch-size"),
+     "192 samples do not fill one step of 500: give more --data, or a smaller --batch-size"),
     (["--batch-size", "1", "--num-gpus", "200"],
-     "192 texts do not fill one step of 200: give more --data, or a smaller --num-gpus"),
+     "192 samples do not fill one step of 200: give more --data, or a smaller --num-gpus"),
     (["--max-seq-length", "4096"], "exceeds the 512 positions"),
     (["--device", "tpu"], "--device is cpu, meta or cuda, not 'tpu'"),
     (["--data", "none.json"], "none.json"),
@@ -555,9 +555,9 @@ REFUSED = [
     (["--enable-tracing", "--out-dir", "gpt.json/x"], "gpt.json"),
     (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
     (["--data", "--max-steps", "3"], "--data needs a value: FILE..."),
-    (["--data", "a", "--data", "b"], "--data is there twice; name all behind one"),
+    (["--data", "a", "--data", "b"], "--data was given twice; give all values after one"),
     # What would do nothing.
-    (["--mask-policy", "bert"], "--mask-policy is for a BERT"),
+    (["--mask-policy", "bert"], "--mask-policy applies only to BERT"),
     (["--model-config", "bert.json", "--recipe", "reference", "--mask-policy", "bert"],
      "--mask-policy bert contradicts --recipe reference"),
     (["--trace-wait-steps", "2"], "--trace-wait-steps does nothing without --enable-tracing"),
@@ -574,10 +574,10 @@ REFUSED = [
     (["--compare", "h100"], "--compare does nothing without --enable-tracing or --device meta"),
     (["--device", "meta", "--trace-name", "x"],
      "--trace-name does nothing without --enable-tracing"),
-    (["--json"], "--json prints what is predicted on --device meta; give that, too"),
+    (["--json"], "--json prints the prediction of --device meta; give that, too"),
     (["--skip-eval", "--eval-data", "x"], "--eval-data does nothing with --skip-eval"),
     (["--skip-eval", "--eval-steps", "5"], "--eval-steps does nothing with --skip-eval"),
-    (["--data", "x", "--eval-steps", "5"], "--eval-steps does nothing without texts to validate"),
+    (["--data", "x", "--eval-steps", "5"], "--eval-steps does nothing without validation data"),
     (["--save-total-limit", "2"], "--save-total-limit does nothing without --save-steps"),
 ]
 
@@ -603,12 +603,12 @@ def harmless(runs):
     check(done.returncode == 0 and not done.stderr, f"{done.stderr}")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
                       "--enable-tracing", "--device", "meta", "--resume", "--save-steps", "5")
-    check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
-          "meta trains nothing: --save-steps, --resume\n", f"{done.stderr}")
+    check(done.returncode == 0 and done.stderr == "pretrain: note: no effect with --device "
+          "meta, which does not train: --save-steps, --resume\n", f"{done.stderr}")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
                       "--seed", "7", "--skip-eval", "--device", "meta")
-    check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
-          "meta trains nothing: --seed, --max-steps, --skip-eval\n", f"{done.stderr}")
+    check(done.returncode == 0 and done.stderr == "pretrain: note: no effect with --device "
+          "meta, which does not train: --seed, --max-steps, --skip-eval\n", f"{done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:

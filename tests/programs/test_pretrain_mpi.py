@@ -31,12 +31,12 @@ DIFFERENT = [
     (["--save-dir", "elsewhere"], "pretrain: rank 1 was started with another --save-dir than"),
     (["--model-config", "other.json"], "pretrain: rank 1 was started with another model than"),
     (["--bogus"], "pretrain: rank 1: unknown option --bogus"),
-    (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started for --num-gpus 4"),
+    (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started, but --num-gpus is 4"),
     (["--trace-name", "x"], "pretrain: rank 1: --trace-name does nothing without"),
     (["--data", "none.json"], "pretrain: rank 1: cannot read none.json"),
 ]
 ALL = [
-    (["--num-gpus", "4"], "pretrain: 2 MPI processes were started for --num-gpus 4"),
+    (["--num-gpus", "4"], "pretrain: 2 MPI processes were started, but --num-gpus is 4"),
     (["--save-dir", "gpt.json/x"], "pretrain: cannot create the folder gpt.json"),
     (["--cache-dir", "gpt.json/x"], "pretrain: cannot create the folder gpt.json"),
 ]

@@ -142,7 +142,7 @@ def schedules(runs):
             cut = cut or options == ["--trace-active-steps", "3"]
             check(("for the run has ended\n" in done.stdout) == cut, f"{name}, {options}: "
                   f"{done.stdout}")
-            missing = "1 of 3 windows were traced, for the run has ended" in done.stderr
+            missing = "only 1 of 3 cycles were traced: the run has ended" in done.stderr
             check(missing == ("3" == options[-1] and several), f"{options}: {done.stderr}")
         for (name, prefix, rank), rows in nodes.items():
             check(rows == nodes["cpu", prefix, rank], f"{name}, {prefix}, rank {rank} differs")

@@ -323,7 +323,7 @@ def edges(p, base):
     check(callers[0] == callers[1], f"{p.name}: --edges none: callers")
     for wrong in ("lunch", "launch,", "", ",", "launch,,sync", "all,none"):
         r = convert(*p.texts(), "--edges", wrong)
-        check(r.code == 2 and "--edges is" in r.said and not r.files,
+        check(r.code == 2 and "--edges must be" in r.said and not r.files,
               f"{p.name}: --edges '{wrong}': exit {r.code}: {r.said}")
 
 

@@ -298,7 +298,7 @@ def check_little():
     r = alone(document([op("aten::add", 100, 10)]), "--trim")
     check(r.code == 2 and "give both" in r.said, f"--trim: {r.code} {r.said}")
     r = alone(document([op("aten::add", 100, 10)]), "--object", "0")
-    check(r.code == 2 and "--host is needed" in r.said, f"--object: {r.code} {r.said}")
+    check(r.code == 2 and "give --host" in r.said, f"--object: {r.code} {r.said}")
     r = alone(pt.fixture().texts()[0])
     check(r.code == 1 and "host trace" in r.said, f"a host trace: {r.code} {r.said}")
     r = alone(document([op("aten::add", 100, 10)]), "--compat")

@@ -276,7 +276,7 @@ def folders(p, base):
               f"convert-all here: {done.stderr.decode()}")
         os.mkdir(os.path.join(folder, "nothing"))
         done = run("convert-all", os.path.join(folder, "nothing"))
-        check(done.returncode == 1 and b"holds no file named" in done.stderr,
+        check(done.returncode == 1 and b"has no file named" in done.stderr,
               f"convert-all of nothing: {done.stderr}")
         check(run("convert-all").returncode == 2 and run("convert-all", "a", "b").returncode == 2,
               "convert-all: usage")
@@ -346,7 +346,7 @@ def recorder_names(p, base):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(p.texts()[0])
         done = run("convert-all", folder)
-        check(done.returncode == 1 and b"holds no file named" in done.stderr,
+        check(done.returncode == 1 and b"has no file named" in done.stderr,
               f"convert-all of other names: {done.stdout} {done.stderr}")
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         write_set(folder, pairs, ("job_host.%d.json", "job_device.%d.json"))

@@ -269,7 +269,7 @@ def objects():
     check(code == 1 and "holds 2 JSON objects" in said, said)
     for wrong in ("-1", "x", ""):
         code, _, said = repair(both, "--object", wrong)
-        check(code == 2 and "--object is last" in said, said)
+        check(code == 2 and "--object must be last" in said, said)
 
 
 def packed():

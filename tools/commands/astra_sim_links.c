@@ -266,7 +266,7 @@ syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int3
     *out = (astra_network){.n = 0};
     if (ranks % node != 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%d ranks do not fill nodes of %d, and ASTRA-sim's networks are regular",
+                        "%d ranks do not fill nodes of %d ranks, as ASTRA-sim's networks require",
                         (int)ranks, (int)node);
     if (node > 1)
         out->dimensions[out->n++] =

@@ -60,12 +60,12 @@ static syn_status check(trace_set *set, syn_error *err) {
     syn_status s = syn_validate(&v, &prefix, 1, &(syn_validate_options){.any_node = false}, err);
     if (s == SYN_OK && v.n_problems > 0)
         s = SYN_FAIL(err, SYN_E_FORMAT,
-                     "ASTRA-sim does not run this set: `syntorch validate` tells its %" PRIu64
+                     "ASTRA-sim cannot run this set: `syntorch validate` prints its %" PRIu64
                      " problem%s",
                      v.n_problems, cli_plural(v.n_problems));
     if (s == SYN_OK && v.n_files < 2)
         s = SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                     "'%.300s' is one rank, and ASTRA-sim has no network of one", prefix);
+                     "'%.300s' has one rank, but ASTRA-sim needs at least two", prefix);
     set->ranks = (int32_t)v.n_files;
     set->has_messages = v.n_sends > 0;
     syn_validation_free(&v);
@@ -92,8 +92,8 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     if (args.hw) name = args.hw;
     else if (name && (!is_preset(name) || fact(first, "hardware_constants")))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the times of this set are of '%.80s+%.40s' of a file, not of a preset: "
-                        "--hw names the file",
+                        "this set was timed for '%.80s+%.40s', which is not a preset: give its "
+                        "hardware file with --hw",
                         name, stack ? stack : "?");
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }
@@ -115,15 +115,15 @@ static syn_status check_times(const syn_hardware *hw, const syn_graph *first, sy
     syn_cursor_free(&cursor);
     SYN_TRY(s);
     if (!timed)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "the set has no times of computation; --roofline f32|f16|bf16 computes "
-                        "them");
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "the set has no compute times; give --roofline f32|f16|bf16 to compute them");
     if (!name || (strcmp(name, hw->name) == 0 && (!stack || strcmp(stack, hw->stack.name) == 0)))
         return SYN_OK;
     const char *asked = args.hw ? args.hw : hw->name;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "computation in this set lasts as on %.80s+%.40s, not as on %.80s+%.40s: trace "
-                    "the run with --hw %.80s, write the set anew (`syntorch export --input "
+                    "compute times in this set are those of %.80s+%.40s, not of %.80s+%.40s: trace "
+                    "the run with --hw %.80s, export the set again (`syntorch export --input "
                     "GRAPH.json --hw %.80s --format et`), or use --roofline f32|f16|bf16",
                     name, stack ? stack : "?", hw->name, hw->stack.name, asked, asked);
 }
@@ -152,8 +152,9 @@ static double latency_of(const astra_dimension *d) {
 }
 
 static void put_network(syn_sink *sink, const syn_hardware *hw, const astra_network *net) {
-    syn_sink_printf(sink, "# Links of %s, from the inside out: GB/s (of 2^30 bytes) and ns.\n",
-                    hw->name);
+    syn_sink_printf(
+        sink, "# Links of %s, within nodes first: bandwidth in GB/s (2^30 bytes), latency in ns.\n",
+        hw->name);
     syn_sink_text(sink, net->n > 1 ? "topology: [ FullyConnected, FullyConnected ]\n"
                                    : "topology: [ FullyConnected ]\n");
     put_list(sink, "npus_count", net, ranks_of);
@@ -225,13 +226,13 @@ static void report_times(const syn_hardware *hw, const astra_dimension *d, bool 
            d->simulated_ns / 1e6, d->least, d->most);
     if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
     printf("note: %s\n",
-           !longer ? "rings cross nodes on some of their hops only"
-           : d->by_one_link
-               ? "a ring leaves a node by the link of one rank there, and a library by those of all"
-           : d->by_switch ? "switches sum up in our prediction, and ASTRA-sim has rings alone"
+           !longer          ? "only some hops of a ring cross nodes"
+           : d->by_one_link ? "a ring leaves a node over the link of one rank, a library over the "
+                              "links of all its ranks"
+           : d->by_switch   ? "the prediction has switches that reduce, ASTRA-sim has only rings"
            : hw->collectives.name[0]
-               ? "at the links' rates ASTRA-sim's rings take longer, even without latency"
-               : "ASTRA-sim adds what moving each part through memory takes");
+               ? "ASTRA-sim's rings take longer at these link rates, even without latency"
+               : "ASTRA-sim adds the time to move each part through memory");
 }
 
 static void print_detour(const astra_detour *d, const char *one, const char *more) {
@@ -244,13 +245,15 @@ static void print_detour(const astra_detour *d, const char *one, const char *mor
 /* ASTRA-sim sends between nodes by the network only from a place to the same place. */
 static void report_detours(const astra_network *net) {
     if (net->n_astray > 0) {
-        printf("note: %" PRIu32 " group%s of several nodes never use%s the network between nodes "
-               "there, as no two ranks of\n      the group have the same place on their nodes",
+        printf("note: in ASTRA-sim, %" PRIu32
+               " group%s of several nodes never use%s the network between "
+               "nodes, as no two\n      ranks of the group have the same index on their nodes",
                net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
         print_detour(&net->collectives, "collective of rank 0", "collectives of rank 0");
     }
     if (net->messages.n > 0) {
-        printf("note: messages to another place on another node do not use the network there");
+        printf("note: in ASTRA-sim, messages to another index on another node do not use the "
+               "network between nodes");
         print_detour(&net->messages, "message", "messages");
     }
 }
@@ -259,15 +262,16 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
                    const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
     const astra_dimension *d = net->dimensions;
     char title[160];
-    printf("%s: %s%s, %" PRId32 " ranks, %.4g GB/s, %.4g us a message", paths[NETWORK],
+    printf("%s: %s%s, %" PRId32 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
            syn_hardware_title(hw, title, sizeof title),
-           assumed ? " (the set names no machine; --hw does)" : "", d[0].ranks, d[0].bytes_per_ns,
-           d[0].latency_ns / 1e3);
+           assumed ? " (the set names no machine; --hw chooses one)" : "", d[0].ranks,
+           d[0].bytes_per_ns, d[0].latency_ns / 1e3);
     if (net->n > 1)
-        printf("; %" PRId32 " times that, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
+        printf("; %" PRId32 " nodes, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
                d[1].latency_ns / 1e3);
     printf("\n%s: computation takes %s\n", paths[SYSTEM],
-           args.roofline ? "its ops and bytes at the machine's rates" : "the trace's times");
+           args.roofline ? "the time of its flops or bytes at the machine's rates"
+                         : "the trace's times");
     for (int i = 0; i < net->n; i++)
         report_times(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
     report_detours(net);
@@ -338,7 +342,7 @@ int command_astra_sim(int argc, char **argv) {
     size_t n;
     const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (n > 1) return cli_fail(&program, CLI_USAGE, "one prefix is needed, not %zu", n);
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "astra-sim reads one prefix, not %zu", n);
     if (run(paths[0], &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     return CLI_OK;
 }

@@ -131,8 +131,8 @@ static syn_status list_folder(folder *f, syn_error *err) {
     closedir(dir);
     if (s == SYN_OK && f->n == 0)
         s = SYN_FAIL(err, SYN_E_INVALID,
-                     "%.300s holds no file named host.<rank>.json or ..._host.json, nor such a "
-                     "device.<rank>.json, ..._device.json or ....pt.trace.json",
+                     "%.300s has no file named host.<rank>.json, ..._host.json, "
+                     "device.<rank>.json, ..._device.json, ..._kineto.json or ....pt.trace.json",
                      args.input);
     return s;
 }
@@ -272,12 +272,13 @@ int command_convert_all(int argc, char **argv) {
     size_t n;
     const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a folder is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (n > 1) return cli_fail(&program, CLI_USAGE, "one folder is converted at a time");
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "convert-all converts one folder at a time");
     args.input = paths[0];
     if (!args.out_dir) args.out_dir = args.input;
     const syn_status s = convert_folder(&f, &err);
     free_folder(&f);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     if (f.n_failed == 0) return CLI_OK;
-    return cli_fail(&program, CLI_FAILED, "%zu of the conversions failed", f.n_failed);
+    return cli_fail(&program, CLI_FAILED, "%zu of the conversions failed; the table says why",
+                    f.n_failed);
 }

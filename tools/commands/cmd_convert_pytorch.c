@@ -70,25 +70,26 @@ static const cli_program program = {
 /* Options that do not go together. */
 static int check_combination(const syn_pytorch_options *o) {
     if (args.trim && (!args.host || !args.device))
-        return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device: give both");
+        return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device; give both");
     if (!args.host && !args.linked &&
         (o->same_ids != SYN_PYTORCH_FIRST_KEEPS || o->object.which != SYN_PYTORCH_LAST_OBJECT))
         return cli_fail(&program, CLI_USAGE,
-                        "--dup_ids and --object are about a host trace: --host is needed");
+                        "--dup_ids and --object apply to a host trace; give --host");
     if (args.compat && !args.host && !args.linked)
-        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
+        return cli_fail(&program, CLI_USAGE, "--compat needs --host, as the reference tools do");
     if (args.compat &&
         (args.trim || o->profile != SYN_PYTORCH_FULL || args.replay || args.strict ||
          o->without != 0 || args.rank >= 0 || o->same_ids != SYN_PYTORCH_FIRST_KEEPS ||
          args.thread_gap_us != 1000 || o->object.which != SYN_PYTORCH_LAST_OBJECT))
         return cli_fail(&program, CLI_USAGE,
-                        "--compat does what the reference tools do: only --host, --device, "
-                        "--linked, --output, --quiet and --json go with it");
+                        "--compat does what the reference tools do; it accepts only --host, "
+                        "--device, --linked, --output, --quiet and --json");
     if (o->profile == SYN_PYTORCH_ASTRA_SIM && o->without != 0)
         return cli_fail(&program, CLI_USAGE,
-                        "--edges is for profile full: a simulator needs them all");
+                        "--edges needs --profile full: simulators need all dependencies");
     if (args.json && strcmp(args.output, "-") == 0)
-        return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
+        return cli_fail(&program, CLI_USAGE,
+                        "--json and --output - both write to standard output; leave one out");
     return CLI_RUN;
 }
 
@@ -97,17 +98,16 @@ static int read_arguments(pytorch_job *job) {
     if (!args.output || !(args.host || args.device || args.linked) ||
         (args.linked && (args.host || args.device)))
         return cli_fail(&program, CLI_USAGE,
-                        "--output and either --host and --device (or one of them) or --linked are "
-                        "needed (--help explains)");
+                        "give --output, and --host, --device, both, or --linked (--help explains)");
     job->options.profile = (syn_pytorch_profile)args.profile;
     job->options.same_ids = (syn_pytorch_same_ids)args.dup_ids;
     if (!pytorch_read_edges(args.edges, &job->options.without, &wrong))
         return cli_fail(&program, CLI_USAGE,
-                        "--edges is all, none or a list of launch, stream, sync, group and thread, "
-                        "not '%s'",
+                        "--edges must be all, none or a list of launch, stream, sync, group and "
+                        "thread, not '%s'",
                         wrong);
     if (!pytorch_read_object(args.object, &job->options.object))
-        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
+        return cli_fail(&program, CLI_USAGE, "--object must be last, all or a number, not '%s'",
                         args.object);
     const int code = check_combination(&job->options);
     if (code != CLI_RUN) return code;
@@ -128,7 +128,8 @@ static int read_arguments(pytorch_job *job) {
 static syn_status run(pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     SYN_TRY(pytorch_add_files(job, args.linked ? args.linked : args.host, args.device, err));
     if (args.rank >= 0 && job->options.is_set)
-        return SYN_FAIL(err, SYN_E_INVALID, "--rank is for one trace, not for a set");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--rank applies to one trace, not to a set; leave it out");
     if (args.compat && job->options.is_set)
         return SYN_FAIL(err, SYN_E_INVALID, "--compat converts one rank at a time");
     if (args.rank >= 0) job->files[0].rank = (int32_t)args.rank;

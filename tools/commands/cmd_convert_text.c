@@ -66,13 +66,12 @@ static void report(const syn_text_workload *w) {
     if (w->n_unused != 0)
         fprintf(stderr,
                 "warning: %s: %" PRIu64
-                " collective%s, the first in line %zu, %s no place in this kind "
-                "of parallelism and %s left out\n",
+                " collective%s, the first in line %zu, %s omitted: this kind of parallelism "
+                "does not have %s\n",
                 cli_shown(args.input, name, sizeof name), w->n_unused, cli_plural(w->n_unused),
-                w->unused_line, w->n_unused == 1 ? "has" : "have", w->n_unused == 1 ? "is" : "are");
+                w->unused_line, w->n_unused == 1 ? "is" : "are", w->n_unused == 1 ? "it" : "them");
     if (args.npus == 1 && !args.compat)
-        fprintf(stderr,
-                "warning: one NPU has nobody to communicate with: there are no collectives\n");
+        fprintf(stderr, "warning: one NPU does not communicate: the trace has no collectives\n");
 }
 
 int command_convert_text(int argc, char **argv) {

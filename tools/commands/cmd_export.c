@@ -104,7 +104,8 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
                             const syn__input_files *inputs, syn_error *err) {
     char prefix[PREFIX_BYTES];
     if (!prefix_of(args.output, prefix))
-        return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the output's name is too long; give a shorter --output");
     SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
     output_lock lock = {.path = NULL};
     SYN_TRY(cli_lock_set(&lock, prefix, &program, err));
@@ -132,7 +133,8 @@ static syn_status keep_named(const syn__input_files *inputs, const char *name, c
                              syn_error *err) {
     char path[PREFIX_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%s%s%s", args.output, name, ending) >= sizeof path)
-        return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the output's name is too long; give a shorter --output");
     return syn__input_files_keep(inputs, path, err);
 }
 
@@ -194,11 +196,10 @@ static int choose_format(const syn_exporter **out) {
     *out = args.format ? syn_exporter_by_name(args.format) : syn_exporter_by_path(args.output);
     if (*out) return CLI_RUN;
     if (args.format)
-        return cli_fail(&program, CLI_USAGE, "there is no format '%s'; there are %s", args.format,
+        return cli_fail(&program, CLI_USAGE, "unknown format '%s'; formats are %s", args.format,
                         formats(" and "));
-    return cli_fail(&program, CLI_USAGE,
-                    "'%s' has no extension that names a format; give --format %s", args.output,
-                    formats(" or "));
+    return cli_fail(&program, CLI_USAGE, "'%s' has no extension of a format; give --format %s",
+                    args.output, formats(" or "));
 }
 
 /* Whether the exporter is one of these, up to NULL. */
@@ -223,22 +224,24 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     const bool picture = is_picture(exporter), kineto = exporter == &syn_export_kineto;
     const bool timeline = picture && args.view == SYN_VIEW_TIMELINE;
     const cli_rule rules[] = {
-        {exporter != &syn_export_html, {"compare"}, "is for html alone"},
-        {!picture, {"page", "view", "comm", "no_fold"}, "is for pictures alone"},
-        {!picture || timeline, {"detail"}, "is for pictures of a graph alone"},
-        {timeline, {"comm"}, "draws a graph, --view timeline none; leave one out"},
+        {exporter != &syn_export_html, {"compare"}, "applies only to html; leave it out"},
+        {!picture, {"page", "view", "comm", "no_fold"}, "applies only to pictures; leave it out"},
+        {!picture || timeline, {"detail"}, "applies only to pictures of a graph; leave it out"},
+        {timeline, {"comm"}, "draws a graph, but --view timeline draws times; leave one out"},
         {!picture && !is_one_of(exporter, titled),
          {"title"},
-         "is for pictures, json, chrome and html alone"},
-        {exporter != &syn_export_json, {"nx_key"}, "is for json alone"},
-        {!is_one_of(exporter, once), {"copies"}, "is for json, chakra, chrome and html alone"},
-        {!kineto, {"profile_memory"}, "is for kineto alone"},
+         "applies only to pictures, json, chrome and html; leave it out"},
+        {exporter != &syn_export_json, {"nx_key"}, "applies only to json; leave it out"},
+        {!is_one_of(exporter, once),
+         {"copies"},
+         "applies only to json, chakra, chrome and html; leave it out"},
+        {!kineto, {"profile_memory"}, "applies only to kineto; leave it out"},
         {!kineto && exporter != &syn_export_stacks && exporter != &syn_export_memory_csv,
          {"with_stack"},
-         "is for kineto, stacks and memory alone"},
+         "applies only to kineto, stacks and memory; leave it out"},
         {n > 5 && strcmp(args.input + n - 5, ".json") == 0,
          {"all_ranks"},
-         "is for an input trace.<rank>.et; a JSON file holds all ranks"},
+         "applies only to an input trace.<rank>.et; a JSON file has all ranks"},
     };
     return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
@@ -290,7 +293,7 @@ int command_export(int argc, char **argv) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
         if (r == graph->n_ranks)
-            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s has no rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (s == SYN_OK && args.hw)

@@ -43,7 +43,7 @@ int command_link(int argc, char **argv) {
     job.options.max_unpacked_bytes = args.max_unpacked_bytes;
     syn_status s = pytorch_add_files(&job, args.host, args.device, &err);
     if (s == SYN_OK && job.options.is_set)
-        s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");
+        s = SYN_FAIL(&err, SYN_E_INVALID, "link reads one pair of traces at a time");
     if (s == SYN_OK) s = pytorch_link(&job, &outcome, &err);
     if (s != SYN_OK || args.quiet) pytorch_print_notes(&outcome.report, stderr);
     else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);

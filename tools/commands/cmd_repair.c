@@ -73,7 +73,8 @@ int command_repair(int argc, char **argv) {
     if (!args.input || !args.output)
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
     if (!pytorch_read_object(args.object, &object))
-        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number from 0, not '%s'",
+        return cli_fail(&program, CLI_USAGE,
+                        "--object must be last, all or a number of at least 0, not '%s'",
                         args.object);
     if (cli_keep_input(args.input, args.output, &err) != SYN_OK)
         return cli_fail(&program, CLI_USAGE, "%s", err.text);

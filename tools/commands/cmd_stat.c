@@ -50,16 +50,15 @@ static void find_oddities(const syn_statistics *s, oddity out[N_ODDITIES]) {
     const uint64_t on_device = s->n_communication - s->n_cpu_communication;
     const bool communicates = s->n_communication != 0;
     const oddity all[N_ODDITIES] = {
-        {"messages are damaged or missing and were passed over", s->n_damaged},
-        {"ids are given twice", s->n_duplicates},
+        {"damaged or missing messages were skipped", s->n_damaged},
+        {"ids occur more than once", s->n_duplicates},
         {"dependencies are not in the file", s->n_dangling},
-        {"nodes can never run: they wait for a cycle", s->n_never},
+        {"nodes can never run: they depend on a cycle", s->n_never},
         {"communication nodes, all of them on the CPU: simulators will not run them",
          communicates && on_device == 0 ? s->n_communication : 0},
-        {"nodes, but none of communication: simulators will see no network",
+        {"nodes, but no communication: a simulated run will not use the network",
          communicates ? 0 : s->n_nodes},
-        {"nodes, all without duration: no time of this trace is measured or predicted",
-         s->n_timed == 0 ? s->n_nodes : 0},
+        {"nodes, none with a duration: this trace has no times", s->n_timed == 0 ? s->n_nodes : 0},
         {"nodes can all run at once: nothing has a dependency",
          s->n_ctrl_deps + s->n_data_deps == 0 && s->n_nodes > 1 ? s->n_nodes : 0}};
     memcpy(out, all, sizeof all);
@@ -90,7 +89,7 @@ static void print_ranks(const syn_statistics_set *set) {
                rank, s->n_nodes, s->n_ctrl_deps + s->n_data_deps, s->n_roots, s->widest_ready,
                s->critical_micros, s->critical_nodes, s->sum_micros, s->n_communication);
     }
-    if (set->n_ranks > SHOWN) printf("(%zu ranks more: --json)\n", set->n_ranks - SHOWN);
+    if (set->n_ranks > SHOWN) printf("(%zu more ranks: see --json)\n", set->n_ranks - SHOWN);
     if (set->n_ranks > 1)
         printf("(all: sums over the ranks; critical: %s)\n",
                set->path_across ? "from rank to rank" : "of the longest");
@@ -148,7 +147,7 @@ static void print_communication(const syn_statistics *s) {
     print_heading("groups", s, true);
     for (size_t i = 0; i < s->n_groups && i < SHOWN; i++)
         print_row(s->groups[i].name, &s->groups[i], s, true);
-    if (s->n_groups > SHOWN) printf("(%zu groups more: --json)\n", s->n_groups - SHOWN);
+    if (s->n_groups > SHOWN) printf("(%zu more groups: see --json)\n", s->n_groups - SHOWN);
 }
 
 static int by_count(const void *a, const void *b) {
@@ -186,7 +185,7 @@ static void print_facts(const syn_statistics *s) {
         cli_print_escaped(stdout, s->facts[i].value, bytes < 200 ? bytes : 200);
         printf("%s\n", bytes < 200 ? "" : "...");
     }
-    if (s->n_facts > SHOWN) printf("(%zu attributes more: --json)\n", s->n_facts - SHOWN);
+    if (s->n_facts > SHOWN) printf("(%zu more attributes: see --json)\n", s->n_facts - SHOWN);
 }
 
 static void print_text(const syn_statistics_set *set) {

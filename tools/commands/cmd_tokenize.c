@@ -110,7 +110,7 @@ static syn_status read_ids(const char *text, id_list *list, syn_error *err) {
         if (*text == '\0') return SYN_OK;
         const long long id = strtoll(text, &end, 10);
         if (end == text || id < INT32_MIN || id > INT32_MAX)
-            return SYN_FAIL(err, SYN_E_INVALID, "'%.40s' is no id of a token", text);
+            return SYN_FAIL(err, SYN_E_INVALID, "'%.40s' is not a token id", text);
         SYN_TRY(syn_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at, err));
         list->at[list->n++] = (int32_t)id;
         text = end;

@@ -195,7 +195,7 @@ int command_weights(int argc, char **argv) {
     const int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a file or folder is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (n > 1) return cli_fail(&program, CLI_USAGE, "one checkpoint is listed at a time");
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "weights lists one checkpoint at a time");
     syn_status s = syn_safetensors_open(&st, paths[0], &err);
     if (s == SYN_OK && args.json) s = print_json(st, &err);
     else if (s == SYN_OK) print_text(st);

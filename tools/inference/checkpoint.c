@@ -27,10 +27,10 @@ static syn_status find_config(const inference_args *args, char *found, size_t fo
         return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
                         strerror(errno));
     if (cli_find_beside(args->weights, "config.json", found, found_bytes)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO,
-                    "there is no config.json beside the weights '%.200s'; give --model or "
-                    "--model_config",
-                    args->weights);
+    return SYN_FAIL(
+        err, SYN_E_IO,
+        "there is no config.json next to the weights '%.200s'; give --model or --model_config",
+        args->weights);
 }
 
 syn_status checkpoint_configure(inference *run, syn_error *err) {
@@ -75,9 +75,9 @@ static syn_status check_head(inference *run, syn_error *err) {
     if (needed)
         return SYN_FAIL(
             err, SYN_E_INVALID,
-            "the weights '%.200s' hold no head that predicts tokens ('%s' is missing): "
-            "they are of a class that does something else, such as classification%s; "
-            "--embeddings FILE.npy needs none",
+            "the weights '%.200s' have no head that predicts tokens ('%s' is missing): "
+            "their model does something else, such as classification%s; "
+            "use --embeddings FILE.npy, which needs no head",
             args->weights, missing,
             run->config.tied ? "" : ", or config.json should say \"tie_word_embeddings\": true");
     run->config.tied = true; /* the table, which is not asked for predictions */
@@ -125,7 +125,8 @@ static syn_status read_ending(inference *run, syn_error *err) {
     SYN_TRY(
         syn_text_ending_load(&end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
     if (own) c->end = end;
-    if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);
+    if (*unread)
+        inference_note(run, "%s sets %s, which is not supported and is ignored", path, unread);
     return SYN_OK;
 }
 
@@ -141,8 +142,8 @@ static syn_status untie(inference *run, syn_error *err) {
     run->config.tied = false;
     run->params = syn_model_config_params(&run->config, run->heads);
     inference_note(run,
-                   "the configuration ties the head to the token table, but the weights hold "
-                   "another %s.weight; it is used",
+                   "the configuration ties the output head to the embeddings, but the weights have "
+                   "a separate %s.weight; it is used",
                    head.matrix);
     return SYN_OK;
 }

@@ -19,7 +19,7 @@ static filling *work_of(const inference *run) {
 
 static const char *refuses(const inference_args *args) {
     if (args->perplexity)
-        return "--perplexity: BERT predicts no next token, and so has none; see --logits all";
+        return "--perplexity: BERT does not predict the next token; use --logits all";
     if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
     if (!isnan(args->temperature)) return "--temperature: BERT samples no tokens";
     if (!isnan(args->top_p)) return "--top_p: BERT samples no tokens";
@@ -28,7 +28,7 @@ static const char *refuses(const inference_args *args) {
     if (!isnan(args->repetition_penalty)) return "--repetition_penalty: BERT samples no tokens";
     if (args->eos) return "--eos: BERT generates no tokens";
     if (args->mask_id >= 0 && !args->prompt_ids)
-        return "--mask_id is for --prompt_ids without a tokenizer, which knows it";
+        return "--mask_id applies only to --prompt_ids without a tokenizer; leave it out";
     return inference_score_refuses(args);
 }
 
@@ -36,7 +36,7 @@ static const char *refuses(const inference_args *args) {
 static syn_status take_complete_ids(const inference *run, filling *work, syn_error *err) {
     const int64_t mask = run->args->mask_id, n = run->config.vocab_size;
     if (mask >= n)
-        return SYN_FAIL(err, SYN_E_INVALID, "--mask_id %lld is none of the %lld tokens of %s",
+        return SYN_FAIL(err, SYN_E_INVALID, "--mask_id %lld is not one of the %lld tokens of %s",
                         (long long)mask, (long long)n, run->config.name);
     work->cls = work->sep = -1;
     work->mask = (int32_t)mask;
@@ -55,15 +55,15 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
                     {"[PAD]", &work->pad}};
     if (run->args->mask_id >= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "--mask_id is for --prompt_ids without a tokenizer; this one knows it");
+                        "--mask_id applies only to --prompt_ids without a tokenizer; leave it out");
     const bool bytes = syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
     if (bytes && run->config.vocab_size < 260)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "%s knows %lld tokens, too few for one a byte and [CLS], [SEP], [MASK] and "
-                        "[PAD]; %s",
-                        run->config.name, (long long)run->config.vocab_size,
-                        run->args->prompt_ids ? "leave --tokenizer bytes out"
-                                              : "give --tokenizer DIR or --prompt_ids FILE");
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "%s has %lld tokens, too few for 256 bytes and [CLS], [SEP], [MASK] and [PAD]; %s",
+            run->config.name, (long long)run->config.vocab_size,
+            run->args->prompt_ids ? "leave --tokenizer bytes out"
+                                  : "give --tokenizer DIR or --prompt_ids FILE");
     for (int i = 0; i < 4; i++) {
         *specials[i].id = bytes ? 256 + i : syn_tokenizer_special(run->tokenizer, specials[i].name);
         if (*specials[i].id < 0)
@@ -106,8 +106,8 @@ static syn_status begin(inference *run, syn_error *err) {
     add_heads(run);
     if (want && (want < run->around + 1 || want > c->n_positions))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "--num_input_tokens %lld: %s%s takes %lld to %lld tokens", (long long)want,
-                        run->around ? "with [CLS] and [SEP], " : "", c->name,
+                        "--num_input_tokens %lld: %s%s accepts %lld to %lld tokens",
+                        (long long)want, run->around ? "with [CLS] and [SEP], " : "", c->name,
                         (long long)run->around + 1, (long long)c->n_positions);
     work->n_top = run->args->top_k > 0 ? run->args->top_k : PREDICTIONS;
     if (work->n_top > c->vocab_size) work->n_top = c->vocab_size;
@@ -159,7 +159,8 @@ static syn_status encode(const inference *run, int64_t i, inference_text *out, s
                                   : encode_text(run, run->prompts[i], out, err));
     if (out->n == 0 && run->around == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.200s: line %lld is empty; without a tokenizer it holds all of a prompt",
+                        "%.200s: line %lld is empty; without a tokenizer a line must have all ids "
+                        "of its prompt",
                         run->args->prompt_ids, (long long)i + 1);
     return fit(run, out, err);
 }
@@ -217,7 +218,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
                         work_of(run)->mask);
     return SYN_FAIL(err, SYN_E_INVALID,
                     run->args->num_input_tokens
-                        ? "the first %lld tokens of the prompt hold no " MASK_TEXT " to fill in"
+                        ? "the first %lld tokens of the prompt have no " MASK_TEXT " to fill in"
                         : "the prompt has no " MASK_TEXT " (in capitals) to fill in",
                     (long long)run->args->num_input_tokens - 2);
 }

@@ -25,11 +25,11 @@ static continuation *work_of(const inference *run) {
 /* ---- Before ---- */
 
 static const char *refuses(const inference_args *args) {
-    if (args->mask_id >= 0) return "--mask_id is for BERT's --prompt_ids without a tokenizer";
+    if (args->mask_id >= 0)
+        return "--mask_id applies only to BERT's --prompt_ids without a tokenizer; leave it out";
     if (inference_only_scores(args) && !args->num_output_tokens && sampling_asked(args))
         return "--temperature, --top_k, --top_p, --min_p, --greedy, --repetition_penalty, --eos: "
-               "nothing is generated with --logits all or --embeddings unless --num_output_tokens "
-               "says how much";
+               "--logits all and --embeddings generate nothing unless --num_output_tokens is given";
     const char *sentence = sampling_refuses(args);
     return sentence ? sentence : inference_score_refuses(args);
 }
@@ -71,12 +71,12 @@ static syn_status begin_empty(const inference *run, int64_t i, inference_text *t
     const int32_t bos = run->tokenizer ? syn_tokenizer_bos(run->tokenizer) : -1;
     if (bos < 0 || bos >= run->config.vocab_size)
         return run->n_prompts > 1
-                   ? SYN_FAIL(err, SYN_E_INVALID,
-                              "line %lld of the prompts is empty, and there is no token to begin "
-                              "with",
-                              (long long)i + 1)
+                   ? SYN_FAIL(
+                         err, SYN_E_INVALID,
+                         "line %lld of the prompts is empty, and the tokenizer has no start token",
+                         (long long)i + 1)
                    : SYN_FAIL(err, SYN_E_INVALID,
-                              "the prompt is empty, and there is no token to begin with");
+                              "the prompt is empty, and the tokenizer has no start token");
     SYN_TRY(syn_grow(&text->ids, &text->cap, 1, sizeof *text->ids, err));
     text->ids[text->n++] = bos;
     return SYN_OK;

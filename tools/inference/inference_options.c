@@ -163,16 +163,17 @@ static int check_dtypes(inference *run) {
 /* Rules that hold for every model: a sentence where one is broken, else NULL. */
 static const char *contradiction(bool meta) {
     if (args.save_logits && meta)
-        return "--save_logits needs numbers, and --device meta computes none";
+        return "--save_logits needs values, but --device meta computes none; use another device";
     if (args.embeddings && meta)
-        return "--embeddings needs numbers, and --device meta computes none";
+        return "--embeddings needs values, but --device meta computes none; use another device";
     if (args.save_weights && meta)
-        return "--save_weights needs numbers, and --device meta has none";
-    if (args.eos && meta) return "--eos ends texts, and --device meta generates none; leave it out";
+        return "--save_weights needs values, but --device meta has none; use another device";
+    if (args.eos && meta)
+        return "--eos has no effect: --device meta generates no text; leave it out";
     if (args.model && args.model_config)
-        return "--model and --model_config both say which model; give one";
+        return "--model and --model_config both select the model; give one";
     if ((args.prompt != NULL) + (args.prompts != NULL) + (args.prompt_ids != NULL) > 1)
-        return "--prompt, --prompts and --prompt_ids say the same; give one";
+        return "--prompt, --prompts and --prompt_ids exclude each other; give one";
     return NULL;
 }
 
@@ -196,8 +197,8 @@ int inference_check_options(inference *run) {
     run->args = &args;
     if (l->mpi && l->ranks != args.tp)
         return cli_fail(l->program, CLI_USAGE,
-                        "%d MPI processes were started for --tp %lld; the two must agree", l->ranks,
-                        (long long)args.tp);
+                        "%d MPI processes were started, but --tp is %lld; they must be equal",
+                        l->ranks, (long long)args.tp);
     const int device = launch_device(l, args.device);
     if (device != CLI_RUN) return device;
     const bool meta = l->device == SYN_DEVICE_META;

@@ -30,10 +30,10 @@ static const char *refuses(const inference_args *args) {
     } useless[] = {
         {args->prompt || args->prompts || args->prompt_ids,
          "--perplexity FILE is the text to score; give no prompt"},
-        {args->num_input_tokens, "--num_input_tokens: --max_length is the length of --perplexity's "
-                                 "windows"},
+        {args->num_input_tokens,
+         "--num_input_tokens does nothing with --perplexity; --max_length sets its window"},
         {args->num_output_tokens, "--num_output_tokens: --perplexity generates no tokens"},
-        {args->batch_size != 1, "--batch_size: --perplexity takes one window at a time"},
+        {args->batch_size != 1, "--batch_size: --perplexity runs one window at a time"},
         {!isnan(args->temperature), "--temperature: --perplexity samples no tokens"},
         {args->top_k >= 0, "--top_k: --perplexity samples no tokens"},
         {!isnan(args->top_p), "--top_p: --perplexity samples no tokens"},
@@ -47,7 +47,8 @@ static const char *refuses(const inference_args *args) {
         {args->embeddings, "--embeddings: --perplexity writes no hidden states; give a --prompt"},
         {args->pooling != INFERENCE_POOLING_NONE,
          "--pooling: --perplexity writes no hidden states; give a --prompt"},
-        {args->mask_id >= 0, "--mask_id is for BERT's --prompt_ids without a tokenizer"},
+        {args->mask_id >= 0,
+         "--mask_id applies only to BERT's --prompt_ids without a tokenizer; leave it out"},
     };
     for (size_t i = 0; i < sizeof useless / sizeof useless[0]; i++)
         if (useless[i].given) return useless[i].sentence;
@@ -62,14 +63,13 @@ static syn_status check_windows(inference *run, syn_error *err) {
     p->max_length = args->max_length ? args->max_length : c->n_positions;
     p->stride = args->stride ? args->stride : p->max_length < STRIDE ? p->max_length : STRIDE;
     if (p->max_length > most)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--max_length %lld: %s takes no more than its %lld positions",
+        return SYN_FAIL(err, SYN_E_INVALID, "--max_length %lld: %s has only %lld positions",
                         (long long)p->max_length, c->name, (long long)most);
     if (p->stride > p->max_length)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--stride %lld would leave tokens out between windows of %lld; give %lld "
-                        "or less",
-                        (long long)p->stride, (long long)p->max_length, (long long)p->max_length);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "--stride %lld would skip tokens between windows of %lld tokens; give %lld or less",
+            (long long)p->stride, (long long)p->max_length, (long long)p->max_length);
     return SYN_OK;
 }
 
@@ -89,9 +89,8 @@ static syn_status read_text(inference *run, const char *path, syn_error *err) {
     SYN_TRY(s);
     if (work->n_ids < 2)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.200s is only %zu token%s: a perplexity needs two, for the first is "
-                        "predicted by none",
-                        path, work->n_ids, work->n_ids == 1 ? "" : "s");
+                        "%.200s has only %zu token%s; perplexity needs at least two", path,
+                        work->n_ids, work->n_ids == 1 ? "" : "s");
     return inference_check_ids(run, work->ids, work->n_ids, err);
 }
 

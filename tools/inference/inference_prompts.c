@@ -22,8 +22,8 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
     }
     if (args->prompt_ids) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "there is no tokenizer beside the weights '%.200s'; give --tokenizer DIR, "
-                    "--prompt_ids FILE, or --tokenizer bytes if a token is a byte",
+                    "there is no tokenizer next to the weights '%.200s'; give --tokenizer DIR, "
+                    "--prompt_ids FILE, or --tokenizer bytes if each byte is a token",
                     args->weights);
 }
 
@@ -81,7 +81,7 @@ syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t 
         size_t bytes;
         const char *text = syn_tokenizer_token(run->tokenizer, ids[k], &bytes);
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the text holds the added token '%.*s', id %d, but %s has only %lld tokens",
+                        "the text has the added token '%.*s', id %d, but %s has only %lld tokens",
                         bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->config.name,
                         (long long)run->config.vocab_size);
     }
@@ -104,7 +104,7 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     bool all_blank = true;
     char *line = run->prompt_text, *const end = line + bytes;
     if (memchr(line, '\0', bytes))
-        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt holds a NUL character", path);
+        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt has a NUL character", path);
     while (line < end) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
@@ -117,7 +117,7 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
         line = stop + 1;
     }
     if (!all_blank) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
+    return SYN_FAIL(err, SYN_E_INVALID, "%.200s has no prompt", path);
 }
 
 static syn_status find_prompts(inference *run, syn_error *err) {
@@ -126,8 +126,7 @@ static syn_status find_prompts(inference *run, syn_error *err) {
     if (file) {
         SYN_TRY(read_lines(run, file, err));
         if (args->batch_size != 1 && args->batch_size != run->n_prompts)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "--batch_size is %lld, but %.200s holds %lld prompts",
+            return SYN_FAIL(err, SYN_E_INVALID, "--batch_size is %lld, but %.200s has %lld prompts",
                             (long long)args->batch_size, file, (long long)run->n_prompts);
         run->batch = run->n_prompts;
         return SYN_OK;

@@ -68,12 +68,12 @@ static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error
     const double want = inference_resident_bytes(run) / (double)run->launch.ranks;
     SYN_TRY(syn_ctx_room(ctx, &left, &all, err));
     if (all == 0 || want <= (double)left) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: a rank's weights of %s and KV cache of %lld sequences are %s, "
-                    "but %s of its device are free; --dtype bf16, smaller batches or a larger --tp "
-                    "need less",
-                    run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
-                    cli_bytes_text((double)left, b, sizeof b));
+    return SYN_FAIL(
+        err, SYN_E_NOMEM,
+        "out of memory: a rank's weights of %s and KV cache of %lld sequences take %s, but its "
+        "device has %s free; use --dtype bf16, a smaller batch or a larger --tp",
+        run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
+        cli_bytes_text((double)left, b, sizeof b));
 }
 
 syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
@@ -144,7 +144,7 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     const double want = limited ? own : here;
     if (run->launch.device != SYN_DEVICE_CPU || want <= room->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
+                    "out of memory: the weights of %s and the KV cache of %lld sequences take %s, "
                     "but %s %s available; --device meta needs none",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
                     room->says, cli_bytes_text(room->bytes, b, sizeof b));

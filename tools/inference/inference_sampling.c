@@ -14,7 +14,7 @@ bool sampling_asked(const inference_args *args) {
 const char *sampling_refuses(const inference_args *args) {
     const bool likeliest = args->temperature == 0.0;
     if (args->greedy && !isnan(args->temperature) && !likeliest)
-        return "--greedy takes the likeliest token, --temperature samples others; give one of them";
+        return "--greedy takes the likeliest token, but --temperature samples; give one of them";
     if (args->greedy && args->top_k >= 0)
         return "--top_k has no effect with --greedy, which takes the likeliest token";
     if (args->greedy && !isnan(args->top_p))
@@ -24,7 +24,8 @@ const char *sampling_refuses(const inference_args *args) {
     if (likeliest && !isnan(args->top_p))
         return "--top_p has no effect with --temperature 0, which takes the likeliest token";
     if ((args->greedy || likeliest) && !isnan(args->min_p))
-        return "--min_p has no effect where the likeliest token is taken";
+        return "--min_p has no effect with --greedy or --temperature 0, which take the likeliest "
+               "token";
     return NULL;
 }
 
@@ -32,9 +33,8 @@ const char *sampling_refuses(const inference_args *args) {
 
 static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end, syn_error *err) {
     if (id < 0 || id >= run->config.vocab_size)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--eos: %lld is not the id of one of the %lld tokens of %s", (long long)id,
-                        (long long)run->config.vocab_size, run->config.name);
+        return SYN_FAIL(err, SYN_E_INVALID, "--eos: %lld is not one of the %lld token ids of %s",
+                        (long long)id, (long long)run->config.vocab_size, run->config.name);
     if (end->n_ids == SYN_TEXT_ENDS)
         return SYN_FAIL(err, SYN_E_INVALID, "--eos: more than %d ids", SYN_TEXT_ENDS);
     end->ids[end->n_ids++] = (int32_t)id;
@@ -74,8 +74,8 @@ static syn_status choose_end(const inference *run, syn_text_ending *end, syn_err
         const int64_t id = run->tokenizer ? token_of(run->tokenizer, text) : -1;
         if (id < 0)
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "--eos: '%.80s' is no token%s; give ids with ',' between them, the "
-                            "text of one token, or none",
+                            "--eos: '%.80s' is not a token%s; give ids separated by ',', the text "
+                            "of one token, or none",
                             text,
                             run->tokenizer ? " of the tokenizer" : ", as there is no tokenizer");
         status = add_end(run, id, end, err);
@@ -98,8 +98,9 @@ static syn_status choose(const choice *c, bool file_counts, const char *file, sy
     if (!isnan(c->option)) *c->out = c->option;
     else if (file_counts && !isnan(c->file)) *c->out = c->file;
     if (*c->out >= c->least && *c->out <= c->most) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "%s sets %s to %g, which is not from %g to %g; give --%s",
-                    file, c->name, *c->out, c->least, c->most, c->name);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "%s sets %s to %g, but it must be between %g and %g; give --%s", file, c->name,
+                    *c->out, c->least, c->most, c->name);
 }
 
 syn_status sampling_choose(const inference *run, inference_sampling *out, syn_error *err) {

@@ -18,13 +18,13 @@ enum { TOKENS_AT_ONCE = 8192 };
 const char *inference_score_refuses(const inference_args *args) {
     const bool meta = strcmp(args->device, "meta") == 0;
     if (inference_all_logits(args) && !args->save_logits && !meta)
-        return "--logits all says what --save_logits FILE.npy holds; give that too";
+        return "--logits all needs --save_logits FILE.npy; give that, too";
     if (args->pooling != INFERENCE_POOLING_NONE && !args->embeddings)
-        return "--pooling says what --embeddings FILE.npy holds; give that too";
+        return "--pooling needs --embeddings FILE.npy; give that, too";
     if (args->embeddings && args->save_logits && strcmp(args->embeddings, args->save_logits) == 0)
-        return "--embeddings and --save_logits name the same file; give two";
-    if (args->stride) return "--stride: only --perplexity FILE takes steps through a text";
-    if (args->max_length) return "--max_length: only --perplexity FILE has windows";
+        return "--embeddings and --save_logits name the same file; name two";
+    if (args->stride) return "--stride needs --perplexity FILE; give that, too";
+    if (args->max_length) return "--max_length needs --perplexity FILE; give that, too";
     return NULL;
 }
 
@@ -79,8 +79,8 @@ static syn_status read_rows(const piece *p, syn_tensor x, int64_t first, int64_t
         for (int64_t i = 0; i < width; i++)
             if (!isfinite(at[i]))
                 return SYN_FAIL(err, SYN_E_INVALID,
-                                "what the model makes of token %lld is no finite number: the "
-                                "weights are damaged, or too large for their type",
+                                "the model's output for token %lld is NaN or infinite: the weights "
+                                "are damaged, or too large for their dtype",
                                 (long long)((first + row) % p->run->prompt_tokens));
     }
     return SYN_OK;

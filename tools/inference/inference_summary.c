@@ -71,9 +71,9 @@ static void print_shared_heads(const inference *run) {
     const syn_model_config *m = &run->config;
     const int ranks = syn_model_kv_ranks(m, (int)run->args->tp);
     if (m->n_kv_head == 0 || m->n_kv_head == m->n_head) return;
-    printf("heads:   %lld of queries share %lld of keys and values", (long long)m->n_head,
+    printf("heads:   %lld query heads share %lld key and value heads", (long long)m->n_head,
            (long long)m->n_kv_head);
-    if (ranks > 1) printf(", each of which is on %d ranks", ranks);
+    if (ranks > 1) printf(", each on %d ranks", ranks);
     putchar('\n');
 }
 
@@ -161,7 +161,7 @@ static void print_summary(const inference *run) {
            run->launch.ranks, cli_plural((uint64_t)run->launch.ranks));
     if (run->launch.device != SYN_DEVICE_META)
         footprint_print(run->launch.ctx[0], r->largest_bytes, stdout);
-    printf("\nops of rank 0, views left out");
+    printf("\nops of rank 0, without views");
     if (run->launch.hw)
         printf("; predicted for %s",
                cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name));

@@ -42,7 +42,7 @@ void inference_print_text(const inference *run, const char *what, const int32_t 
         const int64_t most = all ? n : SHOWN_IDS;
         printf("%stoken ids", what);
         for (int64_t i = 0; i < n && i < most; i++) printf(" %d", ids[i]);
-        printf("%s (--tokenizer DIR gives text)\n", n > most ? " ..." : "");
+        printf("%s (--tokenizer DIR prints text)\n", n > most ? " ..." : "");
         return;
     }
     const bool cut = !all && bytes >= SHOWN_BYTES;

@@ -118,7 +118,7 @@ void report_print(const report *r, FILE *out) {
     for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);
     print_row(r, &r->total, "total", out);
     if (r->total.wait_ns > 0)
-        fprintf(out, "  (+waiting: for other ranks, beside the time and not in it)\n");
+        fprintf(out, "  (+waiting: for other ranks, not included in the time)\n");
 }
 
 void report_json(const report *r, syn_sink *out) {

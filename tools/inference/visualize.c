@@ -83,14 +83,13 @@ static void say_less(const syn_graph *graph, const syn_copied_ranks *copies, con
     cli_shown(folder, shown, sizeof shown);
     if (n > 0)
         fprintf(list,
-                "  %u of %u ranks do what another one does: JSON holds them once, with what "
-                "differs. In full:\n"
-                "    syntorch export --input %s/tensor_trace_graph.json --copies full --output "
-                "all.json\n",
+                "  %u of %u ranks are identical to another one: JSON has them once, with their "
+                "differences. In full:\n    syntorch export --input %s/tensor_trace_graph.json "
+                "--copies full --output all.json\n",
                 n, graph->n_ranks, shown);
     fprintf(list,
-            "  Left out, as the .et files say the same: tensor_trace_chakra.json. To have it:\n"
-            "    syntorch export --input %s/trace.%d.et --all_ranks --output "
+            "  Not written, as the .et files have the same content: tensor_trace_chakra.json. To "
+            "write it:\n    syntorch export --input %s/trace.%d.et --all_ranks --output "
             "tensor_trace_chakra.json\n",
             shown, graph->ranks[0].rank);
 }

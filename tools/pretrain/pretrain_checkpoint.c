@@ -176,7 +176,7 @@ static syn_status agree(syn_comm *comm, syn_status mine, syn_error *err) {
     gather_start start;
     const syn_status s = gather_agreement(&start, comm, mine, 0, err);
     if (s != SYN_OK || mine != SYN_OK || start.failed < 0) return s != SYN_OK ? s : mine;
-    return SYN_FAIL(err, SYN_E_IO, "rank %d could not save its part", start.failed);
+    return SYN_FAIL(err, SYN_E_IO, "rank %d could not save its shard", start.failed);
 }
 
 /* Swaps two names at once; false if that is not possible, as where one is missing. */
@@ -195,7 +195,7 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     SYN_TRY(folder_sync(partial, err));
     SYN_TRY(folder_path(path, err, run->args->save_dir, name));
     if (!folder_is(path) && syn_file_exists(path))
-        return SYN_FAIL(err, SYN_E_IO, "'%.300s' is no folder, and in the way", path);
+        return SYN_FAIL(err, SYN_E_IO, "'%.300s' must be a folder, but is a file; remove it", path);
     if (exchange(partial, path)) folder_remove(partial); /* which is the older one now */
     else if (rename(partial, path) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));
@@ -340,7 +340,8 @@ syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
     const int64_t step = find_checkpoint(args->save_dir, true, INT64_MAX, &count);
     if (step == 0 || args->resume) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "'%.300s' holds " PREFIX "%lld of an earlier run: go on from it with --resume, "
+                    "'%.300s' has " PREFIX
+                    "%lld of an earlier run: continue from it with --resume, "
                     "name another --save-dir, or remove the folder",
                     args->save_dir, (long long)step);
 }
@@ -355,8 +356,8 @@ syn_status pretrain_check_longer(const pretrain *run, syn_error *err) {
     if (steps < TRIAL_STEPS || steps <= run->steps) return SYN_OK;
     if (run->args->resume && find_checkpoint(folder, true, INT64_MAX, &count) > 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "'%.300s' holds what an earlier run of %lld steps left, and this one of %lld "
-                    "would replace it: name another --save-dir, or remove the folder",
+                    "'%.300s' has the results of an earlier run of %lld steps, and this run of "
+                    "%lld steps would replace them: name another --save-dir, or remove the folder",
                     folder, (long long)steps, (long long)run->steps);
 }
 
@@ -365,7 +366,7 @@ static void note_end(const pretrain *run, const pretrain_state *state, const cha
     char behind[60] = "";
     if (state->step < run->steps || state->comm->rank != 0 || run->args->quiet) return;
     if (state->step > run->steps)
-        snprintf(behind, sizeof behind, " behind the last one, %lld", (long long)run->steps);
+        snprintf(behind, sizeof behind, " after the last one, %lld", (long long)run->steps);
     fprintf(stderr, "%s: note: nothing to do: '%s' is of %s%s\n", run->launch.program->name, folder,
             *behind ? "a step" : "the last step", behind);
 }
@@ -394,7 +395,8 @@ syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err)
     if (s == SYN_E_FORMAT || s == SYN_E_IO) { /* as after a damage */
         const int64_t before = find_checkpoint(folder, true, step, &count);
         return SYN_FAIL(err, s, "%.330s; remove " PREFIX "%lld, and --resume %s%.0lld", why.text,
-                        (long long)step, before ? "goes on from " PREFIX : "begins anew",
+                        (long long)step,
+                        before ? "continues from " PREFIX : "starts from the beginning",
                         (long long)before);
     }
     if (s != SYN_OK) return SYN_FAIL(err, s, "%s", why.text);

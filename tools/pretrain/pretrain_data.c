@@ -17,7 +17,7 @@ static syn_status open_weights(pretrain *run, syn_error *err) {
     char path[4200];
     syn_weights_head head;
     if (!cli_find_beside(weights, "config.json", path, sizeof path))
-        return SYN_FAIL(err, SYN_E_IO, "there is no config.json beside the weights '%.300s'",
+        return SYN_FAIL(err, SYN_E_IO, "there is no config.json next to the weights '%.300s'",
                         weights);
     SYN_TRY(syn_model_config_load(&run->config, path, err));
     SYN_TRY(syn_weights_open(&run->weights, weights, run->config.family, err));
@@ -62,9 +62,10 @@ static void follow_reference(pretrain *run) {
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--mask-policy is for a BERT; %s predicts every next token: leave it out",
-                        run->config.name);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "--mask-policy applies only to BERT, and %s predicts every next token: leave it out",
+            run->config.name);
     SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     return SYN_OK;
@@ -88,10 +89,10 @@ static syn_status choose_dropout(pretrain *run, syn_error *err) {
     syn_dropout_rates *rates = &run->config.dropout;
     if (given >= 0) *rates = (syn_dropout_rates){given, given, given};
     if (rates->embedding < 1 && rates->attention < 1 && rates->residual < 1) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "the configuration of %s has a dropout of 1, which leaves nothing; give "
-                    "--dropout",
-                    run->config.name);
+    return SYN_FAIL(
+        err, SYN_E_INVALID,
+        "the configuration of %s has a dropout of 1, which drops everything; give --dropout",
+        run->config.name);
 }
 
 bool pretrain_drops(const pretrain *run) {
@@ -165,7 +166,7 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     if (args->weights) {
         if (model_folder_find_tokenizer(args->weights, folder, bytes)) return SYN_OK;
         return SYN_FAIL(err, SYN_E_IO,
-                        "there is no tokenizer beside the weights '%.300s'; give --tokenizer",
+                        "there is no tokenizer next to the weights '%.300s'; give --tokenizer",
                         args->weights);
     }
     if (!cli_find_data(own, folder, bytes))
@@ -187,7 +188,7 @@ static void set_ending(pretrain *run) {
 static syn_status check_tokenizer(const pretrain *run, syn_error *err) {
     const char *folder = run->tokenizer_folder;
     if (*folder && syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
-        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not that of a %s", folder,
+        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not for a %s", folder,
                         syn_model_type(&run->config));
     if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld%s",
@@ -252,7 +253,7 @@ static void save_texts(const pretrain *run, const syn_texts *texts, const char *
     syn_error why = {.code = SYN_OK};
     if (run->launch.program->mute || syn_texts_save(texts, cache, key, &why) == SYN_OK) return;
     if (run->args->quiet) return;
-    fprintf(stderr, "%s: warning: the texts' tokens are not kept in --cache-dir: %s\n",
+    fprintf(stderr, "%s: warning: tokenized data was not written to --cache-dir: %s\n",
             run->launch.program->name, why.text);
 }
 
@@ -323,19 +324,19 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     }
     run->steps_per_epoch = run->n_texts / each;
     if (run->steps_per_epoch == 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "%lld texts do not fill one step of %lld: give more --data, or a smaller "
-                        "%s",
-                        (long long)syn_texts_count(run->texts), (long long)each,
-                        args->batch_size > 1     ? "--batch-size"
-                        : args->accumulation > 1 ? "--gradient-accumulation-steps"
-                                                 : "--num-gpus");
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "%lld samples do not fill one step of %lld: give more --data, or a smaller %s",
+            (long long)syn_texts_count(run->texts), (long long)each,
+            args->batch_size > 1     ? "--batch-size"
+            : args->accumulation > 1 ? "--gradient-accumulation-steps"
+                                     : "--num-gpus");
     run->steps = run->steps_per_epoch * args->num_epochs;
     if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
     if (args->enable_tracing && before >= run->steps)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "step %lld would be traced, but the run has %lld: see --max-steps and "
-                        "--trace-wait-steps",
+                        "step %lld should be traced, but the run has only %lld steps: raise "
+                        "--max-steps or lower --trace-wait-steps",
                         (long long)before + 1, (long long)run->steps);
     return SYN_OK;
 }

@@ -152,11 +152,11 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
         {!a->enable_tracing && !meta,
          {"hw", "compare"},
          "does nothing without --enable-tracing or --device meta; give one, or leave it out"},
-        {!meta, {"json"}, "prints what is predicted on --device meta; give that, too"},
+        {!meta, {"json"}, "prints the prediction of --device meta; give that, too"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
         {a->data.n > 0 && a->eval_data.n == 0,
          {"eval-steps"},
-         "does nothing without texts to validate with; name them with --eval-data"},
+         "does nothing without validation data; name it with --eval-data"},
         {a->save_steps == 0,
          {"save-total-limit"},
          "does nothing without --save-steps, which says when checkpoints are written"},
@@ -183,7 +183,7 @@ static void note_meta(const pretrain *run, int argc, char **argv) {
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", used ? ", " : "",
                                      names[i]);
     if (used > 0 && !run->args->quiet && !run->launch.program->mute)
-        fprintf(stderr, "%s: note: without effect, as --device meta trains nothing: %s\n",
+        fprintf(stderr, "%s: note: no effect with --device meta, which does not train: %s\n",
                 run->launch.program->name, list);
 }
 
@@ -192,8 +192,8 @@ static void note_no_model(const pretrain *run) {
     if (a->skip_eval && a->enable_tracing && a->save_steps == 0 && !a->quiet &&
         !run->launch.program->mute)
         fprintf(stderr,
-                "%s: note: no model is saved, for --skip-eval and --enable-tracing are for a trace "
-                "alone; --save-steps saves some\n",
+                "%s: note: --skip-eval with --enable-tracing saves no model; --save-steps N saves "
+                "checkpoints\n",
                 run->launch.program->name);
 }
 
@@ -217,19 +217,20 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
     const bool meta = run->launch.device == SYN_DEVICE_META;
     if ((a->model != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
         return cli_fail(program, CLI_USAGE,
-                        "--model, --model-config and --weights all say which model; give one");
+                        "--model, --model-config and --weights all select the model; give one");
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
     if (!folder_is_prefix(a->trace_name))
         return cli_fail(program, CLI_USAGE,
-                        "--trace-name '%s' names no file; give one, such as trace", a->trace_name);
+                        "--trace-name '%s' names no file; give a file name, such as trace",
+                        a->trace_name);
     if (meta) note_meta(run, argc, argv);
     else note_no_model(run);
     if (a->json) args.quiet = true;
     if (meta && !a->enable_tracing) predict_alone(run);
     if (run->launch.mpi && run->launch.ranks != a->num_gpus)
         return cli_fail(program, CLI_USAGE,
-                        "%d MPI processes were started for --num-gpus %lld; the two must agree",
+                        "%d MPI processes were started, but --num-gpus is %lld; they must be equal",
                         run->launch.ranks, (long long)a->num_gpus);
     run->launch.ranks = (int32_t)a->num_gpus;
     return CLI_RUN;

@@ -144,8 +144,8 @@ static void add_line(pretrain *run, const char *line) {
     if (log->failing == 0 || was_failing) return;
     pretrain_bar_clear(run);
     fprintf(stderr,
-            "%s: warning: cannot write '%.300s/metrics.csv': %s; its lines are written when that "
-            "is possible again\n",
+            "%s: warning: cannot write '%.300s/metrics.csv': %s; its lines will be written once "
+            "that is possible\n",
             run->launch.program->name, run->args->save_dir, strerror(log->failing));
 }
 

@@ -373,5 +373,5 @@ syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain
     for (int i = 0; i < d.want.n; i++)
         if (!d.seen[i]) add_difference(&d, d.want.at[i].name, "was not told");
     if (!*d.text) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' is of another run: %s", folder, d.text);
+    return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' belongs to another run: %s", folder, d.text);
 }

@@ -88,7 +88,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     w->times = times;
     const syn_status status = w->once(err);
     if (sweep_values(&swept, "max_seq_length") == 1)
-        snprintf(all, sizeof all, "steps with texts of %lld tokens",
+        snprintf(all, sizeof all, "steps with samples of %lld tokens",
                  (long long)run->args->max_seq_length);
     if (status == SYN_OK) sweep_name(&swept, "model", run->config.name, all);
     *run->args = w->given;

@@ -273,11 +273,11 @@ void pretrain_end_trace(const pretrain *run) {
     const char *name = run->launch.program->name;
     if (!args->enable_tracing) return;
     if (run->n_windows == 0)
-        fprintf(stderr, "%s: warning: no step was traced, for the run ended before the first\n",
+        fprintf(stderr, "%s: warning: no step was traced: the run ended before the first one\n",
                 name);
     else if (args->trace_repeat > (int64_t)run->n_windows)
         fprintf(stderr,
-                "%s: warning: %zu of %" PRId64 " windows were traced, for the run has ended\n",
+                "%s: warning: only %zu of %" PRId64 " cycles were traced: the run has ended\n",
                 name, run->n_windows, args->trace_repeat);
 }
 

@@ -53,12 +53,11 @@ static syn_status add_starred(pytorch_job *job, const char *host_pattern, const 
     if (!device_pattern) return add_pair(job, host, NULL, number(part, bytes), err);
     star = strchr(device_pattern, '*');
     if (!star)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--host names a set with *, so --device must have a * as well");
+        return SYN_FAIL(err, SYN_E_INVALID, "--host has a *, so --device must have one, too");
     const int n = snprintf(device, sizeof device, "%.*s%.*s%s", (int)(star - device_pattern),
                            device_pattern, (int)bytes, part, star + 1);
     if (n < 0 || (size_t)n >= sizeof device)
-        return SYN_FAIL(err, SYN_E_INVALID, "the device trace's name is too long");
+        return SYN_FAIL(err, SYN_E_INVALID, "the device trace's path is too long");
     struct stat st;
     if (stat(device, &st) != 0)
         return SYN_FAIL(err, SYN_E_IO, "%.200s has no device trace: %.200s is not there", host,

@@ -32,7 +32,7 @@ void pytorch_print_notes(const syn_pytorch_report *report, FILE *out) {
 /* Without a host trace host ops are those of the device trace. */
 static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out) {
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
-    if (!has_host) fprintf(out, "  matched: host ops are those of the device trace\n");
+    if (!has_host) fprintf(out, "  matched: host ops come from the device trace\n");
     else
         fprintf(out,
                 "  matched: %" PRIu64 " of %" PRIu64 " host nodes (record function id %" PRIu64
@@ -44,7 +44,7 @@ static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out
             m->device_events - m->device_none, m->device_events, m->device_correlation,
             m->device_external, m->device_time, m->device_none);
     if (m->cpu_events_kept > 0)
-        fprintf(out, "           %" PRIu64 " CPU event%s of the device trace alone\n",
+        fprintf(out, "           %" PRIu64 " CPU event%s only in the device trace\n",
                 m->cpu_events_kept, cli_plural(m->cpu_events_kept));
 }
 
@@ -170,10 +170,9 @@ void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) 
     pytorch_print_notes(report, out);
     for (size_t i = 0; job->options.replay && i < n; i++) print_replay(&report->ranks[i], out);
     if (report->groups_replaced)
-        fprintf(out,
-                "  note: other groups stood in the .comm_group.json beside it and were replaced: "
-                "ranks converted one by one\n  number groups each for itself; convert a "
-                "job's ranks together, as a set\n");
+        fprintf(out, "  note: the .comm_group.json next to it had other groups, which were "
+                     "replaced: ranks converted one by one\n  number their groups independently; "
+                     "convert the ranks of a job together, as a set\n");
     fprintf(out, "%s of JSON to %s%s, %s, in %.3f s\n",
             cli_bytes_text((double)report->in_bytes, a, sizeof a),
             cli_shown(job->output, name, sizeof name), job->options.is_set ? ".<rank>.et" : "",

@@ -119,10 +119,11 @@ typedef struct syn_param_source {
 void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
 
 /* Creates a parameter under its HuggingFace name, in f32, f16 or bf16. The context fails if it
-   already has a parameter of that name. `full` is the shape of the whole parameter; the tensor has the shape of the shard. SYN_INIT_NORMAL values have mean 0 and
-   standard deviation `std`. Each value depends only on seed, name and the element's index in the
-   full tensor, so it is the same for every sharding; then it is rounded to the dtype. Rows of
-   dimension 0 at or past valid_rows (vocabulary padding; < 0: none) are zero. */
+   already has a parameter of that name. `full` is the shape of the whole parameter; the tensor has
+   the shape of the shard. SYN_INIT_NORMAL values have mean 0 and standard deviation `std`. Each
+   value depends only on seed, name and the element's index in the full tensor, so it is the same
+   for every sharding; then it is rounded to the dtype. Rows of dimension 0 at or past valid_rows
+   (vocabulary padding; < 0: none) are zero. */
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
 /* A parameter created so far, in order of creation, with its current version. */

@@ -41,15 +41,23 @@ static syn_tensor program_view(program *p, syn_tensor x) {
     }
 }
 
+/* A parameter with a name of its own. */
+static syn_tensor program_param(program *p, const char *name, const syn_spec *spec, syn_init init,
+                                double std) {
+    char full[32];
+    snprintf(full, sizeof full, "%s%d", name, p->n_params++);
+    return syn_param(p->ctx, full, spec, SYN_WHOLE, init, std, -1, p->seed);
+}
+
 static syn_tensor program_layer(program *p, syn_tensor x) {
     syn_ctx *c = p->ctx;
     const syn_spec s = *syn_tensor_spec(c, x);
     const int64_t width = s.dims[s.rank - 1], out = ref_int(1, 6);
     const syn_spec w = {SYN_F32, 2, {width, out}}, b = {SYN_F32, 1, {out}},
                    row = {SYN_F32, 1, {width}};
-    const syn_tensor weight = syn_param(c, "w", &w, SYN_WHOLE, SYN_INIT_NORMAL, 0.5, -1, p->seed);
-    const syn_tensor bias = syn_param(c, "b", &b, SYN_WHOLE, SYN_INIT_ONE, 0, -1, p->seed);
-    const syn_tensor scale = syn_param(c, "ln", &row, SYN_WHOLE, SYN_INIT_ONE, 0, -1, p->seed);
+    const syn_tensor weight = program_param(p, "w", &w, SYN_INIT_NORMAL, 0.5);
+    const syn_tensor bias = program_param(p, "b", &b, SYN_INIT_ONE, 0);
+    const syn_tensor scale = program_param(p, "ln", &row, SYN_INIT_ONE, 0);
     switch (ref_int(0, 4)) {
     case 0:
         return syn_name(c, syn_linear(c, x, weight, bias, false), "fc");
@@ -94,10 +102,8 @@ static void program_choose(program *p, syn_tensor x) {
                                ? syn_argmax(c, x)
                                : syn_sample(c, syn_reshape(c, x, flat, 2), &how, ref_int(0, 5));
     if (syn_tensor_spec(c, ids)->rank < SYN_MAX_RANK)
-        program_keep(p,
-                     syn_embedding(
-                         c, syn_param(c, "wte", &table, SYN_WHOLE, SYN_INIT_NORMAL, 1, -1, p->seed),
-                         ids, ref_int(0, 3)));
+        program_keep(p, syn_embedding(c, program_param(p, "wte", &table, SYN_INIT_NORMAL, 1), ids,
+                                      ref_int(0, 3)));
 }
 
 static syn_tensor program_comm(program *p, syn_tensor x) {

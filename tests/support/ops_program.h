@@ -12,6 +12,7 @@ struct program {
     const syn_group *group; /* NULL: no communication */
     syn_tensor live[64];    /* f32 tensors made so far */
     int n_live;
+    int n_params;                          /* made so far; the number ends a parameter's name */
     syn_tensor cache;                      /* current version, (2, 2, 8, 4) */
     uint64_t seed;                         /* seed for dropout and sampling */
     void (*between)(program *p, int step); /* called after each random step; NULL: nothing */

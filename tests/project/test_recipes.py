@@ -1,6 +1,7 @@
-"""The recipes of docs/extending.md work: their changes are made to a copy of the sources, and each
-`./dev test` behind them passes in it. That builds most of the project, so it takes minutes;
-test_docs.py applies and compiles the changes. A recipe without changes names tests that are there.
+"""The recipes of docs/extending.md work: their changes are made to a copy of the sources, and then
+each `./dev test` that the page shows passes in it. That builds most of the project, so it takes
+minutes; test_docs.py applies and compiles the changes. A recipe without changes names tests that
+are there.
 """
 import os
 import re
@@ -36,10 +37,8 @@ def run(folder, words, **more):
                           stderr=subprocess.STDOUT, text=True, **more)
 
 
-def follow(folder, title, changes, command):
-    for change in changes:
-        done = run(folder, ["patch", "-p1", "--fuzz=0", "--batch"], input=change)
-        check(done.returncode == 0, f"{title}: {done.stdout}")
+def passes(folder, title, command):
+    """The tests that the command ran."""
     done = run(folder, ["bash", "-c", command])
     passed = re.findall(r"Test +#\d+: (\S+) .*Passed", done.stdout)
     if check(done.returncode == 0 and passed, f"{title}: {command}: {done.stdout[-3000:]}"):
@@ -47,23 +46,31 @@ def follow(folder, title, changes, command):
     return passed
 
 
+def look_up(title, command):
+    words = re.search("'(.*)'", command).group(1)
+    done = run(BUILD, ["ctest", "-N", "-R", words])
+    names = re.findall(r"Test +#\d+: (\S+)", done.stdout)
+    missing = [w for w in re.findall(r"\w+(?:\.py)?", words.split("(")[1])
+               if "test_" + w not in names]
+    check(names and not missing, f"{title}: no tests {missing}")
+
+
 def main():
-    passed = []
+    passed, known = [], list(recipes())
     with tempfile.TemporaryDirectory(prefix="syntorch-recipes-") as parent:
         folder = os.path.join(parent, "syntorch")
         shutil.copytree(SOURCE, folder,
                         ignore=lambda at, names: {"build", ".git"} & set(names)
                         if at == SOURCE else set())
-        for title, changes, command in recipes():
+        for title, changes, _ in known:
+            for change in changes:
+                done = run(folder, ["patch", "-p1", "--fuzz=0", "--batch"], input=change)
+                check(done.returncode == 0, f"{title}: {done.stdout}")
+        for title, changes, command in known:
             if changes:
-                passed += follow(folder, title, changes, command)
-                continue
-            words = re.search("'(.*)'", command).group(1)
-            done = run(BUILD, ["ctest", "-N", "-R", words])
-            names = re.findall(r"Test +#\d+: (\S+)", done.stdout)
-            missing = [w for w in re.findall(r"\w+(?:\.py)?", words.split("(")[1])
-                       if "test_" + w not in names]
-            check(names and not missing, f"{title}: no tests {missing}")
+                passed += passes(folder, title, command)
+            else:
+                look_up(title, command)
     for name in ("test_csv", "test_gradients", "test_rows", "test_ops_pointwise"):
         check(name in passed, f"no recipe runs {name}")
     check(any(name.startswith("cuda_") for name in passed), "no recipe runs CUDA's tests")

@@ -135,7 +135,7 @@ def weights(runs):
                       runs.path("weights_on"), *common)
     check(done.returncode == 0, f"checkpoint-2: {done.stderr}")
     done = runs.start("--weights", name, "--save-dir", folder, *common)
-    check(done.returncode == 1 and "holds checkpoint-2 of an earlier run" in done.stderr,
+    check(done.returncode == 1 and "has checkpoint-2 of an earlier run" in done.stderr,
           f"begun anew: {done.stderr}")
     done = runs.start("--weights", "gpt.json", *common)
     check(done.returncode == 1 and "there is no config.json next to the weights" in done.stderr,

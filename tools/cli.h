@@ -93,8 +93,8 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
 /* Finds the name that a user probably meant. Start with {NULL, 0} and call cli_nearest for every
    known name. Names with too many wrong characters for a typo are ignored. */
 typedef struct cli_near {
-    const char *name;
-    int distance;
+    const char *name; /* the nearest so far; NULL: none is near enough */
+    int distance;     /* number of edits from the typed name */
 } cli_near;
 void cli_nearest(cli_near *near, const char *typed, const char *name);
 /* Prints "inference: sentence" as one line on standard error, and returns `code`. */

@@ -1,4 +1,5 @@
-/* syntorch astra-sim: what ASTRA-sim needs besides a set, and the command that runs it. */
+/* syntorch astra-sim: writes the input files that ASTRA-sim needs in addition to a trace set, and
+   prints the command that runs it. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 static struct arguments {
     const char *input, *hw, *out_dir;
-    int roofline; /* the index of the word: 0 for none */
+    int roofline; /* index of the word in --roofline; 0: no */
 } args = {.out_dir = "astra-sim"};
 
 static const syn_dtype roofline_dtypes[] = {SYN_DTYPE_COUNT, SYN_F32, SYN_F16, SYN_BF16};
@@ -53,7 +54,7 @@ typedef struct trace_set {
     bool has_messages;
 } trace_set;
 
-/* That it runs at all, and what it has. */
+/* Checks that ASTRA-sim can run the set, and fills it in. */
 static syn_status check(trace_set *set, syn_error *err) {
     const char *prefix = set->prefix;
     syn_validation v;
@@ -83,8 +84,8 @@ static bool is_preset(const char *name) {
     return false;
 }
 
-/* The machine that is asked for, else that of the set's times, under the set's stack. *assumed:
-   neither is there, as of a recording. */
+/* Loads the machine of --hw, else the machine that the set was timed for, with the set's stack.
+ *assumed: neither is known, as for a PyTorch trace, and the default is used. */
 static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_graph *first,
                                   syn_error *err) {
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
@@ -98,7 +99,7 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }
 
-/* Computation lasts as long as the set says, unless rooflines are asked for: so it says so, and of
+/* Without --roofline, ASTRA-sim uses the compute times in the set. They must exist and be those of
    the machine whose links are described. */
 static syn_status check_times(const syn_hardware *hw, const syn_graph *first, syn_error *err) {
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
@@ -130,7 +131,7 @@ static syn_status check_times(const syn_hardware *hw, const syn_graph *first, sy
 
 /* ---- The files ---- */
 
-/* The part of a key's list that each dimension has: text, or a number. */
+/* Writes "key: [ a, b ]" with one value per dimension. */
 static void put_list(syn_sink *sink, const char *key, const astra_network *net,
                      double (*value)(const astra_dimension *d)) {
     syn_sink_printf(sink, "%s: [ ", key);
@@ -143,7 +144,7 @@ static double ranks_of(const astra_dimension *d) {
     return d->ranks;
 }
 
-static double bandwidth_of(const astra_dimension *d) { /* its GB are 2^30 bytes */
+static double bandwidth_of(const astra_dimension *d) { /* GB/s of 2^30 bytes */
     return d->bytes_per_ns * 1e9 / 1073741824.0;
 }
 
@@ -162,8 +163,8 @@ static void put_network(syn_sink *sink, const syn_hardware *hw, const astra_netw
     put_list(sink, "latency", net, latency_of);
 }
 
-/* localBWAware: an all-reduce of all ranks is a reduce-scatter within nodes, an all-reduce of the
-   parts between nodes and an all-gather, as libraries do it. */
+/* localBWAware: an all-reduce over all ranks is a reduce-scatter within nodes, an all-reduce of the
+   shards between nodes and an all-gather within nodes, as in collective libraries. */
 static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
     static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
     const syn_dtype dtype = roofline_dtypes[args.roofline];
@@ -216,7 +217,8 @@ static void put_argument(const char *name, const char *value) {
     cli_print_escaped(stdout, value, strlen(value));
 }
 
-/* What the simulator's rings take, and where that is more than 1 % off our prediction, why. */
+/* Prints simulated and predicted times of a dimension, and a reason if they differ by more than
+   1 %. */
 static void report_times(const syn_hardware *hw, const astra_dimension *d, bool far) {
     const bool longer = d->simulated_ns > d->predicted_ns;
     if (d->n == 0) return;
@@ -242,7 +244,8 @@ static void print_detour(const astra_detour *d, const char *one, const char *mor
     printf("\n");
 }
 
-/* ASTRA-sim sends between nodes by the network only from a place to the same place. */
+/* ASTRA-sim uses the network between nodes only between ranks with the same index on their nodes.
+ */
 static void report_detours(const astra_network *net) {
     if (net->n_astray > 0) {
         printf("note: in ASTRA-sim, %" PRIu32
@@ -288,7 +291,7 @@ static syn_status import(syn_graph **out, const trace_set *set, int32_t rank, sy
     char path[FOLDER_PATH_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%s.%" PRId32 ".et", set->prefix, rank) >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the prefix is too long");
-    return syn_import_et(out, path, false, err); /* with the groups of all ranks */
+    return syn_import_et(out, path, false, err); /* includes the groups of all ranks */
 }
 
 static syn_status add_messages(astra_network *net, const syn_hardware *hw, const trace_set *set,

@@ -1,4 +1,4 @@
-/* syntorch convert-all: every pair of PyTorch traces in a folder. */
+/* syntorch convert-all: converts every pair of PyTorch traces in a folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -43,11 +43,11 @@ static const cli_program program = {
     "alone, also NAME.pt.trace.json of torch.profiler.tensorboard_trace_handler.",
     options, examples, false};
 
-/* A host trace and what belongs to it, or a device trace alone. */
+/* A host trace with its device trace, or one of them alone. Texts are owned. */
 typedef struct entry {
-    char *stem;          /* NAME */
-    char *host, *device; /* paths; one of them may be NULL: none */
-    size_t prefix_bytes; /* of PREFIX in PREFIX.<rank>; 0: no rank */
+    char *stem;          /* NAME of the output */
+    char *host, *device; /* paths; one of them may be NULL */
+    size_t prefix_bytes; /* length of PREFIX in PREFIX.<rank>; 0: no rank */
     int32_t rank;
 } entry;
 
@@ -66,14 +66,14 @@ static syn_status join(char **out, const char *dir, const char *name, size_t byt
     return SYN_OK;
 }
 
-/* The path of the first file named as `name` but with one of these words that is
-   there; NULL: none. */
+/* Finds the first existing file whose name differs from `name` only in its word, which is one of
+   `words`, or by .gz. NULL: none. */
 static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
                             syn_error *err) {
     *out = NULL;
     for (size_t i = 0; words[i] && !*out; i++)
         for (int packed = 0; packed < 2 && !*out; packed++) {
-            char end[320]; /* the word, .RANK.json and .gz */
+            char end[320]; /* word, .RANK.json and .gz */
             snprintf(end, sizeof end, "%s%.*s%s", words[i], (int)name->tail_bytes,
                      name->name + name->tail_at, packed ? ".gz" : "");
             SYN_TRY(join(out, args.input, name->name, name->head_bytes, end, err));
@@ -97,7 +97,8 @@ static void find_rank(entry *e, size_t n) {
 
 static const char *const host_words[] = {"host", NULL};
 
-/* One entry for each stem, made of its host trace's name, without one of its device trace's. */
+/* Adds an entry for a file, unless the file is the device trace of a host trace, which has the
+   entry of both. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
     recorded_name named;
     entry e = {.rank = -1};
@@ -150,7 +151,7 @@ static int by_name(const void *x, const void *y) {
 
 /* ---- One pair, or one set ---- */
 
-/* Whether what was written has no problem that `syntorch validate` knows. */
+/* Whether `syntorch validate` finds no problem in the output. */
 static bool is_valid(const char *path, bool is_set, bool sim) {
     const syn_validate_options how = {.any_node = !sim, .single = !is_set};
     syn_validation result = {0};
@@ -161,7 +162,7 @@ static bool is_valid(const char *path, bool is_set, bool sim) {
     return valid;
 }
 
-/* Size and time are those of the whole set, in its first row. */
+/* Size and time are those of the whole set and are printed in its first row. */
 static void print_row(const entry *e, const syn_pytorch_rank_report *r, const pytorch_outcome *o,
                       const char *verdict) {
     char size[32] = "", seconds[32] = "", stem[CLI_SHOWN_BYTES];
@@ -229,7 +230,7 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     return SYN_OK;
 }
 
-/* Different names may stand for the same trace: job_host.0.json and job.0_host.json. */
+/* Different names can have the same output: job_host.0.json and job.0_host.json. */
 static syn_status check_stems(const folder *f, syn_error *err) {
     for (size_t i = 1; i < f->n; i++) {
         const entry *a = &f->entries[i - 1], *b = &f->entries[i];

@@ -1,4 +1,5 @@
-/* syntorch convert pytorch: host and device traces of torch.profiler to Chakra execution traces. */
+/* syntorch convert pytorch: converts host and device traces of PyTorch to Chakra execution traces.
+ */
 #include <string.h>
 
 #include "tools/cli.h"
@@ -67,7 +68,7 @@ static const cli_program program = {
     "docs/pytorch.md explains how to record them and what each warning means.",
     options, examples, false};
 
-/* Options that do not go together. */
+/* Rejects combinations of options. */
 static int check_combination(const syn_pytorch_options *o) {
     if (args.trim && (!args.host || !args.device))
         return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device; give both");

@@ -1,4 +1,4 @@
-/* syntorch export: a graph file in, another format out. */
+/* syntorch export: converts a graph file to another format. */
 #include <string.h>
 
 #include "export/chakra/wire/et_files.h"
@@ -92,14 +92,15 @@ static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, 
     return args.hw ? export_predict(graph, args.hw, hw, err) : SYN_OK;
 }
 
-/* The prefix of the set that a path names, with or without ".et" or ".0.et"; false: too long. */
+/* The prefix of the set that a path names; the path may end in ".et" or ".<rank>.et". False: too
+   long. */
 static bool prefix_of(const char *path, char prefix[PREFIX_BYTES]) {
     const size_t n = syn__et_prefix_bytes(path);
     snprintf(prefix, PREFIX_BYTES, "%.*s", (int)n, path);
     return n < PREFIX_BYTES;
 }
 
-/* Several ranks as .et become a set. */
+/* Writes several ranks as a set of .et files. */
 static syn_status write_set(const syn_graph *graph, const syn_export_options *how,
                             const syn__input_files *inputs, syn_error *err) {
     char prefix[PREFIX_BYTES];
@@ -114,7 +115,7 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
     return s;
 }
 
-/* The file, or the files of the set, that import read. */
+/* Adds the file, or all files of the set, that import reads. */
 static syn_status note_input(syn__input_files *inputs, const char *path, syn_error *err) {
     char prefix[PREFIX_BYTES];
     if (!args.all_ranks || !prefix_of(path, prefix)) return cli_inputs_add_set(inputs, path, err);
@@ -122,7 +123,7 @@ static syn_status note_input(syn__input_files *inputs, const char *path, syn_err
     return cli_inputs_add_set(inputs, prefix, err);
 }
 
-/* A recording as PyTorch leaves it goes by its prefix. */
+/* Whether the output is a set of files in the format of PyTorch's profiler, named by a prefix. */
 static bool is_recording(const syn_exporter *exporter) {
     const size_t n = strlen(args.output);
     return exporter == &syn_export_kineto && strcmp(args.output, "-") != 0 &&
@@ -178,7 +179,7 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
     return s;
 }
 
-/* "png, svg and dot": all there are. */
+/* Lists all formats: "png, svg and dot". */
 static const char *formats(const char *before_last) {
     static char text[sizeof format_help / 2];
     const syn_exporter *const *e = syn_exporters();
@@ -202,7 +203,7 @@ static int choose_format(const syn_exporter **out) {
                     args.output, formats(" or "));
 }
 
-/* Whether the exporter is one of these, up to NULL. */
+/* Whether the exporter is in the list, which ends with NULL. */
 static bool is_one_of(const syn_exporter *exporter, const syn_exporter *const *of) {
     while (*of && *of != exporter) of++;
     return *of != NULL;
@@ -214,7 +215,7 @@ static bool is_picture(const syn_exporter *exporter) {
     return is_one_of(exporter, pictures);
 }
 
-/* Options of other formats than this one. */
+/* Rejects options that apply only to other formats. */
 static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     static const syn_exporter *const once[] = {&syn_export_json, &syn_export_chakra,
                                                &syn_export_chrome, &syn_export_html, NULL};
@@ -246,8 +247,8 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
-/* Before an input is read that may be large. Sets are locked when it is known how many ranks there
-   are. */
+/* Checks the output before a large input is read. Sets are locked later, when the number of ranks
+   is known. */
 static syn_status check_output(const syn_exporter *exporter, syn_error *err) {
     if (strcmp(args.output, "-") == 0) return SYN_OK;
     if (exporter == &syn_export_et || is_recording(exporter))

@@ -1,4 +1,4 @@
-/* syntorch json: an execution trace as JSON, and back. */
+/* syntorch json: converts an execution trace to JSON, and back. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static const cli_program program = {"syntorch json",
                                     "such a document back to a trace with the same bytes.",
                                     options, examples, false};
 
-/* 12 of "trace.12.et"; 0 for other names. */
+/* 12 for "trace.12.et", 0 for other names. */
 static int32_t rank_of_name(const char *path) {
     size_t unused;
     const int32_t rank = syn__et_rank_of(path, &unused);

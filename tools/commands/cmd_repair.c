@@ -1,4 +1,4 @@
-/* syntorch repair: a damaged PyTorch trace in, valid JSON out. */
+/* syntorch repair: rewrites a damaged PyTorch trace as valid JSON. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* syntorch stat: what execution traces hold. */
+/* syntorch stat: prints statistics of execution traces. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +33,10 @@ static const cli_program program = {
     options, examples, false};
 
 #define TOP        20u
-#define SHOWN      32u /* ranks, groups and facts in the text */
+#define SHOWN      32u /* ranks, groups and metadata in the text output */
 #define NAME_WIDTH 48
 
-/* ---- What is odd ---- */
+/* ---- Warnings ---- */
 
 typedef struct oddity {
     const char *text;
@@ -45,7 +45,7 @@ typedef struct oddity {
 
 #define N_ODDITIES 8
 
-/* Sentences with their counts, 0 for those that do not apply. */
+/* All warnings with their counts; a count is 0 if the warning does not apply. */
 static void find_oddities(const syn_statistics *s, oddity out[N_ODDITIES]) {
     const uint64_t on_device = s->n_communication - s->n_cpu_communication;
     const bool communicates = s->n_communication != 0;
@@ -95,7 +95,7 @@ static void print_ranks(const syn_statistics_set *set) {
                set->path_across ? "from rank to rank" : "of the longest");
 }
 
-/* What the numbers of the tables below are of: "sum over 2 ranks", or nothing for one file. */
+/* Added to table headings: ", sums over 2 ranks", or nothing for one file. */
 static char scope[48];
 
 static void name_scope(size_t n_ranks) {
@@ -157,7 +157,7 @@ static int by_count(const void *a, const void *b) {
     return x->micros != y->micros ? (x->micros > y->micros ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* The TOP ops, which are at hand by time. */
+/* Prints the TOP ops by time, in which order they are stored, and by count. */
 static void print_ops(const syn_statistics *s) {
     const size_t shown = s->n_ops < TOP ? s->n_ops : TOP;
     if (s->sum_micros != 0) {

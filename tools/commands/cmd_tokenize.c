@@ -1,4 +1,4 @@
-/* syntorch tokenize: what a tokenizer makes of texts, and of ids. */
+/* syntorch tokenize: converts texts to tokens and back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +102,7 @@ typedef struct id_list {
     size_t n, cap;
 } id_list;
 
-/* Numbers between white space and commas. */
+/* Appends numbers separated by white space or commas. */
 static syn_status read_ids(const char *text, id_list *list, syn_error *err) {
     for (;;) {
         char *end;
@@ -139,7 +139,7 @@ static syn_status show_text(syn_sink *sink, const syn_tokenizer *tok, const id_l
 
 /* ---- the command ---- */
 
-/* The ids of all arguments are one list. */
+/* Decodes the ids of all arguments as one list. */
 static syn_status decode_all(syn_sink *sink, const syn_tokenizer *tok, const char *const *texts,
                              size_t n, syn_error *err) {
     id_list ids = {0};

@@ -1,4 +1,4 @@
-/* syntorch validate: whether execution traces are whole, and whether a simulator runs them. */
+/* syntorch validate: checks execution traces, and whether a simulator can run them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static void print_place(const syn_finding *f) {
     if (f->rank >= 0 || f->has_node || f->has_offset) printf(": ");
 }
 
-/* A line a kind: problem or warning, name, count, the first of them. */
+/* Prints a line per kind of finding: problem or warning, name, count, first occurrence. */
 static void print_kinds(const syn_validation *v, bool problems) {
     for (size_t i = 0; i < v->n_findings; i++) {
         const syn_finding *f = &v->findings[i];

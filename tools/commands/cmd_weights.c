@@ -1,4 +1,4 @@
-/* syntorch weights: what a checkpoint holds. */
+/* syntorch weights: lists the tensors of a checkpoint. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static const cli_program program = {"syntorch weights",
                                     "Lists the tensors of a checkpoint in the safetensors format.",
                                     options, examples, false};
 
-/* Sums over the tensors of one type. */
+/* Sums over the tensors of one dtype. */
 typedef struct type_total {
     const char *name;
     size_t tensors;
@@ -37,8 +37,8 @@ typedef struct type_total {
 
 #define MAX_TYPES 32 /* the format has 22 */
 
-/* In the order in which the types first occur; returns how many. The sums cannot overflow: all
-   tensors lie in mapped files, but for those of no bytes, which have no elements. */
+/* Sums by dtype, in order of first occurrence; returns the number of dtypes. The sums cannot
+   overflow: tensors are parts of mapped files, and empty tensors have no elements. */
 static size_t sum_up(const syn_safetensors *st, type_total totals[MAX_TYPES], type_total *all) {
     size_t n = 0;
     memset(all, 0, sizeof *all);

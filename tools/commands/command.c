@@ -6,7 +6,7 @@
 
 #include "tools/cli.h"
 
-/* convert: other tools' traces to Chakra execution traces. */
+/* convert: converts traces of other tools to Chakra execution traces. */
 static int convert_usage(FILE *out, int code) {
     fprintf(out, "Usage: syntorch convert pytorch|text [options]\n\n"
                  "  pytorch  PyTorch's host and device traces (torch.profiler)\n"

@@ -1,5 +1,5 @@
-/* The subcommands of `syntorch`: each gets its own arguments (argv[0] is its name) and returns the
-   exit code. */
+/* The subcommands of `syntorch`. Each gets its own arguments, with its name as argv[0], and returns
+   the exit code. */
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 

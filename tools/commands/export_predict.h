@@ -1,4 +1,4 @@
-/* syntorch export --hw: the times of another machine. */
+/* syntorch export --hw: replaces times by predictions for another machine. */
 #ifndef TOOLS_EXPORT_PREDICT_H
 #define TOOLS_EXPORT_PREDICT_H
 
@@ -6,10 +6,11 @@
 
 #include "syntorch/hardware/hardware.h"
 
-/* MACHINE[+STACK]; without STACK what fits the run, serving or megatron. *graph is replaced. */
+/* Replaces *graph by one with times predicted for `name`, MACHINE[+STACK]. The default stack is
+   megatron for training and serving otherwise. Also sets *hw. */
 syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
                           syn_error *err) SYN_MUST_USE;
-/* Time, tokens/s and what limits them, of a graph from there. */
+/* Prints time, tokens/s and limits of such a graph. */
 syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out,
                        syn_error *err) SYN_MUST_USE;
 

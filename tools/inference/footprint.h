@@ -1,4 +1,4 @@
-/* What memory a rank took, beside what it could not do without. */
+/* Memory that a rank used, next to the memory that weights and KV cache need at least. */
 #ifndef TOOLS_FOOTPRINT_H
 #define TOOLS_FOOTPRINT_H
 
@@ -8,13 +8,13 @@
 #include "syntorch/context.h"
 
 typedef struct footprint {
-    uint64_t weights_bytes, cache_bytes; /* parameters; states */
-    uint64_t peak_bytes;                 /* most tensor data in use at once */
-    uint64_t process_bytes;              /* most memory the process has had resident; 0: unknown */
+    uint64_t weights_bytes, cache_bytes; /* parameters; states, such as the KV cache */
+    uint64_t peak_bytes;                 /* peak of tensor data */
+    uint64_t process_bytes;              /* peak resident set of the process; 0: unknown */
 } footprint;
 
 footprint footprint_of(const syn_ctx *ctx);
-/* largest_bytes: of what one op made. */
+/* Prints a line. largest_bytes is the largest output of one op. */
 void footprint_print(const syn_ctx *ctx, uint64_t largest_bytes, FILE *out);
 /* ", \"memory\": {...}" */
 void footprint_json(const syn_ctx *ctx, uint64_t largest_bytes, syn_sink *out);

@@ -1,25 +1,27 @@
-/* What BERT's part of the inference program (inference_fill.c) prepares, and what a rank makes of
-   it (inference_fill_rank.c). */
+/* BERT in the inference program: the data that inference_fill.c prepares and inference_fill_rank.c
+   runs on one rank. B is the batch size, T the padded length, V0 the vocabulary size. */
 #ifndef TOOLS_INFERENCE_FILL_H
 #define TOOLS_INFERENCE_FILL_H
 
 #include "tools/inference/inference_score.h"
 
 typedef struct filling {
-    int32_t cls, sep, mask, pad; /* ids; mask -1: nobody knows, and all positions are predicted */
-    int32_t *ids;                /* (batch, T) */
-    float *padding;              /* (batch, T): 0, or -infinity behind a short sequence; NULL */
-    int32_t *n_padding;          /* (batch): tokens of it, likewise */
-    int32_t *masks;              /* (n_masks): positions among all batch * T */
-    int64_t n_masks, n_top, n_tokens; /* n_tokens: without padding */
-    /* rank 0's (over MPI: this rank's) results */
-    float *logits; /* (n_masks, V0), if wanted */
+    int32_t cls, sep, mask, pad; /* token ids; mask -1: unknown, so every position is predicted */
+    int32_t *ids;                /* (B, T) */
+    float *padding; /* (B, T): 0, and -infinity after the end of shorter sequences; NULL: none is
+                       shorter */
+    int32_t *n_padding; /* (B): padding tokens of each sequence; NULL: none */
+    int32_t *masks;     /* (n_masks): positions to predict, as indices into B * T */
+    int64_t n_masks, n_top,
+        n_tokens; /* n_top: predictions per position; n_tokens excludes padding */
+    /* results of rank 0; over MPI, of this process's rank */
+    float *logits; /* (n_masks, V0) if --save_logits is given, else NULL */
     float *top;    /* (n_masks, n_top): probabilities, largest first */
-    int32_t *best; /* (n_masks, n_top): their ids */
+    int32_t *best; /* (n_masks, n_top): token ids of these */
     int64_t forward_ns;
 } filling;
 
-/* One rank: predicts the masks, and scores every position if that is wanted. */
+/* One rank: predicts the masked tokens, and scores every position if asked to. */
 syn_status inference_fill_rank(inference *run, syn_model *model, bool progress_shown,
                                syn_error *err) SYN_MUST_USE;
 

@@ -1,33 +1,33 @@
-/* Texts of the inference program: printed, in JSON, and as they come. */
+/* Text of the inference program: printed, in JSON, and streamed while it is generated. */
 #ifndef TOOLS_INFERENCE_TEXT_H
 #define TOOLS_INFERENCE_TEXT_H
 
 #include "tools/inference/inference.h"
 
-/* The text of the ids, to be freed with syn_free; without those behind a tokenizer's vocabulary,
-   which HuggingFace leaves out, too. False if there is no tokenizer, or a byte is none. */
+/* Decodes ids. Free the text with syn_free. Ids outside the tokenizer's vocabulary are omitted, as
+   in HuggingFace. False if there is no tokenizer, or, with the byte tokenizer, if an id is not a
+   byte. */
 bool inference_text_of(const inference *run, const int32_t *ids, int64_t n, char **text,
                        size_t *bytes);
-/* Prints `what` and the text of the ids, or the ids where it is not known: of either at most some,
-   and how many there are; or all of them. */
+/* Prints `what` and the text of the ids, or the ids if they cannot be decoded. Long output is
+   truncated unless `all`. */
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n,
                           bool all);
-/* The text as a JSON string; null where it is not known. What is no UTF-8 becomes U+FFFD, as
-   HuggingFace's decode has it. */
+/* Writes the text as a JSON string, or null if the ids cannot be decoded. Invalid UTF-8 becomes
+   U+FFFD, as in HuggingFace's decode. */
 void inference_json_text(const inference *run, const int32_t *ids, int64_t n, syn_sink *out);
 
-/* One text that is printed while its ids come: on a terminal, where nothing else is printed
-   meanwhile. */
+/* Streams one text to a terminal while it is generated. Nothing else may be printed meanwhile. */
 typedef struct text_stream {
-    const inference *run; /* NULL: nothing is printed early */
-    size_t printed;       /* bytes of the text */
+    const inference *run; /* NULL: not streaming */
+    size_t printed;       /* bytes printed so far */
 } text_stream;
-/* Whether the text is to come so. */
+/* Whether this run streams its text. */
 bool streams_text(const inference *run);
 void text_stream_begin(text_stream *stream, const inference *run, const char *what);
-/* Prints what of the ids' text is certain and new. */
+/* Prints the part of the text that is new and that further ids cannot change. */
 void text_stream_add(text_stream *stream, const int32_t *ids, int64_t n);
-/* Prints the rest, and ends the line; ids NULL: after a failure. */
+/* Prints the rest and ends the line. ids NULL: the run failed; only ends the line. */
 void text_stream_end(text_stream *stream, const int32_t *ids, int64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of a run: calls, time, share, flop/s and bytes/s by op. */
+/* The table that a run prints: calls, time, share of time, flop/s and bytes/s of each op. */
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
@@ -11,34 +11,34 @@
 typedef struct report_row {
     const char *op;
     uint64_t calls, flops, bytes, comm_bytes;
-    double busy_ns, wait_ns, predicted_ns; /* sums; 0 where unknown; busy_ns without the waiting for
-                                              other ranks, which wait_ns has */
+    double busy_ns, wait_ns, predicted_ns; /* sums, 0 if unknown; busy_ns excludes the
+                                              wait for other ranks, which is wait_ns */
     bool communication;
 } report_row;
 
 typedef struct report {
-    report_row *rows; /* most time (measured, else predicted, else flops) first */
+    report_row *rows; /* descending by measured time, else predicted time, else flops */
     uint32_t n_rows;
     report_row total;
     bool measured, predicted;
-    double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums over phases */
-    limits limits;                                                          /* of predicted times */
-    uint64_t largest_bytes; /* of what one op made anew */
-    uint64_t last_id;       /* of the nodes added */
+    double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums by phase */
+    limits limits;          /* shares of the predicted time */
+    uint64_t largest_bytes; /* largest output that one op allocated */
+    uint64_t last_id;       /* highest id of the nodes added so far */
     size_t rows_cap;
 } report;
 
-/* Adds one rank's nodes but views, those with higher ids than were added: a run's steps one by one,
-   each before it is forgotten. Begins as all zeros. The ops' names must outlive the report. hw:
-   what predicted their times, or NULL. */
+/* Adds the nodes of one rank, except views and nodes added before. A zeroed report is empty. Call
+   it for each step before the step is forgotten. Names of ops must outlive the report. hw is the
+   hardware that predicted the times; NULL: none. */
 syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const syn_hardware *hw,
                       syn_error *err) SYN_MUST_USE;
-/* Sorts the rows, which are to be printed. */
+/* Sorts the rows. Call it before printing. */
 void report_sort(report *r);
 void report_print(const report *r, FILE *out);
-/* The rows as a JSON array of objects; times in ns, time_ns without wait_ns. */
+/* Writes the rows as a JSON array of objects. Times are in ns; time_ns excludes wait_ns. */
 void report_json(const report *r, syn_sink *out);
-/* Every node of one rank on a line: id, phase, scope, op, name, shapes, flops, time. */
+/* Prints the nodes of one rank, one per line: id, phase, scope, op, name, shapes, flops, time. */
 void report_print_nodes(const syn_graph *graph, uint32_t rank, FILE *out);
 void report_free(report *r);
 

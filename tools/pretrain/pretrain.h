@@ -1,7 +1,8 @@
-/* The parts of the pretraining program: its options (pretrain_options.c), data (pretrain_data.c),
-   one rank's training (pretrain_train.c), what it shows and writes (pretrain_progress.c,
+/* The pretraining program: options (pretrain_options.c), data (pretrain_data.c), training on one
+   rank (pretrain_train.c), progress, metrics and checkpoints (pretrain_progress.c,
    pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_state.c), traces
-   (pretrain_trace.c) and predictions (pretrain_predict.c, pretrain_sweep.c). */
+   (pretrain_trace.c) and predictions (pretrain_predict.c, pretrain_sweep.c). main is in
+   examples/pretrain.c. */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -22,39 +23,41 @@ typedef struct pretrain_args {
     cli_texts data, eval_data, sweep;
     parallel_options parallel;
     const char *device, *hw, *compare, *save_dir, *out_dir, *trace_name;
-    int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
+    int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1 if not given */, accumulation,
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
-    int64_t save_total_limit; /* 0: none */
-    int64_t trace_skip_first, trace_wait, trace_warmup, trace_active, trace_repeat /* 0: no end */;
-    double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's */;
-    int masking;   /* syn_masking; -1: not given */
+    int64_t save_total_limit; /* 0: no limit */
+    int64_t trace_skip_first, trace_wait, trace_warmup, trace_active,
+        trace_repeat /* 0: until training ends */;
+    double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's own */;
+    int masking;   /* syn_masking; -1 if not given */
     int recompute; /* syn_recompute_what */
-    int dtype;     /* 0: f32, 1: bf16; -1: not given, see pretrain.dtype */
-    int reference; /* 1: what a known PyTorch project does, see docs/training.md */
+    int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
+    int reference; /* 1: --recipe reference, see docs/training.md */
     bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet,
         json;
 } pretrain_args;
 
-/* A line of metrics.csv. */
+/* A row of metrics.csv. */
 typedef struct pretrain_metrics {
-    int64_t step, epoch; /* step from 1 */
+    int64_t step, epoch; /* steps count from 1 */
     double loss, learning_rate, grad_norm, tokens_per_s;
 } pretrain_metrics;
 
 typedef struct pretrain_log pretrain_log;
 
-/* How far the training is, on a terminal. */
+/* The progress bar on a terminal. */
 typedef struct pretrain_bar {
-    progress_line line; /* out is NULL: there is none */
-    uint64_t begun_ns, drawn_ns;
-    int64_t first_step; /* of this run */
+    progress_line line;          /* line.out NULL: no bar */
+    uint64_t begun_ns, drawn_ns; /* start; last drawing */
+    int64_t first_step;          /* of this run */
 } pretrain_bar;
 
-/* What could not be saved, and was not later either; name "": nothing. */
+/* The last model or checkpoint that could not be saved, unless a later one was saved. name "":
+ * none. */
 typedef struct pretrain_unsaved {
     char name[40];
-    const char *folder; /* its own name, static */
+    const char *folder; /* name of its folder, static */
 } pretrain_unsaved;
 
 typedef struct pretrain {
@@ -62,85 +65,88 @@ typedef struct pretrain {
     launch launch;
     syn_hardware hw;
     syn_model_config config;
-    syn_dtype dtype;      /* f32 or bf16 */
-    syn_weights *weights; /* to begin with; NULL: random */
+    syn_dtype dtype;      /* compute dtype: f32 or bf16 */
+    syn_weights *weights; /* initial weights; NULL: random */
     syn_tokenizer *tokenizer;
-    char tokenizer_folder[4096];   /* "": of bytes */
-    char save_dir[96];             /* where none was named */
-    syn_texts *texts, *eval_texts; /* the second NULL: there is no validation */
-    uint64_t texts_key, eval_key;  /* of these ids; 0: none */
+    char tokenizer_folder[4096];   /* "": the byte tokenizer */
+    char save_dir[96];             /* the default for --save-dir */
+    syn_texts *texts, *eval_texts; /* eval_texts NULL: no validation */
+    uint64_t texts_key, eval_key;  /* hashes of their token ids; 0: none */
     uint64_t model_sum, data_sum, eval_sum,
-        tokenizer_sum; /* of what was read; 0: nothing, or bytes */
+        tokenizer_sum; /* checksums of the files; 0: none, or the byte tokenizer */
     syn_batch_how batches;
     int32_t special[8];
-    int64_t n_texts;                 /* to train on; on meta a step's at least */
-    int64_t steps_per_epoch, steps;  /* of the optimizer */
-    pretrain_log *log;               /* of rank 0 */
-    pretrain_bar bar;                /* likewise */
-    pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
-    char saved[2][40];               /* likewise, the last of each kind; "": none */
-    int64_t unwritten_traces;        /* likewise: so many, */
-    int64_t unwritten_step;          /* the first of this step */
-    struct pretrain_swept *swept;    /* where times go in place of files; NULL: no sweep */
-    bool predicts;                   /* a step is recorded to be predicted, and no files */
-    comparison predicted;            /* a step; time 0: none was traced */
-    double measured_ns;              /* of the step that was traced last; 0: on meta */
-    struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
+    int64_t n_texts;                /* training samples; on meta at least those of one step */
+    int64_t steps_per_epoch, steps; /* optimizer steps */
+    /* rank 0 only */
+    pretrain_log *log;
+    pretrain_bar bar;
+    pretrain_unsaved unsaved[2]; /* models; checkpoints */
+    char saved[2][40];           /* last saved model and checkpoint; "": none */
+    int64_t unwritten_traces;    /* number of traces that could not be written */
+    int64_t unwritten_step;      /* step of the first one */
+    /* predictions and traces */
+    struct pretrain_swept *swept;    /* collects times instead of writing files; NULL: no sweep */
+    bool predicts;                   /* only predict a step; write no files */
+    comparison predicted;            /* times of a step; 0: none was traced */
+    double measured_ns;              /* time of the last traced step; 0 on meta */
+    struct pretrain_window *windows; /* traces so far; on rank 0, or on all ranks on meta */
     size_t n_windows, windows_cap;
 
-    output_lock save_lock, trace_lock; /* of the process of rank 0 */
+    output_lock save_lock, trace_lock; /* held by rank 0's process */
 } pretrain;
 
-/* Texts that come with the program, below examples/. */
+/* Default data, in examples/. */
 #define PRETRAIN_DATA      "squad/train.json"
 #define PRETRAIN_EVAL_DATA "squad/validation.json"
 
 extern const cli_option pretrain_options[];
 pretrain_args *pretrain_arguments(void); /* the options' values */
-/* After cli_parse: sets run->args, device and ranks of the launch; refuses what contradicts itself
-   and what would do nothing. CLI_RUN: go on; else the exit code, after a message. */
+/* After cli_parse: sets run->args, and device and ranks of run->launch. Rejects options that
+   contradict each other or have no effect. Returns CLI_RUN, or the exit code after a message. */
 int pretrain_check_options(pretrain *run, int argc, char **argv);
 
-/* Before that: reads --sweep and refuses what contradicts it; without --sweep CLI_RUN. */
+/* Call it before: parses --sweep and rejects options that contradict it. Without --sweep it returns
+   CLI_RUN. */
 int pretrain_check_sweep(const pretrain *run, int argc, char **argv);
-/* Runs each combination: `once` checks options, prepares and launches. Prints and writes what came
-   of them. */
+/* Runs all combinations of --sweep, then prints and writes the results. `once` checks the options,
+   prepares and launches one run. */
 syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
                           syn_error *err) SYN_MUST_USE;
-/* After a run on meta: runs others, each with one option changed, and prints which make its step
-   faster. */
+/* After a run on meta: tries other runs, each with one option changed, and prints the options that
+   make the step faster. */
 void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
-/* For a combination of a sweep: pretrain_predict on each of the sweep's machines. */
+/* For one combination of a sweep: calls pretrain_predict for each machine. `passes` as there. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
                               syn_error *err) SYN_MUST_USE;
 
-/* Of a sweep over machines: the one whose dtype a run has that names none; else NULL. */
+/* In a sweep over machines: the machine that determines the default dtype; else NULL. */
 const syn_hardware *pretrain_deciding_machine(const pretrain *run);
 
-/* Model, tokenizer, texts, and what follows from them. */
+/* Sets up model, tokenizer and data, and everything derived from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);
 
-/* Whether the run has dropout anywhere. */
+/* Whether any dropout rate is above 0. */
 bool pretrain_drops(const pretrain *run);
-/* The dropout of the run: "0.1", or, where its rates differ, "0.1 of embeddings, 0 of ...". */
+/* Describes the dropout: "0.1", or "0.1 of embeddings, 0 of ..." if rates differ. */
 void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
-/* Of all that decides what the ranks do: see launch.plan and launch.parts. */
+/* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
-/* One rank's program, a launch_main. */
+/* The program of one rank, a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;
 
-/* ---- what is written ---- */
+/* ---- Output ---- */
 
-/* Begins metrics.csv in the folder, or goes on behind step `done` of the one that is there; lines
-   of steps and what a validation gave are printed, too. */
+/* Creates metrics.csv in --save-dir, or continues the existing one after step `done`. The log also
+   prints lines for steps and validations. */
 syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) SYN_MUST_USE;
-/* The last step in the folder's metrics.csv; 0: there is none. */
+/* The last step in --save-dir's metrics.csv; 0: none. */
 syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error *err) SYN_MUST_USE;
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m);
 void pretrain_log_eval(pretrain *run, int64_t step, double loss);
-/* Writes loss.svg and closes the file. */
+/* Writes loss.svg and closes metrics.csv. */
 syn_status pretrain_log_close(pretrain *run, syn_error *err) SYN_MUST_USE;
 
 typedef struct pretrain_point {
@@ -152,108 +158,109 @@ typedef struct pretrain_curve {
     pretrain_point *at;
     size_t n, cap;
 } pretrain_curve;
-/* <save-dir>/loss.svg; train has a point at least. */
+/* Writes <save-dir>/loss.svg. `train` has at least one point. */
 syn_status pretrain_write_curve(const pretrain *run, const pretrain_curve *train,
                                 const pretrain_curve *eval, syn_error *err) SYN_MUST_USE;
 
-/* Begins behind step `done`, if standard output is a terminal. */
+/* Starts the progress bar after step `done`, if standard output is a terminal. */
 void pretrain_bar_begin(pretrain *run, int64_t done);
-/* The last step's stays on the screen. */
+/* Draws the bar. That of the last step stays on the screen. */
 void pretrain_bar_step(pretrain *run, const pretrain_metrics *m);
-/* Before anything else is printed: the bar comes back with the next step. */
+/* Clears the bar; call it before printing anything else. The next step draws it again. */
 void pretrain_bar_clear(pretrain *run);
 
-/* The model as transformers reads it, into a folder. Ranks that hold a part call it. */
+/* Saves the model to a folder in the format of transformers. Called by all ranks that hold a shard.
+ */
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) SYN_MUST_USE;
 
-/* A rank's training after `step` steps. */
+/* Training state of one rank after `step` steps. */
 typedef struct pretrain_state {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_optimizer *optimizer;
-    int32_t shard; /* this rank's among those that share layers */
+    int32_t shard; /* tensor-parallel index of this rank */
     int64_t step;
-    double best; /* validation loss; infinite: none yet */
+    double best; /* lowest validation loss; infinity: none yet */
 } pretrain_state;
-/* <save-dir>/<name>/: the model, and what to go on from if it is resumable. The folder gets its
-   name when all of it is on the disk. Every rank calls it. */
+/* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
+   name once everything is on disk. Called by every rank. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
-/* After a save, of rank 0: name is static unless it is a checkpoint's. */
+/* Call it on rank 0 after a save. `name` must be static unless it is a checkpoint's. */
 void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
-/* After the run: prints where its log, curves and last models are. */
+/* After the run: prints the paths of log, curve and last models. */
 void pretrain_list_saved(const pretrain *run);
-/* Behind the last step: fails if the last model or checkpoint, or a trace, could not be saved. */
+/* After the last step: fails if the last model or checkpoint, or any trace, could not be saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* A shard's file of masters and moments. */
+/* Name of the file with master weights and moments of a shard. */
 enum { PRETRAIN_TENSORS_NAME = 40 };
 const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]);
-/* training_state.json of a folder that is complete but for it. It lists checksums of all files:
-   sums[i] is that of shard i's tensors, the other files are read. Reading it sets step and best,
-   and verifies the files that this rank reads, rank 0 also those that no rank does: SYN_E_FORMAT
-   names a damaged one. SYN_E_INVALID lists the options with which the run that wrote it was started
-   and this one was not. */
+/* Writes training_state.json, the last file of a checkpoint folder. It has checksums of all files:
+   sums[i] is the checksum of shard i's tensors, those of other files are computed here. */
 syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
                                 const char *folder, const uint64_t *sums,
                                 syn_error *err) SYN_MUST_USE;
+/* Reads it, sets step and best, and verifies the files that this rank reads; rank 0 also verifies
+   files that no rank reads. SYN_E_FORMAT: a file is damaged. SYN_E_INVALID: lists the options that
+   differ from the run that wrote it. */
 syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
                                syn_error *err) SYN_MUST_USE;
-/* Refuses a folder with checkpoints of an earlier run from which this one does not go on. */
+/* Fails if --save-dir has checkpoints of an earlier run and --resume is not given. */
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Refuses to replace what an earlier run of more steps left, unless it was a trial of a few; the
-   steps of this one are known. */
+/* Fails if this run would replace the results of an earlier, longer run. Runs of fewer than 100
+   steps may be replaced. Call it when run->steps is known. */
 syn_status pretrain_check_longer(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Goes on from the latest checkpoint: sets parameters, moments, step and best; nothing if there is
-   none. SYN_E_INVALID: it is of another run. */
+/* Resumes from the latest checkpoint: sets parameters, moments, step and best. Does nothing if
+   there is none. SYN_E_INVALID: the checkpoint is of another run. */
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) SYN_MUST_USE;
 
 /* ---- Traces ---- */
 
-/* What the run's nth step, from 0, is to them; last: none follows. */
+/* The role of the run's nth step (from 0) in traces. `last`: it is the last step. */
 typedef enum pretrain_tracing {
     PRETRAIN_UNTRACED,
-    PRETRAIN_ACTIVE,     /* its rows are of a trace that goes on with the next step */
-    PRETRAIN_WINDOW,     /* a trace ends with it */
-    PRETRAIN_LAST_WINDOW /* ... and no further one begins */
+    PRETRAIN_ACTIVE,     /* traced, and the next step belongs to the same trace */
+    PRETRAIN_WINDOW,     /* traced, and the last step of its trace */
+    PRETRAIN_LAST_WINDOW /* the same, and no further trace follows */
 } pretrain_tracing;
 pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, bool last);
 
-/* Makes the folder, tries whether files can be written there, and locks their names. */
+/* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
-/* The rows that this rank's context holds, of a window that ended with the nth step of the run,
-   number `step` of the training: every rank calls it; rank 0 writes the files when it has those of
-   all ranks. last: there is no further window. */
+/* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which
+   is step `step` of the training. Called by every rank; rank 0 collects all ranks and writes the
+   files. `last`: no further trace follows. */
 syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t nth,
                                 int64_t step, bool last, syn_error *err) SYN_MUST_USE;
 /* ---- Predictions ---- */
 
-/* Of the first rank's nodes. */
+/* From the nodes of the graph's first rank. */
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
-double pretrain_step_tokens(const pretrain *run); /* of all ranks */
+double pretrain_step_tokens(const pretrain *run); /* tokens per step on all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* A prediction records at most this many passes of a step. Three have one of each kind: the first
-   makes the gradients, the second adds to them, the last adds and sums them over ranks. */
+/* A prediction records at most this many microbatches of a step, one of each kind: the first
+   creates the gradients, the second accumulates, the last accumulates and all-reduces. */
 enum { PRETRAIN_RECORDED_PASSES = 3 };
-/* Predicts a step of the run on hw from one rank's rows, those of `steps` steps of `passes` passes
-   each. If the run's steps have more passes, *out must hold the prediction with one pass less; the
-   difference is the time of each missing pass. */
+/* Predicts a step of the run on hw from one rank's rows, which have `steps` steps of `passes`
+   microbatches each. If the run's steps have more microbatches, *out must have the prediction for
+   `passes` - 1; the difference is the time of each microbatch that was not recorded. */
 syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
                             int64_t steps, int64_t passes, sweep_times *out,
                             syn_error *err) SYN_MUST_USE;
 /* The same on each machine of run->predicted. */
 syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
                                 syn_error *err) SYN_MUST_USE;
-/* For a run that is only predicted: one step of `passes` passes is recorded. */
+/* For a run that only predicts: the context has one step of `passes` microbatches. */
 syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
                                    syn_error *err) SYN_MUST_USE;
-/* On meta, what all ranks take together on the run's own machine. */
+/* On meta: predicts the step of all ranks together on the run's own machine. */
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
                                   syn_error *err) SYN_MUST_USE;
-/* Prints what was predicted, with --json as an object. */
+/* Prints the predictions; with --json as one object. */
 syn_status pretrain_tell(const pretrain *run, syn_error *err) SYN_MUST_USE;
 
-/* Says so if windows were left out because the run has ended. */
+/* Warns if the run ended before all traces were recorded. */
 void pretrain_end_trace(const pretrain *run);
 void pretrain_free_trace(pretrain *run);
 

@@ -14,7 +14,8 @@
 
 /* ---- Files ---- */
 
-/* What the pattern's star stands for in a path; NULL if the path does not match. */
+/* The part of a path that the pattern's star matches; NULL if the pattern has no star or the path
+   is too short. */
 static const char *starred(const char *pattern, const char *path, size_t *bytes) {
     const char *star = strchr(pattern, '*');
     if (!star) return NULL;
@@ -42,8 +43,9 @@ static syn_status add_pair(pytorch_job *job, const char *host, const char *devic
     return SYN_OK;
 }
 
-/* The device pattern with the host's part in place of its star; host_pattern NULL: `host` is a
-   device trace. */
+/* Adds a host trace that glob found, with its device trace: the device pattern in which the star is
+   replaced by the part that the host's star matched. host_pattern NULL: `host` is a device trace.
+ */
 static syn_status add_starred(pytorch_job *job, const char *host_pattern, const char *host,
                               const char *device_pattern, syn_error *err) {
     size_t bytes = 0;
@@ -118,7 +120,7 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
     return s;
 }
 
-/* A set is locked before its files are read, which may take minutes. */
+/* Locks the output of a set before reading its files, which may take minutes. */
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
     output_lock lock = {.path = NULL};
     memset(outcome, 0, sizeof *outcome);

@@ -1,4 +1,5 @@
-/* Conversions of PyTorch traces as the commands run them: which files, how, what is printed. */
+/* Conversion of PyTorch traces, shared by `convert pytorch`, `convert-all` and `link`: finding the
+   files of all ranks, converting, and printing the report. */
 #ifndef TOOLS_PYTORCH_JOB_H
 #define TOOLS_PYTORCH_JOB_H
 
@@ -7,42 +8,42 @@
 #include "export/pytorch.h"
 #include "tools/cli.h"
 
-/* The files of one rank; texts are owned. */
+/* The files of one rank; the paths are owned. */
 typedef struct pytorch_files {
-    char *host, *device; /* either NULL: none; host may be a linked trace */
-    int32_t rank;        /* -1: as the device trace says */
+    char *host, *device; /* one of them may be NULL; host may be a linked trace */
+    int32_t rank;        /* -1: take it from the device trace */
 } pytorch_files;
 
 typedef struct pytorch_job {
     const cli_program *program;
     pytorch_files *files;
     size_t n_files, files_cap;
-    syn_pytorch_options options; /* is_set: as the patterns say */
+    syn_pytorch_options options; /* is_set: set by pytorch_add_files */
     bool quiet;
     const char *output;
 } pytorch_job;
 
-/* What a conversion did. */
+/* The result of a conversion. */
 typedef struct pytorch_outcome {
     syn_pytorch_report report;
     double seconds;
 } pytorch_outcome;
 
-/* Adds the files that match the patterns (one "*" each, or plain names; one of them may be NULL),
-   paired by what the star stands for, which is also the rank if it is a number. */
+/* Adds the files that match two patterns, each with one "*", or two plain paths; one of them may be
+   NULL. Files are paired by the part that the star matches; if it is a number, it is the rank. */
 syn_status pytorch_add_files(pytorch_job *job, const char *host, const char *device,
                              syn_error *err) SYN_MUST_USE;
-/* Converts and writes, with a progress bar. Free the outcome in any case. */
+/* Converts and writes, with a progress bar. Free the outcome even after a failure. */
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome,
                            syn_error *err) SYN_MUST_USE;
-/* Links the first files only: one JSON file. */
+/* Links the first pair of files and writes one JSON file. */
 syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome,
                         syn_error *err) SYN_MUST_USE;
-/* The tables of a conversion, or one JSON document. */
+/* Prints the report of a conversion: as tables, or as one JSON document on standard output. */
 void pytorch_print(const pytorch_job *job, const pytorch_outcome *outcome, FILE *out);
 syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *outcome,
                               syn_error *err) SYN_MUST_USE;
-/* One line per kind of anomaly. */
+/* Prints one line per kind of anomaly. */
 void pytorch_print_notes(const syn_pytorch_report *report, FILE *out);
 void pytorch_outcome_free(pytorch_outcome *outcome);
 void pytorch_job_free(pytorch_job *job);

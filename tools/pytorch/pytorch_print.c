@@ -1,5 +1,5 @@
-/* What a conversion of PyTorch traces met and did: tables for people, one JSON
-   document for programs. */
+/* Prints the report of a conversion of PyTorch traces: tables for people, a JSON document for
+   programs. */
 #include <inttypes.h>
 
 #include "syntorch/base/sink.h"
@@ -29,7 +29,7 @@ void pytorch_print_notes(const syn_pytorch_report *report, FILE *out) {
     }
 }
 
-/* Without a host trace host ops are those of the device trace. */
+/* Prints how host nodes and device events were matched. */
 static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out) {
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
     if (!has_host) fprintf(out, "  matched: host ops come from the device trace\n");
@@ -48,7 +48,7 @@ static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out
                 m->cpu_events_kept, cli_plural(m->cpu_events_kept));
 }
 
-/* Collectives, then messages, then what is of no kind. */
+/* Prints collectives, then messages, then communication of unknown kind. */
 static void print_comms(const syn_pytorch_rank_report *r, FILE *out) {
     char bytes[32];
     uint64_t n = 0;
@@ -65,7 +65,7 @@ static void print_comms(const syn_pytorch_rank_report *r, FILE *out) {
     fprintf(out, "; %zu groups\n", r->n_groups);
 }
 
-#define LISTED 20 /* dropped edges shown */
+#define LISTED 20 /* dropped edges that are shown */
 
 static void print_dropped(const syn_pytorch_rank_report *r, FILE *out) {
     for (size_t i = 0; i < r->n_dropped && i < LISTED; i++)
@@ -156,7 +156,7 @@ static void print_replay(const syn_pytorch_rank_report *r, FILE *out) {
     for (size_t i = 0; i < p->n_rows; i++) print_row(&p->rows[i], out);
 }
 
-/* Of compatible mode nothing is known of the rank. */
+/* With --compat the report has no data on ranks. */
 static size_t ranks_known(const pytorch_job *job, const syn_pytorch_report *report) {
     return job->options.compat ? 0 : report->n_ranks;
 }
@@ -203,7 +203,7 @@ static void json_matches(syn_sink *s, const syn_pytorch_matches *m) {
     syn_sink_text(s, "}");
 }
 
-/* Messages always, collectives where there are some. */
+/* Writes counts of sends and receives always, of other kinds only if they occur. */
 static void json_comms(syn_sink *s, const syn_pytorch_rank_report *r) {
     syn_sink_text(s, ", \"communication\": {");
     for (int k = SYN_COMM_NONE + 1; k < SYN_COMM_KIND_COUNT; k++)

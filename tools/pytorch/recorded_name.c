@@ -10,7 +10,7 @@
 
 const char *const recorded_device_words[] = {"device", "kineto", "pt.trace", NULL};
 
-/* Whether the first *n bytes of `text` end with `end`, which is taken off them. */
+/* If the first *n bytes of `text` end with `end`, shortens *n by it and returns true. */
 static bool take_end(const char *text, size_t *n, const char *end) {
     const size_t e = strlen(end);
     if (*n < e || memcmp(text + *n - e, end, e) != 0) return false;
@@ -18,7 +18,7 @@ static bool take_end(const char *text, size_t *n, const char *end) {
     return true;
 }
 
-/* The ".12" at the end of the first n bytes begins there; n: there is none. */
+/* Where a ".12" at the end of the first n bytes begins; n if there is none. */
 static size_t rank_at(const char *text, size_t n) {
     size_t at = n;
     while (at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9') at--;

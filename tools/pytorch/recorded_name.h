@@ -1,27 +1,28 @@
-/* What the name of a file tells that torch.profiler or its observer wrote. */
+/* Parses names of files that torch.profiler or ExecutionTraceObserver wrote. */
 #ifndef TOOLS_RECORDED_NAME_H
 #define TOOLS_RECORDED_NAME_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a device trace may be called; ended by NULL. */
+/* Words that mark a device trace in a file name; ended by NULL. */
 extern const char *const recorded_device_words[];
 
-/* HEAD, then host or one of these words, then TAIL: HEAD is empty or ends in _ or a dot, TAIL
-   is .json or .RANK.json; .gz may follow. host.0.json, NAME_host.json, NAME.0_kineto.json.gz,
-   NAME_device.3.json, and NAME.pt.trace.json, which tensorboard_trace_handler writes. */
+/* A name is HEAD, then "host" or one of these words, then TAIL, and may end in .gz. HEAD is empty
+   or ends in "_" or "."; TAIL is .json or .RANK.json. Examples: host.0.json, NAME_host.json,
+   NAME.0_kineto.json.gz, NAME_device.3.json, and NAME.pt.trace.json of tensorboard_trace_handler.
+ */
 typedef struct recorded_name {
-    const char *name; /* the caller's */
+    const char *name; /* owned by the caller */
     size_t head_bytes;
-    size_t tail_at, tail_bytes; /* without .gz */
+    size_t tail_at, tail_bytes; /* TAIL, without .gz */
     bool is_host;
 } recorded_name;
 
-/* False: no such name. */
+/* False: the name has another form. */
 bool recorded_name_parse(recorded_name *out, const char *name);
-/* What the trace is called that is made of it: HEAD without its last character, or "trace", and
-   .RANK where TAIL has one. The caller's, to be freed with syn_free; NULL: no memory. */
+/* The name for the converted trace: HEAD without its last character, or "trace" if HEAD is empty,
+   then .RANK if TAIL has one. Free it with syn_free; NULL: out of memory. */
 char *recorded_name_stem(const recorded_name *n);
 
 #endif

@@ -228,13 +228,13 @@ def differences(folder):
           abs(float(line[4]) - want) < 0.02, said)
     record(folder, "places", "--model", "gpt2", "--num_gpus", 24, "--tp", 3)
     net, _, groups, said = files(folder, "places", 24)
-    check(re.search(r"note: 5 groups of several nodes never use the network .*\n.*\n"
+    check(re.search(r"note: in ASTRA-sim, 5 groups of several nodes never use the network .*\n.*\n"
                     r" +\d+ collectives of rank 0, \S+ ms predicted, \S+ ms simulated\n", said),
           said)
     check(net["npus_count"] == [8, 3] and groups["3"] == [6, 7, 8], f"{groups}")
     record(folder, "halves", "--model", "gpt2", "--num_gpus", 24, "--tp", 12)
     _, _, groups, said = files(folder, "halves", 24)
-    check("note: a ring leaves a node by the link of one rank there" in said, said)
+    check("note: a ring leaves a node over the link of one rank, a library" in said, said)
     for group in ("1", "2"):  # eight ranks of a node and four of another: to and back by a place
         ring = groups[group]
         hops = [(a, b) for a, b in zip(ring, ring[1:] + ring[:1]) if a // 8 != b // 8]
@@ -294,7 +294,7 @@ def own_machines(folder):
             json.dump(machine, f)
         record(folder, name, "--num_output_tokens", 1, "--tp", 4, "--hw", f"{name}.json",
                program="inference")
-        refused(folder, "'a100-80g+" + machine["stack"]["name"] + "' of a file, not of a preset",
+        refused(folder, "'a100-80g+" + machine["stack"]["name"] + "', not with a preset",
                 f"{name}/trace", "--out_dir", "no")
         return files(folder, name, 4, "--hw", f"{name}.json")
 

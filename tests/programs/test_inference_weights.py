@@ -237,7 +237,7 @@ def test_saved_and_loaded():
                 assert size < part * os.path.getsize(f / "out/model.safetensors") + 200
                 s = summary(f, "--weights", dtype, "--tokenizer", "bytes")
                 assert (s["dtype"], s["weight_dtype"]) == ("f32", dtype)
-        refuse(f, ["--device", "meta", "--save_weights", "x"], 2, "--save_weights needs numbers")
+        refuse(f, ["--device", "meta", "--save_weights", "x"], 2, "--save_weights needs values")
 
 
 def test_saved_over_mpi():
@@ -393,7 +393,7 @@ def test_bert_fits_its_prompt():
         only = summary(f, *args[:4], "--prompt", "[MASK]", "--num_input_tokens", 9)
         assert len(only["masks"]) == 7
         for n in (1, 2, 65, 10**9):
-            refuse(f, args + ["--num_input_tokens", n], 1, "takes 3 to 64 tokens")
+            refuse(f, args + ["--num_input_tokens", n], 1, "accepts 3 to 64 tokens")
         refuse(f, args + ["--num_input_tokens", 3], 1,
                "the first 1 tokens of the prompt have no [MASK]")
         out = expect_ok(f.run(*args[:4], "--prompts", f.write("p", "a b\nc [MASK]\n")))
@@ -444,7 +444,7 @@ def test_damaged_numbers_are_seen():
             with open(path, "wb") as file:
                 file.write(data[:begin] + struct.pack("<f",
                                                       float("nan")) * ((len(data) - begin) // 4))
-            refuse(f, ["--weights", name, *more], 1, "NaN or infinite")
+            refuse(f, ["--weights", name, *more], 1, "not finite numbers")
 
 
 def test_bert_refuses():
@@ -503,7 +503,7 @@ def test_what_is_no_checkpoint():
                "line 2 of the prompts is empty, and the tokenizer has no start token")
         refuse(f, ["--prompt_ids", f.write("x", "1 2\n\n3\n")], 1, "line 2 of the prompts is empty")
         refuse(f, ["--prompts", "x", "--prompt", "y"], 2, "give one")
-        refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y holds 2 prompts")
+        refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y has 2 prompts")
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     if (args.hw) name = args.hw;
     else if (name && (!is_preset(name) || fact(first, "hardware_constants")))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "this set was timed for '%.80s+%.40s', which is not a preset: give its "
-                        "hardware file with --hw",
+                        "this set was timed with the hardware file of '%.80s+%.40s', not with a "
+                        "preset: give the file with --hw",
                         name, stack ? stack : "?");
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }

@@ -6,12 +6,12 @@
 #include "export/chakra/et_ring.h"
 #include "syntorch/base/memory.h"
 
-#define ENDPOINT_NS 10.0 /* what ASTRA-sim adds to each step of a ring */
+#define ENDPOINT_NS 10.0 /* ASTRA-sim adds this to each step of a ring */
 
-/* What a collective takes in the simulator (its sources, and runs of it):
+/* The time of a collective in ASTRA-sim, from its sources and checked with runs:
        hops[0] * latency + bytes[0] / rate + hops[1] * latency + bytes[1] / rate + fixed_ns
-   with the hops that the last chunk to arrive makes in each dimension, and the bytes that it moves
-   on them. A chunk waits for no other, so a link that is slow delays those alone that cross it. */
+   where hops and bytes are those of the last chunk to arrive, per dimension. Chunks do not wait for
+   each other, so a slow link delays only the chunks that cross it. */
 typedef struct cost {
     double hops[2], bytes[2], fixed_ns;
 } cost;
@@ -21,7 +21,7 @@ static bool is_network(const int32_t *ring, uint32_t n, uint32_t at, int32_t nod
     return syn__et_network_hops(hop, 2, node_ranks) > 0;
 }
 
-/* The most hops between nodes among so many that follow each other in the ring. */
+/* The largest number of hops between nodes among `hops` consecutive hops of the ring. */
 static uint32_t most_network_hops(const int32_t *ring, uint32_t n, uint32_t hops,
                                   int32_t node_ranks) {
     uint32_t now = 0, most = 0;
@@ -34,7 +34,7 @@ static uint32_t most_network_hops(const int32_t *ring, uint32_t n, uint32_t hops
     return most;
 }
 
-/* A ring of n ranks that sums up a chunk and passes it on. network: of all hops those between
+/* Adds a ring of n ranks that reduce a chunk and pass it on. `network` of the hops are between
    nodes. */
 static void add_ring(cost *c, const syn_hardware *hw, syn_comm_kind comm, uint32_t n, double chunk,
                      uint32_t hops, uint32_t network) {
@@ -46,7 +46,8 @@ static void add_ring(cost *c, const syn_hardware *hw, syn_comm_kind comm, uint32
     if (comm != SYN_COMM_ALL_GATHER) c->fixed_ns += 3 * (n - 1) * chunk / hw->memory_bytes_per_ns;
 }
 
-/* All ranks of a network of two dimensions: one after the other. */
+/* Adds a collective of all ranks in a network of two dimensions, which runs in one dimension after
+   the other. */
 static void add_all_ranks(cost *c, const syn_hardware *hw, const syn_node *node, uint32_t n) {
     const uint32_t inner = (uint32_t)hw->node_ranks, outer = n / inner;
     const double bytes = (double)node->comm_bytes;
@@ -86,7 +87,8 @@ static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
 
 /* ---- The collectives of a set ---- */
 
-/* Within a node; between nodes; between nodes, but never by the network. */
+/* Where a group communicates: within a node; between nodes; between nodes, but without the network.
+ */
 enum { NEAR, FAR, ASTRAY };
 
 typedef struct collective {
@@ -112,7 +114,8 @@ static bool is_far(const syn_graph_group *group, int32_t node_ranks) {
     return false;
 }
 
-/* A ring of several ranks a node; that of all ranks is one of each place on the nodes. */
+/* Whether a group has several ranks on a node but only one ring. All ranks together have a ring for
+   each index on the nodes. */
 static bool is_by_one_link(const syn_graph_group *group, int32_t world, int32_t node_ranks) {
     uint32_t here = 0;
     for (uint32_t i = 0; i < group->n_ranks; i++)
@@ -156,7 +159,7 @@ static syn_status add_all(collectives *all, const syn_hardware *hw, const syn_gr
     return s;
 }
 
-/* A small all-reduce of so many ranks, `stride` apart: what it takes is latency. */
+/* Adds a small all-reduce of n ranks that are `stride` apart; its time is mostly latency. */
 static syn_status add_small(collectives *all, const syn_hardware *hw, int32_t n, int32_t stride,
                             syn_error *err) {
     int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
@@ -181,8 +184,8 @@ static double simulated_ns(const astra_network *net, const cost *c) {
     return ns;
 }
 
-/* The latency of dimension d for which these collectives last as predicted, all in all; false
-   without any. */
+/* Sets the latency of dimension d so that the sum of simulated times of its collectives equals the
+   sum of predicted times. False: there are none. */
 static bool fit(astra_network *net, int d, int where, const collectives *all) {
     double hops = 0, more_ns = 0;
     net->dimensions[d].latency_ns = 0;
@@ -261,7 +264,8 @@ static syn_status count_astray(const syn_hardware *hw, const syn_graph *first, i
 syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int32_t ranks,
                             astra_network *out, syn_error *err) {
     const int32_t node = hw->node_ranks < ranks ? hw->node_ranks : ranks;
-    const double share = hw->collectives.name[0] ? hw->node_ranks : 1; /* of a node's link */
+    const double share =
+        hw->collectives.name[0] ? hw->node_ranks : 1; /* ranks that share a node's link */
     collectives all = {.n = 0};
     *out = (astra_network){.n = 0};
     if (ranks % node != 0)

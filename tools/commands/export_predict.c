@@ -11,12 +11,12 @@
 static const unsigned training =
     1u << SYN_PHASE_BACKWARD | 1u << SYN_PHASE_RECOMPUTE | 1u << SYN_PHASE_OPTIMIZER;
 
-/* Of rank 0's nodes, by phase. */
+/* Sums over rank 0's nodes, by phase. */
 struct sums {
     limits limits;
     double ns[SYN_PHASE_COUNT];
-    unsigned phases;           /* bits of those that are there */
-    uint32_t steps, last_step; /* different ones; the last of decoding */
+    unsigned phases;           /* bit mask of phases that occur */
+    uint32_t steps, last_step; /* number of steps; last decode step */
 };
 
 static syn_status sum(const syn_graph *graph, const syn_hardware *hw, struct sums *s,
@@ -53,7 +53,7 @@ syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
     return SYN_OK;
 }
 
-/* A number among the run's facts, `other` if it is not there: .et files have them as texts. */
+/* A number in the run's metadata, which .et files store as text; `other` if it is missing. */
 static int64_t fact(const syn_graph *graph, const char *name, int64_t other) {
     const syn_attribute *a = syn_graph_meta(graph, name);
     if (!a) return other;
@@ -86,7 +86,7 @@ static void tell_error(const syn_graph *graph, const syn_hardware *hw, const str
     fprintf(out, "their error: %s\n", residuals_text(&e, hw, text, sizeof text));
 }
 
-/* Prefill and decode are sums over rank 0's ops, which run one after another. */
+/* Times of prefill and decode are sums over rank 0's ops, which run one after another. */
 static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
     const double prefill = s->ns[SYN_PHASE_PREFILL], decode = s->ns[SYN_PHASE_DECODE];
     const double made = (double)fact(graph, "batch", 0) * s->last_step;
@@ -105,7 +105,7 @@ static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *
                 limits_text(&s->limits, 1u << SYN_PHASE_DECODE, decode, text, sizeof text));
 }
 
-/* A training step, or whatever else it is: the ranks together. */
+/* A training step or any other trace: the time of all ranks together. */
 static syn_status tell_steps(const syn_graph *graph, const struct sums *s, FILE *out,
                              syn_error *err) {
     const bool trains = (s->phases & training) != 0;

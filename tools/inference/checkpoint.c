@@ -11,7 +11,7 @@
 
 /* ---- Which model ---- */
 
-/* The file that says which model; *found: room for its name. */
+/* Finds the configuration file. `found` is a buffer for its path. */
 static syn_status find_config(const inference_args *args, char *found, size_t found_bytes,
                               const char **out, syn_error *err) {
     struct stat st;
@@ -54,9 +54,9 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     return syn_model_plan_check(c, plan, err);
 }
 
-/* ---- Whether it fits ---- */
+/* ---- Comparing with the model ---- */
 
-/* Names in it come from the checkpoint. */
+/* Prints lines with names from the checkpoint, escaped for the terminal. */
 static void print_lines(const char *list) {
     for (size_t bytes; *list; list += bytes + (list[bytes] == '\n')) {
         bytes = strcspn(list, "\n");
@@ -65,7 +65,8 @@ static void print_lines(const char *list) {
     }
 }
 
-/* A head of random numbers predicts nothing, and hidden states need none. */
+/* Fails if the weights lack the output head, unless only hidden states are asked for: predictions
+   of a random head are useless. */
 static syn_status check_head(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     const char *missing = syn_weights_lacks_head(run->weights, &run->config, run->heads);
@@ -80,12 +81,13 @@ static syn_status check_head(inference *run, syn_error *err) {
             "use --embeddings FILE.npy, which needs no head",
             args->weights, missing,
             run->config.tied ? "" : ", or config.json should say \"tie_word_embeddings\": true");
-    run->config.tied = true; /* the table, which is not asked for predictions */
+    run->config.tied = true; /* use the embeddings as head: it is not evaluated */
     run->params = syn_model_config_params(&run->config, run->heads);
     return SYN_OK;
 }
 
-/* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
+/* Creates the model on meta with parameters from the checkpoint, which compares names and shapes
+   without reading data. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
     syn_weights_reader *reader = NULL;
     syn_model *model = NULL;
@@ -109,8 +111,8 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 
 /* ---- Opening ---- */
 
-/* What generation_config.json says counts over config.json, which without it says how tokens are
-   sampled, too, as older files do. */
+/* Reads stop criteria and sampling parameters from generation_config.json, or without it from
+   config.json, where older checkpoints have them. */
 static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
     const inference_args *args = run->args;
@@ -130,7 +132,8 @@ static syn_status read_ending(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* A head in the file that is not the one which the configuration ties it to is used. */
+/* If the configuration ties the output head to the embeddings but the weights have a different
+   head, that head is used. */
 static syn_status untie(inference *run, syn_error *err) {
     syn_weights_head head;
     if (!run->config.tied) return SYN_OK;
@@ -156,7 +159,7 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
     return untie(run, err);
 }
 
-/* ---- Writing one ---- */
+/* ---- Saving ---- */
 
 syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
     char partial[FOLDER_PATH_BYTES];
@@ -170,7 +173,7 @@ syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
     return run->partial ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(partial), "a file name");
 }
 
-/* The folder of the tokenizer that is saved, too; NULL: none. */
+/* The folder of the tokenizer to save with the model; NULL: none. */
 static const char *tokenizer_of(const inference_args *args, char *found, size_t found_bytes) {
     if (args->tokenizer) return strcmp(args->tokenizer, "bytes") == 0 ? NULL : args->tokenizer;
     if (!args->weights) return NULL;

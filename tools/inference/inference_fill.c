@@ -1,4 +1,4 @@
-/* Fills in the [MASK]s of sentences: what BERT does in the inference program. */
+/* BERT in the inference program: fills in the [MASK]s of prompts. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static const char *refuses(const inference_args *args) {
     return inference_score_refuses(args);
 }
 
-/* Prompts without a tokenizer are ids that hold all, [CLS] and [SEP] among them. */
+/* Without a tokenizer, prompts are complete lists of ids, including [CLS] and [SEP]. */
 static syn_status take_complete_ids(const inference *run, filling *work, syn_error *err) {
     const int64_t mask = run->args->mask_id, n = run->config.vocab_size;
     if (mask >= n)
@@ -44,7 +44,7 @@ static syn_status take_complete_ids(const inference *run, filling *work, syn_err
     return SYN_OK;
 }
 
-/* Without a vocabulary tokens are bytes, and the special ones the ids behind them. */
+/* Sets the ids of special tokens. With the byte tokenizer they follow the 256 bytes. */
 static syn_status find_specials(const inference *run, filling *work, syn_error *err) {
     const struct {
         const char *name;
@@ -72,12 +72,13 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
     return SYN_OK;
 }
 
-/* Whether the masks are to be filled in. */
+/* Whether masks are filled in. */
 static bool predicts(const inference *run) {
     return run->heads & SYN_BERT_MLM;
 }
 
-/* Hidden states need no head, and so no checkpoint that has one. */
+/* Removes the output head if only hidden states are asked for, so that checkpoints without a head
+   work. */
 static void leave_head(inference *run) {
     const inference_args *args = run->args;
     if (!args->embeddings || !inference_only_scores(args) || inference_all_logits(args) ||
@@ -87,7 +88,7 @@ static void leave_head(inference *run) {
     run->params = syn_model_config_params(&run->config, run->heads);
 }
 
-/* Heads that the weights have, so that they are saved too. */
+/* With --save_weights, adds the heads that the weights have, so that they are saved, too. */
 static void add_heads(inference *run) {
     if (!run->args->save_weights || !run->weights) return;
     if (syn_weights_has(run->weights, "pooler.dense.weight")) run->heads |= SYN_BERT_POOLER;
@@ -121,7 +122,7 @@ static syn_status append(inference_text *to, const int32_t *ids, size_t n, syn_e
     return SYN_OK;
 }
 
-/* The text with each "[MASK]" as one token, whatever the tokenizer makes of it. */
+/* Encodes a text with each "[MASK]" as the mask token, whatever the tokenizer would do with it. */
 static syn_status encode_text(const inference *run, const char *text, inference_text *out,
                               syn_error *err) {
     for (;;) {
@@ -138,12 +139,13 @@ static syn_status encode_text(const inference *run, const char *text, inference_
     }
 }
 
-/* Cut or repeated, the repetitions without their masks, to --num_input_tokens. */
+/* Cuts or repeats the prompt to --num_input_tokens. Repetitions have no masks, unless the prompt
+   has nothing else. */
 static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
     const int32_t mask = work_of(run)->mask;
     const size_t all = (size_t)run->args->num_input_tokens, n = text->n;
     if (all == 0) return SYN_OK;
-    const size_t want = all - (size_t)run->around; /* begin has seen that there are so many */
+    const size_t want = all - (size_t)run->around; /* at least 1, see begin */
     bool other = false;
     for (size_t i = 0; i < n; i++) other = other || text->ids[i] != mask;
     if (n > want) text->n = want;
@@ -317,7 +319,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
     const filling *work = work_of(run);
-    if (inference_all_logits(run->args)) return SYN_OK; /* as they came */
+    if (inference_all_logits(run->args)) return SYN_OK; /* written during the run */
     return npy_write_f32(path, work->logits, work->n_masks, run->config.vocab_size, err);
 }
 

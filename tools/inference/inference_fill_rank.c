@@ -1,4 +1,4 @@
-/* One rank's part of filling in [MASK]s. */
+/* Filling in [MASK]s on one rank. */
 #include <math.h>
 
 #include "models/bert.h"
@@ -8,7 +8,7 @@
 #include "tools/inference/inference_fill.h"
 #include "tools/progress.h"
 
-/* Memory for rank 0's results. */
+/* Allocates rank 0's results. */
 static syn_status alloc_results(inference *run, syn_error *err) {
     filling *work = run->work;
     size_t n, logits;
@@ -24,7 +24,7 @@ static syn_status alloc_results(inference *run, syn_error *err) {
     return SYN_FAIL_NOMEM(err, (2 * n + logits) * 4, "results");
 }
 
-/* Rank 0's results of n masks, `first` on. */
+/* Stores rank 0's results of the n masks from `first`. `got`: logits, probabilities, ids. */
 static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int64_t n,
                                const syn_tensor got[3], syn_error *err) {
     filling *work = run->work;
@@ -41,8 +41,7 @@ static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int6
     return syn_tensor_read_f32(ctx, got[0], work->logits + first * v, (size_t)(n * v));
 }
 
-/* Predictions of n masks, `first` on, among hidden states that begin with the batch's position
-   `begin`. */
+/* Predicts the n masks from `first`. `hidden` begins with position `begin` of the batch. */
 static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, int64_t begin,
                           int64_t first, int64_t n, syn_error *err) {
     const filling *work = run->work;
@@ -55,7 +54,8 @@ static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, i
     syn_free(masks);
     syn_tensor got[3] = {syn_bert_mlm(model, hidden, at)};
     syn_push_scope(ctx, "predict");
-    const syn_tensor wide = syn_cast(ctx, got[0], SYN_F32); /* for all digits of what is printed */
+    const syn_tensor wide =
+        syn_cast(ctx, got[0], SYN_F32); /* so that all printed digits are correct */
     got[1] = syn_top_k(ctx, syn_softmax(ctx, wide), work->n_top, &got[2]);
     syn_pop_scope(ctx);
     SYN_TRY(syn_ctx_check(ctx, err));

@@ -10,10 +10,10 @@
 #include "tools/inference/npy.h"
 #include "tools/progress.h"
 
-/* Tokens that go through the model at once; a longer text goes alone. */
+/* Tokens per forward pass; a longer prompt is a pass of its own. */
 enum { TOKENS_AT_ONCE = 8192 };
 
-/* ---- What is wanted ---- */
+/* ---- Options ---- */
 
 const char *inference_score_refuses(const inference_args *args) {
     const bool meta = strcmp(args->device, "meta") == 0;
@@ -47,7 +47,7 @@ uint64_t inference_score_plan(const inference *run, uint64_t hash) {
 
 /* ---- One rank ---- */
 
-/* Some texts of the batch. */
+/* Prompts first .. first + n - 1 of the batch. */
 typedef struct piece {
     const inference_scoring *of;
     inference *run;
@@ -55,7 +55,7 @@ typedef struct piece {
     int64_t first, n;
 } piece;
 
-/* Tokens of a text, which stand first. */
+/* Number of tokens of a prompt; padding follows them. */
 static int64_t length_of(const piece *p, int64_t text) {
     return p->run->prompt_tokens - (p->of->padding ? p->of->padding[text] : 0);
 }
@@ -65,8 +65,8 @@ static bool is_padding(const piece *p, int64_t row) {
     return row % n >= length_of(p, p->first + row / n);
 }
 
-/* Rows `first` to first + n - 1 of the piece, of `width` elements each, read into `out`, with zeros
-   at padding. */
+/* Reads rows first .. first + n - 1 of the piece, `width` elements each, into `out`. Rows of
+   padding become zero. */
 static syn_status read_rows(const piece *p, syn_tensor x, int64_t first, int64_t n, int64_t width,
                             float *out, syn_error *err) {
     SYN_TRY(syn_tensor_read_f32(syn_model_ctx(p->of->model), x, out, (size_t)(n * width)));
@@ -93,7 +93,8 @@ static syn_status alloc_rows(float **out, int64_t n, int64_t width, syn_error *e
     return *out ? SYN_OK : SYN_FAIL_NOMEM(err, elems * sizeof **out, "logits or hidden states");
 }
 
-/* Rows of all n T -> logits (n, V0), the same on all ranks. */
+/* Logits (n, V0) of n rows from `first`, complete on every rank. hidden is (p, T, C); rows count
+   over p * T. */
 static syn_tensor causal_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
     syn_ctx *ctx = syn_model_ctx(m);
     const int64_t rows[2] = {-1, syn_tensor_dim(ctx, hidden, 2)};

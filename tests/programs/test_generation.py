@@ -95,7 +95,7 @@ def test_an_older_configuration_says_it():
         r = f.run("--weights", f / "w", "--save_weights", f / "again")
         assert ("sampling: temperature 0.5, top_k 20, repetition_penalty 1.5, as config.json says\n"
                 in expect_ok(r))
-        assert f"{f / 'w/config.json'} sets min_length, which is not done" in r.stderr.decode()
+        assert f"{f / 'w/config.json'} sets min_length, which is not supported" in r.stderr.decode()
         saved = load_json(f / "again/generation_config.json")
         assert saved.items() >= said.items(), saved
         how = ["--prompt", "The answer is"]
@@ -117,7 +117,7 @@ def test_ends():
             assert last in ids if ids else got["new_tokens"] == 30, (said, got["tokens"])
         expect_ok(f.run(*GPT2, "--eos", 13, "--save_weights", "w", "--quiet"))
         assert load_json(f / "w/config.json")["eos_token_id"] == 511  # an option of the run alone
-        refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is no token of the tokenizer;",
+        refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is not a token of the tokenizer;",
                "or none")
         refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos has no effect: --device meta")
         refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is no token")

@@ -186,7 +186,7 @@ def test_endings():
         how[1] = 1
         said = f.run(*how).stderr.decode()
         assert ("generation_config.json sets encoder_repetition_penalty, suppress_tokens, "
-                "stop_strings, which is not done") in said, said
+                "stop_strings, which is not supported") in said, said
         assert "not done" not in f.run(*how, "--quiet").stderr.decode()
         for text, sentence in (('{"eos_token_id": "82"}',
                                 '"eos_token_id" must be an integer, a list of integers or null'),

@@ -253,7 +253,7 @@ def test_bert_without_a_tokenizer():
                 all_of["masks"][0]["predictions"][0]["id"]
         missing = sorted(set(range(3, 100)) - {i for t in want["texts"] for i in t})[0]
         refuse(folder, [*run, "--mask_id", missing], 1, f"no token {missing} (--mask_id)")
-        refuse(folder, [*run, "--mask_id", 103], 1, "--mask_id 103", "none of the 103 tokens")
+        refuse(folder, [*run, "--mask_id", 103], 1, "--mask_id 103", "not one of the 103 tokens")
         refuse(folder, ["--weights", BERT, "--prompt_ids", folder.write("gap.txt", "5 6\n\n7\n")],
                1, "line 2 is empty")
         refuse(folder, ["--weights", BERT, "--prompt", "a [MASK]"], 1, "no tokenizer next to")
@@ -293,7 +293,7 @@ def test_what_makes_no_sense():
                 ([*score, "--max_length", 65], "--max_length 65", "64 positions"),
                 ([*score, "--max_length", 32, "--stride", 33], "--stride 33", "32"),
                 ([*score[:-1], folder.write("none.txt", "")], "none.txt is empty"),
-                ([*score[:-1], folder.write("one.txt", "a")], "only 1 token:"),
+                ([*score[:-1], folder.write("one.txt", "a")], "only 1 token;"),
                 ([*score[:-1], "absent.txt"], "absent.txt"),
                 ([*score[:-1], folder.path], folder.path)):
             refuse(folder, args, 1, *says)

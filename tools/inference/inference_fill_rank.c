@@ -63,8 +63,8 @@ static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, i
     return keep_results(run, ctx, first, n, got, err);
 }
 
-/* Those of all masks from *next on that are before the batch's position `end`, a slice of logits at
-   a time. */
+/* Predicts all masks from *next that are before position `end` of the batch, and advances *next.
+   Computes logits for a limited number of masks at a time. */
 static syn_status predict_all(inference *run, syn_model *model, syn_tensor hidden, int64_t begin,
                               int64_t end, int64_t *next, syn_error *err) {
     const filling *work = run->work;
@@ -81,7 +81,7 @@ static syn_status predict_all(inference *run, syn_model *model, syn_tensor hidde
     }
 }
 
-/* n texts, `first` on; `scores` NULL: only their masks are wanted. */
+/* Runs the n prompts from `first`. scores NULL: only fills in masks. */
 static syn_status run_piece(inference *run, syn_model *model, const inference_scoring *scores,
                             int64_t first, int64_t n, int64_t *next, syn_error *err) {
     const filling *work = run->work;
@@ -98,7 +98,7 @@ static syn_status run_piece(inference *run, syn_model *model, const inference_sc
     return scores ? inference_scoring_put(scores, hidden, first, n, err) : SYN_OK;
 }
 
-/* All texts; rows stay where one piece is all. */
+/* Runs all prompts. The recorded rows stay if one pass is enough. */
 static syn_status run_pieces(inference *run, syn_model *model, const inference_scoring *scores,
                              bool progress_shown, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(model);

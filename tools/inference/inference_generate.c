@@ -1,4 +1,4 @@
-/* Continues prompts: what causal language models do in the inference program. */
+/* Causal language models in the inference program: continues prompts. */
 #include <string.h>
 
 #include "models/generate.h"
@@ -11,11 +11,11 @@
 #include "tools/residuals.h"
 
 typedef struct continuation {
-    int32_t *prompt;  /* (batch, prompt_tokens); on meta only as many rows as there are texts */
-    int32_t *padding; /* (batch) of the left side; NULL: none */
+    int32_t *prompt;  /* (batch, prompt_tokens); on meta (number of prompts, prompt_tokens) */
+    int32_t *padding; /* (batch): padding tokens before each prompt; NULL: none */
     inference_sampling sampling;
-    bool streamed;       /* the text was printed while it came */
-    syn_generation done; /* rank 0's (over MPI: this rank's) */
+    bool streamed;       /* the text was printed while it was generated */
+    syn_generation done; /* results of rank 0; over MPI, of this process's rank */
 } continuation;
 
 static continuation *work_of(const inference *run) {
@@ -34,12 +34,12 @@ static const char *refuses(const inference_args *args) {
     return sentence ? sentence : inference_score_refuses(args);
 }
 
-/* Of a sequence's tokens those that the caches hold: the last one made is never fed back. */
+/* Number of tokens of a sequence in the KV cache: the last generated token is never fed back. */
 static int64_t kept_tokens(const inference *run, int64_t prompt_tokens) {
     return prompt_tokens + (run->new_tokens > 0 ? run->new_tokens - 1 : 0);
 }
 
-/* prompt_tokens 0: nobody knows yet how many. */
+/* Fails if sequences are longer than the model allows. prompt_tokens 0: not known yet. */
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const syn_model_config *c = &run->config;
     const int64_t need = kept_tokens(run, prompt_tokens);
@@ -64,8 +64,7 @@ static syn_status begin(inference *run, syn_error *err) {
     return check_positions(run, run->args->num_input_tokens, err);
 }
 
-/* An empty prompt is the token that begins texts: what HuggingFace's generate begins with when it
-   gets nothing. */
+/* Replaces an empty prompt by the start token, as HuggingFace's generate does. */
 static syn_status begin_empty(const inference *run, int64_t i, inference_text *text,
                               syn_error *err) {
     const int32_t bos = run->tokenizer ? syn_tokenizer_bos(run->tokenizer) : -1;
@@ -82,7 +81,7 @@ static syn_status begin_empty(const inference *run, int64_t i, inference_text *t
     return SYN_OK;
 }
 
-/* Cut or repeated to --num_input_tokens. */
+/* Cuts or repeats the prompt to --num_input_tokens. */
 static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
     const size_t want = (size_t)run->args->num_input_tokens, n = text->n;
     if (want == 0) return SYN_OK;
@@ -98,7 +97,7 @@ static syn_status encode(const inference *run, int64_t i, inference_text *out, s
     return fit(run, out, err);
 }
 
-/* Sequences of different length end together: the shorter ones begin with padding. */
+/* Prompts of different lengths end at the same position: shorter ones begin with padding. */
 static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
     continuation *work = work_of(run);
     const syn_model_config *c = &run->config;
@@ -141,7 +140,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
 
 /* ---- One rank ---- */
 
-/* One rank's run, for after_step. */
+/* What after_step needs of one rank. */
 typedef struct rank_run {
     inference *run;
     const syn_ctx *ctx;
@@ -149,14 +148,14 @@ typedef struct rank_run {
     text_stream text;
 } rank_run;
 
-/* Tokens of sequence b without the end of the text and what fills up behind it. */
+/* Number of generated tokens of sequence b, without its stop token and the padding after it. */
 static int64_t text_tokens(const syn_generation *g, int64_t b) {
     int64_t n = 0;
     while (n < g->made && !syn_text_ends(&g->end, g->tokens[b * g->new_tokens + n])) n++;
     return n;
 }
 
-/* Rows that nothing will be written from are counted and forgotten. */
+/* If no output needs the recorded rows, adds them to the report and forgets them. */
 static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
     rank_run *rank = user;
     (void)step;
@@ -203,7 +202,7 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .sampling = work->sampling.how,
                         .repetition_penalty = work->sampling.repetition_penalty,
                         .end = work->sampling.end,
-                        .want_logits = first, /* to see that they are numbers */
+                        .want_logits = first, /* to check for NaN and infinity */
                         .progress = progress_step,
                         .progress_user = &tokens,
                         .after_step = after_step,
@@ -243,7 +242,7 @@ struct speed {
     double prefill_ns, decode_ns, prefill_rate, decode_rate; /* tokens/s */
 };
 
-/* Of the prompts, without padding. */
+/* Number of prompt tokens of all sequences, without padding. */
 static int64_t real_tokens(const inference *run) {
     const continuation *work = work_of(run);
     int64_t n = run->batch * run->prompt_tokens;
@@ -259,14 +258,14 @@ static struct speed speed_of(const inference *run, double prefill_ns, double dec
     return s;
 }
 
-/* Nothing on meta. */
+/* All 0 on meta. */
 static struct speed measured(const inference *run) {
     const syn_generation *g = &work_of(run)->done;
     const bool meta = run->launch.device == SYN_DEVICE_META;
     return speed_of(run, meta ? 0 : (double)g->prefill_ns, meta ? 0 : (double)g->decode_ns);
 }
 
-/* Nothing without hardware. */
+/* All 0 without hardware. */
 static struct speed predicted(const inference *run, const report *r) {
     return speed_of(run, r->predicted_prefill_ns, r->predicted_decode_ns);
 }
@@ -323,7 +322,7 @@ static void print(const inference *run, const report *r) {
     if (would.prefill_ns > 0) print_limits(run, r, &would);
 }
 
-/* Of each sequence the prompt, and what was generated without what ended it. */
+/* Writes prompt and generated text of each sequence, without stop tokens. */
 static void json_texts(const inference *run, syn_sink *out) {
     const continuation *work = work_of(run);
     const syn_generation *g = &work->done;
@@ -386,7 +385,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
     const continuation *work = work_of(run);
-    if (inference_all_logits(run->args)) return SYN_OK; /* as they came */
+    if (inference_all_logits(run->args)) return SYN_OK; /* written during the run */
     return npy_write_f32(path, work->done.logits, work->done.batch, run->config.vocab_size, err);
 }
 

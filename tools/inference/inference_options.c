@@ -1,5 +1,5 @@
-/* The options of the inference program, and which of them contradict each other or would do
-   nothing. */
+/* Options of the inference program, and checks for options that contradict each other or have no
+   effect. */
 #include <math.h>
 #include <string.h>
 
@@ -142,13 +142,13 @@ inference_args *inference_arguments(void) {
     return &args;
 }
 
-/* auto: the fast one, unless each op is to be seen. */
+/* auto: fused, which is faster, unless the user wants to see the ops. */
 static bool choose_attention(void) {
     const bool shown = args.visualize_trace || args.debug;
     return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
-/* What is computed in 16 bits has its weights in them. */
+/* With a 16-bit --dtype the weights have that dtype, too. */
 static int check_dtypes(inference *run) {
     const bool given = args.weight_dtype >= 0;
     run->dtype = args.dtype >= 0 ? (syn_dtype)args.dtype : SYN_F32;
@@ -160,7 +160,7 @@ static int check_dtypes(inference *run) {
                     syn_dtype_name(run->weight_dtype), name, name);
 }
 
-/* Rules that hold for every model: a sentence where one is broken, else NULL. */
+/* Checks that hold for every model. Returns an error message or NULL. */
 static const char *contradiction(bool meta) {
     if (args.save_logits && meta)
         return "--save_logits needs values, but --device meta computes none; use another device";
@@ -177,7 +177,7 @@ static const char *contradiction(bool meta) {
     return NULL;
 }
 
-/* A sentence if what the model does has no use for an option that was given, else NULL. */
+/* Returns an error message if the task of the model does not use a given option, else NULL. */
 static const char *useless(inference *run) {
     if (checkpoint_configure(run, &run->unknown) != SYN_OK) return NULL;
     return run->task->refuses ? run->task->refuses(&args) : NULL;

@@ -1,5 +1,5 @@
-/* Which files the inference program reads, so that it writes over none of them; whether what it
-   writes has a folder. */
+/* Checks of output paths before the run: the program never overwrites its inputs, and output
+   folders must exist. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tools/inference/visualize.h"
 #include "tools/saving/model_folder.h"
 
-/* What a checkpoint's or tokenizer's folder may hold that is read, but for the weights. */
+/* Whether a file in the folder of a checkpoint or tokenizer may be read by this program. */
 static bool is_read(const char *name) {
     static const char *const names[] = {"config.json", "generation_config.json",
                                         "model.safetensors.index.json"};
@@ -18,13 +18,13 @@ static bool is_read(const char *name) {
         if (strcmp(name, names[i]) == 0) return true;
     for (const char *const *file = model_folder_tokenizer; *file; file++)
         if (strcmp(name, *file) == 0) return true;
-    return end && strcmp(end, ".safetensors") == 0; /* shards have any names */
+    return end && strcmp(end, ".safetensors") == 0; /* shards can have any name */
 }
 
 static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_error *err) {
     DIR *dir = opendir(folder);
     syn_status s = SYN_OK;
-    if (!dir) return SYN_OK; /* who reads it says so */
+    if (!dir) return SYN_OK; /* whoever reads it reports the error */
     for (const struct dirent *d = readdir(dir); d && s == SYN_OK; d = readdir(dir)) {
         char path[4600];
         if (!is_read(d->d_name)) continue;
@@ -43,11 +43,12 @@ static syn_status add_all(syn__input_files *inputs, const inference_args *args, 
         SYN_TRY(syn__input_files_add(inputs, named[i], err));
     if (args->tokenizer) SYN_TRY(add_folder(inputs, args->tokenizer, err));
     if (!args->weights) return SYN_OK;
-    (void)cli_find_beside(args->weights, ".", folder, sizeof folder); /* the folder, in any case */
+    (void)cli_find_beside(args->weights, ".", folder, sizeof folder); /* the folder itself */
     return add_folder(inputs, folder, err);
 }
 
-/* Not to the folder that the model or its tokenizer is read from, nor over what it is read from. */
+/* --save_weights must not name the folder of the model or of its tokenizer, nor replace input
+ * files. */
 static syn_status keep_from_saving(const syn__input_files *inputs, const inference_args *args,
                                    syn_error *err) {
     const char *folder = args->save_weights, *const saved[] = {"model.safetensors", "config.json"};
@@ -68,7 +69,7 @@ static syn_status keep_from_saving(const syn__input_files *inputs, const inferen
     return SYN_OK;
 }
 
-/* Files whose names this run then has for itself. */
+/* Creates --out_dir and locks the names of the trace files in it. */
 static syn_status begin_trace(inference *run, syn_error *err) {
     char prefix[FOLDER_PATH_BYTES];
     SYN_TRY(syn_make_folder(run->args->out_dir, err));

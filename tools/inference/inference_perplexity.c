@@ -8,13 +8,13 @@
 #include "tools/inference/inference.h"
 #include "tools/progress.h"
 
-enum { STRIDE = 512 }; /* of HuggingFace's page */
+enum { STRIDE = 512 }; /* default of HuggingFace's "Perplexity of fixed-length models" */
 
 typedef struct perplexity {
     int32_t *ids;
     size_t n_ids;
     int64_t max_length, stride;
-    syn_perplexity done; /* rank 0's (over MPI: this rank's) */
+    syn_perplexity done; /* results of rank 0; over MPI, of this process's rank */
 } perplexity;
 
 static perplexity *work_of(const inference *run) {
@@ -73,7 +73,7 @@ static syn_status check_windows(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* The ids of the file, as `tokenizer(text)` of transformers gives them. */
+/* Encodes the file, as `tokenizer(text)` of transformers does. */
 static syn_status read_text(inference *run, const char *path, syn_error *err) {
     perplexity *work = work_of(run);
     char *text;
@@ -119,7 +119,7 @@ typedef struct rank_run {
     syn_ctx *ctx;
 } rank_run;
 
-/* Rows that nothing will be written from are counted and forgotten. */
+/* If no output needs the recorded rows, adds them to the report and forgets them. */
 static syn_status after_window(void *user, int64_t window, bool *rows_stay, syn_error *err) {
     const rank_run *rank = user;
     (void)window;

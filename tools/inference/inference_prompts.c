@@ -1,4 +1,4 @@
-/* Prompts of the inference program: the tokenizer, texts, and their ids. */
+/* Prompts of the inference program: tokenizer, texts and token ids. */
 #include "tools/inference/inference.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- The tokenizer ---- */
 
-/* The folder that holds it; NULL: none, and bytes will do. */
+/* Finds the folder of the tokenizer. NULL: use the byte tokenizer. */
 static syn_status find_tokenizer(const inference *run, char *found, size_t found_bytes,
                                  const char **folder, syn_error *err) {
     const inference_args *args = run->args;
@@ -36,7 +36,8 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
     if (folder && kind != needed)
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
                         folder, whose[kind], run->config.name, whose[needed]);
-    /* Bytes beyond the vocabulary do not matter where they only spell the model's ids. */
+    /* With --prompt_ids the byte tokenizer only decodes ids of the model, so a smaller vocabulary
+       is fine. */
     if (tokens <= run->config.vocab_size || (!folder && run->args->prompt_ids)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
                     tokens, folder ? "" : " (one a byte)", run->config.name,
@@ -56,7 +57,7 @@ syn_status inference_open_tokenizer(inference *run, syn_error *err) {
 
 /* ---- Prompts ---- */
 
-/* The numbers of prompt i: ids of the model's vocabulary. */
+/* Parses the ids of prompt i and checks that the model has them. */
 static syn_status read_ids(const inference *run, int64_t i, inference_text *out, syn_error *err) {
     const char *line = run->prompts[i];
     for (char *end;; line = end) {
@@ -74,7 +75,7 @@ static syn_status read_ids(const inference *run, int64_t i, inference_text *out,
     }
 }
 
-/* A tokenizer may know tokens that were added to it, but not to the model. */
+/* A tokenizer can have added tokens that the model does not have. */
 syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
     for (size_t k = 0; k < n; k++) {
         if (ids[k] < run->config.vocab_size) continue;
@@ -96,8 +97,8 @@ syn_status inference_encode(const inference *run, int64_t i, inference_text *out
     return inference_check_ids(run, out->ids, out->n, err);
 }
 
-/* The lines of a file; a line may end with CR LF, and the last without. A blank one is an empty
-   prompt: rows of what comes of it are lines of the file. */
+/* Reads one prompt per line. Lines may end with CR LF, and the last one needs no line end. A blank
+   line is an empty prompt, so that row i of the output is line i of the file. */
 static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     size_t bytes, cap = 0;
     SYN_TRY(syn_read_file(path, (size_t)64 << 20, &run->prompt_text, &bytes, err));

@@ -1,4 +1,4 @@
-/* The inference program on one rank, and what all of it needs. */
+/* Setting up the inference program, and running it on one rank. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     return SYN_OK;
 }
 
-/* Whether to show how far things are. */
+/* Whether this rank shows progress. */
 static bool shows(const inference *run, const syn_ctx *ctx) {
     return syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
 }
@@ -57,11 +57,11 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_gr
     const syn_status s = syn_model_new(model, ctx, &run->config, &how, err);
     syn_ctx_set_param_source(ctx, NULL);
     if (reader) syn_weights_set_progress(reader, NULL, NULL);
-    progress_step(&weights, 1, 1); /* a line that stands there goes */
+    progress_step(&weights, 1, 1); /* clears the progress line */
     return s;
 }
 
-/* As inference_check_memory, for a device with memory of its own, of which each rank has one. */
+/* The same as inference_check_memory for a device with its own memory; each rank has a device. */
 static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error *err) {
     char a[32], b[32];
     size_t left, all;
@@ -129,9 +129,9 @@ double inference_resident_bytes(const inference *run) {
            (double)syn_dtype_bytes(run->dtype) * run->cache_elems;
 }
 
-/* Systems that promise more memory than they have would end the process later without a word.
-   Weights count in full: they are copied from the mapped file, whose pages are given back. Over MPI
-   a machine holds the ranks that were started on it. */
+/* Checks memory in advance, because a system that overcommits would kill the process later without
+   a message. Weights count in full: they are copied from the mapped file, whose pages are then
+   released. Over MPI, only the ranks on this machine count. */
 syn_status inference_check_memory(const inference *run, syn_error *err) {
     char a[32], b[32];
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -152,7 +152,8 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
 
 /* ---- Before and after ---- */
 
-/* Of meta runs that name none: without times simulators would take all compute for nothing. */
+/* Loads --hw. Runs on meta have a default machine, because without times simulators would run all
+   compute in no time. */
 static syn_status choose_hardware(inference *run, syn_error *err) {
     const char *name = run->args->hw;
     if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
@@ -168,7 +169,7 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     return run->compared ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *run->compared, "--compare");
 }
 
-/* Where no option says it. */
+/* Chooses the dtype of a run on meta if no option does. */
 static void choose_dtype(inference *run) {
     const inference_args *args = run->args;
     if (run->launch.device != SYN_DEVICE_META || args->dtype >= 0 || args->weight_dtype >= 0)

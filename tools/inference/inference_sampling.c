@@ -29,7 +29,7 @@ const char *sampling_refuses(const inference_args *args) {
     return NULL;
 }
 
-/* ---- What ends a text ---- */
+/* ---- Stop criteria ---- */
 
 static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end, syn_error *err) {
     if (id < 0 || id >= run->config.vocab_size)
@@ -41,7 +41,7 @@ static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end
     return SYN_OK;
 }
 
-/* Whether the text is numbers, which it then adds. */
+/* If the text is a list of numbers, adds them as stop ids and returns true. */
 static bool add_numbers(const inference *run, const char *text, syn_text_ending *end,
                         syn_status *status, syn_error *err) {
     if (!*text || text[strspn(text, "0123456789, ")]) return false;
@@ -61,7 +61,7 @@ static int64_t token_of(const syn_tokenizer *tok, const char *text) {
     return -1;
 }
 
-/* What the option says; the filling stays that of the files, unless it was their first end. */
+/* Applies --eos. The padding token stays that of the files, unless it was their first stop id. */
 static syn_status choose_end(const inference *run, syn_text_ending *end, syn_error *err) {
     const char *text = run->args->eos;
     syn_status status = SYN_OK;
@@ -84,9 +84,10 @@ static syn_status choose_end(const inference *run, syn_text_ending *end, syn_err
     return status;
 }
 
-/* ---- How tokens are sampled ---- */
+/* ---- Sampling ---- */
 
-/* What options say, else the file if it counts. Fails if the file's number is out of range. */
+/* A parameter: from its option, else from the file if the file is used. Fails if the file's value
+   is out of range. */
 typedef struct choice {
     const char *name;
     double option, file, otherwise, least, most;

@@ -1,4 +1,4 @@
-/* What the inference program prints of a run, and the facts that its files show. */
+/* The summary that the inference program prints, and the metadata that it adds to files. */
 #include <string.h>
 
 #include "ops/blas.h"
@@ -57,7 +57,7 @@ static uint64_t all_nodes(const inference *run) {
     return nodes;
 }
 
-/* Predictions for hardware that could not hold the model deserve a word. */
+/* Prints a note if the model does not fit the memory of the predicted hardware. */
 static void print_fit(const inference *run) {
     const sweep_times t = inference_times(run, &run->report, &run->hw);
     char what[80];
@@ -66,7 +66,7 @@ static void print_fit(const inference *run) {
     if (run->launch.hw && !sweep_fits(&run->hw, &t)) levers_print_need(&run->hw, &t, what, stdout);
 }
 
-/* Of more ranks than heads of keys and values several have, and compute, the same one. */
+/* With more ranks than key and value heads, several ranks have and compute the same head. */
 static void print_shared_heads(const inference *run) {
     const syn_model_config *m = &run->config;
     const int ranks = syn_model_kv_ranks(m, (int)run->args->tp);
@@ -77,7 +77,7 @@ static void print_shared_heads(const inference *run) {
     putchar('\n');
 }
 
-/* What was run. */
+/* Prints model, device and dtype. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
     char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_FACT_BYTES];
@@ -122,7 +122,7 @@ static void print_speed(const char *kind, const char *what, int64_t tokens, doub
 void inference_print_pass(const inference *run, const report *r, const char *what, int64_t tokens,
                           double measured_ns) {
     const double ns = r->predicted_forward_ns;
-    const run_error e = {0}; /* no such runs were measured */
+    const run_error e = {0}; /* unknown: no such runs were measured */
     char text[256];
     if (measured_ns > 0) print_speed("", what, tokens, measured_ns);
     if (!(ns > 0)) return;

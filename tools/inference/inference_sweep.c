@@ -1,4 +1,4 @@
-/* --sweep of the inference program, and what would make its run faster. */
+/* --sweep of the inference program, and suggestions of options that make a run faster. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -6,11 +6,11 @@
 #include "tools/sweep/levers.h"
 
 static sweep swept;
-static char *other_machines; /* all but the first, for --compare; NULL: there is one */
+static char *other_machines; /* all machines but the first, for --compare; NULL: only one machine */
 
 /* ---- Options ---- */
 
-/* --hw and --compare, which have them priced. */
+/* Passes the machines of a sweep to --hw and --compare, which predict times for them. */
 static int name_machines(const cli_program *program, inference_args *args) {
     if (swept.machine_axis < 0) return CLI_RUN;
     const sweep_axis *axis = &swept.axes[swept.machine_axis];
@@ -67,7 +67,7 @@ static void begin_again(inference *run) {
     inference_free(run);
     *run = (inference){.args = NULL};
     launch_begin(&run->launch, program);
-    run->launch.mpi = false; /* whoever else was started */
+    run->launch.mpi = false; /* even under a launcher */
     run->launch.alone = true;
 }
 
@@ -96,7 +96,7 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
     return t;
 }
 
-/* What all have in common. */
+/* Describes what all combinations have in common, for the title. */
 static const char *lengths_text(const inference *run, char buf[100]) {
     int used = 0;
     buf[0] = '\0';

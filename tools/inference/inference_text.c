@@ -5,10 +5,11 @@
 
 #include "syntorch/base/memory.h"
 
-/* A long prompt would bury the rest. */
+/* Limits of printed text, so that a long prompt does not hide the rest. */
 enum { SHOWN_BYTES = 300, SHOWN_IDS = 64 };
 
-/* Of bytes there are no more than 256: a larger id means another tokenizer. */
+/* Ids outside the vocabulary are omitted from text, except with the byte tokenizer: an id of 256 or
+   more means that another tokenizer is needed, and decoding it fails. */
 static bool is_shown(const inference *run, int32_t id) {
     return syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES ||
            id < syn_tokenizer_vocab_size(run->tokenizer);
@@ -65,9 +66,9 @@ void inference_json_text(const inference *run, const int32_t *ids, int64_t n, sy
     syn_free(text);
 }
 
-/* ---- As it comes ---- */
+/* ---- Streaming ---- */
 
-/* A launcher passes on what ranks print: to them it is a terminal, and is none. */
+/* Not over MPI: a launcher may give ranks a terminal although their output goes elsewhere. */
 bool streams_text(const inference *run) {
     const bool bytes =
         run->tokenizer && syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;

@@ -64,7 +64,8 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
         options.comm_graph = files[i].comm_graph;
         if (files[i].comm_graph && graph->n_ranks < 2) continue;
         if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
-        if (files[i].picture && pictures.code != SYN_OK) continue; /* the same cause */
+        if (files[i].picture && pictures.code != SYN_OK)
+            continue; /* would fail for the same reason */
         const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name,
                                        list, files[i].picture ? &pictures : err);
         if (s != SYN_OK && !files[i].picture) return s;
@@ -74,7 +75,7 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
     return SYN_OK;
 }
 
-/* What is not in the files of a large run, and how to get it. */
+/* Prints what the files of a large run omit, and how to write it. */
 static void say_less(const syn_graph *graph, const syn_copied_ranks *copies, const char *folder,
                      FILE *list) {
     const uint32_t n = syn_copies_count(copies);

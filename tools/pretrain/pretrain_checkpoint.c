@@ -1,5 +1,5 @@
-/* Checkpoints of the pretraining program: a model, and what training goes on from as if it had
-   never ended. A folder gets its name when all of it is written. */
+/* Checkpoints of the pretraining program: the model and the training state. A resumed run computes
+   the same as one that was never interrupted. A folder gets its name when it is complete. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define PARTIAL ".partial"
 
-/* The step of "checkpoint-12"; -1: it is no checkpoint's name. */
+/* 12 for "checkpoint-12"; -1: not a checkpoint's name. */
 static int64_t step_of(const char *name) {
     char *end;
     if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0) return -1;
@@ -33,8 +33,8 @@ static int64_t step_of(const char *name) {
     return *end == '\0' && errno == 0 ? step : -1;
 }
 
-/* Whether it is a checkpoint of this program: other programs have folders of that name. One that
-   lacks a file is damaged, and is not passed over for an earlier one. */
+/* Whether the folder is a checkpoint of this program; other programs use the same names. A folder
+   with one of the two files counts: it is damaged and must not be skipped for an earlier one. */
 static bool is_checkpoint(const char *folder, const char *name) {
     static const char *const files[] = {"training_state.json", "training-0.safetensors"};
     char path[FOLDER_PATH_BYTES];
@@ -45,8 +45,8 @@ static bool is_checkpoint(const char *folder, const char *name) {
     return false;
 }
 
-/* The latest (or the earliest) step of the checkpoints before step `end`, and how many these are;
-   0: none. */
+/* The step of the latest or earliest checkpoint before step `end`; 0: none. *count gets the number
+   of such checkpoints. */
 static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int64_t *count) {
     int64_t found = 0;
     DIR *dir = opendir(folder);
@@ -62,7 +62,7 @@ static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int
     return found;
 }
 
-/* ---- training-<i>.safetensors: masters and moments of one rank's shards ---- */
+/* ---- training-<i>.safetensors: master weights and moments of tensor-parallel shard i ---- */
 
 static const char *const slots[] = {"master", "m", "v"};
 
@@ -71,7 +71,7 @@ enum { SLOTS = 3, NAME_BYTES = 256 };
 typedef struct tensors {
     syn_safetensors_entry *entries;
     char *names;
-    float *data; /* room for the largest */
+    float *data; /* buffer for the largest tensor */
 } tensors;
 
 static void free_tensors(tensors *t) {
@@ -155,7 +155,7 @@ const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME
     return name;
 }
 
-/* This rank's file in the folder: written, if *checksum is to be set, else read. */
+/* Writes this rank's file and sets *checksum; checksum NULL: reads the file. */
 static syn_status own_tensors(const pretrain_state *state, const char *folder, uint64_t *checksum,
                               syn_error *err) {
     char path[FOLDER_PATH_BYTES], name[PRETRAIN_TENSORS_NAME];
@@ -169,9 +169,9 @@ static syn_status own_tensors(const pretrain_state *state, const char *folder, u
     return s;
 }
 
-/* ---- a checkpoint ---- */
+/* ---- Checkpoints ---- */
 
-/* Whether all ranks are well; the sentence of this one stays, another's is a short one. */
+/* Fails on all ranks if one has failed. A rank that failed itself keeps its own error. */
 static syn_status agree(syn_comm *comm, syn_status mine, syn_error *err) {
     gather_start start;
     const syn_status s = gather_agreement(&start, comm, mine, 0, err);
@@ -179,10 +179,11 @@ static syn_status agree(syn_comm *comm, syn_status mine, syn_error *err) {
     return SYN_FAIL(err, SYN_E_IO, "rank %d could not save its shard", start.failed);
 }
 
-/* Swaps two names at once; false if that is not possible, as where one is missing. */
+/* Exchanges two names atomically. Removes b and returns false if that is impossible, for example
+   because b does not exist. */
 static bool exchange(const char *a, const char *b) {
 #if defined __linux__ && defined SYS_renameat2
-    enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, which needs a GNU header */
+    enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, whose header needs _GNU_SOURCE */
     if (syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0) return true;
 #endif
     folder_remove(b);
@@ -196,13 +197,14 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     SYN_TRY(folder_path(path, err, run->args->save_dir, name));
     if (!folder_is(path) && syn_file_exists(path))
         return SYN_FAIL(err, SYN_E_IO, "'%.300s' must be a folder, but is a file; remove it", path);
-    if (exchange(partial, path)) folder_remove(partial); /* which is the older one now */
+    if (exchange(partial, path)) folder_remove(partial); /* now the older one */
     else if (rename(partial, path) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));
     return folder_sync_path(run->args->save_dir, err);
 }
 
-/* What is not whole yet, or not any more: no checkpoint whatever happens to the process. */
+/* Name of a folder while it is incomplete. It is never taken for a checkpoint, even if the process
+   is killed. */
 static syn_status partial_path(const pretrain *run, char path[FOLDER_PATH_BYTES], const char *name,
                                syn_error *err) {
     char hidden[80];
@@ -220,7 +222,7 @@ static bool is_partial(const char *name) {
            strcmp(inner, "last_model") == 0;
 }
 
-/* Those that a killed run has left. */
+/* Removes incomplete folders of killed runs. */
 static void remove_partials(const pretrain *run) {
     char path[FOLDER_PATH_BYTES];
     DIR *dir = opendir(run->args->save_dir);
@@ -232,7 +234,7 @@ static void remove_partials(const pretrain *run) {
     closedir(dir);
 }
 
-/* The oldest go, but for so many. */
+/* Removes the oldest checkpoints beyond --save_total_limit. */
 static void limit_checkpoints(const pretrain *run) {
     const int64_t limit = run->args->save_total_limit;
     char path[FOLDER_PATH_BYTES], partial[FOLDER_PATH_BYTES], name[40];
@@ -248,7 +250,7 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
-/* training_state.json, with every rank's checksum of what it has written. */
+/* Writes training_state.json with the checksums of all ranks' files. */
 static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *partial,
                               uint64_t checksum, syn_error *err) {
     syn_comm *comm = state->comm;
@@ -346,7 +348,7 @@ syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
                     args->save_dir, (long long)step);
 }
 
-/* Results of fewer steps are those of a trial, which the next one replaces. */
+/* Results of fewer steps are those of a trial and may be replaced. */
 enum { TRIAL_STEPS = 100 };
 
 syn_status pretrain_check_longer(const pretrain *run, syn_error *err) {
@@ -361,7 +363,7 @@ syn_status pretrain_check_longer(const pretrain *run, syn_error *err) {
                     folder, (long long)steps, (long long)run->steps);
 }
 
-/* Where no step is left. */
+/* Prints a note if the checkpoint is at or after the last step. */
 static void note_end(const pretrain *run, const pretrain_state *state, const char *folder) {
     char behind[60] = "";
     if (state->step < run->steps || state->comm->rank != 0 || run->args->quiet) return;
@@ -392,7 +394,7 @@ syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err)
     if (state->comm->rank == 0) remove_partials(run);
     if (step == 0) return SYN_OK;
     const syn_status s = read_checkpoint(run, step, state, &why);
-    if (s == SYN_E_FORMAT || s == SYN_E_IO) { /* as after a damage */
+    if (s == SYN_E_FORMAT || s == SYN_E_IO) { /* a file is damaged */
         const int64_t before = find_checkpoint(folder, true, step, &count);
         return SYN_FAIL(err, s, "%.330s; remove " PREFIX "%lld, and --resume %s%.0lld", why.text,
                         (long long)step,

@@ -1,11 +1,11 @@
-/* The picture of a training: loss by step. */
+/* loss.svg: training and validation loss by step. */
 #include <math.h>
 #include <string.h>
 
 #include "syntorch/base/sink.h"
 #include "tools/pretrain/pretrain.h"
 
-/* Of the page, and of the plot on it, in pixels. */
+/* Sizes of the page and of the plot on it, in pixels. */
 enum { PAGE_WIDTH = 800, PAGE_HEIGHT = 440, LEFT = 70, TOP = 62, WIDTH = 700, HEIGHT = 320 };
 enum { Y_TICKS = 8, X_TICKS = 10, EPOCH_MARKS = 10, DOTS = 60 };
 
@@ -17,8 +17,8 @@ typedef struct axes {
     axis x, y;
 } axes;
 
-/* The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that cuts the range into `most` pieces
-   at most. */
+/* The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that divides the range into at most
+   `most` intervals. */
 static double round_tick(double range, int most) {
     static const double steps[] = {1, 2, 5};
     const double unit = pow(10, floor(log10(range / most)));
@@ -34,12 +34,13 @@ static void widen(axis *a, const pretrain_curve *c) {
     }
 }
 
-/* From tick to tick, around all losses. */
+/* An axis from tick to tick that includes all losses. */
 static axis loss_axis(const pretrain_curve *train, const pretrain_curve *eval) {
     axis a = {INFINITY, -INFINITY, 0};
     widen(&a, train);
     widen(&a, eval);
-    const double least = fmax(1e-3, 1e-3 * fabs(a.to)); /* so that rounding makes no hills */
+    const double least =
+        fmax(1e-3, 1e-3 * fabs(a.to)); /* so that rounding errors are not visible */
     if (a.to - a.from < least) a = (axis){a.from - least / 2, a.to + least / 2, 0};
     a.tick = round_tick(a.to - a.from, Y_TICKS);
     a.from = floor(a.from / a.tick) * a.tick;
@@ -60,13 +61,13 @@ static double y_of(const axes *a, double loss) {
     return TOP + HEIGHT * (a->y.to - loss) / (a->y.to - a->y.from);
 }
 
-/* ---- axes ---- */
+/* ---- Axes ---- */
 
 static void line(syn_sink *svg, double x1, double y1, double x2, double y2, const char *style) {
     syn_sink_printf(svg, "<path d=\"M%.1f %.1fL%.1f %.1f\" %s/>\n", x1, y1, x2, y2, style);
 }
 
-/* Decimals that a tick's multiples need. */
+/* Prints a value with the decimals that multiples of the tick need. */
 static void tick_text(double value, double tick, char text[32]) {
     const int decimals = tick < 1 ? (int)ceil(-log10(tick) - 1e-9) : 0;
     if (fabs(value) < 1e6) snprintf(text, 32, "%.*f", decimals, value == 0 ? 0 : value);
@@ -99,7 +100,7 @@ static void draw_axes(syn_sink *svg, const axes *a) {
                     LEFT + WIDTH / 2, PAGE_HEIGHT - 14, TOP + HEIGHT / 2);
 }
 
-/* Where epochs end: each, or each second, fifth, tenth... */
+/* Marks the end of every epoch, or of every second, fifth, tenth, ... */
 static void draw_epochs(syn_sink *svg, const axes *a, int64_t steps_per_epoch) {
     const double epochs = a->x.to / (double)steps_per_epoch;
     if (epochs < 1) return;
@@ -114,9 +115,10 @@ static void draw_epochs(syn_sink *svg, const axes *a, int64_t steps_per_epoch) {
     }
 }
 
-/* ---- curves ---- */
+/* ---- Curves ---- */
 
-/* A point for each `every` steps, their mean: no more than the picture has columns. */
+/* Draws one point per `every` steps, their mean, so that there are at most as many as columns of
+   pixels. */
 static void draw_curve(syn_sink *svg, const axes *a, const pretrain_curve *c, size_t every,
                        const char *color) {
     syn_sink_printf(svg, "<g stroke=\"%s\" fill=\"%s\">\n", color, color);
@@ -137,7 +139,7 @@ static void draw_curve(syn_sink *svg, const axes *a, const pretrain_curve *c, si
     syn_sink_text(svg, "</g>\n");
 }
 
-/* In the page's upper right corner, where no curve goes. */
+/* Writes the name of a curve in the upper right corner, above the plot. */
 static void draw_name(syn_sink *svg, int y, const char *color, const char *name) {
     syn_sink_printf(svg,
                     "<text x=\"%d\" y=\"%d\" fill=\"%s\" font-weight=\"bold\" "

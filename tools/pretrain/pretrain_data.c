@@ -1,4 +1,4 @@
-/* Model, tokenizer and texts of the pretraining program. */
+/* Model, tokenizer and data of the pretraining program, and what all ranks must agree on. */
 #include <string.h>
 
 #include "syntorch/base/intern.h"
@@ -10,7 +10,7 @@
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
 
-/* ---- the model ---- */
+/* ---- The model ---- */
 
 static syn_status open_weights(pretrain *run, syn_error *err) {
     const char *weights = run->args->weights;
@@ -40,7 +40,8 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     return syn_model_config_load(&run->config, found, err);
 }
 
-/* Where models go if no folder was named; a file may name its model "..". */
+/* Sets the default of --save_dir. A config.json may name its model "..", so names that begin with a
+   dot are replaced. */
 static void name_save_dir(pretrain *run) {
     const char *name = run->config.name;
     if (run->args->save_dir) return;
@@ -49,7 +50,7 @@ static void name_save_dir(pretrain *run) {
     run->args->save_dir = run->save_dir;
 }
 
-/* As the project has it. */
+/* Sets defaults, and what --recipe reference changes. */
 static void follow_reference(pretrain *run) {
     pretrain_args *args = run->args;
     if (args->masking < 0) args->masking = args->reference ? SYN_MASKING_ONLY : SYN_MASKING_BERT;
@@ -81,9 +82,9 @@ static syn_status check_length(const pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- dropout ---- */
+/* ---- Dropout ---- */
 
-/* As --dropout says, or else the model's configuration. */
+/* From --dropout, or else from the model's configuration. */
 static syn_status choose_dropout(pretrain *run, syn_error *err) {
     const double given = run->args->dropout;
     syn_dropout_rates *rates = &run->config.dropout;
@@ -113,9 +114,9 @@ void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes) {
                  embedding, attention, residual);
 }
 
-/* ---- folders ---- */
+/* ---- Folders ---- */
 
-/* That files can be written there is found out now, not behind hours of work. */
+/* Checks that files can be written to the folder, before hours of work. */
 static syn_status check_folder(const char *folder, const char *name, syn_error *err) {
     char path[4300];
     syn_sink *sink;
@@ -125,12 +126,12 @@ static syn_status check_folder(const char *folder, const char *name, syn_error *
     return syn_sink_close(sink, false, err);
 }
 
-/* Models and the log, which rank 0 alone does where others are processes. */
+/* Whether this process writes models and the log; over MPI only rank 0 does. */
 static bool writes(const pretrain *run) {
     return !run->launch.program->mute && run->launch.device != SYN_DEVICE_META;
 }
 
-/* Until the run ends the folder is this run's, so that no other one removes or replaces files. */
+/* Locks --save_dir until the run ends, so that no other run removes or replaces files in it. */
 static syn_status lock_folder(pretrain *run, syn_error *err) {
     char prefix[FOLDER_PATH_BYTES];
     SYN_TRY(folder_path(prefix, err, run->args->save_dir, ""));
@@ -150,9 +151,9 @@ static syn_status check_folders(pretrain *run, syn_error *err) {
     return args->cache_dir ? check_folder(args->cache_dir, "0.tokens", err) : SYN_OK;
 }
 
-/* ---- the tokenizer ---- */
+/* ---- The tokenizer ---- */
 
-/* Leaves tokenizer_folder empty where a token is a byte. */
+/* Sets tokenizer_folder; it stays empty for the byte tokenizer. */
 static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     const size_t bytes = sizeof run->tokenizer_folder;
@@ -176,7 +177,7 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* What begins and ends a text is of the tokenizer: a named model has another's. */
+/* Takes start and stop tokens from the tokenizer: a preset has those of its own tokenizer. */
 static void set_ending(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
     syn_text_ending *end = &run->config.end;
@@ -219,7 +220,7 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
     return syn_tokenizer_checksum(run->tokenizer_folder, &run->tokenizer_sum, err);
 }
 
-/* ---- batches ---- */
+/* ---- Batches ---- */
 
 static syn_status plan_batches(pretrain *run, syn_error *err) {
     static const char *const names[] = {"[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"};
@@ -245,9 +246,9 @@ static syn_status plan_batches(pretrain *run, syn_error *err) {
     return SYN_FAIL(err, SYN_E_INVALID, "the vocabulary lacks [PAD] or [MASK]");
 }
 
-/* ---- texts ---- */
+/* ---- Data ---- */
 
-/* Without a cache the next run takes longer to begin, and that is all. */
+/* Writes the cache. A failure is only a warning: the next run tokenizes again. */
 static void save_texts(const pretrain *run, const syn_texts *texts, const char *cache,
                        uint64_t key) {
     syn_error why = {.code = SYN_OK};
@@ -269,7 +270,7 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
     return s;
 }
 
-/* To train on, or to validate with. */
+/* Opens training or validation data, from the cache if possible. */
 static syn_status open_texts(pretrain *run, bool training, const cli_texts *paths, syn_error *err) {
     const syn_texts_how how = {run->batches.causal    ? SYN_TEXTS_PLAIN
                                : run->args->reference ? SYN_TEXTS_JOINED
@@ -291,7 +292,7 @@ static syn_status open_texts(pretrain *run, bool training, const cli_texts *path
     return s;
 }
 
-/* The files that were named, or else the one that comes with the program. */
+/* Opens the files of an option, or its default file. */
 static syn_status open_named(pretrain *run, bool training, const cli_texts *named, const char *own,
                              const char *option, syn_error *err) {
     char found[4096];
@@ -307,7 +308,7 @@ static syn_status open_data(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(open_named(run, true, &args->data, PRETRAIN_DATA, "--data", err));
     if (args->skip_eval) return SYN_OK;
-    if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* nothing to validate with */
+    if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* no validation data */
     return open_named(run, false, &args->eval_data, PRETRAIN_EVAL_DATA,
                       "--eval-data or --skip-eval", err);
 }
@@ -318,7 +319,7 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
     run->n_texts = syn_texts_count(run->texts);
     if (run->launch.device == SYN_DEVICE_META &&
-        run->n_texts > 0) { /* nothing is learned of them */
+        run->n_texts > 0) { /* on meta, samples may repeat */
         const int64_t want = (before + args->trace_active) * each;
         if (run->n_texts < want) run->n_texts = want;
     }
@@ -341,7 +342,7 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* Of meta runs that name none: without times simulators would take all compute for nothing. */
+/* The default on meta: without times, simulators would run all compute in no time. */
 #define DEFAULT_HARDWARE "a100-80g"
 
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
@@ -358,7 +359,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
                            run->launch.ranks, err);
 }
 
-/* Where no option says it. */
+/* Sets the dtype; on meta without --dtype, that of the published checkpoint, or bf16 on GPUs. */
 static void choose_dtype(pretrain *run) {
     const pretrain_args *args = run->args;
     const syn_hardware *swept = pretrain_deciding_machine(run);
@@ -380,7 +381,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     choose_dtype(run);
     SYN_TRY(check_model(run, err));
     follow_reference(run);
-    run->model_sum = syn_model_config_hash(&run->config, 0); /* whatever the tokenizer adds */
+    run->model_sum = syn_model_config_hash(&run->config, 0); /* before the tokenizer changes it */
     SYN_TRY(choose_dropout(run, err));
     SYN_TRY(check_length(run, err));
     name_save_dir(run);
@@ -392,7 +393,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     return writes(run) ? pretrain_check_longer(run, err) : SYN_OK;
 }
 
-/* ---- what all ranks must share ---- */
+/* ---- What all ranks must agree on ---- */
 
 static int number_parts(const pretrain *run, launch_part *parts) {
     const pretrain_args *a = run->args;
@@ -441,7 +442,7 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
     int n = 0;
-    /* The first that differs is named: before others that follow from it. */
+    /* Only the first difference is reported, so causes come before their consequences. */
     parts[n++] = (launch_part){"--device", (uint64_t)run->launch.device};
     parts[n++] = (launch_part){"--recipe", (uint64_t)a->reference};
     parts[n++] = (launch_part){"model", run->model_sum};

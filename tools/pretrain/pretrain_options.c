@@ -1,5 +1,5 @@
-/* The options of the pretraining program, and which of them contradict each other or would do
-   nothing. */
+/* Options of the pretraining program, and checks for options that contradict each other or have no
+   effect. */
 #include <string.h>
 
 #include "tools/folders.h"
@@ -167,14 +167,15 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
     return cli_check_rules(run->launch.program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
-/* Without data nothing is learned: the options of another run are taken, but not in silence. */
+/* On meta nothing is trained. Options of training are accepted, so that a command line can be
+   reused, but a note lists them. */
 static void note_meta(const pretrain *run, int argc, char **argv) {
     static const char *const names[] = {"eval-data", "eval-steps", "save-dir", "save-steps",
                                         "save-total-limit", "resume", "learning-rate",
                                         "warmup-steps", "logging-steps", "mask-policy",
-                                        /* of a step that is only predicted */
+                                        /* without effect only if no trace is written */
                                         "seed", "num-epochs", "max-steps", "skip-eval"};
-    enum { OF_TRACES = 10 }; /* the others choose the step that is traced, or are in the trace */
+    enum { OF_TRACES = 10 }; /* number of names before those */
     const size_t n = run->args->enable_tracing ? OF_TRACES : sizeof names / sizeof *names;
     char list[240] = "";
     size_t used = 0;
@@ -197,7 +198,7 @@ static void note_no_model(const pretrain *run) {
                 run->launch.program->name);
 }
 
-/* Of ranks that do the same, one's first step says it all. */
+/* Without a trace, records only the first step of one rank: all ranks do the same. */
 static void predict_alone(pretrain *run) {
     run->predicts = run->launch.alone = true;
     args.enable_tracing = args.skip_eval = true;

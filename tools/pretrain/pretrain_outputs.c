@@ -1,5 +1,5 @@
-/* What the pretraining program writes: its log and models; traces: pretrain_trace.c,
-   loss.svg: pretrain_curve.c. */
+/* Output of the pretraining program: the log, metrics.csv and models. Traces are in
+   pretrain_trace.c, loss.svg in pretrain_curve.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -13,13 +13,13 @@
 #include "tools/pretrain/pretrain.h"
 #include "tools/saving/model_folder.h"
 
-/* ---- the log ---- */
+/* ---- The log ---- */
 
 struct pretrain_log {
     int csv;
-    char *pending; /* lines that are not in the file yet */
+    char *pending; /* lines not written to the file yet */
     size_t pending_bytes, pending_cap;
-    int failing; /* errno of the last try to write them; 0: it worked */
+    int failing; /* errno of the last attempt to write them; 0: success */
     pretrain_curve train, eval;
     syn_error err; /* the first failure */
 };
@@ -32,13 +32,13 @@ static void add(pretrain_log *log, pretrain_curve *c, int64_t step, double loss)
 
 static const char columns[] = "step,epoch,loss,learning_rate,grad_norm,tokens_per_s,eval_loss\n";
 
-/* Number `column` of a line; NaN if it is empty. */
+/* The number in column `column` (from 0) of a CSV line; NaN if it is empty. */
 static double field(const char *line, int column) {
     for (; column > 0 && line; column--) line = (line = strchr(line, ',')) ? line + 1 : NULL;
     return line && *line != ',' && *line != '\n' ? strtod(line, NULL) : NAN;
 }
 
-/* Lines of steps up to `done` are kept; their losses are of the curve. */
+/* Copies the lines of steps up to `done` and adds their losses to the curves. */
 static void keep_lines(pretrain_log *log, syn_sink *sink, const char *text, int64_t done) {
     const char *line = strchr(text, '\n');
     for (line = line ? line + 1 : NULL; line && *line; line = strchr(line, '\n') + 1) {
@@ -51,7 +51,7 @@ static void keep_lines(pretrain_log *log, syn_sink *sink, const char *text, int6
     }
 }
 
-/* The file in place of the old one, which stays until then. */
+/* Creates metrics.csv with the lines up to step `done` of the old file, then replaces it. */
 static syn_status begin_file(pretrain_log *log, const char *path, int64_t done, syn_error *err) {
     char *old = NULL;
     size_t bytes;
@@ -87,7 +87,7 @@ syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error 
     return SYN_OK;
 }
 
-/* What is trained, in which dtype and where; which dropout is used, and what says so. */
+/* Prints model, dtype and device, and the dropout with its origin. */
 static void tell_run(const pretrain *run) {
     const pretrain_args *a = run->args;
     char rates[200], name[CLI_SHOWN_BYTES];
@@ -117,7 +117,7 @@ syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
 }
 
-/* Writes as many of the lines as the disk takes; the rest stays for the next time. */
+/* Writes as many pending lines as possible; the rest stay pending. */
 static void write_pending(pretrain_log *log) {
     size_t done = 0;
     log->failing = 0;
@@ -130,7 +130,8 @@ static void write_pending(pretrain_log *log) {
     log->pending_bytes -= done;
 }
 
-/* A line behind those of the file. While the disk is full the lines wait, and training goes on. */
+/* Appends a line to metrics.csv. While the disk is full, lines stay pending and training continues.
+ */
 static void add_line(pretrain *run, const char *line) {
     pretrain_log *log = run->log;
     const size_t bytes = strlen(line);
@@ -149,7 +150,8 @@ static void add_line(pretrain *run, const char *line) {
             run->launch.program->name, run->args->save_dir, strerror(log->failing));
 }
 
-/* Where a bar says the same: those that were asked for, but for the last. */
+/* Whether to print a line for the step. With a progress bar: only if --logging_steps is given, and
+   not for the last step, which the bar shows. */
 static bool wants_line(const pretrain *run, int64_t step) {
     const int64_t asked = run->args->logging_steps, every = asked > 0 ? asked : 10;
     if (run->bar.line.out && (asked == 0 || step == run->steps)) return false;
@@ -184,7 +186,7 @@ void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
     fflush(stdout);
 }
 
-/* ---- the end ---- */
+/* ---- The end ---- */
 
 static syn_status close_file(pretrain_log *log, const char *folder, syn_error *err) {
     if (log->csv < 0) return SYN_OK;
@@ -221,7 +223,7 @@ void pretrain_list_saved(const pretrain *run) {
     if (run->launch.device == SYN_DEVICE_META) return;
     cli_shown(run->args->save_dir, folder, sizeof folder);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        /* Of a run that was resumed behind its last step there may be no curves. */
+        /* a run that was resumed after its last step may have no curves */
         if (!*names[i] || folder_path(path, NULL, run->args->save_dir, names[i]) != SYN_OK ||
             !syn_file_exists(path))
             continue;
@@ -231,7 +233,7 @@ void pretrain_list_saved(const pretrain *run) {
     printf("\n");
 }
 
-/* ---- models ---- */
+/* ---- Models ---- */
 
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) {

@@ -1,9 +1,9 @@
-/* What a step of training would take. */
+/* Predicts the time of a training step. */
 #include "export/export.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/levers.h"
 
-/* The graph is of so many steps. */
+/* Times of one step; the graph has `steps` steps. */
 static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int64_t steps,
                              sweep_times *out, syn_error *err) {
     const limits l = pretrain_limits(hw, graph);
@@ -14,7 +14,7 @@ static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int
     return SYN_OK;
 }
 
-/* A rank's rows without the times that they took, if they did. */
+/* The graph of a rank's rows, without measured times. */
 static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_graph **out,
                              syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
@@ -27,7 +27,8 @@ static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_gra
     return s;
 }
 
-/* Adds the times of more passes, each of which takes what *t takes longer than *fewer. */
+/* Adds the time of `passes` more microbatches to *t. Each takes the difference between *t and
+   *fewer, which has one microbatch less. */
 static void add_passes(sweep_times *t, const sweep_times *fewer, int64_t passes) {
     const double more = (double)passes, ns = t->ns + more * (t->ns - fewer->ns);
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
@@ -72,11 +73,12 @@ syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t pa
 
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
                                   syn_error *err) {
-    if (run->launch.device != SYN_DEVICE_META) return SYN_OK; /* they have measured times */
+    if (run->launch.device != SYN_DEVICE_META)
+        return SYN_OK; /* other devices have measured times */
     return time_graph(run->launch.hw, all, steps, run->predicted.times, err);
 }
 
-/* ---- Telling ---- */
+/* ---- Printing ---- */
 
 static void print_own(const pretrain *run) {
     const syn_hardware *hw = &run->hw;

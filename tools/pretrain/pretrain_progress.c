@@ -1,10 +1,10 @@
-/* The pretraining program's bar on a terminal. */
+/* The progress bar of the pretraining program. */
 #include <unistd.h>
 
 #include "syntorch/base/clock.h"
 #include "tools/pretrain/pretrain.h"
 
-/* Not where a launcher passes on what ranks print: to them it is a terminal, and is none. */
+/* Not under a launcher, which may give ranks a terminal although their output goes elsewhere. */
 void pretrain_bar_begin(pretrain *run, int64_t done) {
     if (run->args->quiet || syn_mpi_launched(NULL, NULL) || !isatty(STDOUT_FILENO)) return;
     run->bar = (pretrain_bar){.line = {stdout, 0}, .begun_ns = syn__clock_ns(), .first_step = done};

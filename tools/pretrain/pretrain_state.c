@@ -1,5 +1,5 @@
-/* training_state.json of a checkpoint: how far the training was, what it is made of, which must be
-   the same where it goes on, and checksums of the files. */
+/* training_state.json of a checkpoint: step and best loss, the options that a resumed run must
+   share, and checksums of the files. */
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "tools/folders.h"
 #include "tools/pretrain/pretrain.h"
 
-/* ---- what a run is made of ---- */
+/* ---- Options that determine the results ---- */
 
 typedef struct option {
     const char *name;
-    char text[200]; /* of what is read: "its name (checksum)" */
+    char text[200]; /* the value; of files: "name (checksum)" */
     bool is_sum;
 } option;
 
@@ -53,7 +53,7 @@ static void add_sum(options *o, const char *name, const char *value, uint64_t su
     snprintf(added->text, sizeof added->text, "%.160s (%016llx)", value, (unsigned long long)sum);
 }
 
-/* The files that were named, or else the one that comes with the program. */
+/* Adds the files of an option, or its default file. */
 static void add_files(options *o, const char *name, const cli_texts *named, const char *own,
                       uint64_t sum) {
     char list[161] = "";
@@ -94,7 +94,7 @@ static void list_options(const pretrain *run, options *o) {
     pretrain_dropout_text(run, dropout->text, sizeof dropout->text);
 }
 
-/* ---- what differs ---- */
+/* ---- Comparing ---- */
 
 typedef struct differences {
     const pretrain *run;
@@ -109,8 +109,8 @@ static void add_difference(differences *d, const char *name, const char *what) {
     snprintf(d->text + n, sizeof d->text - n, "%s%s %s", n ? "; " : "", name, what);
 }
 
-/* Whether the checkpoint's config.json describes the run's model, but for what ends a text. Earlier
-   versions hashed less of a model, so another checksum does not yet mean another model. */
+/* Whether the checkpoint's config.json describes the run's model, apart from stop criteria. Earlier
+   versions hashed less of a model, so a different checksum does not imply a different model. */
 static bool same_model(const differences *d) {
     char path[FOLDER_PATH_BYTES];
     syn_model_config saved;
@@ -122,7 +122,8 @@ static bool same_model(const differences *d) {
     return syn_model_config_hash(&saved, 0) == syn_model_config_hash(&d->run->config, 0);
 }
 
-/* Names of what is read say where it was, not what it is. */
+/* Adds an option to the list of differences if it differs. Of files only checksums are compared:
+   they may have been moved or renamed. */
 static void compare_option(differences *d, int i, const char *saved) {
     const option *want = &d->want.at[i];
     const size_t cut = want->is_sum ? SUM_BYTES : 0, bytes = strlen(saved);
@@ -139,9 +140,9 @@ static void compare_option(differences *d, int i, const char *saved) {
     add_difference(d, want->name, what);
 }
 
-/* ---- checksums ---- */
+/* ---- Checksums ---- */
 
-/* The last line of training_state.json begins so; its checksum is that of all before it. */
+/* The last line of training_state.json begins like this; it has the checksum of all text before. */
 #define SUM_PREFIX "xxh64:"
 #define OWN_SUM    ",\n \"checksum\": \"" SUM_PREFIX
 
@@ -152,7 +153,7 @@ static const char *sum_text(uint64_t sum, char text[SUM_TEXT]) {
     return text;
 }
 
-/* The shard whose tensors the file has; -1: it is another file. */
+/* The shard whose tensors are in the file; -1: another file. */
 static int32_t shard_of(const char *name, int32_t n) {
     char tensors[PRETRAIN_TENSORS_NAME];
     for (int32_t i = 0; i < n; i++)
@@ -180,7 +181,7 @@ static syn_status write_sum(syn_sink *sink, const char *before, const char *fold
     return SYN_OK;
 }
 
-/* Of all files that are there. */
+/* Writes the checksums of all files in the folder. */
 static syn_status write_sums(syn_sink *sink, const char *folder, const uint64_t *sums,
                              int32_t n_sums, syn_error *err) {
     struct dirent **names;
@@ -198,7 +199,7 @@ static syn_status write_sums(syn_sink *sink, const char *folder, const uint64_t 
     return s;
 }
 
-/* The state's own checksum, if it has one; without, it is of an earlier version. */
+/* Verifies the file's own checksum. *found: it has one; files of earlier versions have none. */
 static syn_status check_own_sum(const char *path, const char *data, bool *found, syn_error *err) {
     const char *at = NULL;
     char text[SUM_TEXT];
@@ -214,7 +215,7 @@ static syn_status check_own_sum(const char *path, const char *data, bool *found,
                     text, at);
 }
 
-/* A file that this rank reads, or that no rank does. */
+/* Whether this rank verifies a file: its own, and on rank 0 also files that no rank reads. */
 static bool verifies(const pretrain_state *state, int32_t tp, const char *name) {
     const int32_t shard = shard_of(name, tp);
     return shard == state->shard || (shard < 0 && state->comm->rank == 0);
@@ -245,7 +246,7 @@ static void write_members(const pretrain *run, const pretrain_state *state, syn_
     options all;
     list_options(run, &all);
     syn_sink_printf(sink, "{\n \"step\": %lld,\n \"best_loss\": ", (long long)state->step);
-    syn_sink_double(sink, state->best); /* null: none yet */
+    syn_sink_double(sink, state->best); /* infinity is written as null */
     syn_sink_text(sink, ",\n \"options\": {");
     for (int i = 0; i < all.n; i++) {
         syn_sink_text(sink, i ? ",\n  " : "\n  ");
@@ -299,7 +300,7 @@ static syn_status read_options(syn_json *json, differences *d, syn_error *err) {
     return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
 }
 
-/* *listed: it has checksums of the files. */
+/* Reads the members of the state. *listed: it has checksums of files. */
 static syn_status read_members(syn_json *json, pretrain_state *state, differences *d, bool *listed,
                                syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the state of a training"));
@@ -324,7 +325,7 @@ static syn_status read_members(syn_json *json, pretrain_state *state, difference
     return state->step > 0 ? SYN_OK : syn_json_fail(json, "\"step\" is missing");
 }
 
-/* The files as the state lists them. */
+/* Verifies files against the checksums in the state. */
 static syn_status verify_listed(const pretrain_state *state, int32_t tp, const char *folder,
                                 const char *path, const char *data, size_t bytes, syn_error *err) {
     syn_json json;
@@ -354,7 +355,7 @@ static syn_status read_state(const pretrain *run, const char *folder, const char
     }
     if (s == SYN_OK && listed && !summed)
         s = SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is missing", path);
-    /* What is of another run need not be read to say so. */
+    /* the files of another run need not be read */
     if (s == SYN_OK && listed && !*d->text)
         s = verify_listed(state, run->launch.parallel.tp, folder, path, data, bytes, err);
     syn_free(data);

@@ -1,4 +1,4 @@
-/* --sweep of the pretraining program, and what would make its step faster. */
+/* --sweep of the pretraining program, and suggestions of options that make a step faster. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -40,7 +40,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
     const int code = sweep_open(&swept, &how, argc, argv);
     args->device = "meta";
     args->enable_tracing = args->skip_eval = true;
-    args->trace_wait = 0; /* the first step's rows are those of any other */
+    args->trace_wait = 0; /* all steps have the same rows */
     return code;
 }
 
@@ -51,14 +51,14 @@ typedef struct pretrain_swept {
     pretrain_args given;
     syn_status (*once)(syn_error *err);
     const sweep *of;
-    sweep_times *times; /* of the combination that runs, for each of its machines */
+    sweep_times *times; /* of the current combination, for each machine */
 } pretrain_swept;
 
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes, syn_error *err) {
     const sweep *s = run->swept->of;
     for (int i = 0; i < s->n_machines; i++) {
         syn_hardware hw = s->machines[i];
-        if (s->machine_axis < 0) hw = run->hw; /* as --hw says, which may vary otherwise */
+        if (s->machine_axis < 0) hw = run->hw; /* the machine of --hw */
         else syn_hardware_share(&hw, run->launch.ranks);
         SYN_TRY(pretrain_predict(run, ctx, &hw, 1, passes, &run->swept->times[i], err));
     }
@@ -80,7 +80,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     pretrain_free(run);
     *run = (pretrain){.args = pretrain_arguments(), .swept = w};
     launch_begin(&run->launch, program);
-    run->launch.mpi = false; /* whoever else was started */
+    run->launch.mpi = false; /* even under a launcher */
     run->launch.alone = true;
     run->launch.device = SYN_DEVICE_META;
     run->launch.ranks = (int32_t)run->args->num_gpus;
@@ -109,7 +109,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
 
 /* ---- Levers ---- */
 
-/* The same texts a step on the same ranks, cut otherwise. */
+/* Tries another tensor-parallel size with the same number of samples per step and of ranks. */
 static void add_tp(levers *l, const pretrain_args *a, int64_t tp, int64_t batch) {
     if (tp < 1 || a->num_gpus % tp != 0) return;
     levers_add_number(l, "tp", tp);
@@ -126,13 +126,14 @@ static void add_faster(levers *l, const pretrain_args *a, const syn_hardware *hw
     levers_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
 }
 
-/* A degree, and as many ranks as it needs. */
+/* Tries a tensor-parallel size, with more ranks if it does not divide their number. */
 static void add_degree(levers *l, const pretrain_args *a, int64_t tp) {
     levers_add_number(l, "tp", tp);
     if (a->num_gpus % tp != 0) levers_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
 }
 
-/* Degrees are those that cut the heads; where they are not enough, nothing is kept besides. */
+/* Tries what needs less memory. Tensor-parallel sizes divide the heads; if they do not suffice,
+   with full recomputation in addition. */
 static void add_fitting(levers *l, const pretrain_args *a, int64_t heads) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
     if (a->recompute == SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "selective");

@@ -1,4 +1,4 @@
-/* Which steps the pretraining program traces, and their files. */
+/* Traces of the pretraining program: which steps are traced, and writing the files. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,19 +8,19 @@
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 
-/* The active steps of a cycle. */
+/* The traced steps of a cycle. */
 struct pretrain_window {
-    int64_t step;       /* the last of them, from 1 */
-    int64_t n_steps;    /* fewer than --trace-active-steps if the run ended */
-    syn_graph **graphs; /* of ranks without transport, until all have run */
+    int64_t step;       /* the last of them; steps count from 1 */
+    int64_t n_steps;    /* less than --trace-active-steps if the run ended */
+    syn_graph **graphs; /* on meta: the ranks that have run, until all have; else NULL */
 };
 
 /* ---- When ---- */
 
-/* A step's place, as PyTorch's torch.profiler.schedule counts. */
+/* A step's position in the cycles, counted like torch.profiler.schedule. */
 typedef struct place {
-    int64_t cycle;  /* -1: not an active step of any */
-    int64_t active; /* which of its active steps, from 1 */
+    int64_t cycle;  /* -1: the step is not traced */
+    int64_t active; /* number of the step among the traced steps of the cycle, from 1 */
 } place;
 
 static place place_of(const pretrain_args *args, int64_t nth) {
@@ -72,7 +72,7 @@ static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph,
 
 enum { PREFIX_BYTES = 4200 };
 
-/* Of several windows each has a name of its own. */
+/* The prefix of a trace's files. With several cycles each has its own prefix. */
 static const char *prefix_of(const pretrain_args *args, int64_t step, char out[PREFIX_BYTES]) {
     char which[32] = "";
     if (args->trace_repeat != 1) snprintf(which, sizeof which, "_step%" PRId64, step);
@@ -134,8 +134,8 @@ static const struct {
     {"_graph.png", false, true},   {"_comm.svg", true, true}, {"_comm.png", true, true},
 };
 
-/* The graph as JSON, a page, and pictures of the first rank and of how ranks communicate: a run
-   goes on without pictures. */
+/* Writes the graph as JSON, an HTML report, and pictures of the first rank and of all ranks. If
+   pictures cannot be drawn, for example without graphviz, that is only a warning. */
 static syn_status draw(pretrain *run, const struct pretrain_window *window, const char *prefix,
                        const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -178,7 +178,7 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
     if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
     if (run->predicts || run->swept) return SYN_OK;
     SYN_TRY(syn_make_folder(args->out_dir, err));
-    prefix_of(args, 999999, prefix); /* with as many digits as steps usually have */
+    prefix_of(args, 999999, prefix); /* longest usual step number */
     SYN_TRY(folder_check_prefix(prefix, err));
     snprintf(path, sizeof path, "%s.0.et", prefix);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
@@ -190,8 +190,8 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
 
 /* ---- Ranks ---- */
 
-/* The graph of this rank's rows. Where ranks run one after another it is kept until the last has
-   run: as a copy if these rows will go, for a later window. */
+/* The graph of this rank's rows. On meta, where ranks run one after another, it is kept until the
+   last rank has run; if the rows will be dropped for a later trace, it must be a copy. */
 static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bool copy,
                              syn_graph **out, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
@@ -204,7 +204,7 @@ static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bo
     return s;
 }
 
-/* Without transport: *all, unless it is NULL, when the last rank's has come. */
+/* On meta: stores this rank's graph, and joins all graphs as *all when the last rank has run. */
 static syn_status keep_graph(struct pretrain_window *window, const syn_comm *comm, syn_graph *mine,
                              syn_graph **all, syn_error *err) {
     const size_t n = (size_t)comm->size;
@@ -215,12 +215,12 @@ static syn_status keep_graph(struct pretrain_window *window, const syn_comm *com
     window->graphs[comm->rank] = mine;
     if (comm->rank < comm->size - 1) return SYN_OK;
     SYN_TRY(syn_graph_union(all, window->graphs, (uint32_t)n, err));
-    syn_free(window->graphs); /* they are the union's */
+    syn_free(window->graphs); /* the union owns the graphs */
     window->graphs = NULL;
     return SYN_OK;
 }
 
-/* Windows are counted by the rank that comes to them first. */
+/* Finds the window of a cycle; the first rank that reaches it adds it. */
 static syn_status find_window(pretrain *run, const place *here, int64_t step,
                               struct pretrain_window **out, syn_error *err) {
     const size_t index = (size_t)here->cycle;
@@ -232,7 +232,8 @@ static syn_status find_window(pretrain *run, const place *here, int64_t step,
     return SYN_OK;
 }
 
-/* What cannot be written is told, training goes on, and pretrain_check_unsaved fails at its end. */
+/* If a trace cannot be written, prints a warning and continues training. pretrain_check_unsaved
+   fails at the end. */
 static syn_status write_or_warn(pretrain *run, const struct pretrain_window *window,
                                 const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -253,7 +254,8 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     syn_graph *mine = NULL, *all = NULL;
     if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
         SYN_TRY(pretrain_predict_all(run, ctx, here.active, run->args->accumulation, err));
-    if (syn_ctx_sync(ctx) != SYN_OK) return syn_ctx_check(ctx, err); /* times are known then */
+    if (syn_ctx_sync(ctx) != SYN_OK)
+        return syn_ctx_check(ctx, err); /* afterwards all times are known */
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
     if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);

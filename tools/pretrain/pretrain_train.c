@@ -1,4 +1,4 @@
-/* One rank of the pretraining program. */
+/* Training on one rank: batches, steps, validation, and when to save and trace. */
 #include <math.h>
 
 #include "models/training/pretraining.h"
@@ -13,12 +13,12 @@
 
 struct rank;
 
-/* What a step's passes need; the trainer may come back to those of the step before. */
+/* What the microbatches of a step need. The trainer may still use that of the previous step. */
 typedef struct step_passes {
     struct rank *rank;
-    int64_t epoch, first; /* its batches begin with this one of the epoch */
-    float weight;
-    bool empty; /* there is nothing to take the mean of */
+    int64_t epoch, first; /* first: index in the epoch of its first microbatch */
+    float weight;         /* of each label in the loss */
+    bool empty;           /* there are no labels, so the loss is NaN */
 } step_passes;
 
 typedef struct rank {
@@ -29,27 +29,27 @@ typedef struct rank {
     syn_model *model;
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
-    int64_t *which; /* texts of a batch */
+    int64_t *which; /* (batch_size): indices of the samples of a microbatch */
     syn_batch batch;
     int64_t first_step; /* of this run */
-    /* Of this step and the one before, by the lowest bit of their numbers: */
+    /* of this step and the previous one, indexed by the lowest bit of the step number */
     step_passes passes[2];
     pretrain_metrics metrics[2];
-    int64_t noted; /* steps of this run that are logged */
-    uint64_t begun_ns;
+    int64_t noted;     /* number of steps of this run that are logged */
+    uint64_t begun_ns; /* when the last step was logged */
     pretrain_state state;
-    bool judged; /* a validation had labels */
-    bool done;   /* no further step is wanted */
+    bool judged; /* a validation had labels, so that there is a best model */
+    bool done;   /* stop before the next step */
 } rank;
 
-/* ---- a batch ---- */
+/* ---- Batches ---- */
 
 static int32_t dp_size(const rank *r) {
     return r->mesh.size[SYN_AXIS_DP];
 }
 
-/* The texts of rank `who`'s batch; those that are there again and again where the run takes more of
-   them, on meta. */
+/* Chooses the samples of data-parallel rank `who`. On meta a step may need more samples than there
+   are; then they repeat. */
 static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sampler, int64_t epoch,
                          int64_t micro, int32_t who) {
     const int64_t n = syn_texts_count(texts);
@@ -58,7 +58,7 @@ static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sam
         if (r->which[i] >= n) r->which[i] %= n;
 }
 
-/* How many labels the batches of ranks from `first` to `end` have together. */
+/* Number of labels in the microbatches of data-parallel ranks first .. end - 1. */
 static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
                             int64_t epoch, int64_t micro, const syn_batch_how *how, int32_t first,
                             int32_t end) {
@@ -71,7 +71,7 @@ static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *
     return n;
 }
 
-/* The labels of rank `who` in a step's batches. */
+/* Number of labels of data-parallel rank `who` in all microbatches of a step. */
 static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *how, int32_t who) {
     int64_t labels = 0;
     for (int64_t i = 0; i < r->run->args->accumulation; i++)
@@ -80,14 +80,15 @@ static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *h
     return labels;
 }
 
-/* The weight of each label in the loss: the mean over all ranks' labels, or, as in the reference,
-   the mean over ranks of each rank's mean. A mean of no labels is not a number, as in PyTorch; the
-   labels that are there count all the same. */
+/* Sets the weight of each label in the loss, which is the mean over the labels of all ranks, or
+   with
+   --recipe reference the mean over ranks of each rank's mean. The mean of no labels is reported as
+   NaN, as in PyTorch, but other labels of the step still train the model. */
 static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
     const bool reference = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
     int64_t all = 0, own = 0;
-    bool without = false; /* some rank */
+    bool without = false; /* a rank has no labels */
     p->weight = 1;
     p->empty = false;
     if (!syn_ctx_has_data(r->ctx)) return;
@@ -113,27 +114,27 @@ static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
     b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
     b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
     if (!how->causal) b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
-    if (!how->causal || how->predict_padding) /* else nothing sees padding */
+    if (!how->causal || how->predict_padding) /* otherwise no loss depends on padding */
         b.mask = syn_input(r->ctx, "mask", &floats, r->batch.mask);
     b.weight = syn_input(r->ctx, "weight", &one, &weight);
     return b;
 }
 
-/* ---- a step ---- */
+/* ---- Steps ---- */
 
-/* Sum of a number over the ranks with other texts. */
+/* Sums a number over the data-parallel ranks. */
 static syn_tensor over_ranks(rank *r, syn_tensor x) {
     const syn_group *dp = r->mesh.group[SYN_AXIS_DP];
     return dp ? syn_all_reduce(r->ctx, x, SYN_REDUCE_SUM, dp) : x;
 }
 
-/* Masks that follow from seed, epoch and text. */
+/* Sets dropout masks that depend only on seed, epoch and sample, not on the number of ranks. */
 static void set_dropout(rank *r, int64_t epoch) {
     const int64_t n = r->sampler.batch;
     const syn_dropout_rates *rates = &r->run->config.dropout;
     const syn_spec spec = {SYN_I32, 1, {n}};
     const uint64_t seed = (uint64_t)r->run->args->seed;
-    int32_t *keys = r->batch.types; /* written anew after this */
+    int32_t *keys = r->batch.types; /* scratch: filled again afterwards */
     for (int64_t i = 0; i < n; i++) keys[i] = (int32_t)r->which[i];
     const syn_model_dropout how = {.embedding = rates->embedding,
                                    .attention = rates->attention,
@@ -143,7 +144,7 @@ static void set_dropout(rank *r, int64_t epoch) {
     syn_model_set_dropout(r->model, &how);
 }
 
-/* A syn_pass. */
+/* The loss of a microbatch; a syn_pass. */
 static syn_tensor loss_of(void *arg, int pass) {
     const step_passes *p = arg;
     rank *r = p->rank;
@@ -166,7 +167,7 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
     return syn_ctx_check(r->ctx, err);
 }
 
-/* Logs a step that became known by now: on a device that goes on after calls the one before. */
+/* Logs the step whose results are known: on an asynchronous device, the previous one. */
 static void note_known(rank *r) {
     const syn_trained known = syn_trainer_known(r->trainer);
     const pretrain_args *args = r->run->args;
@@ -202,9 +203,9 @@ static syn_status one_step(rank *r, int64_t step, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- models ---- */
+/* ---- Saving ---- */
 
-/* What cannot be saved is told, and training goes on. */
+/* If a model cannot be saved, prints a warning and continues training. */
 static syn_status save(rank *r, const char *name, int64_t step, bool resumable, bool *saved,
                        syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -229,7 +230,7 @@ static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
     return save(r, name, step, true, &saved, err);
 }
 
-/* Where nothing says which model is the best; none is of a run that is for a trace alone. */
+/* Saves the last model if no validation chose a best one, unless the run is only for a trace. */
 static syn_status save_last(rank *r, int64_t step, syn_error *err) {
     const pretrain_args *args = r->run->args;
     bool saved;
@@ -237,7 +238,7 @@ static syn_status save_last(rank *r, int64_t step, syn_error *err) {
     return save(r, "last_model", step, false, &saved, err);
 }
 
-/* ---- validation ---- */
+/* ---- Validation ---- */
 
 static syn_status validate(rank *r, int64_t step, syn_error *err) {
     pretrain *run = r->run;
@@ -271,7 +272,7 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- all steps ---- */
+/* ---- The loop ---- */
 
 static bool is_time(int64_t step, int64_t every) {
     return every > 0 && (step + 1) % every == 0;
@@ -296,7 +297,8 @@ static syn_status after_step(rank *r, int64_t step, syn_error *err) {
             run->measured_ns = pretrain_step_tokens(run) * 1e9 / r->metrics[step & 1].tokens_per_s;
         const bool over = tracing == PRETRAIN_LAST_WINDOW;
         SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, nth, step + 1, over, err));
-        r->done = meta && over; /* the graph is of these rows until other ranks have run */
+        r->done =
+            meta && over; /* the rows must stay until the other ranks have run, so stop here */
     }
     if (meta) return SYN_OK;
     if (run->eval_texts && ends) SYN_TRY(validate(r, step + 1, err));
@@ -304,7 +306,7 @@ static syn_status after_step(rank *r, int64_t step, syn_error *err) {
     return last ? save_last(r, step + 1, err) : SYN_OK;
 }
 
-/* A trace has nothing of the step before, so it is waited for where it was not. */
+/* Waits for the previous step, so that a trace has no part of it. */
 static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
     if (r->noted == step - r->first_step) return SYN_OK;
     SYN_TRY(syn_trainer_settle(r->trainer, err));
@@ -312,8 +314,8 @@ static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
     return syn_ctx_sync(r->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(r->ctx, err);
 }
 
-/* Predictions need the rows of one step. Passes between the first and the last are equal, so a step
-   of many passes is predicted from a step of two passes and one of three. */
+/* Records a step for prediction. Microbatches between the first and the last are equal, so a step
+   of many is predicted from a step of two microbatches and one of three. */
 static syn_status predict_step(rank *r, syn_error *err) {
     const int64_t passes = r->run->args->accumulation;
     const bool many = passes > PRETRAIN_RECORDED_PASSES;
@@ -344,7 +346,7 @@ static syn_status all_steps(rank *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* With random weights, or those of a checkpoint. */
+/* Creates the model with random weights or those of --weights. */
 static syn_status make_model(rank *r, const syn_model_options *how, syn_error *err) {
     const pretrain *run = r->run;
     syn_weights_reader *reader;
@@ -375,7 +377,8 @@ static syn_status set_master(rank *r, const syn_param_source *source, size_t par
     return s;
 }
 
-/* Masters of parameters of 16 bits begin as the checkpoint has them, not rounded. */
+/* Sets the f32 master weights of 16-bit parameters from the checkpoint, so that they are not
+ * rounded. */
 static syn_status set_masters(rank *r, syn_error *err) {
     syn_weights_reader *reader;
     if (!r->run->weights || r->run->dtype == SYN_F32) return SYN_OK;

@@ -190,8 +190,8 @@ int cli_check(const cli_program *program, const cli_option *o, const char *text)
 #define HELP_COLUMNS 80
 #define HELP_MARGIN  30 /* where help texts of options begin */
 
-/* Prints words, broken into lines at the end of the terminal's 80 columns. `column` is where the
-   cursor is, and `margin` where further lines begin. Returns the new column. */
+/* Prints words and wraps lines at HELP_COLUMNS. `column` is the cursor's column, `margin` the
+   indent of further lines. Returns the new column. */
 static int print_words(const char *text, int column, int margin) {
     while (*text) {
         const int n = (int)strcspn(text, " \n");
@@ -223,8 +223,8 @@ static const char *default_text(const cli_option *o, char *buf, size_t bytes) {
     return buf;
 }
 
-/* Prints a command that can be copied, continued on a new line before an option that does not fit.
- */
+/* Prints a command so that it can be copied. A line that is too long is continued with a backslash
+   before an option. */
 static void print_example(const char *text) {
     int column = printf("  ");
     while (*text) {

@@ -97,7 +97,7 @@ def check_reference(folder):
     refused(folder, json.dumps({"ranks": [rank]}).encode(), "is JSON already", "--compat")
     # An empty node ends the file there.
     got, r = run(folder, data + b"\0" + data, "--compat")
-    check(got == want and f"{len(data)} bytes behind an empty message left out"
+    check(got == want and f"{len(data)} bytes after an empty message omitted"
           in r.stderr.decode(), f"{r.stderr}")
 
 

@@ -416,7 +416,7 @@ def resumed_otherwise(runs):
     del state["files"], state["checksum"]  # it is an earlier version's
     with open(path, "w", encoding="utf-8") as f:
         json.dump(state, f)
-    differs("--eval-data was not told; --seed was not told")
+    differs("--eval-data is not recorded; --seed is not recorded")
     bert = ["--model-config", "bert.json", "--max-seq-length", "16", "--save-steps", "2",
             "--save-dir", runs.path("otherwise_bert"), "--skip-eval", "--resume"]
     check(runs.start(*bert, "--max-steps", "2").returncode == 0, "two steps of a BERT")

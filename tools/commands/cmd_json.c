@@ -86,7 +86,7 @@ static void report(bool json, const syn_chakra_json_stats *stats) {
         fprintf(stderr, " (the first at byte %zu), kept in \"@wire\"", stats->first_wire);
     if (stats->left_out_bytes != 0)
         fprintf(stderr,
-                "; %" PRIu64 " bytes behind an empty message left out, as chakra_jsonizer does",
+                "; %" PRIu64 " bytes after an empty message omitted, as chakra_jsonizer does",
                 stats->left_out_bytes);
     fputc('\n', stderr);
 }

@@ -135,7 +135,7 @@ static syn_status put_logits(const piece *p, syn_error *err) {
     return s;
 }
 
-/* The states (T, C) of one text, of which `length` count, as one row. */
+/* Pools the hidden states (T, C) of one prompt into its first row; `length` of T are tokens. */
 static void pool(inference_pooling how, float *states, int64_t length, int64_t width) {
     if (how == INFERENCE_POOLING_LAST)
         memmove(states, states + (length - 1) * width, (size_t)width * sizeof *states);
@@ -215,7 +215,8 @@ syn_status inference_end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_
 
 /* ---- Causal models ---- */
 
-/* n texts, `first` on, with their padding moved behind them; NULL without ids. */
+/* *out gets the ids of the n prompts from `first`, with padding moved from before to after each.
+   NULL if ids is NULL. */
 static syn_status move_padding(const inference_scoring *s, const int32_t *ids, int64_t first,
                                int64_t n, int32_t **out, syn_error *err) {
     const int64_t t = s->run->prompt_tokens;

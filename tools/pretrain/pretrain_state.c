@@ -372,7 +372,7 @@ syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain
     const syn_status s = read_state(run, folder, path, state, &d, &first);
     if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);
     for (int i = 0; i < d.want.n; i++)
-        if (!d.seen[i]) add_difference(&d, d.want.at[i].name, "was not told");
+        if (!d.seen[i]) add_difference(&d, d.want.at[i].name, "is not recorded");
     if (!*d.text) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' belongs to another run: %s", folder, d.text);
 }

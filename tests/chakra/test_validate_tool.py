@@ -338,7 +338,7 @@ def stat_of_set(folder):
     check(text.returncode == 0 and "ALL_GATHER" in text.stdout and "warning" not in text.stdout,
           text.stdout + text.stderr)
     alone = prefix + "_alone.0.et"
-    for kind, us, want in ((COMP, 0, ["none of communication", "all without duration"]),
+    for kind, us, want in ((COMP, 0, ["but no communication", "none with a duration"]),
                            (COLL, 1, ["all of them on the CPU"])):
         n = dict(clean[0][2 if kind == COLL else 0], data=[], ctrl=[], us=us)
         n["attr"] = dict(n["attr"], is_cpu_op=(BOOL, 1))

@@ -205,7 +205,7 @@ def check_forms(folder):
     check("of 2 nodes, 0 of them collectives" in r.stdout,
           f"a collective of no bytes: {r.stdout}{r.stderr}")
     _, r = convert(folder, "MODEL\n1\n" + LAYER, 2, 1)
-    check("1 collective, the first in line 3, has no place" in r.stderr, f"not told: {r.stderr}")
+    check("1 collective, the first in line 3, is omitted" in r.stderr, f"not told: {r.stderr}")
     _, r = convert(folder, "DATA\n1\n" + LAYER, 2, 1)
     check(r.stderr == "" and "2 files of 3 nodes, 1 of them collectives" in r.stdout,
           f"{r.stdout}{r.stderr}")

@@ -274,7 +274,7 @@ def messages(folder):
     good(folder, "syntorch", "export", "--input", "messages.json", "--format", "et", "--output",
          "messages/trace")
     net, _, _, said = files(folder, "messages", 16)
-    line = re.search(r"note: in ASTRA-sim, messages to another index on .*:\n +2 messages, (\S+) ms "
+    line = re.search(r"note: in ASTRA-sim, messages to another index .*:\n +2 messages, (\S+) ms "
                      r"predicted, (\S+) ms simulated\n", said)
     # The simulator takes 346,646 ns for one of them: 100 MB by 300 GB/s, and the latency.
     ns = net["latency"][0] + 1e8 / (net["bandwidth"][0] * 2**30 / 1e9)

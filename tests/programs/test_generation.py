@@ -76,7 +76,7 @@ def test_what_the_files_say_is_told():
         f.write("w/generation_config.json", '{"temperature": -3, "top_p": 7}')  # not sampled there
         assert summary(f, *how)["sampling"]["temperature"] == 1
         f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_p": 7}')
-        refuse(f, how, 1, "generation_config.json sets top_p to 7", "from 1e-09 to 1; give --top_p")
+        refuse(f, how, 1, "generation_config.json sets top_p to 7", "1e-09 and 1; give --top_p")
         expect_ok(f.run(*how, "--top_p", 1))
         f.write("w/generation_config.json", '{"do_sample": 1}')
         refuse(f, how, 1, '"do_sample" must be true, false or null')
@@ -117,10 +117,10 @@ def test_ends():
             assert last in ids if ids else got["new_tokens"] == 30, (said, got["tokens"])
         expect_ok(f.run(*GPT2, "--eos", 13, "--save_weights", "w", "--quiet"))
         assert load_json(f / "w/config.json")["eos_token_id"] == 511  # an option of the run alone
-        refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is not a token of the tokenizer;",
+        refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is not a token of the",
                "or none")
         refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos has no effect: --device meta")
-        refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is no token")
+        refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is not a token")
         refuse(f, [*GPT2, "--eos", "512"], 1, "--eos: 512 is not the id of one of the 512 tokens")
         refuse(f, [*GPT2, "--eos", "9" * 30], 1, "is not the id of one of the 512 tokens")
         refuse(f, [*GPT2, "--eos", ",".join("1" * 17)], 1, "--eos: more than 16 ids")

@@ -394,7 +394,7 @@ def resumed_otherwise(runs):
     def differs(said, *more, **changed):
         done = start(*more, **changed)
         check(done.returncode == 1
-              and done.stderr.endswith(f"belongs to another run: {said}\n"), f"{said}: {done.stderr}")
+              and done.stderr.endswith(f"to another run: {said}\n"), f"{said}: {done.stderr}")
 
     check(start(resume=False).returncode == 0, "the first two steps")
     differs("--data was first.squad, not third.squad", data="third.squad")

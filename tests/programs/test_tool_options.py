@@ -92,7 +92,7 @@ WITHOUT_EFFECT = [
     [["pretrain", "--enable-tracing", "--trace-name", "a/.."], "--trace-name 'a/..' names no file"],
     *([[*EXPORT, "x.json", *more], f"{more[0]} applies only to pictures"] for more in
       (["--page", "a4"], ["--view", "graph"], ["--comm"], ["--no_fold"], ["--detail", "ops"])),
-    [[*EXPORT, "x.svg", "--view", "timeline", "--detail", "ops"], "--detail applies only to pictures of"],
+    [[*EXPORT, "x.svg", "--view", "timeline", "--detail", "ops"], "--detail applies only to"],
     [[*EXPORT, "x.svg", "--view", "timeline", "--comm"], "--comm draws a graph"],
     [[*EXPORT, "x.svg", "--nx_key", "links"], "--nx_key applies only to json; leave it out"],
     [[*EXPORT, "x.svg", "--copies", "once"], "--copies applies only to json, chakra, chrome"],

@@ -294,7 +294,7 @@ int command_export(int argc, char **argv) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
         if (r == graph->n_ranks)
-            s = SYN_FAIL(&err, SYN_E_INVALID, "%s has no rank %d", args.input, rank);
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (s == SYN_OK && args.hw)

@@ -27,8 +27,8 @@ static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_gra
     return s;
 }
 
-/* Adds the time of `passes` more microbatches to *t. Each takes the difference between *t and
-   *fewer, which has one microbatch less. */
+/* Adds the time of `passes` more microbatches to t. Each takes the difference between t and
+   `fewer`, which has one microbatch less. */
 static void add_passes(sweep_times *t, const sweep_times *fewer, int64_t passes) {
     const double more = (double)passes, ns = t->ns + more * (t->ns - fewer->ns);
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) {

@@ -280,7 +280,7 @@ static run_shape shape_of(const inference *run) {
                        .batch = g->batch,
                        .tokens = g->prompt_tokens,
                        .new_tokens = g->made};
-    if (run->config.family != &syn_gpt_family) shape.unlike[0] = "a model that is no GPT";
+    if (run->config.family != &syn_gpt_family) shape.unlike[0] = "a model other than GPT";
     return shape;
 }
 

@@ -199,7 +199,8 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
         return SYN_FAIL(err, SYN_E_IO, "'%.300s' must be a folder, but is a file; remove it", path);
     if (exchange(partial, path)) folder_remove(partial); /* now the older one */
     else if (rename(partial, path) != 0)
-        return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));
+        return SYN_FAIL(err, SYN_E_IO, "cannot rename a folder to '%.300s': %s", path,
+                        strerror(errno));
     return folder_sync_path(run->args->save_dir, err);
 }
 

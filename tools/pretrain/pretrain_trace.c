@@ -120,8 +120,8 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
                        .batch = args->batch_size,
                        .tokens = args->max_seq_length};
     int n = 0;
-    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model that is no GPT";
-    if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "activations that are kept";
+    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model other than GPT";
+    if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "saved activations";
     if (!pretrain_drops(run)) shape.unlike[n++] = "no dropout";
     return residuals_near(hw, &shape);
 }

@@ -87,8 +87,8 @@ static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
 
 /* ---- The collectives of a set ---- */
 
-/* Where a group communicates: within a node; between nodes; between nodes, but without the network.
- */
+/* Where a group communicates: within a node; between nodes; between nodes, but without the
+   network. */
 enum { NEAR, FAR, ASTRAY };
 
 typedef struct collective {

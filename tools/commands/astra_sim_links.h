@@ -6,8 +6,8 @@
 #include "syntorch/graph/graph.h"
 #include "syntorch/hardware/hardware.h"
 
-/* A dimension, and the all-reduces, all-gathers and reduce-scatters of rank 0 that go no
-   further. Times are sums over these collectives. */
+/* A dimension, and the all-reduces, all-gathers and reduce-scatters of rank 0 that go no further.
+   Times are sums over these collectives. */
 typedef struct astra_dimension {
     int32_t ranks;
     double bytes_per_ns; /* per rank, from the hardware file */

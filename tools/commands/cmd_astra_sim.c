@@ -217,8 +217,8 @@ static void put_argument(const char *name, const char *value) {
     cli_print_escaped(stdout, value, strlen(value));
 }
 
-/* Prints simulated and predicted times of a dimension, and a reason if they differ by more than
-   1 %. */
+/* Prints simulated and predicted times of a dimension, and a reason if they differ by more
+   than 1 %. */
 static void report_times(const syn_hardware *hw, const astra_dimension *d, bool far) {
     const bool longer = d->simulated_ns > d->predicted_ns;
     if (d->n == 0) return;
@@ -244,8 +244,8 @@ static void print_detour(const astra_detour *d, const char *one, const char *mor
     printf("\n");
 }
 
-/* ASTRA-sim uses the network between nodes only between ranks with the same index on their nodes.
- */
+/* ASTRA-sim uses the network between nodes only between ranks with the same index on their
+   nodes. */
 static void report_detours(const astra_network *net) {
     if (net->n_astray > 0) {
         printf("note: in ASTRA-sim, %" PRIu32

@@ -1,5 +1,5 @@
-/* syntorch convert pytorch: converts host and device traces of PyTorch to Chakra execution traces.
- */
+/* syntorch convert pytorch: converts host and device traces of PyTorch to Chakra execution
+   traces. */
 #include <string.h>
 
 #include "tools/cli.h"

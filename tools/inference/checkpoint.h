@@ -1,5 +1,5 @@
-/* Checkpoints in the inference program: choosing the model, checking that weights match it, saving.
- */
+/* Checkpoints in the inference program: choosing the model, checking that weights match it,
+   saving. */
 #ifndef TOOLS_CHECKPOINT_H
 #define TOOLS_CHECKPOINT_H
 
@@ -8,8 +8,8 @@
 /* Sets run->config and run->task from --model, --model_config, the config.json next to --weights,
    or else the default example configuration. */
 syn_status checkpoint_configure(inference *run, syn_error *err) SYN_MUST_USE;
-/* Opens --weights as run->weights, chooses run->dtype, and adapts the configuration to the weights.
- */
+/* Opens --weights as run->weights, chooses run->weight_dtype, and adapts the configuration to the
+   weights. */
 syn_status checkpoint_open(inference *run, syn_error *err) SYN_MUST_USE;
 /* Compares all tensor names and shapes with the model. Lists mismatches on standard error; err has
    their number. */

@@ -1,7 +1,7 @@
 /* The inference program: options (inference_options.c), prompts (inference_prompts.c), the model of
    one rank (inference_run.c), its tasks (inference_generate.c, inference_fill.c,
-   inference_perplexity.c) and the summary (inference_summary.c). main is in examples/inference.c.
- */
+   inference_perplexity.c) and the summary (inference_summary.c). main is in
+   examples/inference.c. */
 #ifndef TOOLS_INFERENCE_H
 #define TOOLS_INFERENCE_H
 
@@ -143,9 +143,8 @@ void inference_levers(inference *run, syn_status (*once)(syn_error *err));
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
 void inference_free(inference *run);
 /* Opens --tokenizer, or the tokenizer next to the weights; without weights, the byte tokenizer.
-   With
-   --prompt_ids a missing tokenizer is no error. Fails if the tokenizer is for another model family.
- */
+   With --prompt_ids a missing tokenizer is no error. Fails if the tokenizer is for another model
+   family. */
 syn_status inference_open_tokenizer(inference *run, syn_error *err) SYN_MUST_USE;
 /* Sets run->prompts and run->batch from --prompt, --prompts, --prompt_ids and --batch_size. Then
    the task encodes and pads the prompts. */

@@ -48,7 +48,7 @@ static syn_status add_all(syn__input_files *inputs, const inference_args *args, 
 }
 
 /* --save_weights must not name the folder of the model or of its tokenizer, nor replace input
- * files. */
+   files. */
 static syn_status keep_from_saving(const syn__input_files *inputs, const inference_args *args,
                                    syn_error *err) {
     const char *folder = args->save_weights, *const saved[] = {"model.safetensors", "config.json"};

@@ -28,8 +28,8 @@ typedef struct inference_scoring {
 int64_t inference_texts_at_once(const inference *run);
 /* Opens the files that the options ask for. The caller has set run, model and padding. */
 syn_status inference_scoring_begin(inference_scoring *s, syn_error *err) SYN_MUST_USE;
-/* Writes the results of n prompts, beginning with prompt `first`, from their hidden states
-   (n, prompt_tokens, C). */
+/* Writes the results of n prompts, beginning with prompt `first`, from their hidden states (n,
+   prompt_tokens, C). */
 syn_status inference_scoring_put(const inference_scoring *s, syn_tensor hidden, int64_t first,
                                  int64_t n, syn_error *err) SYN_MUST_USE;
 /* Closes the files, which appear under their names if `came` is SYN_OK; else discards them and

@@ -54,7 +54,7 @@ typedef struct pretrain_bar {
 } pretrain_bar;
 
 /* The last model or checkpoint that could not be saved, unless a later one was saved. name "":
- * none. */
+   none. */
 typedef struct pretrain_unsaved {
     char name[40];
     const char *folder; /* name of its folder, static */
@@ -169,8 +169,8 @@ void pretrain_bar_step(pretrain *run, const pretrain_metrics *m);
 /* Clears the bar; call it before printing anything else. The next step draws it again. */
 void pretrain_bar_clear(pretrain *run);
 
-/* Saves the model to a folder in the format of transformers. Called by all ranks that hold a shard.
- */
+/* Saves the model to a folder in the format of transformers. Called by all ranks that hold a
+   shard. */
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) SYN_MUST_USE;
 

@@ -130,8 +130,8 @@ static void write_pending(pretrain_log *log) {
     log->pending_bytes -= done;
 }
 
-/* Appends a line to metrics.csv. While the disk is full, lines stay pending and training continues.
- */
+/* Appends a line to metrics.csv. While the disk is full, lines stay pending and training
+   continues. */
 static void add_line(pretrain *run, const char *line) {
     pretrain_log *log = run->log;
     const size_t bytes = strlen(line);

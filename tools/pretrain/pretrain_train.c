@@ -81,9 +81,8 @@ static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *h
 }
 
 /* Sets the weight of each label in the loss, which is the mean over the labels of all ranks, or
-   with
-   --recipe reference the mean over ranks of each rank's mean. The mean of no labels is reported as
-   NaN, as in PyTorch, but other labels of the step still train the model. */
+   with --recipe reference the mean over ranks of each rank's mean. The mean of no labels is
+   reported as NaN, as in PyTorch, but other labels of the step still train the model. */
 static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
     const bool reference = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
@@ -378,7 +377,7 @@ static syn_status set_master(rank *r, const syn_param_source *source, size_t par
 }
 
 /* Sets the f32 master weights of 16-bit parameters from the checkpoint, so that they are not
- * rounded. */
+   rounded. */
 static syn_status set_masters(rank *r, syn_error *err) {
     syn_weights_reader *reader;
     if (!r->run->weights || r->run->dtype == SYN_F32) return SYN_OK;

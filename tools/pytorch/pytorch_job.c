@@ -43,9 +43,9 @@ static syn_status add_pair(pytorch_job *job, const char *host, const char *devic
     return SYN_OK;
 }
 
-/* Adds a host trace that glob found, with its device trace: the device pattern in which the star is
-   replaced by the part that the host's star matched. host_pattern NULL: `host` is a device trace.
- */
+/* Adds a host trace that glob found, with its device trace: the device pattern in which the star
+   is replaced by the part that the host's star matched. host_pattern NULL: `host` is a device
+   trace. */
 static syn_status add_starred(pytorch_job *job, const char *host_pattern, const char *host,
                               const char *device_pattern, syn_error *err) {
     size_t bytes = 0;

@@ -10,8 +10,8 @@ extern const char *const recorded_device_words[];
 
 /* A name is HEAD, then "host" or one of these words, then TAIL, and may end in .gz. HEAD is empty
    or ends in "_" or "."; TAIL is .json or .RANK.json. Examples: host.0.json, NAME_host.json,
-   NAME.0_kineto.json.gz, NAME_device.3.json, and NAME.pt.trace.json of tensorboard_trace_handler.
- */
+   NAME.0_kineto.json.gz, NAME_device.3.json, and NAME.pt.trace.json of
+   tensorboard_trace_handler. */
 typedef struct recorded_name {
     const char *name; /* owned by the caller */
     size_t head_bytes;

@@ -11,8 +11,7 @@ SYN_API_BEGIN
 /* What the model sees in place of the 15 % of tokens that it must predict. Special tokens are never
  * among them. */
 typedef enum syn_masking {
-    SYN_MASKING_BERT, /* 80 % are [MASK], 10 % a random token, 10 % unchanged (Devlin et al. 2019)
-                       */
+    SYN_MASKING_BERT, /* 80 % [MASK], 10 % a random token, 10 % unchanged (Devlin et al. 2019) */
     SYN_MASKING_ONLY  /* 80 % are [MASK], 20 % unchanged */
 } syn_masking;
 

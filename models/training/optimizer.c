@@ -88,8 +88,7 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
     return SYN_OK;
 }
 
-/* Fails if parameters are sharded over ranks outside tp: the norm would lack other ranks' shards.
- */
+/* Fails if parameters are sharded over ranks outside tp: the norm would lack their shards. */
 static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);

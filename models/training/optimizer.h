@@ -53,8 +53,7 @@ syn_status syn_optimizer_set(syn_optimizer *optimizer, size_t param, syn_optimiz
 int64_t syn_optimizer_steps(const syn_optimizer *optimizer);
 void syn_optimizer_set_steps(syn_optimizer *optimizer, int64_t steps);
 
-/* The norm of all gradients of the last step before clipping: a scalar. Invalid without clipping.
- */
+/* The norm of the last step's gradients before clipping, a scalar; invalid without clipping. */
 syn_tensor syn_optimizer_norm(const syn_optimizer *optimizer);
 /* The same as a number; 0 without clipping and on meta. Does not wait for the device if the step
  * has already read it. */

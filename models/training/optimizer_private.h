@@ -6,8 +6,7 @@
 #include "models/training/optimizer.h"
 
 /* Like syn_optimizer_step, but reads the loss, an f32 scalar, in the same wait for the device.
- * *value: the loss, 0 on meta. Unless unchecked, a loss that is not finite fails like gradients do.
- */
+ * *value: the loss, 0 on meta. Unless unchecked, a non-finite loss fails like gradients do. */
 syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
                                float *value, syn_error *err) SYN_MUST_USE;
 /* The norm of the last step's gradients; 0 if the step did not read it. */

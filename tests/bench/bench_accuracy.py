@@ -62,7 +62,8 @@ SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
          None, 0.24, 1),
         ("NCCL, four kinds, 2-8 H100", "h100+pytorch-eager", "collectives_h100.csv", None,
          None, 0.11, 1))
-HEAD = """/* Prediction errors of a100-80g's stacks on the runs in tests/measured. Written by `./dev bench
+HEAD = """\
+/* Prediction errors of a100-80g's stacks on the runs in tests/measured. Written by `./dev bench
    accuracy`.
    X: stack, training, layers, hidden, tp, dp, batch, tokens, new tokens, predicted / measured - 1
    with constants fitted to other rows.

@@ -65,8 +65,7 @@ static size_t size_of(cudaDataType_t type) {
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* A batch of matrices with gaps of NaN between columns (rows with order ROW) and between matrices.
- */
+/* Matrices with gaps of NaN between columns (rows with order ROW) and between matrices. */
 struct matrix {
     int rows, cols, ld, batch, order;
     cudaDataType_t type;

@@ -122,7 +122,7 @@ def test_ends():
         refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos has no effect: --device meta")
         refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is not a token")
         refuse(f, [*GPT2, "--eos", "512"], 1, "--eos: 512 is not one of the 512 token ids")
-        refuse(f, [*GPT2, "--eos", "9" * 30], 1, "is not the id of one of the 512 tokens")
+        refuse(f, [*GPT2, "--eos", "9" * 30], 1, "is not one of the 512 token ids")
         refuse(f, [*GPT2, "--eos", ",".join("1" * 17)], 1, "--eos: more than 16 ids")
         f.write("ids", "1 2\n")
         refuse(f, ["--prompt_ids", f / "ids", "--eos", "x"], 1, "as there is no tokenizer")

@@ -85,7 +85,7 @@ helps() {
     shift
     text=$("$@" --help 2>&1) || code=$?
     [ $code = 0 ] || fail "$* --help: exit $code"
-    options=$(sed -nE 's/^.*\{"([a-z][a-z0-9_-]*)", *CLI_.*$/\1/p' "$source")
+    options=$(sed -nE '/CLI_ALIAS/d; s/^.*\{"([a-z][a-z0-9_-]*)", *CLI_.*$/\1/p' "$source")
     [ -n "$options" ] || fail "no option table was found in $source"
     for option in $options help version; do
         [[ $text == *"--$option "* || $text == *"--$option"$'\n'* ]] ||
@@ -110,7 +110,7 @@ for source in examples/*.c; do
 done
 # Options that users rely on.
 for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace \
-    hw_config model_config model tokenizer prompt batch_size seed out_dir save_logits attention \
+    hw model_config model tokenizer prompt batch_size seed out_dir save_logits attention \
     debug; do
     grep -q -- "--$option " <<<"$("$build/inference" --help)" ||
         fail "inference --help does not explain --$option"

@@ -13,10 +13,9 @@ bool ref_on_cuda(void);
 /* How many of n similar rounds to run: a quarter on the emulated device, which is a hundred times
    slower than the CPU; else n. */
 int ref_rounds(int n);
-/* Whether there is a module and a device; who compares both says SKIP("no CUDA device") else. */
+/* Whether there is a module and a device; without, tests that compare both devices SKIP. */
 bool ref_has_cuda(void);
-/* Number of devices; 0: none. Up to this many ranks get one device each and communicate with NCCL.
- */
+/* Number of devices; 0: none. Up to this many ranks get one device each and use NCCL. */
 int ref_cuda_devices(void);
 /* For ranks that are processes: sets SYNTORCH_CUDA_SHARED=1 if there are more ranks than devices,
    and otherwise removes it, unless it was set outside the test. */

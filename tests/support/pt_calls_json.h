@@ -54,8 +54,7 @@ void end_traces(traces *t);
 
 uint64_t host_id(const syn__pt_rank *r, const syn__pt_comm *c);
 
-/* One call: c10d::X (id 10), record_param_comms (11), nccl:X (12) and one kernel. "" omits a part.
- */
+/* One call: c10d::X (id 10), record_param_comms (11), nccl:X (12), a kernel. "" omits a part. */
 traces *one_call(const char *api, const char *inputs, const char *attrs, const char *nccl,
                  const char *kernel_name, const char *args);
 

@@ -36,8 +36,7 @@ typedef struct hand {
     size_t n_texts;
 } hand;
 
-/* Lanes 0 and 1 are threads, lanes 2, 3, ... are streams 7, 8, ... Ops have the order of the rows.
- */
+/* Lanes 0 and 1 are threads, lanes 2, 3, ... streams 7, 8, ... Ops have the order of the rows. */
 void hand_make(hand *h, const hand_op *rows, size_t n);
 
 void hand_free(hand *h);

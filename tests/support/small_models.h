@@ -13,8 +13,7 @@
    Named "small". */
 extern const syn_model_config small_gpt, small_bert;
 
-/* A model in a new context with one rank, to be freed with model_drop. A failure ends the program.
- */
+/* A model in a new context of one rank; free it with model_drop. A failure ends the program. */
 syn_model *model_alone(syn_device device, const syn_model_config *config,
                        const syn_model_options *how);
 /* Frees the model and its context. */

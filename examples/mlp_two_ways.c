@@ -1,9 +1,6 @@
 /* Teaching example: one MLP, complete on one rank and sharded over two: both matrices by columns,
-   both by rows, and as in Megatron-LM, the first by columns and the second by rows.
-
-       mlp_two_ways    writes a picture of rank 0 (.svg) and the graph of all ranks (.json) for each
-
-   Nothing is computed: the device is `meta`. To compile it:
+   both by rows, and as in Megatron-LM, the first by columns and the second by rows. It computes
+   nothing (`meta`), and writes a picture of rank 0 (.svg) and the graph of all ranks (.json) each.
 
        cc mlp_two_ways.c $(pkg-config --cflags --libs syntorch) -o mlp_two_ways */
 #include <stdio.h>

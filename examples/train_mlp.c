@@ -1,5 +1,4 @@
-/* Teaching example: an MLP learns to add two digits modulo 8, on one rank or data-parallel on
-   several. It prints the same losses for any number of ranks.
+/* Teaching example: an MLP learns to add two digits modulo 8, on any number of ranks (dp).
 
        train_mlp [RANKS]     in 1, 2, 4, ... threads; over MPI: mpirun -n 4 train_mlp
        cc train_mlp.c $(pkg-config --cflags --libs syntorch) -o train_mlp */
@@ -53,10 +52,9 @@ static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
 
 int main(int argc, char **argv) {
     syn_initializer init = {.std = 0.1, .seed = 1};
-    const int ranks = argc > 1 ? atoi(argv[1]) : 1;
+    const syn_plan plan = {.ranks = argc > 1 ? atoi(argv[1]) : 1};
     syn_error err = {0};
-    if (syn_ranks_compute(&(syn_plan){.ranks = ranks}, SYN_DEVICE_CPU, train, &init, &err) ==
-        SYN_OK)
+    if (syn_ranks_compute(&plan, SYN_DEVICE_CPU, train, &init, &err) == SYN_OK)
         return fflush(stdout) != 0;
     return fprintf(stderr, "train_mlp: %s\n", err.text), 1;
 }

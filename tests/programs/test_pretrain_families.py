@@ -1,6 +1,6 @@
 """Llamas, Mistrals, Qwens and GPT-NeoX in the pretraining program: losses of PyTorch from folders
-that transformers saved (reference/make_pretraining_fixture.py saved), models that inference reads, and
-what configurations without a tokenizer take."""
+that transformers saved (reference/make_pretraining_fixture.py saved), models that inference reads,
+and what configurations without a tokenizer take."""
 import json
 import os
 import shutil

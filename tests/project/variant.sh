@@ -175,6 +175,8 @@ minimal)
     if command -v clang >/dev/null; then
         # clang's UndefinedBehaviorSanitizer finds arithmetic on null pointers; gcc's does not.
         compiler=(-DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=undefined)
+        # CMake forgets all options when the compiler of a folder changes.
+        grep -qs '^CMAKE_C_COMPILER:.*clang' "$folder/CMakeCache.txt" || rm -rf "$folder"
     fi
     configure "${compiler[@]}" $shared -DSYN_WERROR=ON -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF \
         -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF

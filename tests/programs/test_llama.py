@@ -1,6 +1,6 @@
 """Llama, Mistral, Qwen2, Qwen3 and GPT-NeoX in the inference program, from folders that
-transformers saved: logits and greedy tokens of tests/reference/llama.json, neox.json and variants.json on 1, 2
-and 4 ranks."""
+transformers saved: logits and greedy tokens of tests/reference/llama.json, neox.json and
+variants.json on 1, 2 and 4 ranks."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential")

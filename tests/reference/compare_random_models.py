@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Random small models of all families that generate, except GPT-2, one after another, in
-transformers and in the inference program: logits behind a batch of prompts of different lengths, and greedy tokens.
+transformers and in the inference program: logits behind a batch of prompts of different lengths,
+and greedy tokens.
 
     SYN_BUILD=build python3 compare_random_models.py [first seed] [how many]
 

@@ -5,8 +5,8 @@ accumulation and texts of different lengths.
     SYN_BUILD=build python3 compare_trainer.py
 
 Neither the build nor the tests need this script, which needs torch, transformers and accelerate.
-With transformers 5.24 a Llama's losses and norms are equal. For a GPT2LMHeadModel, Trainer counts the
-first token of each text as a label; with that corrected, its losses are equal, too.
+With transformers 5.24 a Llama's losses and norms are equal. For a GPT2LMHeadModel, Trainer counts
+the first token of each text as a label; with that corrected, its losses are equal, too.
 """
 import csv
 import json

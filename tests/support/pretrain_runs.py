@@ -16,6 +16,20 @@ BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 32, "num_at
         "type_vocab_size": 2, "pad_token_id": 0, "hidden_act": "gelu"}
 GPT = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 64,
        "vocab_size": 512}
+LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 512}
+
+
+def squad(texts):
+    """A file's text with a question and a context each."""
+    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [
+        {"context": context, "qas": [{"id": str(i), "question": question, "answers": []}]}
+        for i, (question, context) in enumerate(texts)]}]})
+
+
+def sentences(n, word):
+    return [(f"What is {word} number {i}?", f"The {word} {i} is {word} and {i * 7}. " * 3)
+            for i in range(n)]
 
 
 class Runs:

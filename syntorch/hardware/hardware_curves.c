@@ -9,10 +9,27 @@ static const char *const op_names[] = {
 #include "ops/ops.def"
 };
 
-const char *syn__hardware_known_op(const syn__settings *s) {
+/* The op named by the last key; NULL if there is none. */
+static const char *known_op(const syn__settings *s) {
     for (size_t i = 0; i < sizeof op_names / sizeof op_names[0]; i++)
         if (syn__settings_text_is(s, op_names[i])) return op_names[i];
     return NULL;
+}
+
+syn_status syn__hardware_enter_op(syn__settings *s, const syn__hardware_op_list *list,
+                                  size_t *outer) {
+    char shown[64], *entry = list->at;
+    const char *op = known_op(s);
+    if (op == NULL)
+        return syn__settings_fail(s, "\"%s\" names the op \"%s\", which does not exist", s->path,
+                                  syn__settings_shown(s, shown));
+    *outer = syn__settings_enter(s, op);
+    for (int32_t i = 0; i < list->n; i++, entry += list->entry_bytes)
+        if (strcmp(entry, op) == 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+    if (list->n == list->max || strlen(op) >= SYN__HW_OP_BYTES)
+        return syn__settings_fail(s, "\"%s\": at most %d ops may be listed", s->path, list->max);
+    snprintf(entry, SYN__HW_OP_BYTES, "%s", op);
+    return SYN_OK;
 }
 
 /* ---- Reading ---- */
@@ -46,20 +63,10 @@ syn_status syn__hardware_read_curve(syn__settings *s, void *member) {
 }
 
 static syn_status read_rate(syn__settings *s, syn_hw_rates *rates) {
-    char shown[64];
-    const char *op = syn__hardware_known_op(s);
-    if (op == NULL)
-        return syn__settings_fail(s, "\"%s\" names the op \"%s\", which does not exist", s->path,
-                                  syn__settings_shown(s, shown));
-    const size_t outer = syn__settings_enter(s, op);
-    for (int32_t i = 0; i < rates->n; i++)
-        if (strcmp(rates->at[i].op, op) == 0)
-            return syn__settings_fail(s, "\"%s\" is given twice", s->path);
-    if (rates->n == SYN_HW_CURVES || strlen(op) >= sizeof rates->at[0].op)
-        return syn__settings_fail(s, "\"%s\": at most %d ops may be listed", s->path,
-                                  SYN_HW_CURVES);
     struct syn_hw_rate *entry = &rates->at[rates->n];
-    snprintf(entry->op, sizeof entry->op, "%s", op);
+    const syn__hardware_op_list list = {rates->at, sizeof *rates->at, rates->n, SYN_HW_CURVES};
+    size_t outer;
+    SYN_TRY(syn__hardware_enter_op(s, &list, &outer));
     SYN_TRY(syn__hardware_read_curve(s, &entry->curve));
     rates->n++;
     syn__settings_leave(s, outer);

@@ -178,21 +178,12 @@ static const syn__setting_table file_table = ROWS(file_rows);
 /* ---- Numbers by op ---- */
 
 static syn_status read_op(syn__settings *s, syn_hw_ops *ops, double max, double scale) {
-    char shown[64];
-    const char *op = syn__hardware_known_op(s);
-    if (op == NULL)
-        return syn__settings_fail(s, "\"%s\" names the op \"%s\", which does not exist", s->path,
-                                  syn__settings_shown(s, shown));
-    const size_t outer = syn__settings_enter(s, op);
-    for (int32_t i = 0; i < ops->n; i++)
-        if (strcmp(ops->at[i].op, op) == 0)
-            return syn__settings_fail(s, "\"%s\" is given twice", s->path);
-    if (ops->n == SYN_HW_OPS || strlen(op) >= sizeof ops->at[0].op)
-        return syn__settings_fail(s, "\"%s\": at most %d ops may be listed", s->path, SYN_HW_OPS);
     struct syn_hw_op *entry = &ops->at[ops->n];
+    const syn__hardware_op_list list = {ops->at, sizeof *ops->at, ops->n, SYN_HW_OPS};
+    size_t outer;
+    SYN_TRY(syn__hardware_enter_op(s, &list, &outer));
     SYN_TRY(syn__settings_number(s, 0, max, &entry->value));
     entry->value *= scale;
-    snprintf(entry->op, sizeof entry->op, "%s", op);
     ops->n++;
     syn__settings_leave(s, outer);
     return SYN_OK;

@@ -9,8 +9,18 @@
 extern "C" {
 #endif
 
-/* The op named by the last key; NULL if there is none. */
-const char *syn__hardware_known_op(const syn__settings *s);
+/* A list by op, such as a syn_hw_ops: n of at most `max` entries, each of which begins with the
+   op's name in SYN__HW_OP_BYTES bytes. */
+#define SYN__HW_OP_BYTES 32
+typedef struct syn__hardware_op_list {
+    void *at;
+    size_t entry_bytes;
+    int32_t n, max;
+} syn__hardware_op_list;
+/* Takes the last key as the name of entry n, which the caller then reads and counts. *outer: see
+   syn__settings_enter. Fails if there is no such op, the list has it already, or it is full. */
+syn_status syn__hardware_enter_op(syn__settings *s, const syn__hardware_op_list *list,
+                                  size_t *outer) SYN_MUST_USE;
 /* Readers and writers of CUSTOM rows: a syn_hw_curve, "[[size, rate], ...]", and a syn_hw_rates, an
    object of curves by op. */
 syn_status syn__hardware_read_curve(syn__settings *s, void *member);

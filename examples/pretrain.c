@@ -11,7 +11,8 @@ static const char *const examples[] = {
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {
-    "pretrain", "Trains GPT-2, Llama, Mistral, Qwen or BERT on SQuAD and records traces of steps.",
+    "pretrain",
+    "Trains GPT-2, GPT-NeoX, Llama, Mistral, Qwen or BERT on SQuAD and records traces of steps.",
     pretrain_options, examples, false};
 
 static pretrain run;

@@ -146,7 +146,7 @@ static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y)
     return false;
 }
 
-#define STUB 10.0 /* straight line out of and into a box */
+#define EDGE_LEAD 10.0 /* straight line out of and into a box */
 
 /* Draws a line out of forward's column to x0, across to x1 and into backward's column, around
    boxes. */
@@ -156,7 +156,7 @@ static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error 
     const syn__pic_point a = {from->x + from->w / 2, from->y};
     const syn__pic_point tip = {to->x - to->w / 2, arrival(l, i)};
     double leave = a.y, enter = tip.y;
-    if (!find_way(d, a.x + STUB, x0, &leave) || !find_way(d, tip.x - STUB, x1, &enter))
+    if (!find_way(d, a.x + EDGE_LEAD, x0, &leave) || !find_way(d, tip.x - EDGE_LEAD, x1, &enter))
         return SYN_OK;
     const syn__pic_edge e = {.from = l->list[i].from,
                              .to = l->list[i].to,
@@ -166,9 +166,9 @@ static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error 
                              .tip_text = l->list[i].line == SYN__PIC_PAIR
                                              ? "tp_enter, and the all_reduce of its gradient"
                                              : "kept for backward"};
-    const syn__pic_point out[] = {{a.x + STUB, a.y}, {a.x + STUB, leave}, {x0, leave}};
+    const syn__pic_point out[] = {{a.x + EDGE_LEAD, a.y}, {a.x + EDGE_LEAD, leave}, {x0, leave}};
     const syn__pic_point in[] = {
-        {tip.x - STUB, enter}, {tip.x - STUB, tip.y}, {tip.x - SYN__PIC_ARROW, tip.y}};
+        {tip.x - EDGE_LEAD, enter}, {tip.x - EDGE_LEAD, tip.y}, {tip.x - SYN__PIC_ARROW, tip.y}};
     SYN_TRY(syn__pic_begin_edge(d, &e, a, err));
     SYN_TRY(syn__pic_corners_to(d, out, 3, err));
     SYN_TRY(syn__pic_sway_to(d, (syn__pic_point){x1, enter}, err));

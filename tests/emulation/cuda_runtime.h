@@ -21,6 +21,8 @@
                             it gets as far ahead of them as possible
    SYN_EMULATED_LAZY        if set, streams do no work until a thread waits for them or polls
                             them, as if the device were very busy
+   SYN_EMULATED_LATE_US     every second cudaEventSynchronize of a thread, beginning with the
+                            first, returns that many microseconds late
    SYN_EMULATED_LEAKS       if set, buffers that were not freed end the program with a sentence
    SYN_EMULATED_NO_NCCL     if set, NCCL cannot be loaded, with this reason
    SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails. For

@@ -9,7 +9,7 @@
 #include "export/chakra/et_import.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/export.h"
-#include "syntorch/op.h"
+#include "ops/ops.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/gpt_graph.h"
 

@@ -53,8 +53,8 @@ endif()
 syn_use(OPENBLAS "OpenBLAS" "matrix products by a plain loop" ${found_openblas} PkgConfig::openblas)
 syn_use(MPI "MPI" "ranks only within one process" ${found_mpi} MPI::MPI_C)
 syn_use(CGRAPH "graphviz (cgraph)" "DOT by a plain writer" ${found_cgraph} PkgConfig::cgraph)
-syn_use(PROTOBUF_C "protobuf-c" "no test of .et files against the schema's own code"
-  ${found_protobuf_c}) # only tests use it
+syn_use(PROTOBUF_C "protobuf-c" "no Chakra execution traces (.et)" ${found_protobuf_c}
+  PkgConfig::protobuf_c)
 syn_use(PCRE2 "PCRE2" "no GPT-2 tokenizer, bytes only" ${found_pcre2} PkgConfig::pcre2)
 syn_use(UTF8PROC "utf8proc" "no BERT tokenizer" ${found_utf8proc} PkgConfig::utf8proc)
 syn_use(ZLIB "zlib" "no packed PyTorch traces (.json.gz)" ${found_zlib} ZLIB::ZLIB)

@@ -14,7 +14,7 @@ install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/ti
 # shared library need not. They are listed as libraries, not as pkg-config packages ("Requires"),
 # which would add their compile flags to the user's, although no public header includes theirs.
 set(libs "")
-foreach(pair OPENBLAS:openblas CGRAPH:cgraph PCRE2:pcre2 UTF8PROC:utf8proc)
+foreach(pair OPENBLAS:openblas CGRAPH:cgraph PROTOBUF_C:protobuf_c PCRE2:pcre2 UTF8PROC:utf8proc)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
   list(GET pair 1 module)

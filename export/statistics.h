@@ -8,13 +8,14 @@
 
 SYN_API_BEGIN
 
-#define SYN_STATISTICS_TYPES       9  /* node types of the schema, plus one for all others */
-#define SYN_STATISTICS_COLLECTIVES 11 /* kinds of the schema, plus one for all others */
+#define SYN_STATISTICS_NAME        24 /* bytes of a type's name, including the NUL */
+#define SYN_STATISTICS_TYPES       33 /* node types below 32, plus one for all others */
+#define SYN_STATISTICS_COLLECTIVES 33 /* kinds below 32, plus one for all others */
 #define SYN_STATISTICS_CLASSES     5
 
 /* Names of the indices: "COMP", "COLL", ..., "other"; "ALL_REDUCE", ..., "other"; "launch",
    "stream", "sync", "group", "thread". */
-const char *syn_statistics_type_name(size_t type);
+void syn_statistics_type_name(size_t type, char name[SYN_STATISTICS_NAME]);
 const char *syn_statistics_collective_name(size_t kind);
 const char *syn_statistics_class_name(size_t dependency_class);
 

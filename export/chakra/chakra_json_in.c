@@ -260,6 +260,7 @@ syn_status syn_chakra_json_to_et(const char *name, const char *data, size_t byte
                                  syn_sink *out, syn_chakra_json_stats *stats, syn_error *err) {
     source s = {.in = {.strict = true, .err = err}, .out = out, .rank = rank, .stats = stats};
     *stats = (syn_chakra_json_stats){0};
+    SYN_TRY(syn__et_supported(err));
     syn_json_init(&s.in.json, name, data, bytes, err);
     const syn_status status = read_document(&s);
     syn__et_json_reader_free(&s.in);

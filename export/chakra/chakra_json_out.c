@@ -149,6 +149,7 @@ syn_status syn_chakra_et_to_json(const char *name, const char *data, size_t byte
                                  syn_sink *out, syn_chakra_json_stats *stats, syn_error *err) {
     const int32_t recorded = syn__et_peek_rank(data, bytes);
     *stats = (syn_chakra_json_stats){0};
+    SYN_TRY(syn__et_supported(err));
     writer *w = (writer *)syn_calloc(1, sizeof *w);
     if (w == NULL) return SYN_FAIL_NOMEM(err, sizeof *w, "some messages");
     w->frames = syn__et_frames_of(name, data, bytes);

@@ -155,7 +155,8 @@ static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__a
     if (syn__et_is_list(field)) {
         syn_json_init(&json, a->name, a->text, strlen(a->text), NULL);
         *ok = syn_json_next(&json) == SYN_JSON_ARRAY_BEGIN &&
-              syn__et_parse_list(&json, field, &buf) == SYN_OK;
+              syn__et_parse_list(&json, syn__et_type_of(field), SYN__ET_INT64_LIST_VALUES, &buf) ==
+                  SYN_OK;
         syn_json_free(&json);
     } else {
         *ok = syn__et_parse_base64(syn__str_of(a->text), &buf);

@@ -19,16 +19,13 @@ syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_er
 
 static syn_status add_number(syn__et_walk *walk, const char *name, uint32_t field, uint64_t bits,
                              syn_error *err) {
-    const syn__et_attr a = {syn__str_of(name), {"", 0}, field, bits, {"", 0}};
+    const syn__et_attr a = syn__et_number(name, field, bits);
     return syn__et_walk_add(walk, &a, err);
 }
 
 static syn_status add_text(syn__et_walk *walk, const char *name, const char *text, syn_error *err) {
-    const syn__et_attr a = {syn__str_of(name),
-                            {"", 0},
-                            SYN__ET_STRING,
-                            0,
-                            syn__arena_utf8(&walk->arena, syn__str_of(text))};
+    const syn__et_attr a = syn__et_data(syn__str_of(name), SYN__ET_STRING,
+                                        syn__arena_utf8(&walk->arena, syn__str_of(text)));
     if (a.data.text == NULL) return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     return syn__et_walk_add(walk, &a, err);
 }
@@ -70,7 +67,7 @@ static syn_status add_size(syn__et_walk *walk, const syn_node *node, syn_error *
 }
 
 static syn_status add_collective(syn__et_walk *walk, const syn_node *node, syn_error *err) {
-    const int type = syn_comm_kind_chakra(node->comm);
+    const int32_t type = syn__et_comm_type(node->comm);
     if (type < 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "rank %d: node %.80s is a collective of an unknown kind",

@@ -126,31 +126,6 @@ static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, 
 
 /* ---- From metadata ---- */
 
-/* The numbers of an int32_list. */
-static syn_status read_ranks(syn__str payload, int32_t **out, size_t *n, syn_error *err) {
-    syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
-    syn__et_field f;
-    size_t cap = 0;
-    *out = NULL;
-    *n = 0;
-    while (syn__et_read_field(&r, &f)) {
-        if (f.number != 1 || (f.wire != SYN__ET_WIRE_LEN && f.wire != SYN__ET_WIRE_VARINT))
-            continue;
-        syn__et_reader p = {f.data.text, f.data.text + f.data.bytes, NULL};
-        uint64_t v = f.value;
-        while (f.wire == SYN__ET_WIRE_VARINT || (p.cur < p.end && syn__et_read_varint(&p, &v))) {
-            const syn_status status = syn_grow(out, &cap, *n + 1, sizeof **out, err);
-            if (status != SYN_OK) {
-                syn_free(*out);
-                return status;
-            }
-            (*out)[(*n)++] = (int32_t)(uint32_t)v;
-            if (f.wire == SYN__ET_WIRE_VARINT) break;
-        }
-    }
-    return SYN_OK;
-}
-
 /* "pg.12" */
 static bool group_id(syn__str name, uint32_t *out) {
     uint64_t v = 0;
@@ -171,14 +146,14 @@ syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, co
     uint32_t id;
     int32_t *ranks;
     size_t n;
-    *taken = a->field == SYN__ET_INT32 + 1 && group_id(a->name, &id);
+    *taken = a->field == SYN__ET_INT32_LIST && group_id(a->name, &id);
     if (!*taken) return SYN_OK;
     char *name = NULL;
     if (a->doc.bytes != 0) {
         name = syn_strndup(a->doc.text, a->doc.bytes);
         if (name == NULL) return SYN_FAIL_NOMEM(err, a->doc.bytes + 1, "a group's name");
     }
-    const syn_status status = read_ranks(a->data, &ranks, &n, err);
+    const syn_status status = syn__et_unpack_ranks(a->data, &ranks, &n, err);
     if (status != SYN_OK) {
         syn_free(name);
         return status;

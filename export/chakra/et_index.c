@@ -133,7 +133,7 @@ static void open_lists(class_reader *lists, const syn__et_node *node) {
     memset(lists, 0, CLASS_LISTS * sizeof *lists);
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
-        for (size_t k = 0; k < CLASS_LISTS && a->field == SYN__ET_UINT64 + 1; k++) {
+        for (size_t k = 0; k < CLASS_LISTS && a->field == SYN__ET_UINT64_LIST; k++) {
             syn__et_field ids;
             syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
             if (!syn__str_is(a->name, class_lists[k].name) || !syn__et_read_field(&r, &ids) ||
@@ -331,19 +331,9 @@ syn_status syn__et_index_open(syn__et_index *index, syn__et_decoder *decoder, co
 }
 
 int32_t syn__et_peek_rank(const char *data, size_t bytes) {
-    syn__et_decoder d = {0};
     syn__et_reader r = {data, data + bytes, NULL};
-    syn__et_meta meta;
     syn__str message;
-    int32_t rank = -1;
-    if (syn__et_read_message(&r, &message) && syn__et_decode_meta(&d, message, &meta) == SYN_OK) {
-        for (size_t i = 0; i < meta.n_attrs; i++) {
-            const syn__et_attr *a = &meta.attrs[i];
-            if (syn__str_is(a->name, "rank") && a->field == SYN__ET_INT64 &&
-                a->bits < SYN_MAX_WORLD)
-                rank = (int32_t)a->bits;
-        }
-    }
-    syn__et_decoder_free(&d);
-    return rank;
+    if (!syn__et_read_message(&r, &message)) return -1;
+    const int64_t rank = syn__et_unpack_rank(message);
+    return rank >= 0 && rank < SYN_MAX_WORLD ? (int32_t)rank : -1;
 }

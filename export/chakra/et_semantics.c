@@ -172,7 +172,7 @@ static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
 }
 
 static bool put_collective(syn__et_builder *b, const known *k, syn_node *out) {
-    out->comm = syn_comm_kind_by_chakra(k->comm_type);
+    out->comm = syn__et_comm_kind(k->comm_type);
     if (out->comm == SYN_COMM_NONE) return false;
     const bool reduces = out->comm == SYN_COMM_ALL_REDUCE || out->comm == SYN_COMM_REDUCE ||
                          out->comm == SYN_COMM_REDUCE_SCATTER;
@@ -241,8 +241,7 @@ static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, cons
         out->kind = SYN_NODE_METADATA;
         exact = false;
     }
-    const bool is_comm =
-        message->type >= SYN__ET_COMM_SEND_NODE && message->type < SYN__ET_NODE_TYPES;
+    const bool is_comm = syn__et_is_communication(message->type);
     out->category = is_comm ? SYN_CATEGORY_COMMUNICATION : syn_op_category(out->op);
     out->comm_bytes = is_comm ? k->comm_size : 0;
     if (exact) return SYN_OK;
@@ -259,7 +258,7 @@ static uint64_t micros_of(double ns) {
 }
 
 static syn_status add_micros(syn__et_builder *b, const char *name, uint64_t v) {
-    const syn__et_attr a = {syn__str_of(name + 1), {"", 0}, SYN__ET_UINT64, v, {"", 0}};
+    const syn__et_attr a = syn__et_number(name + 1, SYN__ET_UINT64, v);
     syn_attribute out[2];
     size_t n;
     if (v <= INT64_MAX) return add_number(b, name, v);

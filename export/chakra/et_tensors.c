@@ -9,7 +9,7 @@
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
 
-#define TAG (1 << 3 | SYN__ET_WIRE_LEN) /* of a list's element */
+#define TAG (SYN__ET_STRING_LIST_VALUES << 3 | SYN__ET_WIRE_LEN) /* of a list's element */
 
 static syn_status tensor_at(syn__et_walk *walk, uint32_t tensor, const syn_graph_tensor **out,
                             syn_error *err) {
@@ -78,8 +78,8 @@ static syn_status add_list(syn__et_walk *walk, const char *name, size_t n, syn_e
     if (data == NULL || walk->list.failed)
         return SYN_FAIL_NOMEM(err, walk->list.bytes, "a node's tensors");
     if (walk->list.bytes > 0) memcpy(data, walk->list.data, walk->list.bytes);
-    const syn__et_attr a = {
-        syn__str_of(name), {"", 0}, SYN__ET_STRING + 1, 0, {data, walk->list.bytes}};
+    const syn__et_attr a =
+        syn__et_data(syn__str_of(name), SYN__ET_STRING_LIST, (syn__str){data, walk->list.bytes});
     return syn__et_walk_add(walk, &a, err);
 }
 

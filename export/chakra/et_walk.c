@@ -11,6 +11,7 @@
 syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_t rank,
                              const char *version, syn_error *err) {
     *walk = (syn__et_walk){.graph = graph, .rank = rank, .version = version};
+    SYN_TRY(syn__et_supported(err));
     walk->verbatim = syn__et_is_verbatim(graph);
     if (!walk->verbatim) return syn__et_plan_open(&walk->plan, graph, rank, err);
     const size_t bytes = ((size_t)graph->ranks[rank].n_nodes + 1) * sizeof(uint64_t);
@@ -40,17 +41,15 @@ static void reset(syn__et_walk *walk) {
 /* ---- Metadata ---- */
 
 static syn_status add_i64(syn__et_walk *walk, const char *name, int64_t value, syn_error *err) {
-    const syn__et_attr a = {syn__str_of(name), {"", 0}, SYN__ET_INT64, (uint64_t)value, {"", 0}};
+    const syn__et_attr a = syn__et_number(name, SYN__ET_INT64, (uint64_t)value);
     return syn__et_walk_add(walk, &a, err);
 }
 
 static syn_status add_string(syn__et_walk *walk, const char *name, const char *text,
                              syn_error *err) {
-    const syn__et_attr a = {syn__arena_utf8(&walk->arena, syn__str_of(name)),
-                            {"", 0},
-                            SYN__ET_STRING,
-                            0,
-                            syn__arena_utf8(&walk->arena, syn__str_of(text))};
+    const syn__et_attr a =
+        syn__et_data(syn__arena_utf8(&walk->arena, syn__str_of(name)), SYN__ET_STRING,
+                     syn__arena_utf8(&walk->arena, syn__str_of(text)));
     if (a.name.text == NULL || a.data.text == NULL)
         return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     return syn__et_walk_add(walk, &a, err);
@@ -60,23 +59,16 @@ static syn_status add_string(syn__et_walk *walk, const char *name, const char *t
 static syn_status add_group(syn__et_walk *walk, const syn_graph_group *group, syn_error *err) {
     char name[24];
     snprintf(name, sizeof name, "pg.%" PRIu32, group->id);
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < group->n_ranks; i++)
-        bytes += syn__et_varint_bytes((uint64_t)(int64_t)group->ranks[i]);
-    char *payload = (char *)syn__arena_get(&walk->arena, bytes + 1 + SYN__ET_VARINT_MAX);
-    syn__et_attr a = {{syn__arena_text(&walk->arena, syn__str_of(name)), strlen(name)},
-                      syn__arena_utf8(&walk->arena, syn__str_of(group->name)),
-                      SYN__ET_INT32 + 1,
-                      0,
-                      {payload, 0}};
-    if (payload == NULL || a.name.text == NULL || a.doc.text == NULL)
+    const size_t bytes = syn__et_pack_ranks(group->ranks, group->n_ranks, NULL);
+    char *list = (char *)syn__arena_get(&walk->arena, bytes + 1);
+    const syn__et_attr a = {
+        .name = {syn__arena_text(&walk->arena, syn__str_of(name)), strlen(name)},
+        .doc = syn__arena_utf8(&walk->arena, syn__str_of(group->name)),
+        .field = SYN__ET_INT32_LIST,
+        .data = {list, bytes}};
+    if (list == NULL || a.name.text == NULL || a.doc.text == NULL)
         return SYN_FAIL_NOMEM(err, bytes, "a group");
-    char *end = payload;
-    *end++ = 1 << 3 | SYN__ET_WIRE_LEN;
-    end = syn__et_varint(end, bytes);
-    for (uint32_t i = 0; i < group->n_ranks; i++)
-        end = syn__et_varint(end, (uint64_t)(int64_t)group->ranks[i]);
-    a.data.bytes = (size_t)(end - payload);
+    (void)syn__et_pack_ranks(group->ranks, group->n_ranks, list);
     return syn__et_walk_add(walk, &a, err);
 }
 
@@ -235,10 +227,10 @@ static uint64_t number_of(const syn_attribute *a) {
 }
 
 static uint32_t type_by_name(const syn_attribute *a) {
-    for (uint32_t i = 0; a->type == SYN_VALUE_TEXT && i < SYN__ET_NODE_TYPES; i++) {
-        if (strcmp(a->text, syn__et_node_type_name(i)) == 0) return i;
-    }
-    return (uint32_t)number_of(a);
+    uint32_t type;
+    const bool named =
+        a->type == SYN_VALUE_TEXT && syn__et_node_type_named(syn__str_of(a->text), &type);
+    return named ? type : (uint32_t)number_of(a);
 }
 
 /* The text of inputs or outputs that an attribute "@inputs.shapes" is; NULL if it is none. */
@@ -330,7 +322,7 @@ static syn_status verbatim_node(syn__et_walk *walk, const syn_node *node, syn__e
 /* ---- All nodes ---- */
 
 syn_status syn__et_walk_node(syn__et_walk *walk, syn__et_node *out, bool *more, syn_error *err) {
-    static const syn__et_io none = {false, {{"", 0}, {"", 0}, {"", 0}}};
+    static const syn__et_io none = {.text = {{"", 0}, {"", 0}, {"", 0}}};
     const syn_graph *g = walk->graph;
     *more = false;
     while (walk->next < g->ranks[walk->rank].n_nodes) {

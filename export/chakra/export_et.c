@@ -159,6 +159,7 @@ static syn_status write_set(set *s, syn_error *err) {
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
                              const char *prefix, syn_error *err) {
     set s = {.graph = graph, .options = options};
+    SYN_TRY(syn__et_supported(err));
     SYN_TRY(syn__et_names_open(&s.names, prefix, err));
     const syn_status status = write_set(&s, err);
     syn__et_names_close(&s.names);

@@ -192,6 +192,7 @@ syn_status syn__et_import_chakra(syn_graph **out, const char *name, const char *
                                  syn_error *err) {
     reader r = {.in = {.err = err}};
     *out = NULL;
+    SYN_TRY(syn__et_supported(err));
     syn_json_init(&r.in.json, name, data, bytes, err);
     syn_status status = read_document(&r);
     if (status == SYN_OK) status = build(&r, name, out);

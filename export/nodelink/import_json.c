@@ -63,9 +63,9 @@ static const char *const kind_names[] = {SYN_NODE_KIND_LIST(SYN_X)};
 static const char *const category_names[] = {SYN_CATEGORY_LIST(SYN_X)};
 static const char *const phase_names[] = {SYN_PHASE_LIST(SYN_X)};
 static const char *const reduce_names[] = {SYN_REDUCE_LIST(SYN_X)};
+static const char *const comm_names[] = {SYN_COMM_KIND_LIST(SYN_X)};
 #undef SYN_X
 #define SYN_X(id, name, extra) name,
-static const char *const comm_names[] = {SYN_COMM_KIND_LIST(SYN_X)};
 static const char *const dtype_names[] = {SYN_DTYPE_LIST(SYN_X)};
 #undef SYN_X
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "export/chakra/wire/et_files.h"
+#include "export/chakra/wire/et_schema.h"
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/match/pt_match.h"
@@ -277,7 +278,8 @@ static syn_status run(syn_pytorch_report *report, const syn_pytorch_source *sour
                             .options = options ? options : &defaults,
                             .report = report};
     *report = (syn_pytorch_report){0};
-    syn_status s = check_options(&c, err);
+    syn_status s = link ? SYN_OK : syn__et_supported(err);
+    if (s == SYN_OK) s = check_options(&c, err);
     if (s == SYN_OK) s = take_sources(&c, err);
     step(&c, 0);
     if (s == SYN_OK)

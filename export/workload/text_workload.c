@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "export/chakra/wire/et_numbers.h"
 #include "syntorch/base/memory.h"
 
 #define COLUMNS     12
@@ -137,10 +138,10 @@ static syn_status read_collective(const reader *r, size_t word, syn__text_part *
         const char *name;
         int32_t type;
     } types[] = {{"NONE", SYN__TEXT_NONE},
-                 {"ALLREDUCE", 0},
-                 {"ALLTOALL", 6},
-                 {"ALLGATHER", 2},
-                 {"REDUCESCATTER", 7}};
+                 {"ALLREDUCE", SYN__ET_ALL_REDUCE},
+                 {"ALLTOALL", SYN__ET_ALL_TO_ALL},
+                 {"ALLGATHER", SYN__ET_ALL_GATHER},
+                 {"REDUCESCATTER", SYN__ET_REDUCE_SCATTER}};
     const syn__str s = r->words[word];
     part->comm = s;
     part->comm_type = SYN__TEXT_UNKNOWN;

@@ -53,13 +53,17 @@ static uint64_t id_of(const writer *w, ref node) {
 }
 
 static syn__et_attr number(const char *name, uint32_t field, uint64_t bits) {
-    return (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, {"", 0}};
+    return syn__et_number(name, field, bits);
+}
+
+static syn__et_attr string(const char *name, syn__str text) {
+    return syn__et_data(syn__str_of(name), SYN__ET_STRING, text);
 }
 
 /* Empty "inputs" and "outputs": tensors are unknown, but simulators that track memory require the
    lists. */
 static syn__et_attr no_tensors(const char *name) {
-    return (syn__et_attr){syn__str_of(name), {"", 0}, SYN__ET_STRING + 1, 0, {"", 0}};
+    return syn__et_data(syn__str_of(name), SYN__ET_STRING_LIST, (syn__str){"", 0});
 }
 
 static void put_message(writer *w) {
@@ -256,24 +260,20 @@ static void dlrm_step(writer *w) {
 /* ---- Files ---- */
 
 static void put_metadata(writer *w, uint32_t npu) {
-    const syn__str text = {w->w->text, w->w->text_bytes}, none = {"", 0};
+    const syn__str text = {w->w->text, w->w->text_bytes};
     const syn_text_options *o = w->options;
     const bool compat = w->w->compat;
     syn__et_meta meta = {.version = syn__str_of(compat ? "" : "1.0.0")};
     syn__et_attr attrs[5];
     if (compat) {
-        attrs[meta.n_attrs++] = (syn__et_attr){syn__str_of("schema"), none, SYN__ET_STRING, 0,
-                                               syn__str_of("1.0.2-chakra.1.0.0")};
+        attrs[meta.n_attrs++] = string("schema", syn__str_of("1.0.2-chakra.1.0.0"));
     } else {
         attrs[meta.n_attrs++] = number("rank", SYN__ET_INT64, npu);
         attrs[meta.n_attrs++] = number("world_size", SYN__ET_INT64, o->n_npus);
         attrs[meta.n_attrs++] = number("num_passes", SYN__ET_INT64, o->n_passes);
-        if (o->version != NULL)
-            attrs[meta.n_attrs++] = (syn__et_attr){syn__str_of("program"), none, SYN__ET_STRING, 0,
-                                                   syn__str_of(o->version)};
+        if (o->version != NULL) attrs[meta.n_attrs++] = string("program", syn__str_of(o->version));
     }
-    attrs[meta.n_attrs++] =
-        (syn__et_attr){syn__str_of("input_file"), none, SYN__ET_STRING, 0, text};
+    attrs[meta.n_attrs++] = string("input_file", text);
     meta.attrs = attrs;
     syn__et_put_meta(&w->message, &meta);
     put_message(w);
@@ -354,6 +354,7 @@ syn_status syn_text_workload_write(syn_text_workload *workload, const syn_text_o
     syn_error own = {0};
     writer w = {.w = workload, .options = options};
     w.err = err != NULL ? err : &own;
+    SYN_TRY(syn__et_supported(w.err));
     syn_status status = syn__et_names_open(&w.names, prefix, w.err);
     w.layers = (layer_refs *)syn_calloc(workload->n_layers, sizeof *w.layers);
     if (status == SYN_OK && w.layers == NULL)

@@ -127,24 +127,9 @@ const char *syn_reduce_name(syn_reduce reduce) {
 
 const char *syn_comm_kind_name(syn_comm_kind kind) {
     static const char *const names[] = {
-#define SYN_X(id, name, chakra) name,
+#define SYN_X(id, name) name,
         SYN_COMM_KIND_LIST(SYN_X)
 #undef SYN_X
     };
     return NAME_OF(names, kind);
-}
-
-int syn_comm_kind_chakra(syn_comm_kind kind) {
-    static const int8_t numbers[] = {
-#define SYN_X(id, name, chakra) chakra,
-        SYN_COMM_KIND_LIST(SYN_X)
-#undef SYN_X
-    };
-    return (size_t)kind < (size_t)SYN_COMM_KIND_COUNT ? numbers[(size_t)kind] : -1;
-}
-
-syn_comm_kind syn_comm_kind_by_chakra(int64_t number) {
-    for (int k = 0; number >= 0 && k < SYN_COMM_KIND_COUNT; k++)
-        if (syn_comm_kind_chakra((syn_comm_kind)k) == number) return (syn_comm_kind)k;
-    return SYN_COMM_NONE;
 }

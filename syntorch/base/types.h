@@ -99,34 +99,30 @@ typedef enum syn_reduce {
 
 const char *syn_reduce_name(syn_reduce reduce);
 
-/* Kinds of communication: id, name, number in Chakra's CollectiveCommType (-1: not a
-   collective). */
-#define SYN_COMM_KIND_LIST(X)                          \
-    X(NONE, "none", -1)                                \
-    X(ALL_REDUCE, "all_reduce", 0)                     \
-    X(REDUCE, "reduce", 1)                             \
-    X(ALL_GATHER, "all_gather", 2)                     \
-    X(GATHER, "gather", 3)                             \
-    X(SCATTER, "scatter", 4)                           \
-    X(BROADCAST, "broadcast", 5)                       \
-    X(ALL_TO_ALL, "all_to_all", 6)                     \
-    X(REDUCE_SCATTER, "reduce_scatter", 7)             \
-    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", 8) \
-    X(BARRIER, "barrier", 9)                           \
-    X(SEND, "send", -1)                                \
-    X(RECV, "recv", -1)
+/* Kinds of communication: id, name. */
+#define SYN_COMM_KIND_LIST(X)                       \
+    X(NONE, "none")                                 \
+    X(ALL_REDUCE, "all_reduce")                     \
+    X(REDUCE, "reduce")                             \
+    X(ALL_GATHER, "all_gather")                     \
+    X(GATHER, "gather")                             \
+    X(SCATTER, "scatter")                           \
+    X(BROADCAST, "broadcast")                       \
+    X(ALL_TO_ALL, "all_to_all")                     \
+    X(REDUCE_SCATTER, "reduce_scatter")             \
+    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block") \
+    X(BARRIER, "barrier")                           \
+    X(SEND, "send")                                 \
+    X(RECV, "recv")
 
 typedef enum syn_comm_kind {
-#define SYN_X(id, name, chakra) SYN_COMM_##id,
+#define SYN_X(id, name) SYN_COMM_##id,
     SYN_COMM_KIND_LIST(SYN_X)
 #undef SYN_X
         SYN_COMM_KIND_COUNT
 } syn_comm_kind;
 
 const char *syn_comm_kind_name(syn_comm_kind kind);
-int syn_comm_kind_chakra(syn_comm_kind kind);
-/* The collective with this Chakra number; SYN_COMM_NONE if there is none. */
-syn_comm_kind syn_comm_kind_by_chakra(int64_t number);
 
 SYN_API_END
 #endif

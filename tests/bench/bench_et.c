@@ -1,11 +1,17 @@
-/* Speed of writing and reading execution traces: 100,000 nodes of a synthetic rank. */
+/* Speed of writing and reading execution traces, also beside protobuf-c: 100,000 nodes of a
+   synthetic rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "export/chakra/wire/et_frames.h"
+#include "export/chakra/wire/et_node.h"
 #include "export/export.h"
 #include "tests/support/bench.h"
+#if defined(SYN_HAVE_PROTOBUF_C)
+#include "chakra_schema.pb-c.h"
+#endif
 
 #define N_NODES 100000u
 #define LIMIT_S 0.3 /* for writing */
@@ -66,6 +72,62 @@ static double time_export(const syn_exporter *exporter, const syn_graph *g, char
     return best;
 }
 
+#if defined(SYN_HAVE_PROTOBUF_C)
+/* Seconds of decoding all messages of a file, and of decoding and encoding them less that. */
+static double all_ours(const char *data, size_t bytes, bool write) {
+    syn__et_frames frames = syn__et_frames_of("bench", data, bytes);
+    syn__et_decoder decoder = {0};
+    syn__et_frame frame;
+    syn__et_node node;
+    syn__buf buf = {0};
+    bool more = true;
+    const double start = now_s();
+    (void)syn__et_frames_next(&frames, &frame, &more, NULL); /* metadata */
+    while (syn__et_frames_next(&frames, &frame, &more, NULL) == SYN_OK && more) {
+        if (syn__et_decode_node(&decoder, frame.message, &node) != SYN_OK) break;
+        buf.bytes = 0;
+        if (write) syn__et_put_node(&buf, &node);
+    }
+    const double took = now_s() - start;
+    syn__et_decoder_free(&decoder);
+    syn__buf_free(&buf);
+    return took;
+}
+
+static double all_protobuf(const char *data, size_t bytes, bool write) {
+    static uint8_t packed[1 << 16];
+    syn__et_frames frames = syn__et_frames_of("bench", data, bytes);
+    syn__et_frame frame;
+    bool more = true;
+    const double start = now_s();
+    (void)syn__et_frames_next(&frames, &frame, &more, NULL);
+    while (syn__et_frames_next(&frames, &frame, &more, NULL) == SYN_OK && more) {
+        Syn__Chakra__Node *node = syn__chakra__node__unpack(NULL, frame.message.bytes,
+                                                            (const uint8_t *)frame.message.text);
+        if (node == NULL) break;
+        if (write && syn__chakra__node__get_packed_size(node) <= sizeof packed)
+            syn__chakra__node__pack(node, packed);
+        syn__chakra__node__free_unpacked(node, NULL);
+    }
+    return now_s() - start;
+}
+
+/* The same bytes, message by message: read and written by our code, and by protobuf-c's. */
+static void compare_with_protobuf(const char *data, size_t bytes) {
+    double (*const all[2])(const char *, size_t, bool) = {all_ours, all_protobuf};
+    double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};
+    for (int i = 0; i < ROUNDS * 4; i++) {
+        const double took = all[i / 2 % 2](data, bytes, i % 2 != 0);
+        if (took < best[i / 2 % 2][i % 2]) best[i / 2 % 2][i % 2] = took;
+    }
+    for (int k = 0; k < 2; k++) best[k][1] -= best[k][0];
+    printf("ET messages read: %.3f s, by protobuf-c %.3f s (%.1f times)\n", best[0][0], best[1][0],
+           best[1][0] / best[0][0]);
+    printf("ET messages written: %.3f s, by protobuf-c %.3f s (%.1f times)\n", best[0][1],
+           best[1][1], best[1][1] / best[0][1]);
+}
+#endif
+
 static int run(syn_graph *g) {
     size_t bytes = 0;
     char *data;
@@ -82,6 +144,9 @@ static int run(syn_graph *g) {
     const syn_status status = syn_import_et_memory(&back, "bench", data, bytes, &err);
     printf("ET import: %.3f s\n", now_s() - start);
     if (status != SYN_OK) fprintf(stderr, "%s\n", err.text);
+#if defined(SYN_HAVE_PROTOBUF_C)
+    compare_with_protobuf(data, bytes);
+#endif
     syn_graph_free(back);
     free(data);
     return status != SYN_OK || et_s < 0 || et_s > LIMIT_S;

@@ -32,9 +32,9 @@ static const unsigned char chakra_bytes[] = "\x07\x0a\x05"
 
 static void test_chakra_bytes(void) {
     const syn__et_attr attrs[] = {
-        {{"is_cpu_op", 9}, {"", 0}, SYN__ET_BOOL, 0, {"", 0}},
-        {{"comm_type", 9}, {"", 0}, SYN__ET_INT64, 0, {"", 0}},
-        {{"comm_size", 9}, {"", 0}, SYN__ET_INT64, 65536, {"", 0}},
+        syn__et_number("is_cpu_op", SYN__ET_BOOL, 0),
+        syn__et_number("comm_type", SYN__ET_INT64, 0),
+        syn__et_number("comm_size", SYN__ET_INT64, 65536),
     };
     const syn__et_node node = {
         .id = 17, .name = {"ALL_REDUCE", 10}, .type = 7, .attrs = attrs, .n_attrs = 3};

@@ -26,7 +26,7 @@ static void end_message(file *f) {
 }
 
 static void put_meta(file *f, const char *version, const syn__et_attr *attrs, size_t n) {
-    const syn__et_meta meta = {{version, strlen(version)}, attrs, n};
+    const syn__et_meta meta = {.version = {version, strlen(version)}, .attrs = attrs, .n_attrs = n};
     syn__et_put_meta(&f->message, &meta);
     end_message(f);
 }
@@ -181,9 +181,11 @@ static void test_attribute_types(void) {
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         file f = {0};
         for (size_t i = 0; i < n; i++)
-            attrs[i] = (syn__et_attr){str(names[k], strlen(names[k])),
-                                      i % 3 == 0 ? str("doc", 3) : str("", 0), values[i].field,
-                                      values[i].bits, str(values[i].data, values[i].bytes)};
+            attrs[i] = (syn__et_attr){.name = str(names[k], strlen(names[k])),
+                                      .doc = i % 3 == 0 ? str("doc", 3) : str("", 0),
+                                      .field = values[i].field,
+                                      .bits = values[i].bits,
+                                      .data = str(values[i].data, values[i].bytes)};
         const syn__et_node node = {.id = UINT64_MAX,
                                    .name = str(k % 2 == 0 ? "" : "a/b/", k % 2 == 0 ? 0 : 4),
                                    .type = (uint32_t)k,
@@ -204,13 +206,13 @@ static void test_attribute_types(void) {
 
 static void test_metadata_types(void) {
     const syn__et_attr attrs[] = {
-        {str("schema", 6), str("", 0), 29, 0, str("1.1.1-chakra.0.0.4", 18)},
-        {str("pid", 3), str("process", 7), 13, 7, str("", 0)},
-        {str("start_ts", 8), str("", 0), 13, UINT64_MAX, str("", 0)},
-        {str("rank", 4), str("", 0), 9, 5, str("", 0)},
-        {str("et.groups", 9), str("", 0), 27, 1, str("", 0)},
-        {str("x@rank5", 7), str("d", 1), 5, bits_of_float(1.5f), str("", 0)},
-        {str("pg.3", 4), str("tp0", 3), 8, 0, str("\x0a\x02\x05\x06", 4)},
+        {str("schema", 6), str("", 0), 29, 0, str("1.1.1-chakra.0.0.4", 18), str("", 0)},
+        {str("pid", 3), str("process", 7), 13, 7, str("", 0), str("", 0)},
+        {str("start_ts", 8), str("", 0), 13, UINT64_MAX, str("", 0), str("", 0)},
+        {str("rank", 4), str("", 0), 9, 5, str("", 0), str("", 0)},
+        {str("et.groups", 9), str("", 0), 27, 1, str("", 0), str("", 0)},
+        {str("x@rank5", 7), str("d", 1), 5, bits_of_float(1.5f), str("", 0), str("", 0)},
+        {str("pg.3", 4), str("tp0", 3), 8, 0, str("\x0a\x02\x05\x06", 4), str("", 0)},
     };
     file f = {0};
     put_meta(&f, "", attrs, sizeof attrs / sizeof attrs[0]);
@@ -363,10 +365,9 @@ static void test_clamped(void) {
                  {7, 4096, true, 7, 0},    {1, 4096, true, 0, 4096}, {1, 1, false, 1, 1},
                  {7, 4096, false, 7, 4096}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const syn__et_attr attrs[] = {
-            {str("num_ops", 7), str("", 0), SYN__ET_INT64, cases[i].ops, str("", 0)},
-            {str("tensor_size", 11), str("", 0), SYN__ET_UINT64, cases[i].bytes, str("", 0)},
-            {str("clamped", 7), str("", 0), SYN__ET_BOOL, 1, str("", 0)}};
+        const syn__et_attr attrs[] = {syn__et_number("num_ops", SYN__ET_INT64, cases[i].ops),
+                                      syn__et_number("tensor_size", SYN__ET_UINT64, cases[i].bytes),
+                                      syn__et_number("clamped", SYN__ET_BOOL, 1)};
         const syn__et_node node = {.id = 1,
                                    .name = str("a", 1),
                                    .type = SYN__ET_COMP_NODE,

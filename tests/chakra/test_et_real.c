@@ -2,6 +2,7 @@
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
+#include "tests/support/et_protobuf.h"
 #include "tests/support/et_sample.h"
 
 /* Number of nodes as etcheck.py --single counts them, and of control dependencies
@@ -42,6 +43,8 @@ static void check_trace(size_t i) {
     size_t bytes = 0, n, n_json;
     char *data = unpack(i, &bytes);
     CHECK_MSG(data != NULL, "%s", traces[i].folder);
+    bool canonical;
+    CHECK(et_same_as_protobuf(data, bytes, &canonical));
     CHECK_OK(syn_import_et_memory(&g, traces[i].folder, data, bytes, &err), err);
     CHECK_OK(syn_graph_verify(g, &err), err);
     CHECK_INT(g->ranks[0].n_nodes, traces[i].n_nodes);

@@ -229,7 +229,7 @@ def check_damage(folder):
         refused(folder, good[:cut].encode(), "x.et:1:")
     node = '{"id":"1"}'
     for new, says in (('{"ID":"1"}', 'no member "ID"'),
-                      ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "uint64_val"),
+                      ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "type uint64"),
                       ('{"id":1.5}', "uint64_val"),
                       ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'),
                       ('{"name":1}', "must be a string"),

@@ -22,7 +22,7 @@ static void save_set(const syn_graph *graph, const syn_export_options *how, cons
     if (folder == NULL) return;
     snprintf(prefix, sizeof prefix, "%s/%s", folder, name);
     CHECK_OK(syn_export_kineto_set(graph, how, prefix, &err), err);
-    CHECK_OK(syn_export_et_set(graph, NULL, prefix, &err), err);
+    if (can_export(&syn_export_et)) CHECK_OK(syn_export_et_set(graph, NULL, prefix, &err), err);
 }
 
 /* ---- Training steps ---- */

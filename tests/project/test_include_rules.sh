@@ -52,7 +52,7 @@ export/chakra/wire:
 export/chakra: export export/walk export/chakra/wire
 export/chakra/check: export export/chakra/wire export/chakra export/walk
 export/workload: export/chakra/wire
-export/pytorch/read: export
+export/pytorch/read: export export/chakra/wire
 export/pytorch/rank: export export/chakra/wire export/pytorch/read
 export/pytorch/match: export export/pytorch/read export/pytorch/rank
 export/pytorch/comm: export/chakra/wire export/pytorch/read export/pytorch/rank

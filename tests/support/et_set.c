@@ -1,13 +1,11 @@
 #include "tests/support/et_set.h"
 
 syn__et_attr set_int(const char *name, uint32_t field, int64_t value) {
-    const syn__et_attr a = {syn__str_of(name), {"", 0}, field, (uint64_t)value, {"", 0}};
-    return a;
+    return syn__et_number(name, field, (uint64_t)value);
 }
 
 syn__et_attr set_text(const char *name, const char *value) {
-    const syn__et_attr a = {syn__str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__str_of(value)};
-    return a;
+    return syn__et_data(syn__str_of(name), SYN__ET_STRING, syn__str_of(value));
 }
 
 syn__et_attr *set_attr(set_node *n, const char *name) {

@@ -1,6 +1,12 @@
 #include "tests/support/exported.h"
+#include "export/chakra/wire/et_schema.h"
 
 #include "tests/support/test.h"
+
+bool can_export(const syn_exporter *exporter) {
+    return (exporter != &syn_export_et && exporter != &syn_export_chakra) ||
+           syn__et_supported(NULL) == SYN_OK;
+}
 
 char *export_bytes(const syn_exporter *exporter, const syn_graph *graph,
                    const syn_export_options *options, size_t *bytes) {

@@ -8,6 +8,9 @@
 
 #include "export/export.h"
 
+/* Whether this build has the format: execution traces need protobuf-c. */
+bool can_export(const syn_exporter *exporter);
+
 /* The exporter's output with a NUL at the end; to be freed with free(). */
 char *export_bytes(const syn_exporter *exporter, const syn_graph *graph,
                    const syn_export_options *options, size_t *bytes);

@@ -30,7 +30,7 @@ static void written_classes(const syn__et_node *node, uint64_t value, char *out)
         uint64_t v;
         char name[64] = "";
         memcpy(name, a->name.text, a->name.bytes < 63 ? a->name.bytes : 63);
-        if (!written_skip(name) || a->field != SYN__ET_UINT64 + 1) continue;
+        if (!written_skip(name) || a->field != SYN__ET_UINT64_LIST) continue;
         syn__et_reader message = {a->data.text, a->data.text + a->data.bytes, NULL};
         if (!syn__et_read_field(&message, &field) || field.number != 1) continue;
         syn__et_reader list = {field.data.text, field.data.text + field.data.bytes, NULL};

@@ -204,17 +204,6 @@ static void other_names(void) {
     CHECK_STR(syn_reduce_name(SYN_REDUCE_PROD), "prod");
     CHECK_STR(syn_reduce_name((syn_reduce)-1), "?");
     CHECK_STR(syn_comm_kind_name(SYN_COMM_REDUCE_SCATTER), "reduce_scatter");
-    /* CollectiveCommType of Chakra's et_def.proto */
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_ALL_REDUCE), 0);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_ALL_GATHER), 2);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_BROADCAST), 5);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_REDUCE_SCATTER), 7);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_BARRIER), 9);
-    for (int k = 0; k <= 9; k++) CHECK_INT(syn_comm_kind_chakra(syn_comm_kind_by_chakra(k)), k);
-    CHECK_INT(syn_comm_kind_by_chakra(-1), SYN_COMM_NONE);
-    CHECK_INT(syn_comm_kind_by_chakra(10), SYN_COMM_NONE);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_SEND), -1);
-    CHECK_INT(syn_comm_kind_chakra(SYN_COMM_KIND_COUNT), -1);
 }
 
 static void specs(void) {

@@ -111,12 +111,18 @@ static void print_heading(const char *what, const syn_statistics *s, bool bytes)
     printf(bytes ? " %14s\n" : "\n", "input bytes");
 }
 
+static const char *type_name(size_t type) {
+    static char name[SYN_STATISTICS_NAME];
+    syn_statistics_type_name(type, name);
+    return name;
+}
+
 static void print_counts(const syn_statistics *s) {
     char ops[32], bytes[32], sent[32], received[32];
     if (scope[0] != '\0') printf("\n%s:", scope + 2);
     printf("\nnodes by type  ");
     for (size_t i = 0; i < SYN_STATISTICS_TYPES; i++)
-        if (s->types[i] != 0) printf(" %s %" PRIu64, syn_statistics_type_name(i), s->types[i]);
+        if (s->types[i] != 0) printf(" %s %" PRIu64, type_name(i), s->types[i]);
     printf("\ndependencies    ctrl %" PRIu64 " data %" PRIu64, s->n_ctrl_deps, s->n_data_deps);
     for (size_t i = 0; i < SYN_STATISTICS_CLASSES; i++)
         if (s->classes[i] != 0) printf(" %s %" PRIu64, syn_statistics_class_name(i), s->classes[i]);
@@ -257,7 +263,7 @@ static void put_named(syn_sink *sink, const char *key, const uint64_t *counts, s
 
 static void put_counts(syn_sink *sink, const syn_statistics *s) {
     const char *comma = "";
-    put_named(sink, "types", s->types, SYN_STATISTICS_TYPES, syn_statistics_type_name);
+    put_named(sink, "types", s->types, SYN_STATISTICS_TYPES, type_name);
     put_named(sink, "dependency_classes", s->classes, SYN_STATISTICS_CLASSES,
               syn_statistics_class_name);
     syn_sink_text(sink, ",\n \"collectives\": {");

@@ -41,38 +41,55 @@ static syn_status write_et_set(const syn_graph *graph, const syn_export_options 
     return s;
 }
 
+/* What a file needs that this build or machine may lack. */
+typedef enum need { NEEDS_NOTHING, NEEDS_PROTOBUF, NEEDS_GRAPHVIZ, N_NEEDS } need;
+
 static const struct {
     const char *name;
     const syn_exporter *exporter;
-    bool comm_graph, picture;
+    bool comm_graph;
+    need need;
 } files[] = {
-    {"tensor_trace_graph.json", &syn_export_json, false, false},
-    {"tensor_trace_chakra.json", &syn_export_chakra, false, false},
-    {"timeline.json", &syn_export_chrome, false, false},
-    {"trace.html", &syn_export_html, false, false},
-    {"tensor_trace_graph.svg", &syn_export_svg, false, true},
-    {"tensor_trace_graph.png", &syn_export_png, false, true},
-    {"tensor_comm_graph.svg", &syn_export_svg, true, true},
-    {"tensor_comm_graph.png", &syn_export_png, true, true},
+    {"tensor_trace_graph.json", &syn_export_json, false, NEEDS_NOTHING},
+    {"tensor_trace_chakra.json", &syn_export_chakra, false, NEEDS_PROTOBUF},
+    {"timeline.json", &syn_export_chrome, false, NEEDS_NOTHING},
+    {"trace.html", &syn_export_html, false, NEEDS_NOTHING},
+    {"tensor_trace_graph.svg", &syn_export_svg, false, NEEDS_GRAPHVIZ},
+    {"tensor_trace_graph.png", &syn_export_png, false, NEEDS_GRAPHVIZ},
+    {"tensor_comm_graph.svg", &syn_export_svg, true, NEEDS_GRAPHVIZ},
+    {"tensor_comm_graph.png", &syn_export_png, true, NEEDS_GRAPHVIZ},
 };
+
+/* All that is missing as one error. */
+static syn_status tell_missing(const syn_error missing[N_NEEDS], syn_error *err) {
+    const syn_error *first = NULL;
+    for (int i = 0; i < N_NEEDS; i++) {
+        if (missing[i].code == SYN_OK) continue;
+        if (first != NULL)
+            return SYN_FAIL(err, first->code, "%.240s; and %.240s", first->text, missing[i].text);
+        first = &missing[i];
+    }
+    return first != NULL ? SYN_FAIL(err, first->code, "%s", first->text) : SYN_OK;
+}
 
 static syn_status write_files(const syn_graph *graph, const syn_export_options *how,
                               const char *folder, FILE *list, syn_error *err) {
-    syn_error pictures = {0};
+    syn_error missing[N_NEEDS] = {{0}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         syn_export_options options = *how;
         options.comm_graph = files[i].comm_graph;
         if (files[i].comm_graph && graph->n_ranks < 2) continue;
         if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
-        if (files[i].picture && pictures.code != SYN_OK)
-            continue; /* would fail for the same reason */
-        const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name,
-                                       list, files[i].picture ? &pictures : err);
-        if (s != SYN_OK && !files[i].picture) return s;
+        syn_error *why = &missing[files[i].need];
+        if (why->code != SYN_OK) continue; /* the same cause */
+        if (write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why) !=
+                SYN_OK &&
+            files[i].need == NEEDS_NOTHING)
+            break;
     }
-    SYN_TRY(write_et_set(graph, how, folder, list, err));
-    if (pictures.code != SYN_OK) return SYN_FAIL(err, pictures.code, "%s", pictures.text);
-    return SYN_OK;
+    if (missing[NEEDS_NOTHING].code == SYN_OK && missing[NEEDS_PROTOBUF].code == SYN_OK)
+        (void)write_et_set(graph, how, folder, list, &missing[NEEDS_PROTOBUF]);
+    return tell_missing(missing, err);
 }
 
 /* Prints what the files of a large run omit, and how to write it. */

@@ -163,12 +163,16 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
                                     .profile_memory = run->args->profile_memory,
                                     .with_stack = run->args->with_stack};
     char prefix[PREFIX_BYTES];
+    syn_error missing = {.code = SYN_OK};
     prefix_of(run->args, window->step, prefix);
-    SYN_TRY(syn_export_et_set(all, &how, prefix, err));
+    /* A build may write no .et; the rest is written all the same. */
+    const syn_status s = syn_export_et_set(all, &how, prefix, &missing);
+    if (s != SYN_OK && s != SYN_E_UNSUPPORTED) return SYN_FAIL(err, s, "%s", missing.text);
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
     tell(run, window, prefix, all->n_ranks);
     SYN_TRY(pretrain_predict_ranks(run, all, window->n_steps, err));
-    return run->args->visualize_trace ? draw(run, window, prefix, all, err) : SYN_OK;
+    if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
+    return s != SYN_OK ? SYN_FAIL(err, s, "%s", missing.text) : SYN_OK;
 }
 
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) {

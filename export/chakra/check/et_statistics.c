@@ -1,6 +1,7 @@
 /* Statistics of execution traces: see statistics.h. */
 #include "export/statistics.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "export/chakra/check/et_critical.h"
@@ -15,16 +16,26 @@ enum { USER_SCOPE = 7 }; /* PyTorch's RecordScope of a range that the program na
 static const char *const classes[SYN_STATISTICS_CLASSES] = {"launch", "stream", "sync", "group",
                                                             "thread"};
 
-const char *syn_statistics_type_name(size_t type) {
-    const char *name = syn__et_short_type((uint32_t)type);
-    return name == NULL ? "other" : name;
+/* Without what all types share: "COLL" of COMM_COLL_NODE. */
+void syn_statistics_type_name(size_t type, char name[SYN_STATISTICS_NAME]) {
+    const char *full = syn__et_node_type_name((uint32_t)type);
+    if (full == NULL || type >= SYN_STATISTICS_TYPES - 1) full = "other";
+    if (strncmp(full, "COMM_", 5) == 0) full += 5;
+    snprintf(name, SYN_STATISTICS_NAME, "%s", full);
+    char *end = strstr(name, "_NODE");
+    if (end != NULL) *end = '\0';
 }
 const char *syn_statistics_collective_name(size_t kind) {
     const char *name = syn__et_collective_name((int64_t)kind);
-    return name == NULL ? "other" : name;
+    return name == NULL || kind >= SYN_STATISTICS_COLLECTIVES - 1 ? "other" : name;
 }
 const char *syn_statistics_class_name(size_t dependency_class) {
     return classes[dependency_class];
+}
+
+/* Where a number of an enum is counted; what the schema lacks last. */
+static size_t place_of(bool known, uint64_t number, size_t n) {
+    return known && number < n - 1 ? (size_t)number : n - 1;
 }
 
 static void add(uint64_t *sum, uint64_t value) {
@@ -209,9 +220,9 @@ static uint64_t count_list(const syn__et_attr *a) {
     syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
     syn__et_field f;
     uint64_t n = 0;
-    const bool ints = a->field == SYN__ET_UINT64 + 1 || a->field == SYN__ET_INT64 + 1;
+    const bool ints = a->field == SYN__ET_UINT64_LIST || a->field == SYN__ET_INT64_LIST;
     while (ints && syn__et_read_field(&r, &f)) {
-        if (f.number != 1) continue;
+        if (f.number != SYN__ET_INT64_LIST_VALUES) continue;
         if (f.wire == SYN__ET_WIRE_VARINT) n++;
         for (size_t i = 0; i < f.data.bytes; i++) n += (unsigned char)f.data.text[i] < 0x80;
     }
@@ -248,7 +259,9 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
     const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
     add(&c->out->collective_bytes, t->comm_size);
-    add_row(&c->out->collectives[known ? t->comm_type : SYN_STATISTICS_COLLECTIVES - 1], &row);
+    add_row(
+        &c->out->collectives[place_of(known, (uint64_t)t->comm_type, SYN_STATISTICS_COLLECTIVES)],
+        &row);
     if (t->group.bytes == 0) return add_to(&c->groups, "0", 1, &row, err);
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
 }
@@ -277,7 +290,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     node_facts t = {.comm_type = -1, .op = op_of(c, node->name)};
     (void)offset;
     for (size_t i = 0; i < node->n_attrs; i++) take_attribute(out, &node->attrs[i], &t);
-    const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type <= SYN__ET_COMM_COLL_NODE;
+    const bool comm = syn__et_is_communication(node->type);
     SYN_TRY(syn_grow(&c->micros, &c->micros_cap, (size_t)index + 1, sizeof *c->micros, err));
     c->micros[index] = node->duration_micros;
     SYN_TRY(syn_grow(&c->times, &c->times_cap, (size_t)index + 1, sizeof *c->times, err));
@@ -285,7 +298,8 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     c->has_times = c->has_times || (node->start_micros > 0 && node->duration_micros > 0);
     out->n_nodes++;
     c->n_nodes_named += node->name.bytes != 0 || node->type != 0;
-    out->types[node->type < SYN__ET_NODE_TYPES ? node->type : SYN_STATISTICS_TYPES - 1]++;
+    const bool known = syn__et_node_type_name(node->type) != NULL;
+    out->types[place_of(known, node->type, SYN_STATISTICS_TYPES)]++;
     out->n_ctrl_deps += node->n_ctrl;
     out->n_data_deps += node->n_data;
     add(&out->sum_micros, node->duration_micros);
@@ -434,6 +448,7 @@ syn_status syn_statistics_read(syn_statistics_set *out, const char *const *paths
                                uint64_t max_unpacked_bytes, syn_error *err) {
     syn__et_files files;
     *out = (syn_statistics_set){0};
+    SYN_TRY(syn__et_supported(err));
     SYN_TRY(syn__et_files_open(&files, paths, n, err));
     const syn_status status = read_files(out, &files, max_unpacked_bytes, err);
     syn__et_files_close(&files);

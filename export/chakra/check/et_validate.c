@@ -260,6 +260,8 @@ syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, s
 
 syn_status syn_validator_open(syn_validator **out, const syn_validate_options *options,
                               uint32_t world, syn_error *err) {
+    *out = NULL;
+    SYN_TRY(syn__et_supported(err));
     *out = (syn_validator *)syn_calloc(1, sizeof **out);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "a validator");
     (*out)->how = *options;

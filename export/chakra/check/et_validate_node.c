@@ -70,7 +70,7 @@ static void find_text(const node_check *c, syn_finding_kind kind, const char *wh
 
 static bool good_member(int which, const syn__et_attr *a, int64_t *value) {
     if (which == PG_NAME) return a->field == SYN__ET_STRING;
-    if (which == INVOLVED_DIM) return a->field == SYN__ET_BOOL + 1;
+    if (which == INVOLVED_DIM) return a->field == SYN__ET_BOOL_LIST;
     return syn__et_attr_integer(a, value);
 }
 
@@ -181,7 +181,11 @@ static void check_group(const node_check *c, uint32_t group) {
 }
 
 static bool is_simulated(int64_t kind) {
-    static const bool simulated[] = {true, false, true, false, false, true, true, true, false};
+    static const bool simulated[] = {[SYN__ET_ALL_REDUCE] = true,
+                                     [SYN__ET_ALL_GATHER] = true,
+                                     [SYN__ET_BROADCAST] = true,
+                                     [SYN__ET_ALL_TO_ALL] = true,
+                                     [SYN__ET_REDUCE_SCATTER] = true};
     return kind < (int64_t)(sizeof simulated / sizeof simulated[0]) && simulated[kind];
 }
 
@@ -269,14 +273,14 @@ syn_status syn__check_node(syn_validator *v, syn__checked_rank *rank, uint32_t i
     c.spot = (syn__spot){rank->rank, true, node->id, offset};
     check_attributes(&c);
     check_ranges(&c);
-    const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type < SYN__ET_NODE_TYPES;
+    const bool comm = syn__et_is_communication(node->type);
     if (comm && !v->how.any_node && c.values[IS_CPU_OP] > 0)
         find(&c, SYN_FINDING_CPU_NODE, "communication, and is_cpu_op is", 1);
     if (node->type == SYN__ET_COMP_NODE) check_compute(&c);
     else if (node->type == SYN__ET_COMM_COLL_NODE) return check_collective(&c, err);
     else if (comm) return check_message(&c, err);
     else if (!v->how.any_node) find(&c, SYN_FINDING_NODE_TYPE, "its type is", node->type);
-    else if (node->type >= SYN__ET_NODE_TYPES)
+    else if (syn__et_node_type_name(node->type) == NULL)
         find(&c, SYN_FINDING_NEW_TYPE, "its type is", node->type);
     return SYN_OK;
 }

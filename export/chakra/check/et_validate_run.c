@@ -11,7 +11,6 @@
 
 #define NONE         UINT32_MAX
 #define SHOWN_RANKS  6
-#define BROADCAST    5 /* comm_type; simulators let it last and exchange nothing */
 #define FIRST_QUEUED 1024u
 
 /* A call by rank and position; rank NONE: no call. */
@@ -166,7 +165,8 @@ static void start(run *s, uint32_t rank) {
     if (r->busy != NONE || r->n_heap == 0) return;
     const uint32_t call = heap_pop(r);
     const syn__checked_call *c = &r->of->calls[call];
-    if (c->type == SYN__ET_COMM_COLL_NODE && c->kind != BROADCAST) {
+    if (c->type == SYN__ET_COMM_COLL_NODE &&
+        c->kind != SYN__ET_BROADCAST) { /* which lasts and exchanges nothing */
         join(s, rank, call);
         return;
     }

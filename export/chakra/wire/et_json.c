@@ -3,7 +3,7 @@
    left out, set oneof members never. */
 #include <math.h>
 
-#include "export/chakra/wire/et_node.h"
+#include "export/chakra/wire/et_json_print.h"
 #include "syntorch/base/number.h"
 
 static const char base64_digits[] =
@@ -50,191 +50,227 @@ bool syn__et_parse_base64(syn__str text, syn__buf *out) {
 
 /* ---- Writing ---- */
 
-/* A JSON string; most texts need no escapes and go out in one piece. `s` may hold any byte. */
-static void json_text(syn_sink *sink, syn__str s) {
-    size_t from = 0;
-    syn_sink_char(sink, '"');
-    for (size_t i = 0; i < s.bytes; i++) {
-        const unsigned char c = (unsigned char)s.text[i];
-        if (c >= 0x20 && c != '"' && c != '\\') continue;
-        syn_sink_write(sink, s.text + from, i - from);
-        from = i + 1;
-        if (c == '"' || c == '\\') {
-            syn_sink_char(sink, '\\');
-            syn_sink_char(sink, (char)c);
-        } else {
-            syn_sink_printf(sink, "\\u%04x", (unsigned)c);
-        }
+typedef syn__et_printer printer;
+
+static void print_elements(printer *p, syn__et_list list) {
+    syn__str data;
+    uint64_t bits;
+    while (syn__et_list_next(&list, &bits, &data)) {
+        syn__et_print_item(p);
+        syn__et_print_scalar(p, list.type, bits, data);
     }
-    syn_sink_write(sink, s.text + from, s.bytes - from);
-    syn_sink_char(sink, '"');
-}
-
-static void json_float(syn_sink *sink, const syn__et_type *type, uint64_t bits) {
-    const double value = syn__et_float_of(type, bits);
-    if (isnan(value)) syn_sink_text(sink, "\"NaN\"");
-    else if (isinf(value) && value > 0) syn_sink_text(sink, "\"Infinity\"");
-    else if (isinf(value)) syn_sink_text(sink, "\"-Infinity\"");
-    else syn_sink_double(sink, value);
-}
-
-static void json_u64(syn_sink *sink, uint64_t v) {
-    syn_sink_char(sink, '"');
-    syn_sink_u64(sink, v);
-    syn_sink_char(sink, '"');
-}
-
-static void json_scalar(syn_sink *sink, const syn__et_type *type, uint64_t bits, syn__str data) {
-    switch (type->form) {
-    case SYN__ET_FORM_BOOL:
-        syn_sink_text(sink, bits != 0 ? "true" : "false");
-        return;
-    case SYN__ET_FORM_FLOAT:
-        json_float(sink, type, bits);
-        return;
-    case SYN__ET_FORM_STRING:
-        json_text(sink, data);
-        return;
-    case SYN__ET_FORM_BYTES:
-        syn__et_json_base64(sink, data);
-        return;
-    case SYN__ET_FORM_INT:
-        break;
-    }
-    if (type->bits == 64) syn_sink_char(sink, '"');
-    if (type->is_signed) syn_sink_i64(sink, (int64_t)bits);
-    else syn_sink_u64(sink, bits);
-    if (type->bits == 64) syn_sink_char(sink, '"');
 }
 
 void syn__et_json_list(syn_sink *sink, uint32_t field, syn__str payload) {
-    const syn__et_type *type = syn__et_type_of(field);
-    syn__et_list list = syn__et_list_of(type, payload);
+    printer p = {.sink = sink};
+    syn__et_print_begin(&p, '[');
+    print_elements(&p, syn__et_list_of(syn__et_type_of(field), payload));
+    syn__et_print_end(&p, ']');
+}
+
+/* ---- Fields that the records lack ---- */
+
+static void print_message(printer *p, const syn__et_message *m, syn__str message);
+
+static void print_element(printer *p, const syn__et_member *m, uint64_t bits, syn__str data) {
+    if (m->message != NULL) print_message(p, m->message, data);
+    else if (m->values != NULL)
+        syn__et_print_enum(p, syn__et_value_name(m->values, (int64_t)bits), (int32_t)bits);
+    else syn__et_print_scalar(p, m->type, bits, data);
+}
+
+/* All elements that the message has of a repeated field, or the last of any other. */
+static void print_member(printer *p, const syn__et_member *m, syn__str message) {
+    const syn__et_type *type = m->type != NULL ? m->type : syn__et_type_of(SYN__ET_BYTES);
+    syn__et_list list = syn__et_repeated_of(type, m->number, message);
+    syn__str data = {"", 0};
+    uint64_t bits = 0;
+    bool any = false;
+    for (; syn__et_list_next(&list, &bits, &data); any = true) {
+        if (!m->is_repeated) continue;
+        if (!any) {
+            syn__et_print_key(p, m->name);
+            syn__et_print_begin(p, '[');
+        }
+        syn__et_print_item(p);
+        print_element(p, m, bits, data);
+    }
+    if (any && m->is_repeated) {
+        syn__et_print_end(p, ']');
+    } else if (any) {
+        syn__et_print_key(p, m->name);
+        print_element(p, m, bits, data);
+    }
+}
+
+static void print_message(printer *p, const syn__et_message *m, syn__str message) {
+    syn__et_member member;
+    syn__et_print_begin(p, '{');
+    for (size_t i = 0; syn__et_member_at(m, i, &member); i++) print_member(p, &member, message);
+    syn__et_print_end(p, '}');
+}
+
+/* ---- Members of records ---- */
+
+static void print_string(printer *p, const syn__et_member *m, syn__str s) {
+    if (s.bytes == 0) return;
+    syn__et_print_key(p, m->name);
+    syn__et_print_text(p, s);
+}
+
+static void print_number(printer *p, const syn__et_member *m, uint64_t v) {
+    if (v == 0) return;
+    syn__et_print_key(p, m->name);
+    syn__et_print_scalar(p, m->type, v, (syn__str){"", 0});
+}
+
+static void print_value(printer *p, const syn__et_member *m, const syn__et_attr *a) {
+    syn__et_member values;
+    syn__et_print_key(p, m->name);
+    if (m->message == NULL) {
+        syn__et_print_scalar(p, m->type, a->bits, a->data);
+        return;
+    }
+    syn__et_list list = syn__et_list_of(syn__et_type_of(a->field), a->data), look = list;
     syn__str data;
     uint64_t bits;
-    syn_sink_char(sink, '[');
-    for (const char *comma = ""; syn__et_list_next(&list, &bits, &data); comma = ",") {
-        syn_sink_text(sink, comma);
-        json_scalar(sink, type, bits, data);
+    syn__et_print_begin(p, '{');
+    /* MessageToJson leaves out what is empty. */
+    if (syn__et_member_at(m->message, 0, &values) &&
+        (!p->python || syn__et_list_next(&look, &bits, &data))) {
+        syn__et_print_key(p, values.name);
+        syn__et_print_begin(p, '[');
+        print_elements(p, list);
+        syn__et_print_end(p, ']');
     }
-    syn_sink_char(sink, ']');
+    syn__et_print_end(p, '}');
 }
 
-static void json_attr(syn_sink *sink, const syn__et_attr *a) {
-    const char *comma = "";
-    syn_sink_char(sink, '{');
-    if (a->name.bytes != 0) {
-        syn_sink_text(sink, "\"name\":");
-        json_text(sink, a->name);
-        comma = ",";
-    }
-    if (a->doc.bytes != 0) {
-        syn_sink_printf(sink, "%s\"docString\":", comma);
-        json_text(sink, a->doc);
-        comma = ",";
-    }
-    if (a->field != SYN__ET_NONE) {
-        const syn__et_type *type = syn__et_type_of(a->field);
-        const bool list = syn__et_is_list(a->field);
-        syn_sink_text(sink, comma);
-        syn_sink_char(sink, '"');
-        syn_sink_text(sink, list ? type->list_json : type->value_json);
-        syn_sink_text(sink, "\":");
-        if (list) {
-            syn_sink_text(sink, "{\"values\":");
-            syn__et_json_list(sink, a->field, a->data);
-            syn_sink_char(sink, '}');
-        } else {
-            json_scalar(sink, type, a->bits, a->data);
-        }
-    }
-    syn_sink_char(sink, '}');
+static void print_attr(printer *p, const syn__et_attr *a) {
+    const syn__et_message *m = syn__et_message_of(SYN__ET_RECORD_ATTR);
+    syn__et_member member;
+    syn__et_print_begin(p, '{');
+    if (syn__et_member_of(m, SYN__ET_ATTRIBUTE_PROTO_NAME, &member))
+        print_string(p, &member, a->name);
+    if (a->doc.bytes != 0 && syn__et_member_of(m, SYN__ET_ATTRIBUTE_PROTO_DOC_STRING, &member))
+        print_string(p, &member, a->doc);
+    if (a->field != SYN__ET_NONE && syn__et_member_of(m, a->field, &member))
+        print_value(p, &member, a);
+    for (size_t i = 0; a->added.bytes != 0 && syn__et_member_at(m, i, &member); i++)
+        if (syn__et_is_added(SYN__ET_RECORD_ATTR, member.number))
+            print_member(p, &member, a->added);
+    syn__et_print_end(p, '}');
 }
 
-/* ',"key":' with the comma only after the first member. */
-static void json_key(syn_sink *sink, bool *first, const char *key) {
-    syn_sink_text(sink, *first ? "\"" : ",\"");
-    syn_sink_text(sink, key);
-    syn_sink_text(sink, "\":");
-    *first = false;
-}
-
-static void json_attrs(syn_sink *sink, bool *first, const syn__et_attr *attrs, size_t n) {
+static void print_attrs(printer *p, const syn__et_member *m, const syn__et_attr *attrs, size_t n) {
     if (n == 0) return;
-    json_key(sink, first, "attr");
+    syn__et_print_key(p, m->name);
+    syn__et_print_begin(p, '[');
     for (size_t i = 0; i < n; i++) {
-        syn_sink_char(sink, i == 0 ? '[' : ',');
-        json_attr(sink, &attrs[i]);
+        syn__et_print_item(p);
+        print_attr(p, &attrs[i]);
     }
-    syn_sink_char(sink, ']');
+    syn__et_print_end(p, ']');
 }
 
-static void json_deps(syn_sink *sink, bool *first, const char *key, const uint64_t *ids, size_t n) {
+static void print_deps(printer *p, const syn__et_member *m, const uint64_t *ids, size_t n) {
     if (n == 0) return;
-    json_key(sink, first, key);
+    syn__et_print_key(p, m->name);
+    syn__et_print_begin(p, '[');
     for (size_t i = 0; i < n; i++) {
-        syn_sink_char(sink, i == 0 ? '[' : ',');
-        json_u64(sink, ids[i]);
+        syn__et_print_item(p);
+        syn__et_print_scalar(p, m->type, ids[i], (syn__str){"", 0});
     }
-    syn_sink_char(sink, ']');
+    syn__et_print_end(p, ']');
 }
 
-static void json_io(syn_sink *sink, bool *first, const char *key, const syn__et_io *io) {
-    static const char *const keys[] = {"values", "shapes", "types"};
+static void print_io(printer *p, const syn__et_member *m, const syn__et_io *io) {
+    syn__et_member part;
     if (!io->present) return;
-    bool none = true;
-    json_key(sink, first, key);
-    syn_sink_char(sink, '{');
-    for (int i = 0; i < 3; i++) {
-        if (io->text[i].bytes == 0) continue;
-        json_key(sink, &none, keys[i]);
-        json_text(sink, io->text[i]);
+    syn__et_print_key(p, m->name);
+    syn__et_print_begin(p, '{');
+    for (size_t i = 0; syn__et_member_at(m->message, i, &part); i++) {
+        if (part.number == SYN__ET_IOINFO_VALUES) print_string(p, &part, io->text[0]);
+        else if (part.number == SYN__ET_IOINFO_SHAPES) print_string(p, &part, io->text[1]);
+        else if (part.number == SYN__ET_IOINFO_TYPES) print_string(p, &part, io->text[2]);
+        else print_member(p, &part, io->added);
     }
-    syn_sink_char(sink, '}');
+    syn__et_print_end(p, '}');
+}
+
+static void print_type(printer *p, const syn__et_member *m, uint32_t type) {
+    if (type == SYN__ET_INVALID_NODE) return;
+    syn__et_print_key(p, m->name);
+    syn__et_print_enum(p, syn__et_node_type_name(type), (int32_t)type);
+}
+
+static void print_node_member(printer *p, const syn__et_member *m, const syn__et_node *node) {
+    switch (m->number) {
+    case SYN__ET_NODE_ID:
+        print_number(p, m, node->id);
+        break;
+    case SYN__ET_NODE_NAME:
+        print_string(p, m, node->name);
+        break;
+    case SYN__ET_NODE_TYPE:
+        print_type(p, m, node->type);
+        break;
+    case SYN__ET_NODE_CTRL_DEPS:
+        print_deps(p, m, node->ctrl, node->n_ctrl);
+        break;
+    case SYN__ET_NODE_DATA_DEPS:
+        print_deps(p, m, node->data, node->n_data);
+        break;
+    case SYN__ET_NODE_START_TIME_MICROS:
+        print_number(p, m, node->start_micros);
+        break;
+    case SYN__ET_NODE_DURATION_MICROS:
+        print_number(p, m, node->duration_micros);
+        break;
+    case SYN__ET_NODE_INPUTS:
+        print_io(p, m, &node->io[0]);
+        break;
+    case SYN__ET_NODE_OUTPUTS:
+        print_io(p, m, &node->io[1]);
+        break;
+    case SYN__ET_NODE_ATTR:
+        print_attrs(p, m, node->attrs, node->n_attrs);
+        break;
+    default:
+        print_member(p, m, node->added);
+    }
+}
+
+void syn__et_print_node(printer *p, const syn__et_node *node) {
+    const syn__et_message *m = syn__et_message_of(SYN__ET_RECORD_NODE);
+    syn__et_member member;
+    syn__et_print_begin(p, '{');
+    for (size_t i = 0; syn__et_member_at(m, i, &member); i++) print_node_member(p, &member, node);
+    syn__et_print_end(p, '}');
+}
+
+void syn__et_print_meta(printer *p, const syn__et_meta *meta) {
+    const syn__et_message *m = syn__et_message_of(SYN__ET_RECORD_META);
+    syn__et_member member;
+    syn__et_print_begin(p, '{');
+    for (size_t i = 0; syn__et_member_at(m, i, &member); i++) {
+        if (member.number == SYN__ET_GLOBAL_METADATA_VERSION)
+            print_string(p, &member, meta->version);
+        else if (member.number == SYN__ET_GLOBAL_METADATA_ATTR)
+            print_attrs(p, &member, meta->attrs, meta->n_attrs);
+        else print_member(p, &member, meta->added);
+    }
+    syn__et_print_end(p, '}');
 }
 
 void syn__et_json_node(syn_sink *sink, const syn__et_node *node) {
-    bool first = true;
-    syn_sink_char(sink, '{');
-    if (node->id != 0) {
-        json_key(sink, &first, "id");
-        json_u64(sink, node->id);
-    }
-    if (node->name.bytes != 0) {
-        json_key(sink, &first, "name");
-        json_text(sink, node->name);
-    }
-    if (node->type != SYN__ET_INVALID_NODE) {
-        const char *name = syn__et_node_type_name(node->type);
-        json_key(sink, &first, "type");
-        if (name != NULL) syn_sink_printf(sink, "\"%s\"", name);
-        else syn_sink_i64(sink, (int64_t)(int32_t)node->type);
-    }
-    json_deps(sink, &first, "ctrlDeps", node->ctrl, node->n_ctrl);
-    json_deps(sink, &first, "dataDeps", node->data, node->n_data);
-    if (node->start_micros != 0) {
-        json_key(sink, &first, "startTimeMicros");
-        json_u64(sink, node->start_micros);
-    }
-    if (node->duration_micros != 0) {
-        json_key(sink, &first, "durationMicros");
-        json_u64(sink, node->duration_micros);
-    }
-    json_io(sink, &first, "inputs", &node->io[0]);
-    json_io(sink, &first, "outputs", &node->io[1]);
-    json_attrs(sink, &first, node->attrs, node->n_attrs);
-    syn_sink_char(sink, '}');
+    printer p = {.sink = sink};
+    syn__et_print_node(&p, node);
 }
 
 void syn__et_json_meta(syn_sink *sink, const syn__et_meta *meta) {
-    bool first = true;
-    syn_sink_char(sink, '{');
-    if (meta->version.bytes != 0) {
-        json_key(sink, &first, "version");
-        json_text(sink, meta->version);
-    }
-    json_attrs(sink, &first, meta->attrs, meta->n_attrs);
-    syn_sink_char(sink, '}');
+    printer p = {.sink = sink};
+    syn__et_print_meta(&p, meta);
 }
 
 /* ---- Reading ---- */
@@ -275,8 +311,8 @@ static bool parse_float(const syn_json *json, double *out) {
     return syn_number_parse(json->text, json->text_bytes, out) && isfinite(*out);
 }
 
-syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__buf *text) {
-    const syn__et_type *type = syn__et_type_of(field);
+syn_status syn__et_parse_scalar(syn_json *json, const syn__et_type *type, uint64_t *bits,
+                                syn__buf *text) {
     const bool is_text = json->type == SYN_JSON_STRING;
     double value;
     switch (type->form) {
@@ -301,32 +337,28 @@ syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, 
             return SYN_OK;
         break;
     }
-    return syn_json_fail(json, "this is no value of the type %s", type->value);
+    return syn_json_fail(json, "this is no value of the type %s", type->name);
 }
 
-static void put_element(syn__buf *out, const syn__et_type *type, uint64_t bits) {
-    if (type->wire != SYN__ET_WIRE_VARINT) syn__et_put_fixed(out, bits, type->bits / 8);
-    else syn__et_put_varint(out, type->zigzag ? bits << 1 ^ (0 - (bits >> 63)) : bits);
-}
-
-syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__buf *out) {
-    const syn__et_type *type = syn__et_type_of(field);
+syn_status syn__et_parse_list(syn_json *json, const syn__et_type *type, uint32_t number,
+                              syn__buf *out) {
     syn__buf part = {0}; /* of numbers: all, packed; of texts: one after the other */
     syn_status status = SYN_OK;
     while (status == SYN_OK && syn_json_next(json) != SYN_JSON_ARRAY_END) {
         uint64_t bits = 0;
         if (json->type == SYN_JSON_ERROR) status = SYN_E_FORMAT;
-        else status = syn__et_parse_scalar(json, field, &bits, &part);
+        else status = syn__et_parse_scalar(json, type, &bits, &part);
         if (status != SYN_OK) break;
         if (type->wire == SYN__ET_WIRE_LEN) {
-            syn__et_put_str(out, 1, (syn__str){part.data != NULL ? part.data : "", part.bytes});
+            syn__et_put_str(out, number,
+                            (syn__str){part.data != NULL ? part.data : "", part.bytes});
             part.bytes = 0;
         } else {
-            put_element(&part, type, bits);
+            syn__et_put_bits(&part, type, bits);
         }
     }
     if (status == SYN_OK && type->wire != SYN__ET_WIRE_LEN && part.bytes != 0)
-        syn__et_put_str(out, 1, (syn__str){part.data, part.bytes});
+        syn__et_put_str(out, number, (syn__str){part.data, part.bytes});
     if (part.failed) out->failed = true;
     syn__buf_free(&part);
     return status;

@@ -29,6 +29,7 @@ typedef struct syn__et_json_reader {
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
     syn__buf scratch;
+    syn__buf added; /* fields of the message that its record lacks */
 } syn__et_json_reader;
 
 /* Reads a message whose OBJECT_BEGIN was just read. */

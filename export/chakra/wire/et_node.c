@@ -5,80 +5,52 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-/* ---- Element types, in the order of their field numbers 3, 5, 7, ... ---- */
+/* ---- Fields that the records lack ---- */
 
-#define TYPE(n, camel, form, wire, bits, sgn, zigzag) \
-    { n "_val", n "_list", camel "Val", camel "List", form, wire, bits, sgn, zigzag }
-
-static const syn__et_type types[] = {
-    TYPE("double", "double", SYN__ET_FORM_FLOAT, SYN__ET_WIRE_I64, 64, true, false),
-    TYPE("float", "float", SYN__ET_FORM_FLOAT, SYN__ET_WIRE_I32, 32, true, false),
-    TYPE("int32", "int32", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 32, true, false),
-    TYPE("int64", "int64", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 64, true, false),
-    TYPE("uint32", "uint32", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 32, false, false),
-    TYPE("uint64", "uint64", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 64, false, false),
-    TYPE("sint32", "sint32", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 32, true, true),
-    TYPE("sint64", "sint64", SYN__ET_FORM_INT, SYN__ET_WIRE_VARINT, 64, true, true),
-    TYPE("fixed32", "fixed32", SYN__ET_FORM_INT, SYN__ET_WIRE_I32, 32, false, false),
-    TYPE("fixed64", "fixed64", SYN__ET_FORM_INT, SYN__ET_WIRE_I64, 64, false, false),
-    TYPE("sfixed32", "sfixed32", SYN__ET_FORM_INT, SYN__ET_WIRE_I32, 32, true, false),
-    TYPE("sfixed64", "sfixed64", SYN__ET_FORM_INT, SYN__ET_WIRE_I64, 64, true, false),
-    TYPE("bool", "bool", SYN__ET_FORM_BOOL, SYN__ET_WIRE_VARINT, 1, false, false),
-    TYPE("string", "string", SYN__ET_FORM_STRING, SYN__ET_WIRE_LEN, 0, false, false),
-    TYPE("bytes", "bytes", SYN__ET_FORM_BYTES, SYN__ET_WIRE_LEN, 0, false, false),
-};
-
-const syn__et_type *syn__et_type_of(uint32_t field) {
-    return &types[(field - SYN__ET_DOUBLE) / 2];
-}
-
-const char *syn__et_field_name(uint32_t field) {
-    if (field == SYN__ET_NONE) return "none";
-    const syn__et_type *type = syn__et_type_of(field);
-    return syn__et_is_list(field) ? type->list : type->value;
-}
-
-uint32_t syn__et_field_by_name(syn__str name) {
-    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        const syn__et_type *t = &types[i];
-        const uint32_t field = SYN__ET_DOUBLE + 2 * i;
-        if (name.bytes == 0 || *name.text != *t->value) continue; /* all four begin alike */
-        if (syn__str_is(name, t->value) || syn__str_is(name, t->value_json)) return field;
-        if (syn__str_is(name, t->list) || syn__str_is(name, t->list_json)) return field + 1;
-    }
-    return SYN__ET_NONE;
-}
-
-const char *syn__et_node_type_name(uint32_t type) {
-    static const char *const names[SYN__ET_NODE_TYPES] = {
-        "INVALID_NODE", "METADATA_NODE",  "MEM_LOAD_NODE",  "MEM_STORE_NODE",
-        "COMP_NODE",    "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE"};
-    return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
-}
-
-const char *syn__et_short_type(uint32_t type) {
-    static const char *const names[SYN__ET_NODE_TYPES] = {
-        "INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "SEND", "RECV", "COLL"};
-    return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
-}
-
-const char *syn__et_collective_name(int64_t comm_type) {
-    static const struct {
-        int64_t comm_type;
-        const char *name;
-    } known[] = {
-#define SYN_X(id, name, chakra) {chakra, #id},
-        SYN_COMM_KIND_LIST(SYN_X)
-#undef SYN_X
+bool syn__et_is_added(syn__et_record record, uint32_t number) {
+    static const uint32_t last[] = {
+        [SYN__ET_RECORD_META] = SYN__ET_GLOBAL_METADATA_ATTR,
+        [SYN__ET_RECORD_NODE] = SYN__ET_NODE_ATTR,
+        [SYN__ET_RECORD_ATTR] = SYN__ET_ATTRIBUTE_PROTO_DOC_STRING,
+        [SYN__ET_RECORD_IO] = SYN__ET_IOINFO_TYPES,
     };
-    for (size_t i = 0; comm_type >= 0 && i < sizeof known / sizeof known[0]; i++)
-        if (known[i].comm_type == comm_type) return known[i].name;
-    return NULL;
+    syn__et_member member;
+    if (number <= last[record]) return false;
+    if (record == SYN__ET_RECORD_ATTR && syn__et_type_of(number) != NULL) return false;
+    return syn__et_member_of(syn__et_message_of(record), number, &member);
 }
+
+/* Walks the fields of a message that the record lacks, as they are on the wire. */
+static bool next_added(syn__et_record record, syn__et_reader *r, syn__str *out) {
+    syn__et_field f;
+    for (const char *begin = r->cur; syn__et_read_field(r, &f); begin = r->cur) {
+        *out = (syn__str){begin, (size_t)(r->cur - begin)};
+        if (syn__et_is_added(record, f.number)) return true;
+    }
+    return false;
+}
+
+static size_t added_bytes(syn__et_record record, syn__str added) {
+    syn__et_reader r = {added.text, added.text + added.bytes, NULL};
+    syn__str field;
+    size_t bytes = 0;
+    while (added.bytes != 0 && next_added(record, &r, &field)) bytes += field.bytes;
+    return bytes;
+}
+
+static void put_added(syn__buf *buf, syn__et_record record, syn__str added) {
+    syn__et_reader r = {added.text, added.text + added.bytes, NULL};
+    syn__str field;
+    while (added.bytes != 0 && next_added(record, &r, &field))
+        syn__buf_put(buf, field.text, field.bytes);
+}
+
+/* ---- Values ---- */
 
 bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
-    if (a->field == SYN__ET_NONE || syn__et_is_list(a->field)) return false;
-    const syn__et_type *type = syn__et_type_of(a->field);
+    const syn__et_value value = syn__et_value_of(a->field);
+    const syn__et_type *type = value.type;
+    if (type == NULL || value.is_list) return false;
     if (type->form != SYN__ET_FORM_INT && type->form != SYN__ET_FORM_BOOL) return false;
     const bool beyond = !type->is_signed && a->bits > INT64_MAX;
     *out = beyond ? INT64_MAX : (int64_t)a->bits;
@@ -100,38 +72,44 @@ static uint64_t unzigzag(uint64_t v) {
     return v >> 1 ^ (0 - (v & 1));
 }
 
-static size_t attr_bytes(const syn__et_attr *a) {
-    size_t n = 0;
-    if (a->name.bytes != 0) n += str_bytes(a->name);
-    if (a->doc.bytes != 0) n += str_bytes(a->doc);
-    if (a->field == SYN__ET_NONE) return n;
-    n += a->field < 16 ? 1 : 2;
-    const syn__et_type *type = syn__et_type_of(a->field);
-    if (syn__et_is_list(a->field) || type->wire == SYN__ET_WIRE_LEN)
-        return n + syn__et_varint_bytes(a->data.bytes) + a->data.bytes;
-    if (type->wire == SYN__ET_WIRE_VARINT)
-        return n + syn__et_varint_bytes(type->zigzag ? zigzag(a->bits) : a->bits);
-    return n + (type->wire == SYN__ET_WIRE_I64 ? 8 : 4);
+void syn__et_put_bits(syn__buf *buf, const syn__et_type *type, uint64_t bits) {
+    if (type->wire != SYN__ET_WIRE_VARINT) syn__et_put_fixed(buf, bits, type->bits / 8);
+    else syn__et_put_varint(buf, type->zigzag ? zigzag(bits) : bits);
 }
 
-static void put_attr_value(syn__buf *buf, const syn__et_attr *a) {
-    const syn__et_type *type = syn__et_type_of(a->field);
-    if (syn__et_is_list(a->field) || type->wire == SYN__ET_WIRE_LEN) {
+static bool is_text(syn__et_value value) {
+    return value.is_list || value.type->wire == SYN__ET_WIRE_LEN;
+}
+
+static size_t value_bytes(const syn__et_attr *a, syn__et_value value) {
+    const size_t key = syn__et_varint_bytes((uint64_t)a->field << 3);
+    if (is_text(value)) return key + syn__et_varint_bytes(a->data.bytes) + a->data.bytes;
+    if (value.type->wire == SYN__ET_WIRE_VARINT)
+        return key + syn__et_varint_bytes(value.type->zigzag ? zigzag(a->bits) : a->bits);
+    return key + value.type->bits / 8;
+}
+
+static void put_value(syn__buf *buf, const syn__et_attr *a, syn__et_value value) {
+    if (is_text(value)) {
         syn__et_put_str(buf, a->field, a->data);
         return;
     }
-    syn__et_put_tag(buf, a->field, type->wire);
-    if (type->wire == SYN__ET_WIRE_VARINT)
-        syn__et_put_varint(buf, type->zigzag ? zigzag(a->bits) : a->bits);
-    else syn__et_put_fixed(buf, a->bits, type->wire == SYN__ET_WIRE_I64 ? 8 : 4);
+    syn__et_put_tag(buf, a->field, value.type->wire);
+    syn__et_put_bits(buf, value.type, a->bits);
 }
 
 static void put_attr(syn__buf *buf, uint32_t field, const syn__et_attr *a) {
+    const syn__et_value value = syn__et_value_of(a->field);
+    size_t bytes = added_bytes(SYN__ET_RECORD_ATTR, a->added);
+    if (a->name.bytes != 0) bytes += str_bytes(a->name);
+    if (a->doc.bytes != 0) bytes += str_bytes(a->doc);
+    if (value.type != NULL) bytes += value_bytes(a, value);
     syn__et_put_tag(buf, field, SYN__ET_WIRE_LEN);
-    syn__et_put_varint(buf, attr_bytes(a));
-    if (a->name.bytes != 0) syn__et_put_str(buf, 1, a->name);
-    if (a->doc.bytes != 0) syn__et_put_str(buf, 2, a->doc);
-    if (a->field != SYN__ET_NONE) put_attr_value(buf, a);
+    syn__et_put_varint(buf, bytes);
+    if (a->name.bytes != 0) syn__et_put_str(buf, SYN__ET_ATTRIBUTE_PROTO_NAME, a->name);
+    if (a->doc.bytes != 0) syn__et_put_str(buf, SYN__ET_ATTRIBUTE_PROTO_DOC_STRING, a->doc);
+    if (value.type != NULL) put_value(buf, a, value);
+    put_added(buf, SYN__ET_RECORD_ATTR, a->added);
 }
 
 static void put_packed(syn__buf *buf, uint32_t field, const uint64_t *values, size_t n) {
@@ -149,36 +127,44 @@ static void put_uint(syn__buf *buf, uint32_t field, uint64_t v) {
     syn__et_put_varint(buf, v);
 }
 
+static const uint32_t io_fields[3] = {SYN__ET_IOINFO_VALUES, SYN__ET_IOINFO_SHAPES,
+                                      SYN__ET_IOINFO_TYPES};
+
 static void put_io(syn__buf *buf, uint32_t field, const syn__et_io *io) {
     if (!io->present) return;
-    size_t bytes = 0;
+    size_t bytes = added_bytes(SYN__ET_RECORD_IO, io->added);
     for (int i = 0; i < 3; i++) {
         if (io->text[i].bytes != 0) bytes += str_bytes(io->text[i]);
     }
     syn__et_put_tag(buf, field, SYN__ET_WIRE_LEN);
     syn__et_put_varint(buf, bytes);
-    for (uint32_t i = 0; i < 3; i++) {
-        if (io->text[i].bytes != 0) syn__et_put_str(buf, i + 1, io->text[i]);
+    for (int i = 0; i < 3; i++) {
+        if (io->text[i].bytes != 0) syn__et_put_str(buf, io_fields[i], io->text[i]);
     }
+    put_added(buf, SYN__ET_RECORD_IO, io->added);
 }
 
 void syn__et_put_node(syn__buf *buf, const syn__et_node *node) {
-    put_uint(buf, 1, node->id);
-    if (node->name.bytes != 0) syn__et_put_str(buf, 2, node->name);
+    put_uint(buf, SYN__ET_NODE_ID, node->id);
+    if (node->name.bytes != 0) syn__et_put_str(buf, SYN__ET_NODE_NAME, node->name);
     /* Enums are int32 on the wire: values beyond that are sign-extended. */
-    put_uint(buf, 3, (uint64_t)(int64_t)(int32_t)node->type);
-    put_packed(buf, 4, node->ctrl, node->n_ctrl);
-    put_packed(buf, 5, node->data, node->n_data);
-    put_uint(buf, 6, node->start_micros);
-    put_uint(buf, 7, node->duration_micros);
-    put_io(buf, 8, &node->io[0]);
-    put_io(buf, 9, &node->io[1]);
-    for (size_t i = 0; i < node->n_attrs; i++) put_attr(buf, 10, &node->attrs[i]);
+    put_uint(buf, SYN__ET_NODE_TYPE, (uint64_t)(int64_t)(int32_t)node->type);
+    put_packed(buf, SYN__ET_NODE_CTRL_DEPS, node->ctrl, node->n_ctrl);
+    put_packed(buf, SYN__ET_NODE_DATA_DEPS, node->data, node->n_data);
+    put_uint(buf, SYN__ET_NODE_START_TIME_MICROS, node->start_micros);
+    put_uint(buf, SYN__ET_NODE_DURATION_MICROS, node->duration_micros);
+    put_io(buf, SYN__ET_NODE_INPUTS, &node->io[0]);
+    put_io(buf, SYN__ET_NODE_OUTPUTS, &node->io[1]);
+    for (size_t i = 0; i < node->n_attrs; i++) put_attr(buf, SYN__ET_NODE_ATTR, &node->attrs[i]);
+    put_added(buf, SYN__ET_RECORD_NODE, node->added);
 }
 
 void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta) {
-    if (meta->version.bytes != 0) syn__et_put_str(buf, 1, meta->version);
-    for (size_t i = 0; i < meta->n_attrs; i++) put_attr(buf, 2, &meta->attrs[i]);
+    if (meta->version.bytes != 0)
+        syn__et_put_str(buf, SYN__ET_GLOBAL_METADATA_VERSION, meta->version);
+    for (size_t i = 0; i < meta->n_attrs; i++)
+        put_attr(buf, SYN__ET_GLOBAL_METADATA_ATTR, &meta->attrs[i]);
+    put_added(buf, SYN__ET_RECORD_META, meta->added);
 }
 
 /* ---- Decoding ---- */
@@ -195,12 +181,16 @@ static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
     return SYN_OK;
 }
 
-static bool good_list(syn__et_decoder *d, uint32_t field, syn__str payload) {
-    const syn__et_type *type = syn__et_type_of(field);
+/* Notes a field that the record lacks. */
+static void note_added(syn__et_record record, uint32_t number, syn__str message, syn__str *added) {
+    if (added->bytes == 0 && syn__et_is_added(record, number)) *added = message;
+}
+
+static bool good_list(syn__et_decoder *d, const syn__et_type *type, syn__str payload) {
     syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
     syn__et_field f;
     while (syn__et_read_field(&r, &f)) {
-        if (f.number != 1 || f.wire != SYN__ET_WIRE_LEN) continue;
+        if (f.number != SYN__ET_INT64_LIST_VALUES || f.wire != SYN__ET_WIRE_LEN) continue;
         if (type->form == SYN__ET_FORM_STRING && !syn__str_is_utf8(f.data))
             return fail(d, "a text is not valid UTF-8", f.data.text) == SYN_OK;
         if (type->wire == SYN__ET_WIRE_LEN) continue;
@@ -256,7 +246,7 @@ bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data) {
     syn__et_field f = {0};
     while (!read_packed(&list->packed, type, &f.value)) {
         if (!syn__et_read_field(&list->fields, &f)) return false;
-        if (f.number != 1) continue;
+        if (f.number != list->number) continue;
         if (f.wire == type->wire) break;
         if (f.wire == SYN__ET_WIRE_LEN)
             list->packed = (syn__et_reader){f.data.text, f.data.text + f.data.bytes, NULL};
@@ -266,15 +256,29 @@ bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data) {
     return true;
 }
 
-static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__et_attr *a) {
-    const syn__et_type *type = syn__et_type_of(f->number);
-    const bool list = syn__et_is_list(f->number);
-    if (f->wire != (list ? SYN__ET_WIRE_LEN : type->wire)) return SYN_OK; /* as an unknown field */
-    if (list && !good_list(d, f->number, f->data)) return SYN_E_FORMAT;
-    if (type->form == SYN__ET_FORM_STRING && !list) SYN_TRY(take_text(d, f->data, &a->data));
+static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__et_value value,
+                               syn__et_attr *a) {
+    const syn__et_type *type = value.type;
+    if (f->wire != (value.is_list ? SYN__ET_WIRE_LEN : type->wire))
+        return SYN_OK; /* as an unknown field */
+    if (value.is_list && !good_list(d, type, f->data)) return SYN_E_FORMAT;
+    if (type->form == SYN__ET_FORM_STRING && !value.is_list)
+        SYN_TRY(take_text(d, f->data, &a->data));
     a->field = f->number;
     a->data = f->data;
     a->bits = value_bits(type, f->value);
+    return SYN_OK;
+}
+
+static syn_status decode_attr_field(syn__et_decoder *d, const syn__et_field *f, syn__str message,
+                                    syn__et_attr *a) {
+    const bool is_name = f->number == SYN__ET_ATTRIBUTE_PROTO_NAME;
+    if (is_name || f->number == SYN__ET_ATTRIBUTE_PROTO_DOC_STRING)
+        return f->wire == SYN__ET_WIRE_LEN ? take_text(d, f->data, is_name ? &a->name : &a->doc)
+                                           : SYN_OK;
+    const syn__et_value value = syn__et_value_of(f->number);
+    if (value.type != NULL) return decode_value(d, f, value, a);
+    note_added(SYN__ET_RECORD_ATTR, f->number, message, &a->added);
     return SYN_OK;
 }
 
@@ -282,15 +286,10 @@ static syn_status decode_attr(syn__et_decoder *d, syn__str message) {
     if (syn_grow(&d->attrs, &d->cap_attrs, d->n_attrs + 1, sizeof *d->attrs, NULL) != SYN_OK)
         return SYN_E_NOMEM;
     syn__et_attr *a = &d->attrs[d->n_attrs];
-    *a = (syn__et_attr){{"", 0}, {"", 0}, SYN__ET_NONE, 0, {"", 0}};
+    *a = (syn__et_attr){.name = {"", 0}, .doc = {"", 0}, .data = {"", 0}};
     syn__et_reader r = {message.text, message.text + message.bytes, NULL};
     syn__et_field f;
-    while (syn__et_read_field(&r, &f)) {
-        if (f.number <= 2 && f.wire == SYN__ET_WIRE_LEN)
-            SYN_TRY(take_text(d, f.data, f.number == 1 ? &a->name : &a->doc));
-        else if (f.number >= SYN__ET_DOUBLE && f.number <= SYN__ET_LAST)
-            SYN_TRY(decode_value(d, &f, a));
-    }
+    while (syn__et_read_field(&r, &f)) SYN_TRY(decode_attr_field(d, &f, message, a));
     if (r.why != NULL) return fail(d, r.why, r.cur);
     d->n_attrs++;
     return SYN_OK;
@@ -306,7 +305,7 @@ static syn_status push_dep(syn__et_decoder *d, int which, uint64_t id) {
 
 /* Repeated numbers may come packed or one by one. */
 static syn_status decode_deps(syn__et_decoder *d, const syn__et_field *f) {
-    const int which = f->number == 4 ? 0 : 1;
+    const int which = f->number == SYN__ET_NODE_CTRL_DEPS ? 0 : 1;
     if (f->wire == SYN__ET_WIRE_VARINT) return push_dep(d, which, f->value);
     if (f->wire != SYN__ET_WIRE_LEN) return SYN_OK;
     syn__et_reader r = {f->data.text, f->data.text + f->data.bytes, NULL};
@@ -323,35 +322,56 @@ static syn_status decode_io(syn__et_decoder *d, syn__str message, syn__et_io *io
     syn__et_field f;
     io->present = true;
     while (syn__et_read_field(&r, &f)) {
-        if (f.number <= 3 && f.wire == SYN__ET_WIRE_LEN)
-            SYN_TRY(take_text(d, f.data, &io->text[f.number - 1]));
+        int part = 0;
+        while (part < 3 && f.number != io_fields[part]) part++;
+        if (part == 3) note_added(SYN__ET_RECORD_IO, f.number, message, &io->added);
+        else if (f.wire == SYN__ET_WIRE_LEN) SYN_TRY(take_text(d, f.data, &io->text[part]));
     }
     return r.why == NULL ? SYN_OK : fail(d, r.why, r.cur);
 }
 
-static syn_status decode_node_field(syn__et_decoder *d, const syn__et_field *f, syn__et_node *n) {
-    const bool is_varint = f->wire == SYN__ET_WIRE_VARINT, is_bytes = f->wire == SYN__ET_WIRE_LEN;
-    if (f->number == 4 || f->number == 5) return decode_deps(d, f);
-    if (is_varint) {
-        if (f->number == 1) n->id = f->value;
-        if (f->number == 3) n->type = (uint32_t)f->value;
-        if (f->number == 6) n->start_micros = f->value;
-        if (f->number == 7) n->duration_micros = f->value;
-    } else if (is_bytes) {
-        if (f->number == 2) return take_text(d, f->data, &n->name);
-        if (f->number == 8 || f->number == 9) return decode_io(d, f->data, &n->io[f->number - 8]);
-        if (f->number == 10) return decode_attr(d, f->data);
-    }
+static syn_status decode_node_number(const syn__et_field *f, uint64_t *out) {
+    if (f->wire == SYN__ET_WIRE_VARINT) *out = f->value;
     return SYN_OK;
 }
 
+static syn_status decode_node_field(syn__et_decoder *d, const syn__et_field *f, syn__str message,
+                                    syn__et_node *n) {
+    const bool is_bytes = f->wire == SYN__ET_WIRE_LEN;
+    switch (f->number) {
+    case SYN__ET_NODE_ID:
+        return decode_node_number(f, &n->id);
+    case SYN__ET_NODE_NAME:
+        return is_bytes ? take_text(d, f->data, &n->name) : SYN_OK;
+    case SYN__ET_NODE_TYPE:
+        if (f->wire == SYN__ET_WIRE_VARINT) n->type = (uint32_t)f->value;
+        return SYN_OK;
+    case SYN__ET_NODE_CTRL_DEPS:
+    case SYN__ET_NODE_DATA_DEPS:
+        return decode_deps(d, f);
+    case SYN__ET_NODE_START_TIME_MICROS:
+        return decode_node_number(f, &n->start_micros);
+    case SYN__ET_NODE_DURATION_MICROS:
+        return decode_node_number(f, &n->duration_micros);
+    case SYN__ET_NODE_INPUTS:
+        return is_bytes ? decode_io(d, f->data, &n->io[0]) : SYN_OK;
+    case SYN__ET_NODE_OUTPUTS:
+        return is_bytes ? decode_io(d, f->data, &n->io[1]) : SYN_OK;
+    case SYN__ET_NODE_ATTR:
+        return is_bytes ? decode_attr(d, f->data) : SYN_OK;
+    default:
+        note_added(SYN__ET_RECORD_NODE, f->number, message, &n->added);
+        return SYN_OK;
+    }
+}
+
 syn_status syn__et_decode_node(syn__et_decoder *d, syn__str message, syn__et_node *out) {
-    static const syn__et_io none = {false, {{"", 0}, {"", 0}, {"", 0}}};
+    static const syn__et_io none = {.text = {{"", 0}, {"", 0}, {"", 0}}};
     *out = (syn__et_node){.name = {"", 0}, .io = {none, none}};
     d->n_deps[0] = d->n_deps[1] = d->n_attrs = 0;
     syn__et_reader r = {message.text, message.text + message.bytes, NULL};
     syn__et_field f;
-    while (syn__et_read_field(&r, &f)) SYN_TRY(decode_node_field(d, &f, out));
+    while (syn__et_read_field(&r, &f)) SYN_TRY(decode_node_field(d, &f, message, out));
     if (r.why != NULL) return fail(d, r.why, r.cur);
     out->ctrl = d->deps[0];
     out->n_ctrl = d->n_deps[0];
@@ -368,10 +388,16 @@ syn_status syn__et_decode_meta(syn__et_decoder *d, syn__str message, syn__et_met
     syn__et_reader r = {message.text, message.text + message.bytes, NULL};
     syn__et_field f;
     while (syn__et_read_field(&r, &f)) {
-        if (f.number == 1 && f.wire != SYN__ET_WIRE_LEN)
-            return fail(d, "the first message is a node, not GlobalMetadata", message.text);
-        if (f.number == 1) SYN_TRY(take_text(d, f.data, &out->version));
-        if (f.number == 2 && f.wire == SYN__ET_WIRE_LEN) SYN_TRY(decode_attr(d, f.data));
+        const bool is_bytes = f.wire == SYN__ET_WIRE_LEN;
+        if (f.number == SYN__ET_GLOBAL_METADATA_VERSION) {
+            if (!is_bytes)
+                return fail(d, "the first message is a node, not GlobalMetadata", message.text);
+            SYN_TRY(take_text(d, f.data, &out->version));
+        } else if (f.number == SYN__ET_GLOBAL_METADATA_ATTR) {
+            if (is_bytes) SYN_TRY(decode_attr(d, f.data));
+        } else {
+            note_added(SYN__ET_RECORD_META, f.number, message, &out->added);
+        }
     }
     if (r.why != NULL) return fail(d, r.why, r.cur);
     out->attrs = d->attrs;

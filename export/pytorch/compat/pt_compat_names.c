@@ -33,11 +33,11 @@ static int32_t collective_of(syn__str name, uint32_t flags) {
     static const struct {
         const char *word;
         int32_t type; /* CollectiveCommType */
-    } words[] = {{"allreduce", 0},
-                 {"alltoall", 6},
-                 {"allgather", 2},
-                 {"reducescatter", 7},
-                 {"broadcast", 5}};
+    } words[] = {{"allreduce", SYN__ET_ALL_REDUCE},
+                 {"alltoall", SYN__ET_ALL_TO_ALL},
+                 {"allgather", SYN__ET_ALL_GATHER},
+                 {"reducescatter", SYN__ET_REDUCE_SCATTER},
+                 {"broadcast", SYN__ET_BROADCAST}};
     for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
         for (size_t begin = 0; begin < name.bytes; begin++) {
             const char *word = words[w].word;
@@ -50,7 +50,7 @@ static int32_t collective_of(syn__str name, uint32_t flags) {
             if (*word == '\0') return words[w].type;
         }
     }
-    return flags & SYN__NAME_SEND_RECV ? 6 : -1;
+    return flags & SYN__NAME_SEND_RECV ? SYN__ET_ALL_TO_ALL : -1;
 }
 
 static bool decode(syn__converter *c, syn__str raw, syn__str *out) {

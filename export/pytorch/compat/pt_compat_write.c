@@ -1,12 +1,9 @@
-/* Writes the .et of the compat converter; see pt_compat_convert.h. et_def.proto has the field
-   numbers. */
+/* Writes the .et of the compat converter; see pt_compat_convert.h. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/python_json.h"
 
 #define FLUSH_BYTES ((size_t)128 << 10)
-
-enum { FIELD_ATTR = 10, FIELD_INPUTS = 8, FIELD_OUTPUTS = 9 };
 
 typedef struct writer {
     syn__converter *c;
@@ -42,8 +39,8 @@ static void put_attr(syn__buf *buf, const char *name, uint32_t field, uint64_t b
     char *p = syn__buf_room(buf, 64 + n);
     if (p == NULL) return;
     char *const begin = p;
-    p[0] = FIELD_ATTR << 3 | SYN__ET_WIRE_LEN;
-    p[2] = 1 << 3 | SYN__ET_WIRE_LEN;
+    p[0] = SYN__ET_NODE_ATTR << 3 | SYN__ET_WIRE_LEN;
+    p[2] = SYN__ET_ATTRIBUTE_PROTO_NAME << 3 | SYN__ET_WIRE_LEN;
     p[3] = (char)n; /* our own names, which are short */
     memcpy(p + 4, name, n);
     p = syn__et_varint(p + 4 + n,
@@ -139,8 +136,8 @@ static syn_status describe(writer *w, uint32_t index) {
     if (w->host == index) return SYN_OK;
     w->host = index;
     w->io.bytes = 0;
-    if (!put_io(&w->io, FIELD_INPUTS, syn__pt_inputs(host)) ||
-        !put_io(&w->io, FIELD_OUTPUTS, syn__pt_outputs(host)))
+    if (!put_io(&w->io, SYN__ET_NODE_INPUTS, syn__pt_inputs(host)) ||
+        !put_io(&w->io, SYN__ET_NODE_OUTPUTS, syn__pt_outputs(host)))
         return SYN__COMPAT_STOP(w->c,
                                 "\"KeyError\", because node %llu lacks values, shapes or types of "
                                 "its inputs or outputs",
@@ -170,12 +167,12 @@ static void put_number(syn__buf *buf, uint32_t field, uint64_t value) {
 static void put_deps(writer *w, const syn__compat_node *node) {
     const syn__converter *c = w->c;
     if (node->ctrl_dep) {
-        const size_t at = open_length(&w->out, 4);
+        const size_t at = open_length(&w->out, SYN__ET_NODE_CTRL_DEPS);
         syn__et_put_varint(&w->out, node->parent_id);
         close_length(&w->out, at);
     }
     if (node->first_dep == SYN__PT_NONE) return;
-    const size_t at = open_length(&w->out, 5);
+    const size_t at = open_length(&w->out, SYN__ET_NODE_DATA_DEPS);
     for (uint32_t d = node->first_dep; d != SYN__PT_NONE; d = c->deps[d].next)
         syn__et_put_varint(&w->out, c->deps[d].id);
     close_length(&w->out, at);
@@ -201,11 +198,11 @@ static syn_status put_node(writer *w, const syn__compat_node *node) {
     syn__buf *out = &w->out;
     const size_t at = out->bytes;
     syn__buf_put(out, "", 1);
-    put_number(out, 1, node->id);
-    if (name->text.bytes != 0) syn__et_put_str(out, 2, name->text);
-    put_number(out, 3, comm.type);
+    put_number(out, SYN__ET_NODE_ID, node->id);
+    if (name->text.bytes != 0) syn__et_put_str(out, SYN__ET_NODE_NAME, name->text);
+    put_number(out, SYN__ET_NODE_TYPE, comm.type);
     put_deps(w, node);
-    put_number(out, 7, duration);
+    put_number(out, SYN__ET_NODE_DURATION_MICROS, duration);
     syn__buf_put(out, w->io.data, w->io.bytes);
     syn__buf_put(out, w->base.data, w->base.bytes);
     put_attr(out, "is_cpu_op", SYN__ET_BOOL, !node->gpu, (syn__str){"", 0});

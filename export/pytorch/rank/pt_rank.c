@@ -143,7 +143,7 @@ void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_py
 syn_comm_kind syn__pt_comm_kind(const syn__pt_comm *comm) {
     if (comm->type == SYN__ET_COMM_SEND_NODE) return SYN_COMM_SEND;
     if (comm->type == SYN__ET_COMM_RECV_NODE) return SYN_COMM_RECV;
-    return syn_comm_kind_by_chakra(comm->collective);
+    return syn__et_comm_kind(comm->collective);
 }
 
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {

@@ -2,6 +2,7 @@
 #ifndef EXPORT_PT_NAMES_H
 #define EXPORT_PT_NAMES_H
 
+#include "export/chakra/wire/et_numbers.h"
 #include "export/text/bytes.h"
 
 #ifdef __cplusplus
@@ -10,15 +11,15 @@ extern "C" {
 
 /* Kinds of calls: the values of CollectiveCommType (0 to 9), and additional ones: */
 enum {
-    SYN__PT_CALL_ALL_REDUCE = 0,
-    SYN__PT_CALL_REDUCE,
-    SYN__PT_CALL_ALL_GATHER,
-    SYN__PT_CALL_GATHER,
-    SYN__PT_CALL_SCATTER,
-    SYN__PT_CALL_BROADCAST,
-    SYN__PT_CALL_ALL_TO_ALL,
-    SYN__PT_CALL_REDUCE_SCATTER,
-    SYN__PT_CALL_BARRIER = 9,
+    SYN__PT_CALL_ALL_REDUCE = SYN__ET_ALL_REDUCE,
+    SYN__PT_CALL_REDUCE = SYN__ET_REDUCE,
+    SYN__PT_CALL_ALL_GATHER = SYN__ET_ALL_GATHER,
+    SYN__PT_CALL_GATHER = SYN__ET_GATHER,
+    SYN__PT_CALL_SCATTER = SYN__ET_SCATTER,
+    SYN__PT_CALL_BROADCAST = SYN__ET_BROADCAST,
+    SYN__PT_CALL_ALL_TO_ALL = SYN__ET_ALL_TO_ALL,
+    SYN__PT_CALL_REDUCE_SCATTER = SYN__ET_REDUCE_SCATTER,
+    SYN__PT_CALL_BARRIER = SYN__ET_BARRIER,
     SYN__PT_CALL_SEND = 16,
     SYN__PT_CALL_RECV = 17,
     SYN__PT_CALL_UNKNOWN = -1,

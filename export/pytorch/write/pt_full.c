@@ -93,7 +93,7 @@ static void add_comm(writer *w, const syn__pt_comm *c) {
         /* A kind that the format does not have is replayed by its duration, as simulators do with
            broadcasts. */
         const bool known = c->collective >= 0;
-        add(w, "comm_type", SYN__ET_INT64, known ? (uint64_t)c->collective : 5);
+        add(w, "comm_type", SYN__ET_INT64, known ? (uint64_t)c->collective : SYN__ET_BROADCAST);
         if (!known) add(w, "generic", SYN__ET_BOOL, 1);
     }
     add(w, "comm_size", SYN__ET_INT64, (uint64_t)c->bytes);
@@ -133,7 +133,7 @@ static syn__str put_list(writer *w, const uint64_t *ids, size_t n) {
     const size_t begin = w->lists.bytes;
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(ids[i]);
-    syn__et_put_tag(&w->lists, 1, SYN__ET_WIRE_LEN);
+    syn__et_put_tag(&w->lists, SYN__ET_UINT64_LIST_VALUES, SYN__ET_WIRE_LEN);
     syn__et_put_varint(&w->lists, bytes);
     for (size_t i = 0; i < n; i++) syn__et_put_varint(&w->lists, ids[i]);
     return (syn__str){w->lists.failed ? NULL : w->lists.data + begin, w->lists.bytes - begin};
@@ -165,7 +165,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
                 w->same[same++] = r->ids[r->deps[first + i].from];
         if (same > 1) qsort(w->same, same, sizeof *w->same, by_id);
         const syn__et_attr a = {.name = syn__str_of(class_lists[c]),
-                                .field = SYN__ET_UINT64 + 1,
+                                .field = SYN__ET_UINT64_LIST,
                                 .data = put_list(w, w->same, same)};
         w->attrs[w->n_attrs++] = a;
     }

@@ -46,7 +46,8 @@ static void add(writer *w, const char *name, uint32_t field, uint64_t bits, syn_
         w->failed || data.text == NULL ||
         syn_grow(&w->attrs, &w->attrs_cap, w->n_attrs + 1, sizeof *w->attrs, NULL) != SYN_OK;
     if (w->failed) return;
-    w->attrs[w->n_attrs++] = (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, data};
+    w->attrs[w->n_attrs++] =
+        (syn__et_attr){.name = syn__str_of(name), .field = field, .bits = bits, .data = data};
 }
 
 static void add_number(writer *w, const char *name, uint32_t field, uint64_t bits) {
@@ -72,7 +73,7 @@ static syn__str packed(writer *w, const uint64_t *values, size_t n) {
     char *data = (char *)syn__arena_get(&w->arena, bytes + 1 + SYN__ET_VARINT_MAX);
     if (data == NULL) return (syn__str){NULL, 0};
     char *end = data;
-    *end++ = 1 << 3 | SYN__ET_WIRE_LEN;
+    *end++ = SYN__ET_UINT64_LIST_VALUES << 3 | SYN__ET_WIRE_LEN;
     end = syn__et_varint(end, bytes);
     for (size_t i = 0; i < n; i++) end = syn__et_varint(end, values[i]);
     return (syn__str){data, (size_t)(end - data)};
@@ -111,11 +112,12 @@ static void add_group(writer *w, const syn__pt_group *group) {
     char text[24];
     snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
     const char *name = syn__arena_text(&w->arena, syn__str_of(text));
-    uint64_t *ranks = (uint64_t *)syn__arena_get(&w->arena, group->n_ranks * sizeof *ranks);
-    w->failed = w->failed || name == NULL || ranks == NULL;
+    const size_t bytes = syn__et_pack_ranks(group->ranks, group->n_ranks, NULL);
+    char *list = (char *)syn__arena_get(&w->arena, bytes + 1);
+    w->failed = w->failed || name == NULL || list == NULL;
     if (w->failed) return;
-    for (uint32_t i = 0; i < group->n_ranks; i++) ranks[i] = (uint64_t)(int64_t)group->ranks[i];
-    add(w, name, SYN__ET_INT32 + 1, 0, packed(w, ranks, group->n_ranks));
+    (void)syn__et_pack_ranks(group->ranks, group->n_ranks, list);
+    add(w, name, SYN__ET_INT32_LIST, 0, (syn__str){list, bytes});
     const syn__str doc = syn__arena_utf8(&w->arena, syn__str_of(title(group)));
     w->failed = w->failed || doc.text == NULL;
     if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
@@ -152,7 +154,8 @@ static syn_status write_meta(writer *w, const char *version, syn_error *err) {
     }
     if (schema.bytes != 0) add(w, "schema", SYN__ET_STRING, 0, decoded(w, schema));
     add_groups(w);
-    const syn__et_meta meta = {syn__str_of(SCHEMA_VERSION), w->attrs, w->n_attrs};
+    const syn__et_meta meta = {
+        .version = syn__str_of(SCHEMA_VERSION), .attrs = w->attrs, .n_attrs = w->n_attrs};
     if (!w->failed) syn__et_put_meta(&w->buf, &meta);
     return send(w, err);
 }
@@ -202,7 +205,7 @@ static void add_waits(writer *w, syn__et_node *out) {
         for (size_t i = 0; i < w->n_waits; i++) {
             if (lists[k].classes >> w->waits[i].class_ & 1) w->ids[n++] = w->waits[i].id;
         }
-        if (n != 0) add(w, lists[k].name, SYN__ET_UINT64 + 1, 0, packed(w, w->ids, n));
+        if (n != 0) add(w, lists[k].name, SYN__ET_UINT64_LIST, 0, packed(w, w->ids, n));
     }
     for (size_t i = 0; i < w->n_waits; i++) w->ids[i] = w->waits[i].id;
     out->data = w->ids;
@@ -327,7 +330,7 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
 /* ---- Tensors ---- */
 
 static void put_element(syn__buf *buf, const char *text) {
-    syn__et_put_varint(buf, 1 << 3 | SYN__ET_WIRE_LEN);
+    syn__et_put_tag(buf, SYN__ET_STRING_LIST_VALUES, SYN__ET_WIRE_LEN);
     syn__et_put_varint(buf, strlen(text));
     syn__buf_put(buf, text, strlen(text));
 }
@@ -348,7 +351,7 @@ static void add_list(writer *w, const char *name, const uint32_t *tensors, uint3
     w->failed = w->failed || data == NULL || w->list.failed;
     if (w->failed) return;
     if (w->list.bytes > 0) memcpy(data, w->list.data, w->list.bytes);
-    add(w, name, SYN__ET_STRING + 1, 0, (syn__str){data, w->list.bytes});
+    add(w, name, SYN__ET_STRING_LIST, 0, (syn__str){data, w->list.bytes});
 }
 
 /* Simulators that track memory require both lists on every node. */
@@ -360,7 +363,7 @@ static void add_tensors(writer *w, const struct syn__pt_sim_use *use) {
 
 static const struct syn__pt_sim_use no_tensors = {0, 0, 0};
 
-static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
+static const syn__et_io no_io = {.text = {{"", 0}, {"", 0}, {"", 0}}};
 
 /* Writes a delay with the current dependencies. */
 static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,

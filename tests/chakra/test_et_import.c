@@ -186,15 +186,16 @@ static void test_attribute_types(void) {
                                       .field = values[i].field,
                                       .bits = values[i].bits,
                                       .data = str(values[i].data, values[i].bytes)};
-        const syn__et_node node = {.id = UINT64_MAX,
-                                   .name = str(k % 2 == 0 ? "" : "a/b/", k % 2 == 0 ? 0 : 4),
-                                   .type = (uint32_t)k,
-                                   .start_micros = k == 1 ? UINT64_MAX : 1ull << 53 | 1,
-                                   .duration_micros = k == 2 ? UINT64_MAX : 1ull << 60 | 1,
-                                   .io = {{k != 3, {str("[1]", 3), str("", 0), str("[]", 2)}},
-                                          {k != 4, {str("", 0), str("", 0), str("", 0)}}},
-                                   .attrs = attrs,
-                                   .n_attrs = n};
+        const syn__et_node node = {
+            .id = UINT64_MAX,
+            .name = str(k % 2 == 0 ? "" : "a/b/", k % 2 == 0 ? 0 : 4),
+            .type = (uint32_t)k,
+            .start_micros = k == 1 ? UINT64_MAX : 1ull << 53 | 1,
+            .duration_micros = k == 2 ? UINT64_MAX : 1ull << 60 | 1,
+            .io = {{.present = k != 3, .text = {str("[1]", 3), str("", 0), str("[]", 2)}},
+                   {.present = k != 4, .text = {str("", 0), str("", 0), str("", 0)}}},
+            .attrs = attrs,
+            .n_attrs = n};
         put_meta(&f, k % 2 == 0 ? "" : "7", NULL, 0);
         syn__et_put_node(&f.message, &node);
         end_message(&f);

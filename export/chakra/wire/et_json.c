@@ -81,6 +81,7 @@ static void print_element(printer *p, const syn__et_member *m, uint64_t bits, sy
 
 /* All elements that the message has of a repeated field, or the last of any other. */
 static void print_member(printer *p, const syn__et_member *m, syn__str message) {
+    if (message.bytes == 0) return;
     const syn__et_type *type = m->type != NULL ? m->type : syn__et_type_of(SYN__ET_BYTES);
     syn__et_list list = syn__et_repeated_of(type, m->number, message);
     syn__str data = {"", 0};

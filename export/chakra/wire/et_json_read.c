@@ -85,9 +85,10 @@ static syn_status read_type(reader *r, const syn__et_member *m, uint32_t *out) {
 /* ---- Fields that the records lack: to their wire form ---- */
 
 static bool holds(const syn__buf *fields, uint32_t number) {
+    if (fields->bytes == 0) return false;
     syn__et_reader r = {fields->data, fields->data + fields->bytes, NULL};
     syn__et_field f;
-    while (fields->bytes != 0 && syn__et_read_field(&r, &f))
+    while (syn__et_read_field(&r, &f))
         if (f.number == number) return true;
     return false;
 }

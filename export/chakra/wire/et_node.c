@@ -31,18 +31,19 @@ static bool next_added(syn__et_record record, syn__et_reader *r, syn__str *out) 
 }
 
 static size_t added_bytes(syn__et_record record, syn__str added) {
+    if (added.bytes == 0) return 0;
     syn__et_reader r = {added.text, added.text + added.bytes, NULL};
     syn__str field;
     size_t bytes = 0;
-    while (added.bytes != 0 && next_added(record, &r, &field)) bytes += field.bytes;
+    while (next_added(record, &r, &field)) bytes += field.bytes;
     return bytes;
 }
 
 static void put_added(syn__buf *buf, syn__et_record record, syn__str added) {
+    if (added.bytes == 0) return;
     syn__et_reader r = {added.text, added.text + added.bytes, NULL};
     syn__str field;
-    while (added.bytes != 0 && next_added(record, &r, &field))
-        syn__buf_put(buf, field.text, field.bytes);
+    while (next_added(record, &r, &field)) syn__buf_put(buf, field.text, field.bytes);
 }
 
 /* ---- Values ---- */

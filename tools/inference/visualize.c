@@ -82,12 +82,13 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
         if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
         syn_error *why = &missing[files[i].need];
         if (why->code != SYN_OK) continue; /* the same cause */
-        if (write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why) !=
-                SYN_OK &&
-            files[i].need == NEEDS_NOTHING)
-            break;
+        const syn_status s =
+            write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why);
+        const bool goes_on = files[i].need == NEEDS_GRAPHVIZ ||
+                             (files[i].need == NEEDS_PROTOBUF && s == SYN_E_UNSUPPORTED);
+        if (s != SYN_OK && !goes_on) return SYN_FAIL(err, s, "%s", why->text);
     }
-    if (missing[NEEDS_NOTHING].code == SYN_OK && missing[NEEDS_PROTOBUF].code == SYN_OK)
+    if (missing[NEEDS_PROTOBUF].code == SYN_OK)
         (void)write_et_set(graph, how, folder, list, &missing[NEEDS_PROTOBUF]);
     return tell_missing(missing, err);
 }

@@ -103,7 +103,12 @@ static syn_status put_base(writer *w, const syn__pt_host_node *host) {
 
 /* ---- Inputs and outputs ---- */
 
-static const char *const parts[] = {"values", "shapes", "types"};
+static const struct {
+    const char *name;
+    uint32_t field;
+} parts[] = {{"values", SYN__ET_IOINFO_VALUES},
+             {"shapes", SYN__ET_IOINFO_SHAPES},
+             {"types", SYN__ET_IOINFO_TYPES}};
 
 /* Writes values, shapes and types, in this order, as str() formats them. */
 static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
@@ -114,16 +119,16 @@ static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
     syn__loose_init(&l, object.text, object.bytes);
     bool usual = syn__loose_value(&l, &text) == SYN__LOOSE_OBJECT;
     while (usual && next < 3 && syn__loose_member(&l, &key)) {
-        usual = syn__str_is(key, parts[next]);
+        usual = syn__str_is(key, parts[next].name);
         if (!usual) break;
-        const size_t at = open_length(buf, ++next);
+        const size_t at = open_length(buf, parts[next++].field);
         l.cur = syn__python_text_next(buf, l.cur, l.end);
         close_length(buf, at);
     }
     for (; next < 3; next++) { /* they are in another order */
-        const syn__str part = syn__loose_find(object, parts[next]);
+        const syn__str part = syn__loose_find(object, parts[next].name);
         if (part.bytes == 0) return false;
-        const size_t at = open_length(buf, next + 1);
+        const size_t at = open_length(buf, parts[next].field);
         syn__python_text(buf, part);
         close_length(buf, at);
     }

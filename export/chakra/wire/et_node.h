@@ -1,7 +1,6 @@
 /* One message of an execution trace as a record, and its two forms: protobuf's wire format and
    protobuf's JSON mapping (protobuf.dev/programming-guides/json). Fields that the schema has and
-   the records do not (whoever adds one to et_def.proto need change nothing here) stay in `added`.
- */
+   the records lack, because somebody added them to et_def.proto, are kept in `added`. */
 #ifndef EXPORT_ET_NODE_H
 #define EXPORT_ET_NODE_H
 
@@ -80,7 +79,9 @@ typedef struct syn__et_node {
     syn__et_io io[2]; /* inputs, outputs */
     const syn__et_attr *attrs;
     size_t n_attrs;
-    syn__str added; /* a message whose fields beyond the record's count, others are passed over */
+    /* Wire form with the fields that the schema has and this record lacks. It may hold others,
+       which are ignored: it is the whole message if that was read. No bytes: there are none. */
+    syn__str added;
 } syn__et_node;
 
 typedef struct syn__et_meta {

@@ -98,16 +98,16 @@ syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
 
 /* What one rank does, with its context and its position in the mesh. */
-typedef syn_status syn_rank_ops(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err);
+typedef syn_status syn_rank_program(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err);
 /* Runs `ops` on the ranks of the plan, or on the launcher's ranks if there is a launcher
    (syn_ranks_run). Fails if a context has failed. Frees the contexts. */
-syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_ops *ops, void *arg,
-                             syn_error *err) SYN_MUST_USE;
+syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_program *ops,
+                             void *arg, syn_error *err) SYN_MUST_USE;
 /* Traces what all ranks of the plan would do, without running them: calls `ops` for each rank, one
    after another, on meta. hw gives predicted times (NULL: none) and must outlive the graph, which
    owns everything else. */
 syn_status syn_ranks_trace(syn_graph **out, const syn_plan *plan, const syn_hardware *hw,
-                           syn_rank_ops *ops, void *arg, syn_error *err) SYN_MUST_USE;
+                           syn_rank_program *ops, void *arg, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -131,8 +131,8 @@ static bool reduces(syn_comm_kind kind) {
 }
 
 /* Whether two calls agree, apart from the lengths of their segments. */
-static bool equal_uncut(const syn__turn *a, const syn__turn *b) {
-    const syn_exchange *x = &a->exchange, *y = &b->exchange;
+static bool equal_uncut(const syn__call_sig *a, const syn__call_sig *b) {
+    const syn_comm_call *x = &a->exchange, *y = &b->exchange;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
     if (x->kind == SYN_COMM_BARRIER) return true;
     return x->dtype == y->dtype && a->n_elems == b->n_elems &&
@@ -140,14 +140,14 @@ static bool equal_uncut(const syn__turn *a, const syn__turn *b) {
            (x->kind != SYN_COMM_BROADCAST || x->root == y->root);
 }
 
-bool syn__turn_equal(const syn__turn *a, const syn__turn *b) {
+bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b) {
     return equal_uncut(a, b) && a->cut == b->cut;
 }
 
 /* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3
    tensors)". */
-static void call_text(const syn__turn *turn, char *buf, size_t buf_bytes) {
-    const syn_exchange *x = &turn->exchange;
+static void call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &turn->exchange;
     char reduce[16] = "", list[32] = "", last[32] = "";
     if (x->kind == SYN_COMM_BARRIER) {
         snprintf(buf, buf_bytes, "barrier()");
@@ -161,8 +161,8 @@ static void call_text(const syn__turn *turn, char *buf, size_t buf_bytes) {
              syn_dtype_name(x->dtype), (unsigned long long)turn->n_elems, list, last);
 }
 
-char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes) {
-    const syn_exchange *x = &turn->exchange;
+char *syn__call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &turn->exchange;
     char text[128];
     call_text(turn, text, sizeof text);
     if (syn__is_message(x->kind))
@@ -174,14 +174,14 @@ char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes) {
     return buf;
 }
 
-void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, const syn__turn *b,
-                        char *buf, size_t buf_bytes) {
-    const syn_exchange *x = &a->exchange, *y = &b->exchange;
+void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
+                        const syn__call_sig *b, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &a->exchange, *y = &b->exchange;
     char text_a[SYN__PLACE_TEXT], text_b[SYN__PLACE_TEXT];
-    syn__turn_place(a, text_a, sizeof text_a);
+    syn__call_text(a, text_a, sizeof text_a);
     if (!syn__is_message(x->kind) && !syn__is_message(y->kind) && x->group->id == y->group->id)
         call_text(b, text_b, sizeof text_b);
-    else syn__turn_place(b, text_b, sizeof text_b);
+    else syn__call_text(b, text_b, sizeof text_b);
     const bool lengths = equal_uncut(a, b) && x->n_segments == y->n_segments && a->cut != b->cut;
     snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s%s", (int)rank_a, text_a,
              (int)rank_b, text_b, lengths ? " of other sizes" : "");

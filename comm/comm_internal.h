@@ -7,60 +7,61 @@
 
 /* The signature of one call: what a rank calls, and its number. Members of a group compare
    signatures. */
-typedef struct syn__turn {
-    syn_exchange exchange;
+typedef struct syn__call_sig {
+    syn_comm_call exchange;
     size_t n_elems; /* of all segments together */
     uint64_t cut;   /* hash of the segments' lengths */
     uint64_t seq;   /* counts the group's collectives from 1; 0 for messages */
-} syn__turn;
+} syn__call_sig;
 
 /* Whether the kind is SEND or RECV. */
 bool syn__is_message(syn_comm_kind kind);
 /* Whether two collectives agree in everything that the members of a group must agree on. */
-bool syn__turn_equal(const syn__turn *a, const syn__turn *b);
+bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b);
 /* Describes a call: "all_reduce(sum, f32, 128 elements) in group tp0 (#7)", "... from rank 1".
    Writes to buf; returns buf. */
 #define SYN__PLACE_TEXT 224
-char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes);
+char *syn__call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes);
 /* Describes a mismatch: "rank 0 calls ... in group tp0 (#7) but rank 1 calls ...". */
-void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, const syn__turn *b,
-                        char *buf, size_t buf_bytes);
+void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
+                        const syn__call_sig *b, char *buf, size_t buf_bytes);
 /* Fails with that sentence unless the two ends of a message agree in dtype and number of
    elements. */
-syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
-                             syn_error *err) SYN_MUST_USE;
+syn_status syn__compare_ends(int32_t from, const syn__call_sig *send, int32_t to,
+                             const syn__call_sig *recv, syn_error *err) SYN_MUST_USE;
 /* Fails if the peer of a message is not in the world, or if its tag is negative. */
-syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message,
+syn_status syn__check_peer(const syn_comm *comm, const syn_comm_call *message,
                            syn_error *err) SYN_MUST_USE;
 
 /* A message that was sent before its receive was posted. */
-typedef struct syn__letter {
-    struct syn__letter *next;
+typedef struct syn__unexpected {
+    struct syn__unexpected *next;
     int32_t from;
-    syn__turn send; /* its segment is not valid */
-    void *data;     /* the elements, in the same allocation */
-} syn__letter;
+    syn__call_sig send; /* its segment is not valid */
+    void *data;         /* the elements, in the same allocation */
+} syn__unexpected;
 
 /* The mailbox of one rank: messages without a receive, and receives without a message. For a given
    source and tag there are never both. */
 typedef struct syn__mailbox {
-    syn__letter *letters, **last_letter;
+    syn__unexpected *letters, **last_letter;
     syn_request *waiting, **last_waiting;
 } syn__mailbox;
 
 /* Allocates a letter and copies the elements of `send` to it. */
-syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err);
+syn_status syn__unexpected_new(syn__unexpected **out, int32_t from, const syn__call_sig *send,
+                               syn_error *err);
 void syn__mailbox_init(syn__mailbox *box);
 /* Appends a message without a receive. */
-void syn__mailbox_put(syn__mailbox *box, syn__letter *letter);
+void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *letter);
 /* Removes and returns the oldest message that matches the receive; NULL if there is none. */
-syn__letter *syn__mailbox_take(syn__mailbox *box, const syn_exchange *recv);
+syn__unexpected *syn__mailbox_match_message(syn__mailbox *box, const syn_comm_call *recv);
 /* Appends a receive without a message. */
-void syn__mailbox_wait(syn__mailbox *box, syn_request *recv);
+void syn__mailbox_add_receive(syn__mailbox *box, syn_request *recv);
 /* Removes and returns the oldest receive that matches source and tag; NULL if there is none. */
-syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag);
+syn_request *syn__mailbox_match_receive(syn__mailbox *box, int32_t from, int32_t tag);
 /* Removes a receive, if it is still in the mailbox. */
-void syn__mailbox_forget(syn__mailbox *box, syn_request *recv);
+void syn__mailbox_remove_receive(syn__mailbox *box, syn_request *recv);
 /* Frees the messages; the receives belong to their communicator. */
 void syn__mailbox_free(syn__mailbox *box);
 

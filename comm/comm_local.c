@@ -93,7 +93,7 @@ void syn__local_die(syn_local_world *world, const char *sentence) {
     snprintf(world->dead_text, sizeof world->dead_text, "%s", sentence);
     atomic_store(&world->dead, true);
     for (syn__local_group *g = world->groups; g != NULL; g = g->next) {
-        atomic_fetch_or(&g->entered, SYN__POISON);
+        atomic_fetch_or(&g->entered, SYN__ABORTED);
         pthread_cond_broadcast(&g->wake);
     }
     for (int32_t r = 0; r < world->size; r++) pthread_cond_signal(&world->ranks[r].mail);
@@ -155,7 +155,7 @@ static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *
     if (!found && (shared = group_new(group)) != NULL) {
         shared->next = world->groups;
         world->groups = shared;
-        if (atomic_load(&world->dead)) atomic_store(&shared->entered, SYN__POISON);
+        if (atomic_load(&world->dead)) atomic_store(&shared->entered, SYN__ABORTED);
     }
     pthread_mutex_unlock(&world->lock);
     if (shared == NULL) return SYN_FAIL_NOMEM(err, sizeof *shared, "a group of ranks");

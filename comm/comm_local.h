@@ -22,8 +22,8 @@
 #include "comm/comm.h"
 #include "comm/comm_request.h"
 
-#define SYN__LINE   64 /* size of a cache line in bytes */
-#define SYN__POISON (UINT64_C(1) << 63)
+#define SYN__LINE    64 /* size of a cache line in bytes */
+#define SYN__ABORTED (UINT64_C(1) << 63)
 /* Small inputs are copied to the member's own space, one after another, so that no member has to
    wait until the others have read its buffers. This pays up to RUNNING_BYTES if all ranks run at
    once, and up to the larger size if a rendezvous means switching threads. */
@@ -33,7 +33,7 @@
 /* A member's part of a group. Slots alternate: a member that enters call k + 2 knows that all have
    entered call k + 1 and are therefore done with the slots of call k. */
 typedef struct syn__local_member {
-    _Alignas(SYN__LINE) syn__turn slots[2];       /* their group is the shared one */
+    _Alignas(SYN__LINE) syn__call_sig slots[2];   /* their group is the shared one */
     _Alignas(SYN__LINE) _Atomic uint64_t started; /* number of calls that this member has started */
     uint64_t left; /* number of calls left, counting only those that need leaving */
     _Alignas(SYN__LINE) unsigned char inlined[2][SYN__INLINE_BYTES];

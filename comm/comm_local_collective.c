@@ -56,7 +56,7 @@ typedef struct place {
 } place;
 
 /* Where a member's share of the elements begins: in a segment, at a multiple of a cache line. */
-static place share_begin(const syn__turn *turn, int32_t member, size_t elem_bytes) {
+static place share_begin(const syn__call_sig *turn, int32_t member, size_t elem_bytes) {
     const size_t size = (size_t)turn->exchange.group->size, m = (size_t)member;
     place p = {0, turn->n_elems / size * m + turn->n_elems % size * m / size};
     const syn_segment *segments = turn->exchange.segments;
@@ -68,7 +68,7 @@ static place share_begin(const syn__turn *turn, int32_t member, size_t elem_byte
 
 /* Reduces this member's share of the elements into the outputs of all members. */
 static void reduce_share(const syn_request *r, size_t elem_bytes) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     const int32_t index = x->group->index, size = x->group->size;
     const place begin = share_begin(&r->turn, index, elem_bytes),
                 end = share_begin(&r->turn, index + 1, elem_bytes);
@@ -83,7 +83,7 @@ static void reduce_share(const syn_request *r, size_t elem_bytes) {
 
 /* Reduces all elements of the copied inputs into this member's output. */
 static void reduce_inlined(const syn_request *r, size_t elem_bytes) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     size_t at = 0;
     for (int32_t i = 0; i < x->n_segments; i++) {
         const syn_segment *s = &x->segments[i];
@@ -125,7 +125,7 @@ static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
 }
 
 static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     const size_t size = (size_t)x->group->size, elem_bytes = syn_dtype_bytes(x->dtype);
     const size_t n_elems = r->turn.n_elems;
     const bool small = is_small(self, n_elems * elem_bytes * size);
@@ -140,7 +140,7 @@ static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *er
 }
 
 static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
     const bool small = is_small(self, r->turn.n_elems * elem_bytes),
                is_root = x->group->index == x->root;

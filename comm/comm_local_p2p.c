@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* Aborts the world if the two ends of a message do not match. */
-static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__turn *send,
-                               int32_t to, const syn__turn *recv, syn_error *err) {
+static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__call_sig *send,
+                               int32_t to, const syn__call_sig *recv, syn_error *err) {
     syn_error mismatch = {0};
     if (syn__compare_ends(from, send, to, recv, &mismatch) == SYN_OK) return SYN_OK;
     return syn__local_fail(world, mismatch.text, err);
@@ -18,7 +18,8 @@ static void copy(const syn_request *recv, const void *data) {
 }
 
 /* Writes a message to the buffer of a waiting receive and wakes its rank. */
-static syn_status fill(syn__local *self, const syn__turn *send, syn_request *recv, syn_error *err) {
+static syn_status fill(syn__local *self, const syn__call_sig *send, syn_request *recv,
+                       syn_error *err) {
     syn_local_world *world = self->world;
     const int32_t to = send->exchange.peer;
     const syn_status status =
@@ -32,26 +33,27 @@ static syn_status fill(syn__local *self, const syn__turn *send, syn_request *rec
     return status;
 }
 
-static syn_status send_to_ended(const syn__local *self, const syn_exchange *send, syn_error *err) {
+static syn_status send_to_ended(const syn__local *self, const syn_comm_call *send, syn_error *err) {
     return SYN_FAIL(err, SYN_E_COMM, "rank %d sends to rank %d (tag %d), which has ended",
                     (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
 }
 
 /* Matches a send: *recv is a waiting receive, or NULL. If there is none, appends *letter, unless
    NULL, to the peer's mailbox and sets it to NULL. */
-static syn_status deliver(syn__local *self, const syn_exchange *send, syn__letter **letter,
+static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unexpected **letter,
                           syn_request **recv, syn_error *err) {
     syn_local_world *world = self->world;
     syn__local_rank *to = &world->ranks[send->peer];
     pthread_mutex_lock(&world->lock);
     const bool dead = atomic_load(&world->dead), ended = to->ended;
     *recv = NULL;
-    if (!dead && !ended) *recv = syn__mailbox_receiver(&to->box, self->base.pub.rank, send->tag);
+    if (!dead && !ended)
+        *recv = syn__mailbox_match_receive(&to->box, self->base.pub.rank, send->tag);
     if (*recv != NULL) {
         (*recv)->times.wait_ns = syn__clock_ns() - (*recv)->times.begin_ns;
         atomic_store(&(*recv)->state, SYN__FILLING);
     } else if (!dead && !ended && *letter != NULL) {
-        syn__mailbox_put(&to->box, *letter);
+        syn__mailbox_add_message(&to->box, *letter);
         *letter = NULL;
     }
     pthread_mutex_unlock(&world->lock);
@@ -61,12 +63,12 @@ static syn_status deliver(syn__local *self, const syn_exchange *send, syn__lette
 
 /* A letter is filled without the lock, so a receive may be posted meanwhile; deliver is called
    again. */
-static syn_status send_message(syn__local *self, const syn__turn *send, syn_error *err) {
-    syn__letter *letter = NULL;
+static syn_status send_message(syn__local *self, const syn__call_sig *send, syn_error *err) {
+    syn__unexpected *letter = NULL;
     syn_request *recv = NULL;
     SYN_TRY(deliver(self, &send->exchange, &letter, &recv, err));
     if (recv != NULL) return fill(self, send, recv, err);
-    SYN_TRY(syn__letter_new(&letter, self->base.pub.rank, send, err));
+    SYN_TRY(syn__unexpected_new(&letter, self->base.pub.rank, send, err));
     syn_status status = deliver(self, &send->exchange, &letter, &recv, err);
     syn_free(letter);
     if (recv != NULL) status = fill(self, send, recv, err);
@@ -78,9 +80,9 @@ static syn_status receive(syn__local *self, syn_request *r, syn_error *err) {
     const int32_t rank = self->base.pub.rank;
     pthread_mutex_lock(&world->lock);
     const bool dead = atomic_load(&world->dead);
-    syn__letter *letter =
-        dead ? NULL : syn__mailbox_take(&world->ranks[rank].box, &r->turn.exchange);
-    if (!dead && letter == NULL) syn__mailbox_wait(&world->ranks[rank].box, r);
+    syn__unexpected *letter =
+        dead ? NULL : syn__mailbox_match_message(&world->ranks[rank].box, &r->turn.exchange);
+    if (!dead && letter == NULL) syn__mailbox_add_receive(&world->ranks[rank].box, r);
     pthread_mutex_unlock(&world->lock);
     if (dead) return syn__local_fail(world, NULL, err);
     if (letter == NULL) return SYN_OK;
@@ -118,7 +120,7 @@ syn_status syn__local_settle(syn__comm *comm, syn_request *message, syn_error *e
     if (syn__local_spin(self, &message->state, SYN__DONE)) return message->error.code;
     pthread_mutex_lock(&world->lock);
     const bool filled = sleep_filled(self, message);
-    if (!filled) syn__mailbox_forget(&world->ranks[comm->pub.rank].box, message);
+    if (!filled) syn__mailbox_remove_receive(&world->ranks[comm->pub.rank].box, message);
     pthread_mutex_unlock(&world->lock);
     return filled ? message->error.code : syn__local_fail(world, NULL, err);
 }
@@ -127,7 +129,7 @@ void syn__local_withdraw(syn__comm *comm, syn_request *message) {
     syn__local *self = (syn__local *)comm;
     syn__local_rank *me = &self->world->ranks[comm->pub.rank];
     pthread_mutex_lock(&self->world->lock);
-    if (atomic_load(&message->state) == SYN__OPEN) syn__mailbox_forget(&me->box, message);
+    if (atomic_load(&message->state) == SYN__OPEN) syn__mailbox_remove_receive(&me->box, message);
     while (atomic_load(&message->state) == SYN__FILLING)
         pthread_cond_wait(&me->mail, &self->world->lock);
     pthread_mutex_unlock(&self->world->lock);

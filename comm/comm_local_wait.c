@@ -37,8 +37,8 @@ static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
 
 /* Aborts with "rank 1 ended while rank 0 waits in all_reduce #5 of group tp0". */
 static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
-    const syn__turn *turn = &world->ranks[waiter].awaited->turn;
-    const syn_exchange *x = &turn->exchange;
+    const syn__call_sig *turn = &world->ranks[waiter].awaited->turn;
+    const syn_comm_call *x = &turn->exchange;
     char sentence[256];
     const char *what = world->ranks[ended].opened ? "ended" : "never started";
     if (syn__is_message(x->kind))
@@ -56,7 +56,8 @@ static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) 
    from last back to first. */
 static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     char sentence[SYN_ERROR_TEXT], place[SYN__PLACE_TEXT];
-    const syn__turn *a = &world->ranks[first].awaited->turn, *b = &world->ranks[last].awaited->turn;
+    const syn__call_sig *a = &world->ranks[first].awaited->turn,
+                        *b = &world->ranks[last].awaited->turn;
     if (world->ranks[last].parent == first && first != last && !syn__is_message(a->exchange.kind) &&
         !syn__is_message(b->exchange.kind)) {
         const bool in_order = first < last;
@@ -69,7 +70,7 @@ static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     const char *separator = ": ";
     for (int32_t r = last; n > 0 && (size_t)n < sizeof sentence; r = world->ranks[r].parent) {
         n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%srank %d in %s", separator,
-                      (int)r, syn__turn_place(&world->ranks[r].awaited->turn, place, sizeof place));
+                      (int)r, syn__call_text(&world->ranks[r].awaited->turn, place, sizeof place));
         separator = "; ";
         if (r == first) break;
     }
@@ -129,7 +130,7 @@ void syn__local_rank_ended(syn_local_world *world, int32_t rank) {
 
 /* Whether the count without POISON has reached `target`. */
 static bool reached(const _Atomic uint64_t *count, uint64_t target) {
-    return (atomic_load(count) & ~SYN__POISON) >= target;
+    return (atomic_load(count) & ~SYN__ABORTED) >= target;
 }
 
 /* Yields now and then: the awaited thread may be queued on the same core, and the scheduler would
@@ -182,7 +183,7 @@ static void sleep_entered(syn__local *self, const syn_request *r, uint64_t targe
 static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
     uint64_t seen = atomic_load_explicit(&group->entered, memory_order_relaxed);
     do {
-        if (seen & SYN__POISON) return false;
+        if (seen & SYN__ABORTED) return false;
     } while (!atomic_compare_exchange_weak(&group->entered, &seen, seen + 1));
     *last = seen + 1 == target;
     return true;
@@ -192,10 +193,10 @@ static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
 static syn_status compare_calls(syn__local *self, const syn_request *r, syn_error *err) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
-    const syn__turn *first = &shared->members[0].slots[r->turn.seq & 1];
+    const syn__call_sig *first = &shared->members[0].slots[r->turn.seq & 1];
     for (int32_t i = 1; i < group->size; i++) {
-        const syn__turn *other = &shared->members[i].slots[r->turn.seq & 1];
-        if (syn__turn_equal(first, other)) continue;
+        const syn__call_sig *other = &shared->members[i].slots[r->turn.seq & 1];
+        if (syn__call_sig_equal(first, other)) continue;
         char sentence[SYN_ERROR_TEXT];
         syn__mismatch_text(group->ranks[0], first, group->ranks[i], other, sentence,
                            sizeof sentence);
@@ -206,7 +207,7 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
 
 /* Copies all inputs, one after another. */
 static void copy_inputs(const syn_request *r, unsigned char *to) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     const size_t blocks = x->kind == SYN_COMM_REDUCE_SCATTER ? (size_t)x->group->size : 1;
     for (int32_t i = 0; i < x->n_segments; i++) {
         const size_t bytes = r->segments[i].n_elems * blocks * syn_dtype_bytes(x->dtype);
@@ -221,7 +222,7 @@ static void publish(const syn_request *r, bool inlined) {
     const syn_group *group = r->turn.exchange.group;
     syn__local_group *shared = group->impl;
     syn__local_member *me = &shared->members[group->index];
-    syn__turn *slot = &me->slots[r->turn.seq & 1];
+    syn__call_sig *slot = &me->slots[r->turn.seq & 1];
     *slot = r->turn;
     slot->exchange.group = &shared->group; /* outlives this rank's own copy */
     if (inlined) copy_inputs(r, me->inlined[r->turn.seq & 1]);
@@ -230,7 +231,7 @@ static void publish(const syn_request *r, bool inlined) {
 syn_status syn__local_enter(syn__local *self, syn_request *r, bool inlined, syn_error *err) {
     syn__local_group *shared = r->turn.exchange.group->impl;
     /* After a failure, other members may still read the slots. */
-    if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__POISON)
+    if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__ABORTED)
         return syn__local_fail(self->world, NULL, err);
     publish(r, inlined);
     const uint64_t target = r->turn.seq * (uint64_t)shared->group.size;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message, syn_error *err) {
+syn_status syn__check_peer(const syn_comm *comm, const syn_comm_call *message, syn_error *err) {
     const char *what = syn_comm_kind_name(message->kind);
     if (message->peer < 0 || message->peer >= comm->size)
         return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s names rank %d in a world of %d",
@@ -15,8 +15,8 @@ syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message, sy
     return SYN_OK;
 }
 
-syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
-                             syn_error *err) {
+syn_status syn__compare_ends(int32_t from, const syn__call_sig *send, int32_t to,
+                             const syn__call_sig *recv, syn_error *err) {
     if (send->exchange.dtype == recv->exchange.dtype && send->n_elems == recv->n_elems)
         return SYN_OK;
     char sentence[SYN_ERROR_TEXT];
@@ -24,11 +24,12 @@ syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, co
     return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
 }
 
-syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err) {
+syn_status syn__unexpected_new(syn__unexpected **out, int32_t from, const syn__call_sig *send,
+                               syn_error *err) {
     const size_t data_bytes = send->n_elems * syn_dtype_bytes(send->exchange.dtype);
-    syn__letter *letter = syn_malloc(sizeof *letter + data_bytes);
+    syn__unexpected *letter = syn_malloc(sizeof *letter + data_bytes);
     if (letter == NULL) return SYN_FAIL_NOMEM(err, sizeof *letter + data_bytes, "a sent message");
-    *letter = (syn__letter){.from = from, .send = *send, .data = letter + 1};
+    *letter = (syn__unexpected){.from = from, .send = *send, .data = letter + 1};
     letter->send.exchange.segments = NULL;
     if (data_bytes > 0) memcpy(letter->data, send->exchange.segments->in, data_bytes);
     *out = letter;
@@ -42,25 +43,25 @@ void syn__mailbox_init(syn__mailbox *box) {
     box->last_waiting = &box->waiting;
 }
 
-void syn__mailbox_put(syn__mailbox *box, syn__letter *letter) {
+void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *letter) {
     letter->next = NULL;
     *box->last_letter = letter;
     box->last_letter = &letter->next;
 }
 
-syn__letter *syn__mailbox_take(syn__mailbox *box, const syn_exchange *recv) {
-    syn__letter **link = &box->letters;
+syn__unexpected *syn__mailbox_match_message(syn__mailbox *box, const syn_comm_call *recv) {
+    syn__unexpected **link = &box->letters;
     while (*link != NULL &&
            ((*link)->from != recv->peer || (*link)->send.exchange.tag != recv->tag))
         link = &(*link)->next;
-    syn__letter *letter = *link;
+    syn__unexpected *letter = *link;
     if (letter == NULL) return NULL;
     *link = letter->next;
     if (letter->next == NULL) box->last_letter = link;
     return letter;
 }
 
-void syn__mailbox_wait(syn__mailbox *box, syn_request *recv) {
+void syn__mailbox_add_receive(syn__mailbox *box, syn_request *recv) {
     recv->next = NULL;
     *box->last_waiting = recv;
     box->last_waiting = &recv->next;
@@ -74,7 +75,7 @@ static syn_request *unlink_waiting(syn__mailbox *box, syn_request **link) {
     return recv;
 }
 
-syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag) {
+syn_request *syn__mailbox_match_receive(syn__mailbox *box, int32_t from, int32_t tag) {
     syn_request **link = &box->waiting;
     while (*link != NULL &&
            ((*link)->turn.exchange.peer != from || (*link)->turn.exchange.tag != tag))
@@ -82,7 +83,7 @@ syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag)
     return unlink_waiting(box, link);
 }
 
-void syn__mailbox_forget(syn__mailbox *box, syn_request *recv) {
+void syn__mailbox_remove_receive(syn__mailbox *box, syn_request *recv) {
     syn_request **link = &box->waiting;
     while (*link != NULL && *link != recv) link = &(*link)->next;
     unlink_waiting(box, link);
@@ -90,7 +91,7 @@ void syn__mailbox_forget(syn__mailbox *box, syn_request *recv) {
 
 void syn__mailbox_free(syn__mailbox *box) {
     while (box->letters != NULL) {
-        syn__letter *letter = box->letters;
+        syn__unexpected *letter = box->letters;
         box->letters = letter->next;
         syn_free(letter);
     }

@@ -50,15 +50,15 @@ static syn_status create_comm(const syn_group *group, MPI_Comm *out, syn_error *
 static syn_status mpi_open_group(syn_comm *comm, syn_group *group, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
     const size_t size = (size_t)group->size;
-    const size_t wires_bytes = self->check ? size * sizeof(syn__mpi_wire) : 0;
+    const size_t wires_bytes = self->check ? size * sizeof(syn__mpi_sig) : 0;
     const size_t bytes =
         sizeof(syn__mpi_group) + wires_bytes + (self->check ? 2 * size * sizeof(MPI_Request) : 0);
     syn__mpi_group *shared = syn_calloc(1, bytes);
     if (shared == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group of ranks");
-    shared->wires = (syn__mpi_wire *)(void *)(shared + 1);
+    shared->wires = (syn__mpi_sig *)(void *)(shared + 1);
     shared->requests = (MPI_Request *)(void *)((char *)(shared + 1) + wires_bytes);
     shared->scratch = syn_aligned_malloc(SYN__MPI_SCRATCH_BYTES);
-    const syn__turn opening = {.exchange = {.kind = SYN_COMM_NONE, .group = group}};
+    const syn__call_sig opening = {.exchange = {.kind = SYN_COMM_NONE, .group = group}};
     syn__watchdog_enter(self->dog, &opening);
     const syn_status status = shared->scratch == NULL
                                   ? SYN_FAIL_NOMEM(err, SYN__MPI_SCRATCH_BYTES, "a scratch buffer")
@@ -100,7 +100,7 @@ static void mpi_abort(syn_comm *comm, const char *reason) {
     end_job();
 }
 
-void syn__mpi_rest(void) {
+void syn__mpi_backoff(void) {
     const struct timespec moment = {0, 50000};
     nanosleep(&moment, NULL);
 }
@@ -115,7 +115,7 @@ static void mpi_unblock(syn__comm *comm) {
 
 static void mpi_close(syn_comm *comm) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn__turn closing = {.exchange = {.kind = SYN_COMM_NONE}};
+    const syn__call_sig closing = {.exchange = {.kind = SYN_COMM_NONE}};
     syn__comm_finish(&self->base);
     syn__watchdog_enter(self->dog, &closing);
     syn__mpi_messages_end(self);

@@ -24,13 +24,13 @@ typedef struct syn__mpi_message {
 } syn__mpi_message;
 
 /* A thread that makes MPI move messages while the rank computes. */
-typedef struct syn__mpi_mover {
+typedef struct syn__mpi_progress {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
     bool runs, stop; /* the thread was started; it must end */
     int under_way;   /* number of messages in flight */
-} syn__mpi_mover;
+} syn__mpi_progress;
 
 typedef struct syn__mpi {
     syn__comm base;            /* with threads: several threads may call MPI at the same time */
@@ -40,22 +40,22 @@ typedef struct syn__mpi {
     MPI_Comm messages, checks; /* communicators of all ranks */
     MPI_Op keep_nan_min, keep_nan_max; /* min and max of f32 that preserve NaN */
     syn__mpi_message *sent;            /* sends in flight */
-    syn__mpi_mover mover;
+    syn__mpi_progress mover;
     syn__watchdog *dog;                               /* NULL: none */
     void (*log)(void *log_arg, const char *sentence); /* NULL: silent */
     void *log_arg;
 } syn__mpi;
 
-/* A signature (syn__turn) in the form in which ranks exchange it. */
-typedef struct syn__mpi_wire {
+/* A signature (syn__call_sig) in the form in which ranks exchange it. */
+typedef struct syn__mpi_sig {
     int64_t kind, dtype, reduce, root, n_elems, n_segments, cut, group_id, seq;
     char group[SYN__MPI_NAME_BYTES];
-} syn__mpi_wire;
+} syn__mpi_sig;
 
 typedef struct syn__mpi_group {
     MPI_Comm comm;
     unsigned char *scratch; /* SYN__MPI_SCRATCH_BYTES */
-    syn__mpi_wire *wires;   /* `size` entries, if check */
+    syn__mpi_sig *wires;    /* `size` entries, if check */
     MPI_Request *requests;  /* 2 * size entries, if check */
 } syn__mpi_group;
 
@@ -69,12 +69,12 @@ syn_status syn__mpi_failed(int code, const char *what, syn_error *err);
 
 MPI_Datatype syn__mpi_type(syn_dtype dtype);
 /* Frees sent messages that MPI has finished sending. */
-syn_status syn__mpi_reap(syn__mpi *self, syn_error *err) SYN_MUST_USE;
+syn_status syn__mpi_free_sent(syn__mpi *self, syn_error *err) SYN_MUST_USE;
 /* Creates keep_nan_min and keep_nan_max. */
 syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) SYN_MUST_USE;
 
 /* Sleeps briefly, between two MPI calls of a thread that polls. */
-void syn__mpi_rest(void);
+void syn__mpi_backoff(void);
 /* Waits until all messages are sent, frees them, and ends the thread that moves messages. */
 void syn__mpi_messages_end(syn__mpi *self);
 

@@ -89,32 +89,31 @@ static syn_status await_all(const syn_request *r, int n, MPI_Request *requests, 
     for (;;) {
         SYN__TRY_MPI("MPI_Testall", MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE));
         if (done) return SYN_OK;
-        syn__mpi_rest();
+        syn__mpi_backoff();
     }
 }
 
-static void turn_of(const syn__mpi_wire *w, syn_group *group, syn__turn *turn) {
+static void sig_of(const syn__mpi_sig *w, syn_group *group, syn__call_sig *turn) {
     *group = (syn_group){.id = (uint32_t)w->group_id, .name = w->group};
-    *turn = (syn__turn){.exchange = {.kind = (syn_comm_kind)w->kind,
-                                     .dtype = (syn_dtype)w->dtype,
-                                     .reduce = (syn_reduce)w->reduce,
-                                     .root = (int32_t)w->root,
-                                     .n_segments = (int32_t)w->n_segments,
-                                     .group = group},
-                        .n_elems = (size_t)w->n_elems,
-                        .cut = (uint64_t)w->cut,
-                        .seq = (uint64_t)w->seq};
+    *turn = (syn__call_sig){.exchange = {.kind = (syn_comm_kind)w->kind,
+                                         .dtype = (syn_dtype)w->dtype,
+                                         .reduce = (syn_reduce)w->reduce,
+                                         .root = (int32_t)w->root,
+                                         .n_segments = (int32_t)w->n_segments,
+                                         .group = group},
+                            .n_elems = (size_t)w->n_elems,
+                            .cut = (uint64_t)w->cut,
+                            .seq = (uint64_t)w->seq};
 }
 
-static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wires,
-                                syn_error *err) {
+static syn_status compare_wires(const syn_group *group, const syn__mpi_sig *wires, syn_error *err) {
     syn_group first_group, other_group;
-    syn__turn first, other;
-    turn_of(&wires[0], &first_group, &first);
+    syn__call_sig first, other;
+    sig_of(&wires[0], &first_group, &first);
     for (int32_t i = 1; i < group->size; i++) {
         char sentence[SYN_ERROR_TEXT];
-        turn_of(&wires[i], &other_group, &other);
-        if (syn__turn_equal(&first, &other)) continue;
+        sig_of(&wires[i], &other_group, &other);
+        if (syn__call_sig_equal(&first, &other)) continue;
         syn__mismatch_text(group->ranks[0], &first, group->ranks[i], &other, sentence,
                            sizeof sentence);
         return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
@@ -127,29 +126,29 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wir
    groups to which both belong. With threads, a rank's groups run concurrently, so only calls within
    a group can be compared. */
 static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     const syn_group *group = x->group;
     syn__mpi_group *shared = group->impl;
-    syn__mpi_wire *mine = &shared->wires[group->index];
+    syn__mpi_sig *mine = &shared->wires[group->index];
     const bool apart = self->base.threads;
     MPI_Comm comm = apart ? shared->comm : self->checks;
     int n = 0;
-    *mine = (syn__mpi_wire){.kind = (int64_t)x->kind,
-                            .dtype = (int64_t)x->dtype,
-                            .reduce = (int64_t)x->reduce,
-                            .root = x->root,
-                            .n_elems = (int64_t)r->turn.n_elems,
-                            .n_segments = x->n_segments,
-                            .cut = (int64_t)r->turn.cut,
-                            .group_id = group->id,
-                            .seq = (int64_t)r->turn.seq};
+    *mine = (syn__mpi_sig){.kind = (int64_t)x->kind,
+                           .dtype = (int64_t)x->dtype,
+                           .reduce = (int64_t)x->reduce,
+                           .root = x->root,
+                           .n_elems = (int64_t)r->turn.n_elems,
+                           .n_segments = x->n_segments,
+                           .cut = (int64_t)r->turn.cut,
+                           .group_id = group->id,
+                           .seq = (int64_t)r->turn.seq};
     snprintf(mine->group, sizeof mine->group, "%s", group->name);
     for (int32_t i = 0; i < group->size; i++) {
         if (i == group->index) continue;
         const int peer = apart ? i : group->ranks[i];
-        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(&shared->wires[i], (int)sizeof(syn__mpi_wire), MPI_BYTE,
+        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(&shared->wires[i], (int)sizeof(syn__mpi_sig), MPI_BYTE,
                                             peer, 0, comm, &shared->requests[n++]));
-        SYN__TRY_MPI("MPI_Isend", MPI_Isend(mine, (int)sizeof(syn__mpi_wire), MPI_BYTE, peer, 0,
+        SYN__TRY_MPI("MPI_Isend", MPI_Isend(mine, (int)sizeof(syn__mpi_sig), MPI_BYTE, peer, 0,
                                             comm, &shared->requests[n++]));
     }
     SYN_TRY(await_all(r, n, shared->requests, err));
@@ -171,7 +170,7 @@ static syn_status meet(syn__mpi *self, const syn_request *r, syn_error *err) {
 }
 
 static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
-    if (r->on_main) SYN_TRY(syn__mpi_reap(self, err));
+    if (r->on_main) SYN_TRY(syn__mpi_free_sent(self, err));
     if (!self->check && !self->measure && !self->base.threads) return SYN_OK;
     const uint64_t begin_ns = syn__clock_ns();
     SYN_TRY(meet(self, r, err));
@@ -186,11 +185,11 @@ static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
 #define JOINED_BYTES 65536
 
 /* Whether data goes through scratch in a wider dtype, and in which dtype it is there. */
-static bool is_widened(const syn_exchange *x) {
+static bool is_widened(const syn_comm_call *x) {
     return x->kind == SYN_COMM_ALL_REDUCE && syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
 }
 
-static syn_dtype scratch_dtype(const syn_exchange *x) {
+static syn_dtype scratch_dtype(const syn_comm_call *x) {
     return is_widened(x) ? syn__wide_dtype(x->dtype, x->reduce) : x->dtype;
 }
 
@@ -200,21 +199,21 @@ typedef struct cursor {
     size_t at;
 } cursor;
 
-static void load(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n) {
+static void load(const syn_comm_call *x, cursor c, unsigned char *scratch, size_t n) {
     const size_t bytes = syn_dtype_bytes(x->dtype);
     if (is_widened(x)) syn__wide_load(c.segment->in, c.at, scratch, n, x->dtype, x->reduce);
     else memcpy(scratch, (const char *)c.segment->in + c.at * bytes, n * bytes);
 }
 
-static void store(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n) {
+static void store(const syn_comm_call *x, cursor c, unsigned char *scratch, size_t n) {
     const size_t bytes = syn_dtype_bytes(x->dtype);
     if (is_widened(x)) syn__wide_store(scratch, c.segment->out, c.at, n, x->dtype, x->reduce);
     else memcpy((char *)c.segment->out + c.at * bytes, scratch, n * bytes);
 }
 
 /* Loads or stores n elements, which may span several segments. Returns the position after them. */
-static cursor pass(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n,
-                   void (*move)(const syn_exchange *x, cursor c, unsigned char *scratch,
+static cursor pass(const syn_comm_call *x, cursor c, unsigned char *scratch, size_t n,
+                   void (*move)(const syn_comm_call *x, cursor c, unsigned char *scratch,
                                 size_t n)) {
     while (n > 0) {
         const size_t k = min_size(n, c.segment->n_elems - c.at);
@@ -228,7 +227,7 @@ static cursor pass(const syn_exchange *x, cursor c, unsigned char *scratch, size
 }
 
 /* Runs the collective on n elements in scratch. */
-static syn_status exchange_scratch(syn__mpi *self, const syn_exchange *x, int n, syn_error *err) {
+static syn_status exchange_scratch(syn__mpi *self, const syn_comm_call *x, int n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_dtype dtype = scratch_dtype(x);
     if (x->kind == SYN_COMM_BROADCAST) {
@@ -245,7 +244,7 @@ static syn_status exchange_scratch(syn__mpi *self, const syn_exchange *x, int n,
 }
 
 /* Runs the collective on n segments, joined, in pieces that fit in scratch. */
-static syn_status exchange_joined(syn__mpi *self, const syn_exchange *x, const syn_segment *first,
+static syn_status exchange_joined(syn__mpi *self, const syn_comm_call *x, const syn_segment *first,
                                   int32_t n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const bool loads = x->kind != SYN_COMM_BROADCAST || x->group->index == x->root;
@@ -264,11 +263,11 @@ static syn_status exchange_joined(syn__mpi *self, const syn_exchange *x, const s
     return SYN_OK;
 }
 
-typedef syn_status exchange_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+typedef syn_status exchange_one(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
                                 syn_error *err);
 
 /* Runs the collective on a list: long segments one by one, short neighbours joined. */
-static syn_status exchange_list(syn__mpi *self, const syn_exchange *x, exchange_one *one,
+static syn_status exchange_list(syn__mpi *self, const syn_comm_call *x, exchange_one *one,
                                 syn_error *err) {
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
     for (int32_t i = 0, end = 0; i < x->n_segments; i = end) {
@@ -287,7 +286,7 @@ static syn_status exchange_list(syn__mpi *self, const syn_exchange *x, exchange_
 
 /* ---- Collectives ---- */
 
-static syn_status all_reduce_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+static syn_status all_reduce_one(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
                                  syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
@@ -304,7 +303,7 @@ static syn_status all_reduce_one(syn__mpi *self, const syn_exchange *x, const sy
 }
 
 /* Runs in pieces: the same range of every block is packed side by side in scratch. */
-static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;
     const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
@@ -329,7 +328,7 @@ static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, s
     return SYN_OK;
 }
 
-static syn_status reduce_scatter(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+static syn_status reduce_scatter(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;
     if (s->n_elems == 0) return SYN_OK;
@@ -345,7 +344,7 @@ static syn_status reduce_scatter(syn__mpi *self, const syn_exchange *x, syn_erro
 }
 
 /* Broadcasts n_elems elements of buf from `root`, in pieces. */
-static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, size_t n_elems,
+static syn_status spread(syn__mpi *self, const syn_comm_call *x, void *buf, size_t n_elems,
                          int32_t root, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     for (size_t at = 0; at < n_elems; at += self->limit) {
@@ -356,7 +355,7 @@ static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, size_
     return SYN_OK;
 }
 
-static syn_status all_gather(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+static syn_status all_gather(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;
     const size_t bytes = s->n_elems * syn_dtype_bytes(x->dtype);
@@ -373,7 +372,7 @@ static syn_status all_gather(syn__mpi *self, const syn_exchange *x, syn_error *e
     return SYN_OK;
 }
 
-static syn_status broadcast_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+static syn_status broadcast_one(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
                                 syn_error *err) {
     if (x->group->index == x->root && s->in != s->out && s->n_elems > 0)
         memcpy(s->out, s->in, s->n_elems * syn_dtype_bytes(x->dtype));
@@ -389,7 +388,7 @@ static syn_status barrier(syn_request *r, syn_error *err) {
 }
 
 static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     if (x->elsewhere && !self->check) return SYN_OK;
     SYN_TRY(begin(self, r, err));
     if (x->elsewhere) return SYN_OK;

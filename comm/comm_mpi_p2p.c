@@ -16,7 +16,7 @@ static size_t min_size(size_t a, size_t b) {
 /* Calls MPI repeatedly while messages are in flight: MPI moves messages during any call. */
 static void *move(void *arg) {
     syn__mpi *self = arg;
-    syn__mpi_mover *mover = &self->mover;
+    syn__mpi_progress *mover = &self->mover;
     int flag = 0;
     pthread_mutex_lock(&mover->lock);
     while (!mover->stop) {
@@ -26,7 +26,7 @@ static void *move(void *arg) {
         }
         pthread_mutex_unlock(&mover->lock);
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self->checks, &flag, MPI_STATUS_IGNORE);
-        syn__mpi_rest();
+        syn__mpi_backoff();
         pthread_mutex_lock(&mover->lock);
     }
     pthread_mutex_unlock(&mover->lock);
@@ -44,7 +44,7 @@ static syn_status start_mover(syn__mpi *self, syn_error *err) {
 
 /* Changes the number of messages in flight; wakes the thread that moves them if there are any. */
 static void count(syn__mpi *self, int messages) {
-    syn__mpi_mover *mover = &self->mover;
+    syn__mpi_progress *mover = &self->mover;
     pthread_mutex_lock(&mover->lock);
     mover->under_way += messages;
     if (mover->under_way > 0) pthread_cond_signal(&mover->wake);
@@ -54,7 +54,7 @@ static void count(syn__mpi *self, int messages) {
 /* ---- Messages ---- */
 
 /* Allocates a message with space for data_bytes bytes and its requests. NULL if memory is out. */
-static syn__mpi_message *message_new(syn__mpi *self, const syn__turn *turn, size_t data_bytes,
+static syn__mpi_message *message_new(syn__mpi *self, const syn__call_sig *turn, size_t data_bytes,
                                      syn_error *err) {
     const size_t n_pieces = turn->n_elems / self->limit + (turn->n_elems % self->limit != 0);
     const size_t requests_bytes = (n_pieces + 3) / 2 * 2 * sizeof(MPI_Request);
@@ -76,7 +76,7 @@ static void message_free(syn__mpi *self, syn__mpi_message *m) {
     syn_free(m);
 }
 
-syn_status syn__mpi_reap(syn__mpi *self, syn_error *err) {
+syn_status syn__mpi_free_sent(syn__mpi *self, syn_error *err) {
     for (syn__mpi_message **link = &self->sent; *link != NULL;) {
         syn__mpi_message *m = *link;
         int done = 0;
@@ -110,7 +110,7 @@ void syn__mpi_messages_end(syn__mpi *self) {
 
 static syn_status post_sends(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                              syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     SYN__TRY_MPI("MPI_Isend", MPI_Isend(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
     m->n_requests++;
@@ -126,7 +126,7 @@ static syn_status post_sends(syn__mpi *self, const syn_request *r, syn__mpi_mess
 
 static syn_status post_receives(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                                 syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->turn.exchange;
     char *to = r->segments->out;
     SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
@@ -155,9 +155,9 @@ static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
 
 syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn_exchange *x = &message->turn.exchange;
+    const syn_comm_call *x = &message->turn.exchange;
     if (comm->threads && !x->now && !self->mover.runs) SYN_TRY(start_mover(self, err));
-    SYN_TRY(syn__mpi_reap(self, err));
+    SYN_TRY(syn__mpi_free_sent(self, err));
     if (x->kind == SYN_COMM_SEND) return send_message(self, message, err);
     syn__mpi_message *m = message_new(self, &message->turn, 0, err);
     if (m == NULL) return SYN_E_NOMEM;
@@ -182,11 +182,11 @@ static syn_status receive(syn__mpi *self, syn_request *r, syn_error *err) {
     SYN__TRY_MPI("MPI_Wait", MPI_Wait(&m->requests[0], MPI_STATUS_IGNORE));
     r->times.wait_ns = syn__clock_ns() - r->times.begin_ns;
     const int32_t rank = self->base.pub.rank;
-    const syn__turn send = {.exchange = {.kind = SYN_COMM_SEND,
-                                         .dtype = (syn_dtype)m->header[0],
-                                         .peer = rank,
-                                         .tag = r->turn.exchange.tag},
-                            .n_elems = (size_t)m->header[1]};
+    const syn__call_sig send = {.exchange = {.kind = SYN_COMM_SEND,
+                                             .dtype = (syn_dtype)m->header[0],
+                                             .peer = rank,
+                                             .tag = r->turn.exchange.tag},
+                                .n_elems = (size_t)m->header[1]};
     SYN_TRY(syn__compare_ends(r->turn.exchange.peer, &send, rank, &r->turn, err));
     SYN__TRY_MPI("MPI_Waitall",
                  MPI_Waitall(m->n_requests - 1, m->requests + 1, MPI_STATUSES_IGNORE));

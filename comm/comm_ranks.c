@@ -33,7 +33,7 @@ syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg, syn_
 typedef struct work {
     const syn_plan *plan;
     syn_device device;
-    syn_rank_ops *ops;
+    syn_rank_program *ops;
     void *arg;
 } work;
 
@@ -57,8 +57,8 @@ static syn_status compute(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_ops *ops, void *arg,
-                             syn_error *err) {
+syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_program *ops,
+                             void *arg, syn_error *err) {
     syn_plan whole = *plan;
     SYN_TRY(syn_plan_complete(&whole, err));
     return syn_ranks_run(whole.ranks, compute, &(work){plan, device, ops, arg}, err);
@@ -101,7 +101,7 @@ static syn_status trace(kept *k, int32_t size, const work *w, syn_error *err) {
 }
 
 syn_status syn_ranks_trace(syn_graph **out, const syn_plan *plan, const syn_hardware *hw,
-                           syn_rank_ops *ops, void *arg, syn_error *err) {
+                           syn_rank_program *ops, void *arg, syn_error *err) {
     syn_plan whole = *plan;
     SYN_TRY(syn_plan_complete(&whole, err));
     const int32_t size = whole.ranks;

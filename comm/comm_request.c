@@ -144,7 +144,7 @@ static void request_end(syn__comm *self, syn_request *r) {
     self->idle = r;
 }
 
-static syn_status check_segments(const syn_exchange *x, syn_error *err) {
+static syn_status check_segments(const syn_comm_call *x, syn_error *err) {
     const bool list = x->kind == SYN_COMM_ALL_REDUCE || x->kind == SYN_COMM_BROADCAST;
     const int32_t most = list ? SYN_MAX_LIST : 1;
     if (x->kind == SYN_COMM_BARRIER || (x->n_segments >= 1 && x->n_segments <= most)) return SYN_OK;
@@ -153,7 +153,7 @@ static syn_status check_segments(const syn_exchange *x, syn_error *err) {
                     (int)most);
 }
 
-static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *err) {
+static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error *err) {
     SYN_TRY(syn__comm_check_open(comm, err));
     SYN_TRY(check_segments(x, err));
     switch (x->kind) {
@@ -176,8 +176,8 @@ static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *
 }
 
 /* Copies the operation and its segments to the request. */
-static void describe(syn_request *r, const syn_exchange *x) {
-    r->turn = (syn__turn){.exchange = *x};
+static void describe(syn_request *r, const syn_comm_call *x) {
+    r->turn = (syn__call_sig){.exchange = *x};
     r->turn.exchange.segments = r->segments;
     if (x->kind == SYN_COMM_BARRIER) r->turn.exchange.n_segments = 0;
     for (int32_t i = 0; i < r->turn.exchange.n_segments; i++) {
@@ -187,7 +187,7 @@ static void describe(syn_request *r, const syn_exchange *x) {
     }
 }
 
-syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
+syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
                            syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
     SYN_TRY(check(comm, exchange, err));
@@ -196,7 +196,7 @@ syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_req
     r->next = NULL;
     describe(r, exchange);
     r->stream = NULL;
-    r->times = (syn_exchange_times){0};
+    r->times = (syn_comm_times){0};
     r->error.code = SYN_OK;
     atomic_store_explicit(&r->state, SYN__OPEN, memory_order_relaxed);
     syn_status status = SYN_OK;
@@ -211,8 +211,7 @@ syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_req
     return status;
 }
 
-syn_status syn__comm_wait(syn_comm *comm, syn_request *r, syn_exchange_times *times,
-                          syn_error *err) {
+syn_status syn__comm_wait(syn_comm *comm, syn_request *r, syn_comm_times *times, syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
     if (r->stream != NULL && r->stream->has_thread) await_done(self, r);
     if (message_open(r)) (void)self->transport->settle(self, r, &r->error);

@@ -18,18 +18,18 @@ static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
 /* A collective over one rank is a copy. */
 static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
     (void)comm, (void)err;
-    const syn_exchange *x = &request->turn.exchange;
+    const syn_comm_call *x = &request->turn.exchange;
     for (int32_t i = 0; i < x->n_segments; i++) copy(&x->segments[i], x->segments[i].in, x->dtype);
     return SYN_OK;
 }
 
 static syn_status send(self_comm *self, syn_request *r, syn_error *err) {
-    syn_request *recv = syn__mailbox_receiver(&self->box, 0, r->turn.exchange.tag);
+    syn_request *recv = syn__mailbox_match_receive(&self->box, 0, r->turn.exchange.tag);
     syn__message_done(r);
     if (recv == NULL) {
-        syn__letter *letter = NULL;
-        SYN_TRY(syn__letter_new(&letter, 0, &r->turn, err));
-        syn__mailbox_put(&self->box, letter);
+        syn__unexpected *letter = NULL;
+        SYN_TRY(syn__unexpected_new(&letter, 0, &r->turn, err));
+        syn__mailbox_add_message(&self->box, letter);
         return SYN_OK;
     }
     if (syn__compare_ends(0, &r->turn, 0, &recv->turn, &recv->error) == SYN_OK)
@@ -41,9 +41,9 @@ static syn_status send(self_comm *self, syn_request *r, syn_error *err) {
 static syn_status self_post(syn__comm *comm, syn_request *r, syn_error *err) {
     self_comm *self = (self_comm *)comm;
     if (r->turn.exchange.kind == SYN_COMM_SEND) return send(self, r, err);
-    syn__letter *letter = syn__mailbox_take(&self->box, &r->turn.exchange);
+    syn__unexpected *letter = syn__mailbox_match_message(&self->box, &r->turn.exchange);
     if (letter == NULL) {
-        syn__mailbox_wait(&self->box, r);
+        syn__mailbox_add_receive(&self->box, r);
         return SYN_OK;
     }
     if (syn__compare_ends(0, &letter->send, 0, &r->turn, &r->error) == SYN_OK)
@@ -54,7 +54,7 @@ static syn_status self_post(syn__comm *comm, syn_request *r, syn_error *err) {
 }
 
 static void self_withdraw(syn__comm *comm, syn_request *message) {
-    syn__mailbox_forget(&((self_comm *)comm)->box, message);
+    syn__mailbox_remove_receive(&((self_comm *)comm)->box, message);
 }
 
 static syn_status self_settle(syn__comm *comm, syn_request *message, syn_error *err) {

@@ -12,15 +12,15 @@ struct syn__watchdog {
     pthread_mutex_t lock;
     pthread_cond_t stopping;
     pthread_t thread;
-    bool stop, inside; /* inside: the rank is in a call */
-    syn__turn turn;    /* the current call, entered at since_ns */
+    bool stop, inside;  /* inside: the rank is in a call */
+    syn__call_sig turn; /* the current call, entered at since_ns */
     uint64_t since_ns;
     double next_log_s; /* when to log next, in seconds since since_ns */
 };
 
 /* Describes a call: "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close, ...". */
-static void describe(const syn__turn *turn, char *buf, size_t buf_bytes) {
-    const syn_exchange *x = &turn->exchange;
+static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &turn->exchange;
     const char *name = syn_comm_kind_name(x->kind);
     if (x->kind == SYN_COMM_NONE && x->group != NULL)
         snprintf(buf, buf_bytes, "the opening of group %.64s", x->group->name);
@@ -107,7 +107,7 @@ syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
     return SYN_OK;
 }
 
-void syn__watchdog_enter(syn__watchdog *dog, const syn__turn *turn) {
+void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *turn) {
     if (dog == NULL) return;
     pthread_mutex_lock(&dog->lock);
     dog->inside = true;

@@ -18,7 +18,7 @@ typedef struct syn__watchdog syn__watchdog;
 syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
                              const syn__watchdog_options *options, syn_error *err) SYN_MUST_USE;
 /* Call them when the rank enters and leaves a call. The turn's group must live until leave. */
-void syn__watchdog_enter(syn__watchdog *dog, const syn__turn *turn);
+void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *turn);
 void syn__watchdog_leave(syn__watchdog *dog);
 void syn__watchdog_free(syn__watchdog *dog);
 

@@ -34,7 +34,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     syn_model *model;
     SYN_TRY(inference_load_model(&run, *ctx, mesh.group[SYN_AXIS_TP], &model, err));
     /* After loading, so that copies of weights are not recorded. */
-    syn_ctx_keep_work(*ctx, run.launch.want_graph);
+    syn_ctx_record_work(*ctx, run.launch.want_graph);
     const syn_status s = inference_run_model(&run, *ctx, model, err);
     syn_model_free(model);
     return s == SYN_OK && run.args->save_weights ? checkpoint_save(&run, *ctx, comm, err) : s;
@@ -56,7 +56,7 @@ static syn_status tell(syn_error *err) {
 static syn_status infer(syn_error *err) {
     launch *l = &run.launch;
     l->plan = inference_plan;
-    l->facts = inference_facts;
+    l->facts = inference_metadata;
     l->main = rank_main;
     l->user = &run;
     syn_status s = inference_prepare(&run, err);
@@ -69,7 +69,7 @@ static syn_status infer_all(syn_error *err) {
     SYN_TRY(infer(err));
     if (program.mute) return SYN_OK;
     SYN_TRY(tell(err));
-    inference_levers(&run, infer);
+    inference_suggest(&run, infer);
     return SYN_OK;
 }
 

@@ -48,7 +48,7 @@ static syn_status train_all(syn_error *err) {
     pretrain_list_saved(&run);
     SYN_TRY(pretrain_tell(&run, err));
     *run.args = given; /* a run fills in options that were not given */
-    pretrain_levers(&run, train);
+    pretrain_suggest(&run, train);
     return SYN_OK;
 }
 

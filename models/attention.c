@@ -62,13 +62,13 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     const bool grad =
         syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
     if (how->fused && (grad || how->dropping.p > 0)) {
-        const syn_attention_how train = {.mask = how->mask,
-                                         .scale = scale,
-                                         .causal = how->causal,
-                                         .offset = how->position,
-                                         .window = how->window,
-                                         .keys = how->keys,
-                                         .dropping = how->dropping};
+        const syn_attention_options train = {.mask = how->mask,
+                                             .scale = scale,
+                                             .causal = how->causal,
+                                             .offset = how->position,
+                                             .window = how->window,
+                                             .keys = how->keys,
+                                             .dropping = how->dropping};
         return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
     }
     const syn_tensor y =

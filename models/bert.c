@@ -76,7 +76,7 @@ static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *laye
 static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64_t i,
                                  syn_tensor x) {
     syn_ctx *ctx = m->ctx;
-    const int64_t depth = syn__model_depth(m);
+    const int64_t depth = syn__model_head_dim(m);
     syn_push_scope(ctx, "self");
     if (syn__model_tp(m) > 1) x = syn_tp_enter(ctx, x, m->options.tp); /* once for all three */
     const syn_tensor q = syn_heads_split(ctx, dense(m, x, &l->query, "query"), depth);
@@ -124,10 +124,11 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     syn_push_scope(ctx, "embeddings");
     syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.dtype,
                                        m->options.tp);
-    const syn_tensor positions = syn_name(
-        ctx, syn_slice(ctx, syn_newest(ctx, bert->positions), 0, 0, syn_tensor_dim(ctx, tokens, 1)),
-        "positions");
-    const syn_tensor table = syn_newest(ctx, bert->types);
+    const syn_tensor positions = syn_name(ctx,
+                                          syn_slice(ctx, syn_current_version(ctx, bert->positions),
+                                                    0, 0, syn_tensor_dim(ctx, tokens, 1)),
+                                          "positions");
+    const syn_tensor table = syn_current_version(ctx, bert->types);
     const syn_tensor kinds =
         types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
     x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
@@ -151,7 +152,7 @@ static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype
 }
 
 static void check_inputs(syn_model *m, syn_tensor x, syn_tensor types, syn_tensor mask) {
-    if (!syn__model_takes(m, x, 1)) return;
+    if (!syn__model_accepts(m, x, 1)) return;
     const int64_t n = syn_tensor_dim(m->ctx, x, 1);
     if (n > m->config.n_positions)
         syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",

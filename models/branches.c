@@ -38,7 +38,7 @@ static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor
 
 /* The bias that the summands y (B, T, C) lack: (C), or (B, T, C) after dropout. */
 static syn_tensor bias_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch *b) {
-    const syn_tensor bias = syn_newest(m->ctx, b->out->bias);
+    const syn_tensor bias = syn_current_version(m->ctx, b->out->bias);
     if (!(m->dropout.residual > 0) || !syn_requires_grad(m->ctx, bias)) return bias;
     const syn_spec *like = syn_tensor_spec(m->ctx, y);
     return syn__model_drop(m, syn_expand(m->ctx, bias, like->dims, like->rank), i, b->site);

@@ -37,13 +37,13 @@ static syn_tensor new_cache(syn_model *m, int64_t i, const char *which, const sy
     return syn_state(m->ctx, name, spec);
 }
 
-static void set_places(syn_model *m) {
+static void set_position_ids(syn_model *m) {
     if (m->places.id) syn_drop(m->ctx, m->places);
-    m->places = syn__model_places(m, m->batch, m->max_tokens, m->padding);
+    m->places = syn__model_position_ids(m, m->batch, m->max_tokens, m->padding);
 }
 
 syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
-    const int64_t depth = syn__model_depth(m);
+    const int64_t depth = syn__model_head_dim(m);
     const int tp = syn__model_tp(m), copies = syn_model_kv_ranks(&m->config, tp);
     const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth * copies / tp;
     const syn_spec cache = {(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
@@ -60,7 +60,7 @@ syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn
     m->mask = m->visible = SYN_NO_MASK;
     syn_free(m->padding);
     m->padding = NULL;
-    set_places(m);
+    set_position_ids(m);
     return syn_ctx_check(m->ctx, err);
 }
 
@@ -82,7 +82,7 @@ syn_status syn_causal_set_padding(syn_model *m, const int32_t *padding, syn_erro
     if (!m->padding && !(m->padding = syn_malloc(bytes)))
         return SYN_FAIL_NOMEM(err, bytes, "the padding of a batch");
     memcpy(m->padding, padding, bytes);
-    set_places(m);
+    set_position_ids(m);
     float *mask = NULL;
     if (syn_ctx_has_data(m->ctx)) {
         mask = syn_calloc((size_t)syn_spec_elems(&spec), sizeof *mask);
@@ -171,7 +171,7 @@ static bool fits(const syn_model *m, syn_tensor x) {
                      "a model's forward step needs syn_causal_begin before it");
         return false;
     }
-    if (!syn__model_takes(m, x, 0)) return false;
+    if (!syn__model_accepts(m, x, 0)) return false;
     const int64_t *n = syn_tensor_spec(m->ctx, x)->dims;
     if (n[0] == m->batch && n[1] >= 1 && n[1] <= m->max_tokens - m->position) return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
@@ -207,7 +207,7 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
         syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s has no loss", c->name);
         return false;
     }
-    if (!syn__model_takes(m, tokens, 1)) return false;
+    if (!syn__model_accepts(m, tokens, 1)) return false;
     const syn_spec *spec = syn_tensor_spec(m->ctx, tokens);
     const int64_t most = syn_model_max_tokens(c);
     if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
@@ -245,7 +245,8 @@ syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor ma
     if (!may_train(m, tokens, targets)) return (syn_tensor){0};
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn__model_set_frequencies(m, n);
-    const syn_tensor places = syn__model_places(m, 1, n, NULL); /* backward may run a layer again */
+    const syn_tensor places =
+        syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor x = syn__causal_texts(m, tokens, mask, places, mark);
     syn_push_scope(ctx, m->config.family->head_scope);

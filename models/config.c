@@ -144,7 +144,7 @@ static syn_status check_heads(syn__settings *s, const syn__setting_table *fields
                               const syn_model_config *c) {
     const char *heads = syn__settings_key(s, fields, SYN__AT(n_head));
     const char *hidden = syn__settings_key(s, fields, SYN__AT(n_embd));
-    if (c->n_depth != 0 || c->n_embd % c->n_head == 0) return SYN_OK;
+    if (c->head_dim != 0 || c->n_embd % c->n_head == 0) return SYN_OK;
     return syn__settings_fail_at(s, fields, heads, "\"%s\" %lld does not divide \"%s\" %lld", heads,
                                  (long long)c->n_head, hidden, (long long)c->n_embd);
 }
@@ -152,7 +152,7 @@ static syn_status check_heads(syn__settings *s, const syn__setting_table *fields
 static void fill_defaults(syn__config_file *file, const char *name) {
     syn_model_config *c = &file->config;
     if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
-    syn__ending_settle(&c->end, c->vocab_size);
+    syn__stop_settle(&c->end, c->vocab_size);
     if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
     if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
     if (c->name[0] == '\0') snprintf(c->name, sizeof c->name, "%s", c->family->name);
@@ -249,7 +249,7 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
                         "%lld and vocabulary %lld must all be at least 1",
                         c->name, (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
                         (long long)c->n_inner, (long long)c->n_positions, (long long)c->vocab_size);
-    if (c->n_depth == 0 && c->n_embd % c->n_head != 0)
+    if (c->head_dim == 0 && c->n_embd % c->n_head != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "model %s: %lld heads do not divide the hidden size %lld", c->name,
                         (long long)c->n_head, (long long)c->n_embd);

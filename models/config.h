@@ -3,7 +3,7 @@
 #ifndef MODELS_CONFIG_H
 #define MODELS_CONFIG_H
 
-#include "models/text_ending.h"
+#include "models/stop_criteria.h"
 #include "models/tokenizer/tokenizer.h"
 #include "syntorch/base/types.h"
 #include "syntorch/plan.h"
@@ -54,7 +54,7 @@ typedef struct syn_model_config {
     char name[64]; /* preset's name, or the file's "name"/"_name_or_path"/base name */
     int64_t n_layer, n_embd, n_head;
     int64_t n_kv_head;   /* heads of keys and values, which divide those of queries; 0: n_head */
-    int64_t n_depth;     /* elements of a head; 0: n_embd / n_head */
+    int64_t head_dim;    /* elements of a head; 0: n_embd / n_head */
     int64_t n_positions; /* longest text */
     int64_t n_inner;     /* width of the MLP */
     int64_t vocab_size;  /* V0: without padding */
@@ -74,7 +74,7 @@ typedef struct syn_model_config {
     bool mlp_bias;             /* all three of the MLP */
     bool head_norm;            /* Llama: RMSNorm of each head's queries and keys */
     bool tied;                 /* the head that predicts tokens has the token table as its matrix */
-    syn_text_ending end;       /* of models that generate: what ends a text */
+    syn_stop_criteria end;     /* of models that generate: what ends a text */
     syn_dropout_rates dropout; /* for trainers (syn_model_set_dropout): a model drops nothing by
                                   itself */
     char dtype[16]; /* that transformers loads a checkpoint's tensors as, "bfloat16" (the key

@@ -54,7 +54,7 @@ typedef struct syn__config_file {
         .offset = (at), .min = (lowest), .max = (highest), .scale = 1                       \
     }
 #define SYN__ROW_DROPOUT(key_, member) \
-    SYN__ROW_F64(key_, SYN__SAVED | SYN__SETTING_ASIDE, SYN__AT(dropout.member), 0, 1)
+    SYN__ROW_F64(key_, SYN__SAVED | SYN__SETTING_UNHASHED, SYN__AT(dropout.member), 0, 1)
 #define SYN__ROW_BOOL(key_, flags_, at) \
     { .key = (key_), .type = SYN__SETTING_BOOL, .flags = (flags_), .offset = (at) }
 #define SYN__ROW_ACTIVATION(key_, flags_)                              \
@@ -98,20 +98,20 @@ typedef struct syn__config_file {
          .write = syn__config_dtype_write},                                                        \
         SYN__ROW_CUSTOM("torch_dtype", SYN__AT(dtype), syn__config_torch_dtype)
 /* Of those that generate. */
-#define SYN__ROWS_ENDING                                                        \
-    {.key = "eos_token_id",                                                     \
-     .type = SYN__SETTING_CUSTOM,                                               \
-     .flags = SYN__SAVED,                                                       \
-     .offset = SYN__AT(end),                                                    \
-     .read = syn__ending_ids,                                                   \
-     .write = syn__ending_write},                                               \
-        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill),   \
-        SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__ending_begin), \
-        SYN__ROW_CUSTOM("is_causal", 0, syn__config_true),                      \
+#define SYN__ROWS_ENDING                                                      \
+    {.key = "eos_token_id",                                                   \
+     .type = SYN__SETTING_CUSTOM,                                             \
+     .flags = SYN__SAVED,                                                     \
+     .offset = SYN__AT(end),                                                  \
+     .read = syn__stop_ids,                                                   \
+     .write = syn__stop_write},                                               \
+        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__stop_fill),   \
+        SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__stop_begin), \
+        SYN__ROW_CUSTOM("is_causal", 0, syn__config_true),                    \
         SYN__ROW_CUSTOM("attention_chunk_size", 0, syn__config_null)
 
 extern const syn__setting_choice syn__activations[];
-extern const syn__setting_refused syn__config_refused[];
+extern const syn__setting_restricted syn__config_refused[];
 extern const char *const syn__torch_dtypes[]; /* PyTorch's names of SYN_F32, SYN_F16, SYN_BF16 */
 
 /* For CUSTOM rows. The next token, which must be a string. */
@@ -135,17 +135,17 @@ syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* What must be empty (see syn__settings_empty). */
 syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
 
-/* An id, a list of ids, or null: of eos_token_id (*member: a syn_text_ending, whose ids it becomes)
-   and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */
-syn_status syn__ending_ids(syn__settings *s, void *member) SYN_MUST_USE;
-syn_status syn__ending_fill(syn__settings *s, void *member) SYN_MUST_USE;
+/* An id, a list of ids, or null: of eos_token_id (*member: a syn_stop_criteria, whose ids it
+   becomes) and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */
+syn_status syn__stop_ids(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__stop_fill(syn__settings *s, void *member) SYN_MUST_USE;
 /* The same of bos_token_id (*member: its begin); null is -1. */
-syn_status syn__ending_begin(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__stop_begin(syn__settings *s, void *member) SYN_MUST_USE;
 /* Leaves the ids of the vocabulary. A text goes on with the first end, and begins with it, too,
    where the file does not say. */
-void syn__ending_settle(syn_text_ending *ending, int64_t vocab);
+void syn__stop_settle(syn_stop_criteria *ending, int64_t vocab);
 /* Entries of config.json. */
-void syn__ending_write(syn_sink *out, const void *member);
+void syn__stop_write(syn_sink *out, const void *member);
 #define SYN__NOT_SAID (-2)
 #define SYN__NO_ENDING \
     { .fill = -1, .begin = SYN__NOT_SAID }

@@ -71,12 +71,12 @@ const syn__param_row *syn__family_second(const syn_model_family *f, const char *
 
 /* ---- sizes ---- */
 
-int64_t syn__model_config_depth(const syn_model_config *c) {
-    return c->n_depth ? c->n_depth : c->n_embd / c->n_head;
+int64_t syn__model_config_head_dim(const syn_model_config *c) {
+    return c->head_dim ? c->head_dim : c->n_embd / c->n_head;
 }
 
 int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
-    const int64_t depth = syn__model_config_depth(c);
+    const int64_t depth = syn__model_config_head_dim(c);
     switch (dim) {
     case SYN__DIM_TWO:
         return 2;

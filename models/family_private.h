@@ -83,7 +83,7 @@ const syn__param_row *syn__family_second(const syn_model_family *family, const c
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
 bool syn__family_makes(const syn_model_config *config, const syn__param_row *row, unsigned heads);
 bool syn__family_biases(const syn_model_config *config, const syn__param_row *row);
-int64_t syn__model_config_depth(const syn_model_config *config); /* D, of a head */
+int64_t syn__model_config_head_dim(const syn_model_config *config); /* D, of a head */
 
 /* ---- rotary positions (rotary.c) ---- */
 
@@ -188,13 +188,13 @@ struct syn_model {
 };
 
 int syn__model_tp(const syn_model *m);
-int64_t syn__model_depth(const syn_model *m); /* D, of a head */
+int64_t syn__model_head_dim(const syn_model *m); /* D, of a head */
 /* Whether a parameter of the whole model need not be asked for by this part: it is another's, or
    the table that another may have made. */
 bool syn__model_leaves(const syn_model *m, const char *parameter);
 /* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) of the
    model's dtype; B and T at least `least`. If not, the context fails. */
-bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least);
+bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least);
 /* x (B, T, C) through all layers of the part. Behind each all that was made since the mark is
    released but its result. */
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
@@ -208,12 +208,12 @@ syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_no
 void syn__model_set_frequencies(syn_model *m, int64_t tokens);
 /* The positions of n tokens, (1, n), or (batch, n) behind the padding: from each text's first token
    that is none on (as HuggingFace's generate has it). Poisoned if they are not rotary. */
-syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
+syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
 /* x (..., C) -> this rank's keys or values (..., G D/tp), which several ranks may have alike. */
 syn_tensor syn__model_keys(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                            const char *label);
 /* x (B, H, T, D) after rotary positions. */
-syn_tensor syn__model_turn(syn_model *m, syn_tensor x);
+syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
 /* Where a model drops elements. */
 typedef enum syn__site {
@@ -248,7 +248,7 @@ syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k
 
 /* Of causal models. Tokens (B, T) of whole texts through a whole model, without caches, among
    which the mask (B, T), or SYN_NO_MASK, hides some -> (B, T, C), what the head stands on. The
-   places are syn__model_places of one text of T tokens. */
+   places are syn__model_position_ids of one text of T tokens. */
 syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, syn_tensor places,
                              syn_mark mark);
 /* x (..., C) through the last normalisation, and from there to this rank's logits (N, V/tp) of

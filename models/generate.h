@@ -16,7 +16,7 @@ typedef struct syn_generation {
     syn_sampling sampling;
     double repetition_penalty; /* of tokens in the prompt, but not its padding, and of those that
                                   were generated, see syn_repetition_penalty; 0 or 1: none */
-    syn_text_ending end;       /* zero: nothing ends a sequence */
+    syn_stop_criteria end;     /* zero: nothing ends a sequence */
     bool want_logits;          /* copy the logits of the last prompt position */
     /* Called before the first step and after each; NULL: not. */
     void (*progress)(void *user, int64_t done, int64_t of);

@@ -52,7 +52,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     const syn_tensor x =
         syn_vocab_embedding(ctx, gpt->wte, tokens, -1, m->options.dtype, m->options.tp);
     const syn_tensor at = syn__causal_positions(m, n);
-    const syn_tensor wpe = syn_newest(ctx, gpt->wpe);
+    const syn_tensor wpe = syn_current_version(ctx, gpt->wpe);
     const syn_tensor p =
         at.id ? syn_embedding(ctx, wpe, at, 0) : syn_slice(ctx, wpe, 0, m->position, n);
     syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
@@ -65,7 +65,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
 static syn_tensor heads(syn_model *m, syn_tensor qkv, int which, const char *label) {
     const int64_t width = syn_tensor_dim(m->ctx, qkv, 2) / 3;
     const syn_tensor x = syn_slice(m->ctx, qkv, 2, which * width, width);
-    return syn_heads_split(m->ctx, syn_name(m->ctx, x, label), syn__model_depth(m));
+    return syn_heads_split(m->ctx, syn_name(m->ctx, x, label), syn__model_head_dim(m));
 }
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {

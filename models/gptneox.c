@@ -58,16 +58,16 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
 
 /* Part `which` (0 q, 1 k, 2 v) of the heads (B, H/tp, T, 3 D): a view (B, H/tp, T, D). */
 static syn_tensor part(syn_model *m, syn_tensor heads, int which, const char *label) {
-    const int64_t depth = syn__model_depth(m);
+    const int64_t depth = syn__model_head_dim(m);
     return syn_name(m->ctx, syn_slice(m->ctx, heads, 3, which * depth, depth), label);
 }
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct neox_layer *l = layer;
     x = syn_column_linear(m->ctx, x, &l->qkv, false, m->options.tp, "query_key_value");
-    x = syn_heads_split(m->ctx, x, 3 * syn__model_depth(m));
-    const syn_tensor q = syn__model_turn(m, part(m, x, 0, "q"));
-    const syn_tensor k = syn__model_turn(m, part(m, x, 1, "k"));
+    x = syn_heads_split(m->ctx, x, 3 * syn__model_head_dim(m));
+    const syn_tensor q = syn__model_apply_rotary(m, part(m, x, 0, "q"));
+    const syn_tensor k = syn__model_apply_rotary(m, part(m, x, 1, "k"));
     const syn_tensor keys = syn__causal_keys(m, i, k);
     const syn_tensor values = syn__causal_values(m, i, part(m, x, 2, "v"));
     return syn__model_attend(m, i, q, keys, values);

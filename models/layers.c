@@ -66,7 +66,8 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
 
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                            syn_tensor bias, const char *label) {
-    const syn_tensor w = syn_newest(ctx, layer->weight), b = syn_newest(ctx, bias);
+    const syn_tensor w = syn_current_version(ctx, layer->weight),
+                     b = syn_current_version(ctx, bias);
     return syn_name(ctx, syn_linear(ctx, x, w, b, layer->out_in), label);
 }
 
@@ -86,7 +87,7 @@ syn_tensor syn_row_linear_partial(syn_ctx *ctx, syn_tensor x, const syn_layer_li
 syn_tensor syn_row_linear_reduce(syn_ctx *ctx, syn_tensor y, syn_tensor bias, const syn_group *tp) {
     if (tp_size(tp) == 1) return y;
     y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
-    return bias.id ? syn_name(ctx, syn_add(ctx, y, syn_newest(ctx, bias)), "bias") : y;
+    return bias.id ? syn_name(ctx, syn_add(ctx, y, syn_current_version(ctx, bias)), "bias") : y;
 }
 
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
@@ -112,7 +113,7 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
                                syn_dtype dtype, const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
-    table = syn_newest(ctx, table);
+    table = syn_current_version(ctx, table);
     if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
     x = syn_name(ctx, syn_cast(ctx, x, dtype), "tokens");
@@ -130,8 +131,8 @@ syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int
 syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                             const syn_group *tp, const char *label) {
     if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
-    table = syn_newest(ctx, table);
-    return syn_name(ctx, syn_linear(ctx, x, table, syn_newest(ctx, bias), true), label);
+    table = syn_current_version(ctx, table);
+    return syn_name(ctx, syn_linear(ctx, x, table, syn_current_version(ctx, bias), true), label);
 }
 
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
@@ -146,5 +147,5 @@ syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, s
     if (tp_size(tp) == 1) return syn_cross_entropy(ctx, logits, targets, weight, valid);
     const int64_t width = syn_tensor_dim(ctx, logits, -1), first = tp->index * width;
     const int64_t classes = valid - first < 0 ? 0 : valid - first < width ? valid - first : width;
-    return syn_cross_entropy_parts(ctx, logits, targets, weight, classes, first, tp);
+    return syn_cross_entropy_sharded(ctx, logits, targets, weight, classes, first, tp);
 }

@@ -100,7 +100,7 @@ typedef struct syn_attending {
     /* Of the weights; p 0, as in inference: none. A rank whose heads follow h others says so by
        row = h * T. */
     syn_tensor keys;
-    syn_dropping dropping;
+    syn_dropout_options dropping;
 } syn_attending;
 /* q (B, H, T, D), k and v (B, G, S, D) -> (B, T, H D): softmax of q k' / sqrt(D), times v. */
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,

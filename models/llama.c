@@ -66,9 +66,9 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
 /* x (B, T, H D/tp) -> heads (B, H/tp, T, D) at their positions, normed if the model does that */
 static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                          const char *label) {
-    x = syn_heads_split(m->ctx, x, syn__model_depth(m));
+    x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
     if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
-    return syn__model_turn(m, x);
+    return syn__model_apply_rotary(m, x);
 }
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
@@ -79,7 +79,7 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
     syn_tensor v = syn__model_keys(m, x, &l->v, "v_proj");
     q = turned(m, q, &l->q_norm, "q_norm");
     k = turned(m, k, &l->k_norm, "k_norm");
-    v = syn_heads_split(m->ctx, v, syn__model_depth(m));
+    v = syn_heads_split(m->ctx, v, syn__model_head_dim(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
     return syn__model_attend(m, i, q, keys, values);
 }
@@ -112,7 +112,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 #define PRESET(family_, name_, layers, hidden, heads, keys, inner, positions, vocab, ...)      \
     {                                                                                          \
         .family = &syn_##family_##_family, .name = name_, .n_layer = layers, .n_embd = hidden, \
-        .n_head = heads, .n_kv_head = keys, .n_depth = (hidden) / (heads), .n_inner = inner,   \
+        .n_head = heads, .n_kv_head = keys, .head_dim = (hidden) / (heads), .n_inner = inner,  \
         .n_positions = positions, .vocab_size = vocab, .initializer_range = 0.02, __VA_ARGS__  \
     }
 #define LLAMA2(name_, layers, hidden, heads, keys, inner)                                       \
@@ -170,7 +170,7 @@ static const syn_model_config llama_defaults =
                                                           .window = 4096, .end = SYN__ENDING(2, 1)),
                               qwen2_defaults = QWEN_DEFAULTS(qwen2, .qkv_bias = true),
                               qwen3_defaults =
-                                  QWEN_DEFAULTS(qwen3, .n_depth = 128, .head_norm = true);
+                                  QWEN_DEFAULTS(qwen3, .head_dim = 128, .head_norm = true);
 
 static syn_status read_activation(syn__settings *s, void *member) {
     char shown[64];
@@ -209,7 +209,7 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
     SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
         SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
                      SYN__MAX_EMBD),                                                       \
-        SYN__ROW_I64("head_dim", SYN__MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),         \
+        SYN__ROW_I64("head_dim", SYN__MAY_BE, SYN__AT(head_dim), 1, SYN__MAX_EMBD),        \
         SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                 \
         SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
@@ -259,7 +259,7 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     syn_model_config *c = &file->config;
     const bool given = syn__settings_key(s, table, SYN__AT(n_kv_head)) != NULL;
     if (c->n_kv_head < 1) c->n_kv_head = c->n_head;
-    if (c->n_depth == 0) c->n_depth = c->n_embd / c->n_head;
+    if (c->head_dim == 0) c->head_dim = c->n_embd / c->n_head;
     if (c->n_head % c->n_kv_head != 0)
         return syn__settings_fail_at(
             s, table, "num_key_value_heads",

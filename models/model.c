@@ -262,11 +262,11 @@ int syn__model_tp(const syn_model *m) {
     return m->options.tp ? m->options.tp->size : 1;
 }
 
-int64_t syn__model_depth(const syn_model *m) {
-    return syn__model_config_depth(&m->config);
+int64_t syn__model_head_dim(const syn_model *m) {
+    return syn__model_config_head_dim(&m->config);
 }
 
-bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
+bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least) {
     const syn_spec *s = syn_tensor_spec(m->ctx, x);
     const bool embed = m->part.embed;
     char text[SYN_SPEC_TEXT];
@@ -287,7 +287,8 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
 
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
-    const syn_tensor w = syn_newest(m->ctx, norm->weight), b = syn_newest(m->ctx, norm->bias);
+    const syn_tensor w = syn_current_version(m->ctx, norm->weight),
+                     b = syn_current_version(m->ctx, norm->bias);
     const double eps = m->config.norm_epsilon;
     x = b.id ? syn_layernorm(m->ctx, x, w, b, eps) : syn_rmsnorm(m->ctx, x, w, eps);
     return syn_name(m->ctx, x, label);
@@ -295,7 +296,7 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
 
 /* A parameter that several ranks have alike, whose gradient is the sum of what they find. */
 static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int ranks) {
-    w = syn_newest(m->ctx, w);
+    w = syn_current_version(m->ctx, w);
     if (!w.id || ranks == 1 || !syn_requires_grad(m->ctx, w)) return w;
     if (group) return syn_tp_enter(m->ctx, w, group);
     return syn_ctx_fail(
@@ -345,7 +346,7 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
     syn_free(out);
 }
 
-syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32_t *padding) {
+syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding) {
     const syn_spec spec = {SYN_I32, 2, {padding ? batch : 1, n}};
     int32_t *at = NULL;
     if (!(m->config.rotary.theta > 0)) return (syn_tensor){0};
@@ -362,7 +363,7 @@ syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32
     return places;
 }
 
-syn_tensor syn__model_turn(syn_model *m, syn_tensor x) {
+syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x) {
     return syn_rope(m->ctx, x, m->positions, m->frequencies, syn__rotary_factor(&m->config));
 }
 
@@ -378,7 +379,7 @@ static uint64_t seed_of(const syn_model *m, int64_t i, syn__site site) {
 
 syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site) {
     const double p = site == SYN__SITE_EMBEDDING ? m->dropout.embedding : m->dropout.residual;
-    const syn_dropping how = {.p = p, .seed = seed_of(m, i, site)};
+    const syn_dropout_options how = {.p = p, .seed = seed_of(m, i, site)};
     if (!(p > 0) || !syn_requires_grad(m->ctx, x)) return x;
     return syn_dropout(m->ctx, x, m->dropout.keys, &how);
 }
@@ -453,9 +454,10 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);
         how.keys = m->dropout.keys;
-        how.dropping = (syn_dropping){.p = m->dropout.attention,
-                                      .seed = seed_of(m, i, SYN__SITE_ATTENTION),
-                                      .row = m->options.tp ? m->options.tp->index * rows : 0};
+        how.dropping =
+            (syn_dropout_options){.p = m->dropout.attention,
+                                  .seed = seed_of(m, i, SYN__SITE_ATTENTION),
+                                  .row = m->options.tp ? m->options.tp->index * rows : 0};
     }
     return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
 }

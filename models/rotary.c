@@ -9,12 +9,12 @@
 
 /* ---- frequencies ---- */
 
-static int64_t turned_elems(const syn_model_config *c) {
-    return (int64_t)((double)syn__model_config_depth(c) * c->rotary.part);
+static int64_t transposed_elems(const syn_model_config *c) {
+    return (int64_t)((double)syn__model_config_head_dim(c) * c->rotary.part);
 }
 
 int64_t syn__rotary_pairs(const syn_model_config *c) {
-    return turned_elems(c) / 2;
+    return transposed_elems(c) / 2;
 }
 
 /* theta^(2i/R) */
@@ -123,9 +123,9 @@ static const syn__setting rows[] = {
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
 /* Frequencies one by one, positions of more than one dimension, and layers that differ. */
-static const syn__setting_refused refused[] = {{"full_attention", 0},    {"long_factor", 0},
-                                               {"mrope_section", 0},     {"short_factor", 0},
-                                               {"sliding_attention", 0}, {NULL, 0}};
+static const syn__setting_restricted refused[] = {{"full_attention", 0},    {"long_factor", 0},
+                                                  {"mrope_section", 0},     {"short_factor", 0},
+                                                  {"sliding_attention", 0}, {NULL, 0}};
 const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], true, refused};
 
 static void write_number(syn_sink *out, const char *key, double value) {
@@ -185,12 +185,12 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
     if (r->original == 0) r->original = c->n_positions;
     if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
         return syn__settings_fail(s, "heads of %lld elements are too small for rotary positions",
-                                  (long long)syn__model_config_depth(c));
-    const int64_t turned = turned_elems(c);
+                                  (long long)syn__model_config_head_dim(c));
+    const int64_t turned = transposed_elems(c);
     if (turned % 2 != 0)
         return syn__settings_fail(s,
                                   "rotary positions turn pairs, but of a head's %lld elements "
                                   "%lld are to be turned",
-                                  (long long)syn__model_config_depth(c), (long long)turned);
+                                  (long long)syn__model_config_head_dim(c), (long long)turned);
     return SYN_OK;
 }

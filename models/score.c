@@ -22,7 +22,7 @@ static bool may_score(syn_model *m, syn_tensor tokens) {
         syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s scores no texts", c->name);
         return false;
     }
-    if (!syn__model_takes(m, tokens, 1)) return false;
+    if (!syn__model_accepts(m, tokens, 1)) return false;
     const int64_t n = syn_tensor_dim(m->ctx, tokens, 1);
     if (n <= syn_model_max_tokens(c)) return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s", (long long)n,
@@ -36,7 +36,7 @@ syn_tensor syn_causal_hidden(syn_model *m, syn_tensor tokens) {
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn__model_set_frequencies(m, n);
     const syn_mark mark = syn_ctx_mark(ctx);
-    const syn_tensor places = syn__model_places(m, 1, n, NULL);
+    const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
     syn_tensor x = syn__causal_texts(m, tokens, SYN_NO_MASK, places, syn_ctx_mark(ctx));
     syn_push_scope(ctx, m->config.family->head_scope);
     x = syn__causal_norm(m, x);

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* One head and a tile of its queries. Rows are dense; row strides are in elements and arbitrary. */
-typedef struct syn_attend {
+typedef struct syn_attention_tile {
     const float *q; /* (queries, depth) */
     /* (keys, depth) of `dtype`, which is f32, f16 or bf16. attend_grad requires f32. */
     const void *k, *v;
@@ -33,13 +33,13 @@ typedef struct syn_attend {
     uint32_t column; /* dropout column of key 0 */
     /* Aligned to a cache line, of scratch_floats(depth, keys) or grad_scratch_floats floats. */
     float *scratch;
-} syn_attend;
+} syn_attention_tile;
 
 /* Gradients for a tile of queries. dk and dv get this tile's contribution. A NULL gradient is not
    computed. */
-typedef struct syn_attend_grad {
+typedef struct syn_attention_grad_tile {
     /* With `out` and `log_sum` as attend computed them; queries <= the kernels' grad_tile. */
-    syn_attend of;
+    syn_attention_tile of;
     const float *dout; /* (queries, depth) */
     int64_t dout_stride;
     float *dq; /* (queries, depth) */
@@ -49,16 +49,16 @@ typedef struct syn_attend_grad {
        padding between them is overwritten. */
     float *dk, *dv;
     int64_t dk_stride;
-} syn_attend_grad;
+} syn_attention_grad_tile;
 #define SYN__ATTEND_PAD 16
 
 typedef struct syn_attention_kernels {
     int64_t tile; /* largest number of queries per call */
     size_t (*scratch_floats)(int64_t depth, int64_t keys);
-    void (*attend)(const syn_attend *a);
+    void (*attend)(const syn_attention_tile *a);
     int64_t grad_tile;
     size_t (*grad_scratch_floats)(int64_t depth, int64_t keys);
-    void (*attend_grad)(const syn_attend_grad *g);
+    void (*attend_grad)(const syn_attention_grad_tile *g);
 } syn_attention_kernels;
 /* Defines a level's table from functions with these names. */
 #define SYN__ATTENTION_TABLE                                                                      \
@@ -67,20 +67,20 @@ typedef struct syn_attention_kernels {
         .grad_scratch_floats = grad_scratch_floats, .attend_grad = attend_grad                    \
     }
 
-/* The kernels of a level, which must be supported (syn_simd_runs). */
+/* The kernels of a level, which must be supported (syn_simd_supported). */
 const syn_attention_kernels *syn__attention_kernels_at(syn_simd level);
 
 extern const syn_attention_kernels syn__attention_scalar, syn__attention_avx2,
     syn__attention_avx512;
 
 /* End of the keys that query i sees: 0 to a->keys. */
-static inline int64_t syn__visible_keys(const syn_attend *a, int64_t i) {
+static inline int64_t syn__visible_end(const syn_attention_tile *a, int64_t i) {
     const int64_t n = a->visible + i * a->step;
     return n < 0 ? 0 : n < a->keys ? n : a->keys;
 }
 
 /* First key that query i sees, because of the window: 0 to a->keys. */
-static inline int64_t syn__hidden_keys(const syn_attend *a, int64_t i) {
+static inline int64_t syn__first_visible_key(const syn_attention_tile *a, int64_t i) {
     const int64_t n = a->window > 0 ? a->visible + i * a->step - a->window : 0;
     return n < 0 ? 0 : n < a->keys ? n : a->keys;
 }

@@ -106,8 +106,8 @@ LANE_FN int64_t padded(int64_t depth) {
 }
 
 /* n rows of x from row s on: in place if f32, otherwise converted to `room` (BLOCK, padded). */
-static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_t s, int64_t n,
-                      float *room) {
+static block block_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t s,
+                      int64_t n, float *room) {
     if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
     const uint16_t *from = (const uint16_t *)x + s * stride;
     const int64_t pad = padded(a->depth);
@@ -118,7 +118,7 @@ static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_
 
 /* State of a tile: its scratch memory, and the running maximum and sum of its queries. */
 typedef struct tile {
-    const syn_attend *a;
+    const syn_attention_tile *a;
     int vecs;         /* vectors that contain queries */
     product multiply; /* the function for that many vectors */
     float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (depth + 3, TILE) */
@@ -129,7 +129,7 @@ typedef struct tile {
 /* Adds the mask to a key's row of scores, hides the key from queries that come before it or whose
    window has passed it, and updates max. */
 static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
-    const syn_attend *a = t->a;
+    const syn_attention_tile *a = t->a;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0;   /* first query that sees the key */
@@ -148,7 +148,7 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
 /* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in t->p, and updates `max`. If n is not a
    multiple of ROWS, the last key is computed more than once. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
-    const syn_attend *a = t->a;
+    const syn_attention_tile *a = t->a;
     const block k = block_of(a, a->k, a->k_stride, s0, n, t->room);
     for (int64_t s = 0; s < n; s += ROWS) {
         const float *rows[ROWS];
@@ -179,7 +179,7 @@ static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
 
 /* Adds the block's weighted values to t->o. */
 static void add_block(const tile *t, int64_t s0, int64_t n) {
-    const syn_attend *a = t->a;
+    const syn_attention_tile *a = t->a;
     const block v = block_of(a, a->v, a->v_stride, s0, n, t->room);
     for (int64_t d = 0; d < a->depth; d += ROWS) {
         const float *rows[ROWS];
@@ -190,7 +190,7 @@ static void add_block(const tile *t, int64_t s0, int64_t n) {
 
 /* Sets the weights that dropout removes to zero, for keys s0 .. s0 + n - 1. */
 static void drop_block(const tile *t, int64_t s0, int64_t n) {
-    const syn_attend *a = t->a;
+    const syn_attention_tile *a = t->a;
     uint32_t start[TILE] = {0}, twist[TILE] = {0};
     for (int64_t i = 0; i < a->queries; i++) {
         start[i] = a->drop[i].start + a->column + (uint32_t)s0;
@@ -207,8 +207,8 @@ static void drop_block(const tile *t, int64_t s0, int64_t n) {
     }
 }
 
-static void turn_queries(const tile *t) {
-    const syn_attend *a = t->a;
+static void transpose_queries(const tile *t) {
+    const syn_attention_tile *a = t->a;
     const float scale = a->scale * LOG2_E;
     for (int64_t d = 0; d < a->depth; d++) {
         float *to = t->q + d * TILE;
@@ -222,8 +222,8 @@ static float log_of_sum(float max, float sum) {
     return max == -INFINITY ? max + sum : (max + log2f(sum)) / LOG2_E;
 }
 
-static void turn_results(const tile *t) {
-    const syn_attend *a = t->a;
+static void transpose_results(const tile *t) {
+    const syn_attention_tile *a = t->a;
     const float keep = a->drop ? a->drop->keep : 1.0f;
     float sum[TILE];
     for (int v = 0; v < VECS; v++) vec_store(sum + v * SYN_LANES, t->sum[v]);
@@ -238,7 +238,7 @@ static void turn_results(const tile *t) {
     for (int64_t i = 0; i < a->queries; i++) a->log_sum[i] = log_of_sum(max[i], sum[i]);
 }
 
-static void attend_tile(const syn_attend *a) {
+static void attend_tile(const syn_attention_tile *a) {
     tile t = {.a = a, .vecs = (int)((a->queries + SYN_LANES - 1) / SYN_LANES), .q = a->scratch};
     t.multiply = products[t.vecs - 1];
     t.p = t.q + a->depth * TILE;
@@ -250,9 +250,9 @@ static void attend_tile(const syn_attend *a) {
     }
     for (int64_t i = 0; i < (a->depth + ROWS - 1) * TILE; i += SYN_LANES)
         vec_store(t.o + i, vec_set(0.0f));
-    turn_queries(&t);
-    const int64_t end = syn__visible_keys(a, a->queries - 1);
-    for (int64_t s = syn__hidden_keys(a, 0); s < end; s += BLOCK) {
+    transpose_queries(&t);
+    const int64_t end = syn__visible_end(a, a->queries - 1);
+    for (int64_t s = syn__first_visible_key(a, 0); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         vec max[VECS];
         for (int v = 0; v < t.vecs; v++) max[v] = t.max[v];
@@ -261,7 +261,7 @@ static void attend_tile(const syn_attend *a) {
         if (a->drop) drop_block(&t, s, n);
         add_block(&t, s, n);
     }
-    turn_results(&t);
+    transpose_results(&t);
 }
 
 /* ---- one query at a time, lanes along the depth ---- */
@@ -279,8 +279,8 @@ LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ 
 }
 
 /* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in w. Returns the new maximum. */
-LANE_FN float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_t n, float max,
-                         float *w, /* constant */ syn_dtype dtype) {
+LANE_FN float score_keys(const syn_attention_tile *a, const float *q, int64_t s0, int64_t n,
+                         float max, float *w, /* constant */ syn_dtype dtype) {
     for (int64_t s = 0; s < n; s++) {
         const int64_t row = (s0 + s) * a->k_stride;
         vec acc = vec_set(0.0f);
@@ -304,7 +304,7 @@ static float weigh_keys(float *w, int64_t n, float top) {
     return vec_sum(sum);
 }
 
-static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n, float *w) {
+static void drop_keys(const syn_attention_tile *a, int64_t query, int64_t s0, int64_t n, float *w) {
     for (int64_t s = 0; s < n; s += SYN_LANES) {
         const vec_mask drops = vec_drops(&a->drop[query], a->column + (uint32_t)(s0 + s));
         vec_store(w + s, vec_select(drops, vec_set(0.0f), vec_load(w + s)));
@@ -314,8 +314,8 @@ static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n,
 enum { PARTS = 4 };
 
 /* o = o * shrink + the weighted values of keys s0 .., for `parts` vectors from depth d on. */
-LANE_FN void add_part(const syn_attend *a, /* constant */ int parts, const float *w, int64_t s0,
-                      int64_t n, float shrink, int64_t d, float *o, syn_dtype dtype) {
+LANE_FN void add_part(const syn_attention_tile *a, /* constant */ int parts, const float *w,
+                      int64_t s0, int64_t n, float shrink, int64_t d, float *o, syn_dtype dtype) {
     vec acc[PARTS];
     LANE_UNROLL
     for (int i = 0; i < parts; i++)
@@ -333,16 +333,17 @@ LANE_FN void add_part(const syn_attend *a, /* constant */ int parts, const float
     for (int i = 0; i < parts; i++) vec_store(o + d + i * SYN_LANES, acc[i]);
 }
 
-LANE_FN void add_values(const syn_attend *a, const float *w, int64_t s0, int64_t n, float shrink,
-                        float *o, /* constant */ syn_dtype dtype) {
+LANE_FN void add_values(const syn_attention_tile *a, const float *w, int64_t s0, int64_t n,
+                        float shrink, float *o, /* constant */ syn_dtype dtype) {
     int64_t d = 0;
     for (; d + PARTS * SYN_LANES <= a->depth; d += PARTS * SYN_LANES)
         add_part(a, PARTS, w, s0, n, shrink, d, o, dtype);
     for (; d < a->depth; d += SYN_LANES) add_part(a, 1, w, s0, n, shrink, d, o, dtype);
 }
 
-LANE_FN void attend_one(const syn_attend *a, int64_t query, /* constant */ syn_dtype dtype) {
-    const int64_t end = syn__visible_keys(a, query), depth = a->depth;
+LANE_FN void attend_one(const syn_attention_tile *a, int64_t query,
+                        /* constant */ syn_dtype dtype) {
+    const int64_t end = syn__visible_end(a, query), depth = a->depth;
     const int64_t pad = padded(depth);
     const float scale = a->scale * LOG2_E;
     float *q = a->scratch, *o = q + pad, *w = o + pad, *out = a->out + query * a->out_stride;
@@ -351,7 +352,7 @@ LANE_FN void attend_one(const syn_attend *a, int64_t query, /* constant */ syn_d
         q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
         o[d] = 0;
     }
-    for (int64_t s = syn__hidden_keys(a, query); s < end; s += BLOCK) {
+    for (int64_t s = syn__first_visible_key(a, query); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         const float before = max;
         max = score_keys(a, q, s, n, max, w, dtype);
@@ -365,7 +366,7 @@ LANE_FN void attend_one(const syn_attend *a, int64_t query, /* constant */ syn_d
     if (a->log_sum) a->log_sum[query] = log_of_sum(max, sum);
 }
 
-static void attend(const syn_attend *a) {
+static void attend(const syn_attention_tile *a) {
     if (a->queries > FEW) attend_tile(a);
     else
         for (int64_t i = 0; i < a->queries; i++) {

@@ -108,9 +108,9 @@ static void multiply_add(sums p, int64_t rows, int64_t across) {
 /* Scratch memory of a tile of queries. Transposed matrices are (depth, GRAD_TILE), with zeros for
    missing queries; q and dout are (queries, pad). */
 typedef struct grad_tile {
-    const syn_attend_grad *g;
+    const syn_attention_grad_tile *g;
     int64_t width, pad;                          /* queries and depth, in whole vectors */
-    float *q_turned, *dout_turned, *dq;          /* q_turned: q times scale and log2 e */
+    float *q_transposed, *dout_transposed, *dq;  /* q_transposed: q times scale and log2 e */
     float *q, *dout;                             /* q times scale */
     float *p, *ds;                               /* (BLOCK, GRAD_TILE): p and ds */
     float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* log_sum: base 2; mean: out dout */
@@ -118,8 +118,8 @@ typedef struct grad_tile {
 } grad_tile;
 
 static void load_queries(grad_tile *t) {
-    const syn_attend_grad *g = t->g;
-    const syn_attend *a = &g->of;
+    const syn_attention_grad_tile *g = t->g;
+    const syn_attention_tile *a = &g->of;
     const int64_t depth = a->depth, bytes = (t->pad - depth) * (int64_t)sizeof(float);
     for (int64_t i = 0; i < t->width; i++) t->log_sum[i] = t->mean[i] = 0;
     for (int64_t i = 0; a->drop && i < t->width; i++) {
@@ -142,7 +142,8 @@ static void load_queries(grad_tile *t) {
         t->log_sum[i] = a->log_sum[i] == -INFINITY ? 0 : a->log_sum[i] * LOG2_E;
     }
     for (int64_t d = 0; d < depth; d++) {
-        float *to_q = t->q_turned + d * GRAD_TILE, *to_dout = t->dout_turned + d * GRAD_TILE;
+        float *to_q = t->q_transposed + d * GRAD_TILE,
+              *to_dout = t->dout_transposed + d * GRAD_TILE;
         for (int64_t i = 0; i < a->queries; i++) {
             to_q[i] = t->q[i * t->pad + d] * LOG2_E;
             to_dout[i] = t->dout[i * t->pad + d];
@@ -152,7 +153,7 @@ static void load_queries(grad_tile *t) {
 }
 
 static void store_queries(const grad_tile *t) {
-    const syn_attend_grad *g = t->g;
+    const syn_attention_grad_tile *g = t->g;
     for (int64_t i = 0; i < g->of.queries; i++) {
         float *dq = g->dq + i * g->dq_stride;
         for (int64_t d = 0; d < g->of.depth; d++) {
@@ -166,7 +167,7 @@ static void store_queries(const grad_tile *t) {
    `first` on. */
 LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p, float *ds,
                        /* constant */ bool drop) {
-    const syn_attend *a = &t->g->of;
+    const syn_attention_tile *a = &t->g->of;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0; /* first query that sees the key */
@@ -199,8 +200,8 @@ LANE_FN void weigh_keys_of(const grad_tile *t, int64_t s0, int64_t n, int64_t fi
 /* Processes keys s0 .. s0 + n - 1. Skips queries before `first`, a multiple of SYN_LANES, which
    see none of these keys. */
 static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
-    const syn_attend_grad *g = t->g;
-    const syn_attend *a = &g->of;
+    const syn_attention_grad_tile *g = t->g;
+    const syn_attention_tile *a = &g->of;
     const int64_t hidden = a->step ? s0 - a->visible + 1 : 0;
     const int64_t first = hidden > 0 ? hidden / SYN_LANES * SYN_LANES : 0;
     const float *k = (const float *)a->k + s0 * a->k_stride,
@@ -209,10 +210,10 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     float *p = t->p + first, *ds = t->ds + first;
     const int64_t queries = a->queries - first, width = t->width - first, depth = a->depth,
                   row = GRAD_TILE;
-    multiply_add((sums){t->q_turned + first, k, p, depth, row, 1, a->k_stride, row, false}, n,
+    multiply_add((sums){t->q_transposed + first, k, p, depth, row, 1, a->k_stride, row, false}, n,
                  width);
-    multiply_add((sums){t->dout_turned + first, v, ds, depth, row, 1, a->v_stride, row, false}, n,
-                 width);
+    multiply_add((sums){t->dout_transposed + first, v, ds, depth, row, 1, a->v_stride, row, false},
+                 n, width);
     if (a->drop) weigh_keys_of(t, s0, n, first, true);
     else weigh_keys_of(t, s0, n, first, false);
     const int64_t to = s0 * g->dk_stride;
@@ -228,7 +229,7 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
 
 /* Number of keys in the block that starts with key s. Blocks are smaller where only some queries
    see the keys. */
-static int64_t block_at(const syn_attend *a, int64_t s, int64_t end) {
+static int64_t block_at(const syn_attention_tile *a, int64_t s, int64_t end) {
     int64_t n = BLOCK;
     if (a->step && s + n > a->visible) {
         n = (a->visible - s) / SYN_LANES * SYN_LANES;
@@ -237,23 +238,23 @@ static int64_t block_at(const syn_attend *a, int64_t s, int64_t end) {
     return end - s < n ? end - s : n;
 }
 
-static void attend_grad(const syn_attend_grad *g) {
-    const syn_attend *a = &g->of;
+static void attend_grad(const syn_attention_grad_tile *g) {
+    const syn_attention_tile *a = &g->of;
     const int64_t whole = SYN_LANES, depth = a->depth;
     grad_tile t = {.g = g,
                    .width = (a->queries + whole - 1) / whole * whole,
                    .pad = (depth + whole - 1) / whole * whole,
-                   .q_turned = a->scratch};
-    t.dout_turned = t.q_turned + depth * GRAD_TILE;
-    t.dq = t.dout_turned + depth * GRAD_TILE;
+                   .q_transposed = a->scratch};
+    t.dout_transposed = t.q_transposed + depth * GRAD_TILE;
+    t.dq = t.dout_transposed + depth * GRAD_TILE;
     t.p = t.dq + depth * GRAD_TILE;
     t.ds = t.p + BLOCK * GRAD_TILE;
     t.q = t.ds + BLOCK * GRAD_TILE;
     t.dout = t.q + t.pad * GRAD_TILE;
-    const int64_t end = syn__visible_keys(a, a->queries - 1);
+    const int64_t end = syn__visible_end(a, a->queries - 1);
     memset(t.dq, 0, (size_t)(depth * GRAD_TILE) * sizeof *t.dq);
     if (end > 0) load_queries(&t);
-    for (int64_t s = syn__hidden_keys(a, 0), n; s < end; s += n) {
+    for (int64_t s = syn__first_visible_key(a, 0), n; s < end; s += n) {
         n = block_at(a, s, end);
         grad_block(&t, s, n);
     }

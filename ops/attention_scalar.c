@@ -17,21 +17,21 @@ static float dot(const float *x, const float *y, int64_t n) {
 }
 
 /* Row i of the keys or values; 16-bit rows are converted to scratch memory behind the weights. */
-static const float *row_of(const syn_attend *a, const void *x, int64_t stride, int64_t i) {
+static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i) {
     if (a->dtype == SYN_F32) return (const float *)x + i * stride;
     float *room = a->scratch + a->keys;
     syn_half_widen((const uint16_t *)x + i * stride, room, (size_t)a->depth, a->dtype);
     return room;
 }
 
-static float score(const syn_attend *a, int64_t query, int64_t key) {
+static float score(const syn_attention_tile *a, int64_t query, int64_t key) {
     const float x =
         dot(a->q + query * a->q_stride, row_of(a, a->k, a->k_stride, key), a->depth) * a->scale;
     return a->mask ? x + a->mask[key] : x;
 }
 
 /* Dropout's factor of a weight. */
-static float kept(const syn_attend *a, int64_t query, int64_t key) {
+static float kept(const syn_attention_tile *a, int64_t query, int64_t key) {
     if (!a->drop) return 1;
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : a->drop[query].keep;
 }
@@ -46,9 +46,9 @@ static float log_sum(const float *w, int64_t n) {
 }
 
 /* Scores in `w`, then softmax, then the weighted sum of value rows. */
-static void attend_one(const syn_attend *a, int64_t query) {
-    const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
-    const int64_t first = syn__hidden_keys(a, query);
+static void attend_one(const syn_attention_tile *a, int64_t query) {
+    const int64_t visible = syn__visible_end(a, query), depth = a->depth;
+    const int64_t first = syn__first_visible_key(a, query);
     float *w = a->scratch, *out = a->out + query * a->out_stride;
     for (int64_t s = first; s < visible; s++) w[s] = score(a, query, s);
     if (a->log_sum) a->log_sum[query] = log_sum(w + first, visible - first);
@@ -61,7 +61,7 @@ static void attend_one(const syn_attend *a, int64_t query) {
     }
 }
 
-static void attend(const syn_attend *a) {
+static void attend(const syn_attention_tile *a) {
     for (int64_t i = 0; i < a->queries; i++) attend_one(a, i);
 }
 
@@ -72,15 +72,15 @@ static size_t scratch_floats(int64_t depth, int64_t keys) {
 /* out = p v, so dv = p' dout and dp = dout v'. p is a softmax, so the gradient of a score is p (dp
    - the row's sum of p dp), and that sum equals out dout. Scores are scale q k'. Dropout
    multiplies p in out, and therefore p in dv, and dp. */
-static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
-    const syn_attend *a = &g->of;
-    const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
+static void attend_grad_one(const syn_attention_grad_tile *g, int64_t query) {
+    const syn_attention_tile *a = &g->of;
+    const int64_t visible = syn__visible_end(a, query), depth = a->depth;
     const float *q = a->q + query * a->q_stride, *dout = g->dout + query * g->dout_stride;
     const float mean = dot(a->out + query * a->out_stride, dout, depth);
     const float sum = a->log_sum[query] == -INFINITY ? 0 : a->log_sum[query];
     float *dq = g->dq ? g->dq + query * g->dq_stride : NULL;
     for (int64_t d = 0; d < depth && dq && !g->add; d++) dq[d] = 0;
-    for (int64_t s = syn__hidden_keys(a, query); s < visible; s++) {
+    for (int64_t s = syn__first_visible_key(a, query); s < visible; s++) {
         const float *k = row_of(a, a->k, a->k_stride, s), *v = row_of(a, a->v, a->v_stride, s);
         const float p = expf(score(a, query, s) - sum);
         const float by = kept(a, query, s);
@@ -93,7 +93,7 @@ static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
     }
 }
 
-static void attend_grad(const syn_attend_grad *g) {
+static void attend_grad(const syn_attention_grad_tile *g) {
     for (int64_t i = 0; i < g->of.queries; i++) attend_grad_one(g, i);
 }
 

@@ -25,13 +25,13 @@ SYN__CPU(softmax) {
 
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
     syn_tensor out;
-    const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
+    const syn_tensor in[1] = {syn__dense_last_dim(ctx, x)};
     syn__call_op(ctx, SYN_OP_SOFTMAX, in, 1, NULL, 0, NULL, &out);
     return out;
 }
 
 SYN__GRAD(softmax) {
-    const syn_tensor in[2] = {g->out[0], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    const syn_tensor in[2] = {g->out[0], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
 }
 
@@ -54,13 +54,13 @@ static void softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker)
     const int64_t n = y->spec.dims[y->spec.rank - 1];
     float *y_room = s->rooms ? s->rooms + worker * s->room : NULL,
           *dy_room = s->rooms ? y_room + n : NULL;
-    syn_rows r;
+    syn_row_iter r;
     syn__seek_row(&r, &y->spec, operands, 2, begin);
     for (int64_t row = begin; row < end; row++) {
-        syn__row_kernels()->softmax_grad(syn__row_in(y, r.at[0], n, y_room),
-                                         syn__row_in(dy, r.at[1], n, dy_room),
-                                         syn__row_out(dx, row * n, dy_room), n);
-        syn__row_done(dx, row * n, n, dy_room);
+        syn__row_kernels()->softmax_grad(syn__load_row(y, r.at[0], n, y_room),
+                                         syn__load_row(dy, r.at[1], n, dy_room),
+                                         syn__row_dest(dx, row * n, dy_room), n);
+        syn__store_row(dx, row * n, n, dy_room);
         syn__next_row(&r, &y->spec, operands, 2);
     }
 }
@@ -68,9 +68,10 @@ static void softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker)
 SYN__CPU(softmax_grad) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
-    struct softmax_rows s = {.c = c, .room = syn__is_f32(&c->in[0]) ? 0 : syn__room(2 * n)};
+    struct softmax_rows s = {.c = c,
+                             .room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(2 * n)};
     if (elems == 0) return SYN_OK;
-    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
     syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, softmax_grad_rows, &s);
     return SYN_OK;
 }
@@ -102,7 +103,7 @@ static syn_status check_dropout(const syn_call *c, int keys) {
     if (!(c->attr[P].f >= 0.0 && c->attr[P].f < 1.0))
         return SYN_FAIL(c->err, SYN_E_INVALID, "the probability %g is not in [0, 1)", c->attr[P].f);
     if (!keys) return SYN_OK;
-    SYN_TRY(syn__want_dtype(c, keys, SYN_I32));
+    SYN_TRY(syn__check_dtype(c, keys, SYN_I32));
     const syn_spec *s = &c->in[keys].spec;
     return s->rank == 1 && s->dims[0] == c->in[0].spec.dims[0]
                ? SYN_OK
@@ -112,7 +113,7 @@ static syn_status check_dropout(const syn_call *c, int keys) {
 /* Checks q, k and v of any fused op, and its optional inputs from number `first` on. */
 static syn_status check_heads(const syn_call *c, int first) {
     const int mask = mask_of(c, first);
-    SYN_TRY(syn__want_floats(c, 3));
+    SYN_TRY(syn__check_floats(c, 3));
     for (int i = 0; i < 3; i++) {
         if (c->in[i].spec.rank != 4) return syn__bad_input(c, i, "(B, H, T, D)");
     }
@@ -125,7 +126,7 @@ static syn_status check_heads(const syn_call *c, int first) {
     SYN_TRY(syn__check_window(c, window_of(c)));
     SYN_TRY(check_dropout(c, keys_of(c, first)));
     if (!mask) return SYN_OK;
-    SYN_TRY(syn__want_dtype(c, mask, SYN_F32));
+    SYN_TRY(syn__check_dtype(c, mask, SYN_F32));
     const syn_spec *m = &c->in[mask].spec;
     return m->rank == 2 && m->dims[0] == k[0] && m->dims[1] == k[2]
                ? SYN_OK
@@ -159,7 +160,7 @@ enum { MOST_QUERIES = 64 }; /* largest tile of queries of any kernel */
 
 /* Sets up dropout for a's queries; `first` is the number of the first one in its head. */
 static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
-                        syn_dropout_row rows[MOST_QUERIES], syn_attend *a) {
+                        syn_dropout_row rows[MOST_QUERIES], syn_attention_tile *a) {
     if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
     const int64_t row = c->attr[ROW].i + h * c->in[0].spec.dims[2] + first;
     const int32_t key = keys ? ((const int32_t *)c->in[keys].data)[b * c->in[keys].strides[0]]
@@ -183,21 +184,23 @@ static const void *element(const syn_operand *o, int64_t at) {
 static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
                             int64_t *stride, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
-    for (int64_t i = 0; i < n; i++) (void)syn__row_in(o, at + i * *stride, depth, room + i * depth);
+    for (int64_t i = 0; i < n; i++)
+        (void)syn__load_row(o, at + i * *stride, depth, room + i * depth);
     *stride = depth;
     return room;
 }
 
 /* The kernel arguments, except results and scratch, for n queries of a head from `first` on.
    `optional`: number of the first optional input. `room`: buffer for the queries as f32. */
-static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t h, int64_t first,
-                             int64_t n, syn_dropout_row rows[MOST_QUERIES], float *room) {
+static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b, int64_t h,
+                                     int64_t first, int64_t n, syn_dropout_row rows[MOST_QUERIES],
+                                     float *room) {
     const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
     const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
     const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* the k/v head */
     const int mask = mask_of(c, optional);
     const float *bias = mask ? c->in[mask].data : NULL;
-    syn_attend a = {
+    syn_attention_tile a = {
         .k = element(k, place_of(k, b, shared, 0)),
         .v = element(v, place_of(v, b, shared, 0)),
         .dtype = (syn_dtype)k->spec.dtype,
@@ -241,14 +244,15 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const syn_operand *out = &t->c->out[0];
     const int64_t to = b * n[1] * n[2] * n[3] + h * t->head_stride + first * t->row_stride;
     float *scratch = t->scratch + (size_t)worker * t->scratch_floats, *room = scratch + t->room;
-    syn_attend a = queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, room);
-    a.out = syn__row_out(out, to, room); /* f32 results go directly to their place */
+    syn_attention_tile a =
+        queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, room);
+    a.out = syn__row_dest(out, to, room); /* f32 results go directly to their place */
     a.out_stride = syn__is_f32(out) ? t->row_stride : n[3];
     if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
     a.scratch = scratch;
     t->kernels->attend(&a);
     for (int64_t q = 0; q < a.queries; q++)
-        syn__row_done(out, to + q * t->row_stride, n[3], room + q * n[3]);
+        syn__store_row(out, to + q * t->row_stride, n[3], room + q * n[3]);
 }
 
 /* Rounds up to whole cache lines, so that workers do not share one. */
@@ -290,9 +294,9 @@ SYN__CPU(attention) {
 
 static syn_tensor attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                             double scale, bool causal, int64_t offset, int64_t window) {
-    syn_tensor out,
-        in[4] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v), mask};
-    if (mask.id) in[3] = syn__dense_rows(ctx, mask);
+    syn_tensor out, in[4] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
+                             syn__dense_last_dim(ctx, v), mask};
+    if (mask.id) in[3] = syn__dense_last_dim(ctx, mask);
     const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
     syn__call_op(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, window ? 4 : 3, NULL, &out);
     return out;
@@ -335,12 +339,12 @@ SYN__CPU(attention_train) {
 }
 
 syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                               const syn_attention_how *how) {
-    const syn_dropping *d = &how->dropping;
-    syn_tensor out[2],
-        in[5] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v)};
+                               const syn_attention_options *how) {
+    const syn_dropout_options *d = &how->dropping;
+    syn_tensor out[2], in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
+                                syn__dense_last_dim(ctx, v)};
     int n = 3;
-    if (how->mask.id) in[n++] = syn__dense_rows(ctx, how->mask);
+    if (how->mask.id) in[n++] = syn__dense_last_dim(ctx, how->mask);
     if (how->keys.id) in[n++] = how->keys;
     const syn_attr attr[N_ATTR + 1] = {
         {.f = how->scale}, {.i = how->causal},      {.i = how->offset},
@@ -357,7 +361,7 @@ SYN__GRAD(attention_train) {
     syn_attr attr[N_ATTR + 2];
     const int order[4] = {0, 2, 1, 3};
     syn_tensor d[3], in[8] = {g->in[0],  g->in[1],  g->in[2],
-                              g->out[0], g->out[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0)),
+                              g->out[0], g->out[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0)),
                               g->in[3],  g->in[4]};
     memcpy(attr, g->attr, N_ATTR * sizeof *attr);
     attr[WANTED + 1].i = g->n_attr > N_ATTR ? g->attr[N_ATTR].i : 0;
@@ -434,7 +438,7 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
     syn_dropout_row rows[MOST_QUERIES];
     for (int64_t i = 0; i < dims[2]; i += tile) {
         const int64_t queries = dims[2] - i < tile ? dims[2] - i : tile;
-        syn_attend_grad g = {
+        syn_attention_grad_tile g = {
             .of = queries_of(c, OPTIONAL, b, h, i, queries, rows, room),
             .dout_stride = dout->strides[1],
             .dq = dq ? dq + ((b * dims[2] + i) * dims[1] + h) * depth : NULL,
@@ -444,7 +448,7 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
             .dv = wants(c, 2) ? scratch + 3 * size : NULL,
             .dk_stride = t->pad,
         };
-        syn_attend *a = &g.of;
+        syn_attention_tile *a = &g.of;
         a->out_stride = out->strides[1];
         /* copy_in copies rows of a head of x to f32 rows t->pad apart, copy_out copies them
            back. */
@@ -473,7 +477,7 @@ static void copy_in(const struct heads_grad *t, const syn_operand *x, int64_t at
                     float *copy) {
     const int64_t depth = x->spec.dims[3];
     for (int64_t i = 0; i < rows; i++, copy += t->pad, at += x->strides[2]) {
-        const float *row = syn__row_in(x, at, depth, copy);
+        const float *row = syn__load_row(x, at, depth, copy);
         if (row != copy) memcpy(copy, row, (size_t)depth * sizeof *copy);
     }
 }
@@ -483,7 +487,7 @@ static void copy_out(const struct heads_grad *t, const float *copy, const syn_op
     const int64_t depth = x->spec.dims[3];
     for (int64_t i = 0; i < rows; i++, copy += t->pad, at += stride) {
         if (syn__is_f32(x)) memcpy((float *)x->data + at, copy, (size_t)depth * sizeof *copy);
-        else syn__row_done(x, at, depth, copy);
+        else syn__store_row(x, at, depth, copy);
     }
 }
 
@@ -524,7 +528,7 @@ static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t p = 0; p < t->parts - 1; p++)
         syn__row_kernels()->add(dq, others + p * elems + begin, dq, end - begin);
-    syn__row_done(out, begin, end - begin, dq);
+    syn__store_row(out, begin, end - begin, dq);
 }
 
 SYN__CPU(attention_grad) {
@@ -544,7 +548,7 @@ SYN__CPU(attention_grad) {
     t.parts = (keys + t.part - 1) / t.part;
     t.chunk = t.part < CHUNK ? t.part : CHUNK;
     t.pad = (depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
-    t.room = wide ? 0 : syn__room(3 * t.kernels->grad_tile * depth);
+    t.room = wide ? 0 : syn__padded_floats(3 * t.kernels->grad_tile * depth);
     t.scratch_floats = whole_lines((size_t)(4 * t.chunk * t.pad + t.room) +
                                    t.kernels->grad_scratch_floats(depth, t.chunk));
     syn_workers *workers = workers_for(c);
@@ -593,7 +597,7 @@ SYN__CPU(kv_append) {
 
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position) {
     syn_tensor out;
-    const syn_tensor in[2] = {cache, syn__dense_rows(ctx, x)};
+    const syn_tensor in[2] = {cache, syn__dense_last_dim(ctx, x)};
     const syn_attr attr[1] = {{.i = position}};
     syn__call_op(ctx, SYN_OP_KV_APPEND, in, 2, attr, 1, NULL, &out);
     return out;

@@ -23,11 +23,11 @@ static void describe(syn_call *c, const syn_operand *counted) {
         c->segments[i] =
             (syn_segment){c->n_in ? c->in[i].data : NULL, c->n_out ? c->out[i].data : NULL,
                           (size_t)syn_spec_elems(&counted[i].spec)};
-    c->exchange = (syn_exchange){.kind = c->def->comm,
-                                 .dtype = dtype(counted),
-                                 .n_segments = n,
-                                 .group = c->group,
-                                 .segments = c->segments};
+    c->exchange = (syn_comm_call){.kind = c->def->comm,
+                                  .dtype = dtype(counted),
+                                  .n_segments = n,
+                                  .group = c->group,
+                                  .segments = c->segments};
 }
 
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
@@ -114,8 +114,8 @@ SYN__GRAD(all_reduce) {
    here convert between blocks and rows, through scratch memory. */
 
 /* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back. */
-static void weave(const char *from, char *to, size_t n, size_t outer, size_t inner_bytes,
-                  bool to_rows) {
+static void interleave(const char *from, char *to, size_t n, size_t outer, size_t inner_bytes,
+                       bool to_rows) {
     for (size_t r = 0; r < n; r++)
         for (size_t o = 0; o < outer; o++) {
             const size_t block = (r * outer + o) * inner_bytes, row = (o * n + r) * inner_bytes;
@@ -141,10 +141,10 @@ SYN__INFER(all_gather) {
     return SYN_OK;
 }
 
-static void weave_gathered(syn_call *c) {
+static void interleave_gathered(syn_call *c) {
     size_t outer, inner_bytes;
     split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
-    weave(c->scratch, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
+    interleave(c->scratch, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
 }
 
 SYN__CPU(all_gather) {
@@ -154,7 +154,7 @@ SYN__CPU(all_gather) {
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->out[0].spec);
     c->segments[0].out = c->scratch = syn_malloc(bytes);
-    c->finish = weave_gathered;
+    c->finish = interleave_gathered;
     return c->scratch ? SYN_OK : SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
 }
 
@@ -193,7 +193,7 @@ SYN__CPU(reduce_scatter) {
     const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
     c->segments[0].in = c->scratch = syn_malloc(bytes);
     if (!c->scratch) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
-    weave(c->in[0].data, c->scratch, (size_t)c->group->size, outer, inner_bytes, false);
+    interleave(c->in[0].data, c->scratch, (size_t)c->group->size, outer, inner_bytes, false);
     return SYN_OK;
 }
 
@@ -241,7 +241,7 @@ syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *
 
 static syn_status check_list(const syn_call *c) {
     for (int i = 0; i < c->n_in; i++) {
-        SYN_TRY(syn__want_dtype(c, i, dtype(&c->in[0])));
+        SYN_TRY(syn__check_dtype(c, i, dtype(&c->in[0])));
         if (!syn__is_dense(&c->in[i])) return syn__bad_input(c, i, "dense");
     }
     return SYN_OK;
@@ -285,7 +285,7 @@ SYN__INFER(barrier) {
 }
 
 SYN__CPU(barrier) {
-    c->exchange = (syn_exchange){.kind = SYN_COMM_BARRIER, .group = c->group};
+    c->exchange = (syn_comm_call){.kind = SYN_COMM_BARRIER, .group = c->group};
     return SYN_OK;
 }
 

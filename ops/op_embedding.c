@@ -8,8 +8,8 @@
 /* ---- embedding ---- */
 
 SYN__INFER(embedding) {
-    SYN_TRY(syn__want_float(c, 0));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__check_float(c, 0));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
     if (c->in[0].spec.rank != 2) return syn__bad_input(c, 0, "a table (V, C)");
     if (c->in[1].spec.rank >= SYN_MAX_RANK) return syn__bad_input(c, 1, "ids of fewer dimensions");
     c->out[0].spec = c->in[1].spec;
@@ -33,7 +33,7 @@ static void embed_some(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t inner = ids->spec.rank ? ids->spec.dims[ids->spec.rank - 1] : 1;
     const uint64_t first = (uint64_t)c->attr[0].i, rows = (uint64_t)table->spec.dims[0];
     char *out = (char *)c->out[0].data + begin * width;
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, &ids->spec, &ids, 1, begin / inner);
     for (int64_t at = begin, i = begin % inner; at < end; at++, out += width) {
@@ -60,7 +60,7 @@ syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t
 syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row,
                                 int64_t padding) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, table), syn__dense_rows(ctx, ids)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, table), syn__dense_last_dim(ctx, ids)};
     const syn_attr attr[2] = {{.i = first_row}, {.i = padding}};
     syn__call_op(ctx, SYN_OP_EMBEDDING, in, 2, attr, padding < 0 ? 1 : 2, NULL, &out);
     return out;
@@ -79,8 +79,8 @@ SYN__GRAD(embedding) {
 /* Checks ids (...) and dy (..., C). */
 static syn_status check_looked_up(const syn_call *c, int ids) {
     const syn_spec *i = &c->in[ids].spec, *dy = &c->in[ids + 1].spec;
-    SYN_TRY(syn__want_dtype(c, ids, SYN_I32));
-    SYN_TRY(syn__want_float(c, ids + 1));
+    SYN_TRY(syn__check_dtype(c, ids, SYN_I32));
+    SYN_TRY(syn__check_float(c, ids + 1));
     bool ok = dy->rank == i->rank + 1;
     for (int d = 0; ok && d < i->rank; d++) ok = dy->dims[d] == i->dims[d];
     return ok ? SYN_OK : syn__bad_input(c, ids + 1, "(..., C) for ids (...)");
@@ -94,7 +94,7 @@ SYN__INFER(embedding_grad) {
 }
 
 SYN__INFER(embedding_grad_add) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__check_dtype(c, 0, SYN_F32));
     SYN_TRY(check_looked_up(c, 1));
     const syn_spec *sum = &c->in[0].spec, *dy = &c->in[2].spec;
     if (sum->rank != 2 || sum->dims[1] != dy->dims[dy->rank - 1])
@@ -125,7 +125,7 @@ static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) 
     float room[SYN__PIECE];
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < piece ? n - i : piece;
-        syn__row_kernels()->add(to + i, syn__row_in(x, at + i, some, room), to + i, some);
+        syn__row_kernels()->add(to + i, syn__load_row(x, at + i, some, room), to + i, some);
     }
 }
 
@@ -137,7 +137,7 @@ static void scatter_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_spec *shape = &s->ids->spec;
     const int64_t inner = shape->rank ? shape->dims[shape->rank - 1] : 1;
     const int64_t step = s->dy->spec.rank > 1 ? s->dy->strides[s->dy->spec.rank - 2] : 0;
-    syn_rows r = {.started = false};
+    syn_row_iter r = {.started = false};
     (void)worker;
     while (syn__next_row(&r, shape, operands, 2))
         for (int64_t i = 0; i < inner; i++) {
@@ -172,7 +172,7 @@ SYN__CPU(embedding_grad_add) {
 syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64_t first_row,
                               int64_t rows, int64_t padding) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, ids), syn__dense_rows(ctx, dy)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, ids), syn__dense_last_dim(ctx, dy)};
     const syn_attr attr[3] = {{.i = first_row}, {.i = rows}, {.i = padding}};
     syn__call_op(ctx, SYN_OP_EMBEDDING_GRAD, in, 2, attr, padding < 0 ? 2 : 3, NULL, &out);
     return out;
@@ -181,7 +181,7 @@ syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64
 syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, syn_tensor dy,
                                   int64_t first_row, int64_t padding) {
     syn_tensor out;
-    const syn_tensor in[3] = {sum, syn__dense_rows(ctx, ids), syn__dense_rows(ctx, dy)};
+    const syn_tensor in[3] = {sum, syn__dense_last_dim(ctx, ids), syn__dense_last_dim(ctx, dy)};
     const syn_attr attr[2] = {{.i = first_row}, {.i = padding}};
     syn__call_op(ctx, SYN_OP_EMBEDDING_GRAD_ADD, in, 3, attr, padding < 0 ? 1 : 2, NULL, &out);
     return out;
@@ -192,9 +192,9 @@ syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, 
 /* Checks x (B, H, T, D), positions (B or 1, T), frequencies (R/2). */
 SYN__INFER(rope) {
     const syn_spec *x = &c->in[0].spec, *at = &c->in[1].spec, *frequencies = &c->in[2].spec;
-    SYN_TRY(syn__want_float(c, 0));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
-    SYN_TRY(syn__want_dtype(c, 2, SYN_F32));
+    SYN_TRY(syn__check_float(c, 0));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__check_dtype(c, 2, SYN_F32));
     if (x->rank != 4) return syn__bad_input(c, 0, "heads (B, H, T, D)");
     if (at->rank != 2 || (at->dims[0] != x->dims[0] && at->dims[0] != 1) ||
         at->dims[1] != x->dims[2])
@@ -222,7 +222,7 @@ struct rope {
 };
 
 /* Rotates all heads of tokens begin .. end - 1, counted over all sequences. */
-static void turn_tokens(void *arg, int64_t begin, int64_t end, int worker) {
+static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const struct rope *s = arg;
     const syn_operand *x = &s->c->in[0], *at = &s->c->in[1], *y = &s->c->out[0];
     const int64_t *n = x->spec.dims, half = s->c->in[2].spec.dims[0];
@@ -237,29 +237,29 @@ static void turn_tokens(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t h = 0; h < n[1]; h++) {
             const int64_t from = b * x->strides[0] + h * x->strides[1] + t * x->strides[2];
             const int64_t to = ((b * n[1] + h) * n[2] + t) * n[3];
-            const float *in = syn__row_in(x, from, n[3], room);
-            float *out = syn__row_out(y, to, room);
+            const float *in = syn__load_row(x, from, n[3], room);
+            float *out = syn__row_dest(y, to, room);
             k->turn(in, cosines, sines, out, half);
             if (in != out)
                 memcpy(out + 2 * half, in + 2 * half, (size_t)(n[3] - 2 * half) * sizeof *out);
-            syn__row_done(y, to, n[3], room);
+            syn__store_row(y, to, n[3], room);
         }
     }
 }
 
 SYN__CPU(rope) {
     const int64_t *n = c->in[0].spec.dims, tokens = n[0] * n[2], each = n[1] * n[3];
-    struct rope s = {.c = c, .room = syn__room(2 * c->in[2].spec.dims[0] + n[3])};
+    struct rope s = {.c = c, .room = syn__padded_floats(2 * c->in[2].spec.dims[0] + n[3])};
     if (tokens * each == 0) return SYN_OK;
-    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
-    syn_workers_ranges(c->workers, tokens, SYN__GRAIN_MOVE / each + 1, turn_tokens, &s);
+    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
+    syn_workers_ranges(c->workers, tokens, SYN__GRAIN_MOVE / each + 1, rotate_tokens, &s);
     return SYN_OK;
 }
 
 static syn_tensor turn(syn_ctx *ctx, const syn_tensor x[3], double factor, bool back) {
     syn_tensor out;
-    const syn_tensor in[3] = {syn__dense_rows(ctx, x[0]), syn__dense_rows(ctx, x[1]),
-                              syn__dense_rows(ctx, x[2])};
+    const syn_tensor in[3] = {syn__dense_last_dim(ctx, x[0]), syn__dense_last_dim(ctx, x[1]),
+                              syn__dense_last_dim(ctx, x[2])};
     const syn_attr attr[2] = {{.f = factor}, {.i = back}};
     syn__call_op(ctx, SYN_OP_ROPE, in, 3, attr, 2, NULL, &out);
     return out;

@@ -11,8 +11,8 @@
 /* Checks logits (..., V) and targets (...). */
 static syn_status check_logits(const syn_call *c) {
     const syn_spec *logits = &c->in[0].spec, *targets = &c->in[1].spec;
-    SYN_TRY(syn__want_float(c, 0));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__check_float(c, 0));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
     const int last = logits->rank - 1;
     bool ok = targets->rank == last;
     for (int d = 0; ok && d < last; d++) ok = targets->dims[d] == logits->dims[d];
@@ -32,7 +32,7 @@ static syn_status check_classes(const syn_call *c, int64_t least) {
 /* Checks the optional weight (input i) and sets the output shapes: the gradient, and the loss as a
    scalar. */
 static syn_status finish_shapes(syn_call *c, int i) {
-    if (c->n_in > i) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+    if (c->n_in > i) SYN_TRY(syn__check_dtype(c, i, SYN_F32));
     if (c->n_in > i && syn_spec_elems(&c->in[i].spec) != 1)
         return syn__bad_input(c, i, "one number");
     c->out[0].spec = c->in[0].spec;
@@ -83,18 +83,18 @@ static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_operand *logits = &s->c->in[0];
     const int32_t *targets = s->c->in[1].data;
     float *room = s->rooms ? s->rooms + worker * s->room : NULL;
-    syn_rows r;
+    syn_row_iter r;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        float *x = syn__row_out(logits, r.at[0], room);
+        float *x = syn__row_dest(logits, r.at[0], room);
         const bool ignored = targets[row] == SYN_IGNORED_TARGET;
         const int64_t kept = ignored ? 0 : s->classes;
-        (void)syn__row_in(logits, r.at[0], kept, x);
+        (void)syn__load_row(logits, r.at[0], kept, x);
         s->of_row[row] = ignored  ? 0
                          : s->max ? part_of_row(s, x, row, targets[row])
                                   : whole_row(s, x, targets[row]);
         memset(x + kept, 0, (size_t)(s->width - kept) * sizeof *x);
-        syn__row_done(logits, r.at[0], s->width, x);
+        syn__store_row(logits, r.at[0], s->width, x);
         syn__next_row(&r, &logits->spec, &logits, 1);
     }
 }
@@ -127,7 +127,7 @@ static syn_status all_losses(syn_call *c, struct losses *s, int weight) {
     s->width = c->in[0].spec.dims[c->in[0].spec.rank - 1];
     s->weight = c->n_in > weight ? *(const float *)c->in[weight].data
                                  : 1.0f / (float)(counted ? counted : 1);
-    s->room = syn__is_f32(&c->in[0]) ? 0 : syn__room(s->width);
+    s->room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(s->width);
     const int64_t rooms = syn_workers_count(c->workers) * s->room;
     void *scratch;
     SYN_TRY(syn__scratch(c, (size_t)rows * sizeof *s->of_row + (size_t)rooms * sizeof *s->rooms,
@@ -189,10 +189,10 @@ static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const int32_t *targets = c->in[1].data;
     float *max = c->out[0].data, *sum = c->out[1].data, *meant = c->out[2].data;
     float *room = s->rooms ? s->rooms + worker * s->room : NULL;
-    syn_rows r;
+    syn_row_iter r;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        const float *x = syn__row_in(logits, r.at[0], c->attr[0].i, room);
+        const float *x = syn__load_row(logits, r.at[0], c->attr[0].i, room);
         const int64_t at = targets[row] - c->attr[1].i;
         syn__row_kernels()->exp_sum(x, &max[row], &sum[row], c->attr[0].i);
         meant[row] = at >= 0 && at < c->attr[0].i ? x[at] : 0;
@@ -202,8 +202,9 @@ static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 SYN__CPU(cross_entropy_part) {
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
-    struct losses s = {.c = c, .room = syn__is_f32(&c->in[0]) ? 0 : syn__room(c->attr[0].i)};
-    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    struct losses s = {.c = c,
+                       .room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(c->attr[0].i)};
+    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
     syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (c->attr[0].i + 1) + 1, part_rows, &s);
     return SYN_OK;
 }
@@ -211,7 +212,7 @@ SYN__CPU(cross_entropy_part) {
 /* sum * exp(max - all): rescales a rank's sum of exponentials to the largest logit of all ranks. */
 SYN__INFER(exp_rescale) {
     for (int i = 0; i < 3; i++) {
-        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+        SYN_TRY(syn__check_dtype(c, i, SYN_F32));
         if (!syn_spec_equal(&c->in[i].spec, &c->in[0].spec) || !syn__is_dense(&c->in[i]))
             return syn__bad_input(c, i, "dense, and like input 0");
     }
@@ -236,7 +237,7 @@ SYN__INFER(cross_entropy_join) {
     SYN_TRY(check_logits(c));
     SYN_TRY(check_classes(c, 0));
     for (int i = 2; i < 5; i++) {
-        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+        SYN_TRY(syn__check_dtype(c, i, SYN_F32));
         if (syn__elems(&c->in[i]) != syn__elems(&c->in[1]) || !syn__is_dense(&c->in[i]))
             return syn__bad_input(c, i, "a number a target");
     }
@@ -249,9 +250,9 @@ SYN__CPU(cross_entropy_join) {
     return all_losses(c, &s, 5);
 }
 
-syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
-                                   syn_tensor weight, int64_t classes, int64_t first,
-                                   const syn_group *group) {
+syn_tensor syn_cross_entropy_sharded(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                     syn_tensor weight, int64_t classes, int64_t first,
+                                     const syn_group *group) {
     const syn_attr attr[2] = {{.i = classes}, {.i = first}};
     syn_tensor in[6] = {logits, syn_contiguous(ctx, targets)}, part[3], out[2];
     syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);

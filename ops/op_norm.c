@@ -8,7 +8,7 @@
 /* x (..., C), weight (C), for layernorm bias (C) -> (..., C) */
 SYN__INFER(norm) {
     const syn_spec *x = &c->in[0].spec;
-    SYN_TRY(syn__want_floats(c, c->n_in));
+    SYN_TRY(syn__check_floats(c, c->n_in));
     if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
     for (int i = 1; i < c->n_in; i++)
         if (c->in[i].spec.rank != 1 || c->in[i].spec.dims[0] != x->dims[x->rank - 1])
@@ -34,7 +34,7 @@ struct norm {
 
 static struct norm norm_of(const syn_call *c) {
     const int64_t width = c->in[1].spec.dims[0];
-    const int64_t room = syn__is_f32(&c->in[0]) ? 0 : syn__room(3 * width);
+    const int64_t room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(3 * width);
     return (struct norm){.c = c, .room = room, .width = width};
 }
 
@@ -47,25 +47,25 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const struct norm *s = arg;
     const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
     const int64_t n = s->width;
-    const float *weight = syn__row_in(&s->c->in[1], 0, n, norm_room(s, worker, 0)), *bias = NULL;
+    const float *weight = syn__load_row(&s->c->in[1], 0, n, norm_room(s, worker, 0)), *bias = NULL;
     const double eps = s->c->attr[0].f;
-    if (s->c->n_in > 2) bias = syn__row_in(&s->c->in[2], 0, n, norm_room(s, worker, 1));
+    if (s->c->n_in > 2) bias = syn__load_row(&s->c->in[2], 0, n, norm_room(s, worker, 1));
     float *room = norm_room(s, worker, 2);
-    syn_rows r;
+    syn_row_iter r;
     syn__seek_row(&r, &x->spec, &x, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        const float *in = syn__row_in(x, r.at[0], n, room);
-        float *out = syn__row_out(y, row * n, room);
+        const float *in = syn__load_row(x, r.at[0], n, room);
+        float *out = syn__row_dest(y, row * n, room);
         if (bias) syn__row_kernels()->layernorm(in, weight, bias, eps, out, n);
         else syn__row_kernels()->rmsnorm(in, weight, eps, out, n);
-        syn__row_done(y, row * n, n, room);
+        syn__store_row(y, row * n, n, room);
         syn__next_row(&r, &x->spec, &x, 1);
     }
 }
 
 SYN__CPU(norm) {
     struct norm s = norm_of(c);
-    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
     const int64_t rows = syn_spec_elems(&c->in[0].spec) / s.width;
     if (rows > 0)
         syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / s.width + 1, norm_rows, &s);
@@ -75,8 +75,8 @@ SYN__CPU(norm) {
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps) {
     syn_tensor out;
-    const syn_tensor in[3] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight),
-                              syn__dense_rows(ctx, bias)};
+    const syn_tensor in[3] = {syn__dense_last_dim(ctx, x), syn__dense_last_dim(ctx, weight),
+                              syn__dense_last_dim(ctx, bias)};
     const syn_attr attr[1] = {{.f = eps}};
     syn__call_op(ctx, SYN_OP_LAYERNORM, in, 3, attr, 1, NULL, &out);
     return out;
@@ -84,7 +84,7 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
 
 syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, x), syn__dense_last_dim(ctx, weight)};
     const syn_attr attr[1] = {{.f = eps}};
     syn__call_op(ctx, SYN_OP_RMSNORM, in, 2, attr, 1, NULL, &out);
     return out;
@@ -94,19 +94,19 @@ syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps
 
 /* One op computes the gradients of the input and of the parameters. */
 SYN__GRAD(layernorm) {
-    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
 SYN__GRAD(rmsnorm) {
-    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
 /* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), for layernorm dbias (C).
    dweight and dbias are f32. */
 SYN__INFER(norm_grad) {
-    SYN_TRY(syn__want_floats(c, 3));
+    SYN_TRY(syn__check_floats(c, 3));
     const syn_spec *x = &c->in[0].spec, *weight = &c->in[1].spec;
     if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
     if (weight->rank != 1 || weight->dims[0] != x->dims[x->rank - 1])
@@ -145,19 +145,19 @@ static void norm_grad_piece(void *arg, int64_t i, int worker) {
     const int64_t end = (i + 1) * s->piece < s->rows ? (i + 1) * s->piece : s->rows;
     const double eps = c->attr[0].f;
     float *dweight = s->sums + i * 2 * n, *dbias = dweight + n;
-    const float *weight = syn__row_in(&c->in[1], 0, n, norm_room(&s->norm, worker, 0));
+    const float *weight = syn__load_row(&c->in[1], 0, n, norm_room(&s->norm, worker, 0));
     float *x_room = norm_room(&s->norm, worker, 1), *dy_room = norm_room(&s->norm, worker, 2);
-    syn_rows r;
+    syn_row_iter r;
     memset(dweight, 0, 2 * (size_t)n * sizeof *dweight);
     syn__seek_row(&r, &x->spec, operands, 2, i * s->piece);
     for (int64_t row = i * s->piece; row < end; row++) {
-        const float *in = syn__row_in(x, r.at[0], n, x_room),
-                    *d = syn__row_in(dy, r.at[1], n, dy_room);
-        float *out = syn__row_out(dx, row * n, dy_room);
+        const float *in = syn__load_row(x, r.at[0], n, x_room),
+                    *d = syn__load_row(dy, r.at[1], n, dy_room);
+        float *out = syn__row_dest(dx, row * n, dy_room);
         if (c->n_out > 2)
             syn__row_kernels()->layernorm_grad(in, weight, d, eps, out, dweight, dbias, n);
         else syn__row_kernels()->rmsnorm_grad(in, weight, d, eps, out, dweight, n);
-        syn__row_done(dx, row * n, n, dy_room);
+        syn__store_row(dx, row * n, n, dy_room);
         syn__next_row(&r, &x->spec, operands, 2);
     }
 }

@@ -9,7 +9,7 @@
 #include "syntorch/base/half.h"
 
 static syn_status want_dense(const syn_call *c, int i) {
-    SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+    SYN_TRY(syn__check_dtype(c, i, SYN_F32));
     return syn__is_dense(&c->in[i]) ? SYN_OK : syn__bad_input(c, i, "dense");
 }
 
@@ -130,7 +130,7 @@ static const syn_operand *gradient(const syn_call *c, int i) {
 
 static syn_status want_param(const syn_call *c, int i) {
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
-    SYN_TRY(syn__want_dtype(c, i, syn_dtype_is_half(dtype) ? dtype : SYN_F32));
+    SYN_TRY(syn__check_dtype(c, i, syn_dtype_is_half(dtype) ? dtype : SYN_F32));
     return syn__is_dense(&c->in[i]) ? SYN_OK : syn__bad_input(c, i, "dense");
 }
 

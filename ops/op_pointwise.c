@@ -8,7 +8,7 @@
 SYN__INFER(unary) {
     c->out[0].spec = c->in[0].spec;
     if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT) return SYN_OK; /* copies take any dtype */
-    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__check_float(c, 0));
     return c->in[0].spec.rank < 1 ? syn__bad_input(c, 0, "of at least one dimension") : SYN_OK;
 }
 
@@ -19,14 +19,14 @@ SYN__COST(unary) {
 
 static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr) {
     syn_tensor out;
-    const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
+    const syn_tensor in[1] = {syn__dense_last_dim(ctx, x)};
     syn__call_op(ctx, op, in, 1, attr, n_attr, NULL, &out);
     return out;
 }
 
 /* ---- two operands, with broadcasting ---- */
 
-syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
+syn_operand syn__broadcast_operand(const syn_operand *o, const syn_spec *shape) {
     syn_operand s = *o;
     s.spec = *shape;
     s.spec.dtype = o->spec.dtype;
@@ -54,10 +54,10 @@ static void row_pieces(const struct binary *s, int64_t at_a, int64_t step_a, int
     float a[PIECE], b[PIECE];
     for (int64_t i = 0, n; i < elems; i += n) {
         n = elems - i < PIECE ? elems - i : PIECE;
-        s->f(syn__steps_in(&s->a, at_a + i * step_a, step_a, n, a),
-             syn__steps_in(&s->b, at_b + i * step_b, step_b, n, b), syn__row_out(s->out, at + i, a),
-             n);
-        syn__row_done(s->out, at + i, n, a);
+        s->f(syn__load_strided(&s->a, at_a + i * step_a, step_a, n, a),
+             syn__load_strided(&s->b, at_b + i * step_b, step_b, n, b),
+             syn__row_dest(s->out, at + i, a), n);
+        syn__store_row(s->out, at + i, n, a);
     }
 }
 
@@ -68,7 +68,7 @@ static void binary_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const int last = shape->rank - 1;
     const int64_t sa = last < 0 ? 1 : s->a.strides[last], sb = last < 0 ? 1 : s->b.strides[last];
     const bool whole = sa == 1 && sb == 1 && syn__is_f32(s->out);
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, shape, operands, 2, begin);
     for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {
@@ -91,7 +91,8 @@ static void binary_elements(void *arg, int64_t begin, int64_t end, int worker) {
 static void each_pair(const syn_call *c, syn_binary_row f) {
     const syn_spec *shape = &c->out[0].spec;
     const int64_t elems = syn_spec_elems(shape);
-    struct binary s = {syn__stretch(&c->in[0], shape), syn__stretch(&c->in[1], shape), &c->out[0],
+    struct binary s = {syn__broadcast_operand(&c->in[0], shape),
+                       syn__broadcast_operand(&c->in[1], shape), &c->out[0],
                        shape->rank ? shape->dims[shape->rank - 1] : 1, f};
     if (elems == 0) return;
     if (syn__is_dense(&s.a) && syn__is_dense(&s.b))
@@ -139,7 +140,7 @@ SYN__CPU(gelu_grad) {
 
 static syn_tensor unary_grad(syn_grad_call *g, syn_op op, syn_tensor x) {
     syn_tensor out;
-    const syn_tensor in[2] = {x, syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    const syn_tensor in[2] = {x, syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, op, in, 2, g->attr, syn__n_attr(g), NULL, &out);
     return out;
 }
@@ -224,14 +225,14 @@ SYN__CPU(swiglu) {
 
 syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, gate), syn__dense_rows(ctx, up)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, gate), syn__dense_last_dim(ctx, up)};
     syn__call_op(ctx, SYN_OP_SWIGLU, in, 2, NULL, 0, NULL, &out);
     return out;
 }
 
 /* gate, up, dy -> dgate, dup */
 SYN__INFER(swiglu_grad) {
-    SYN_TRY(syn__want_floats(c, 3));
+    SYN_TRY(syn__check_floats(c, 3));
     SYN_TRY(syn__unary_grad_infer(c));
     c->out[1].spec = c->in[0].spec;
     return syn_spec_equal(&c->in[0].spec, &c->in[2].spec) ? SYN_OK
@@ -249,20 +250,20 @@ static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) 
     const int64_t n = c->in[0].spec.dims[c->in[0].spec.rank - 1];
     const int64_t piece = syn__is_f32(&c->in[0]) ? n : SYN__PIECE;
     float room[5][SYN__PIECE];
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, &c->in[0].spec, operands, 3, begin);
     for (int64_t row = begin; row < end; row++, syn__next_row(&r, &c->in[0].spec, operands, 3))
         for (int64_t i = 0, some; i < n; i += some) {
             const int64_t to = row * n + i;
             some = n - i < piece ? n - i : piece;
-            syn__row_kernels()->swiglu_grad(syn__row_in(&c->in[0], r.at[0] + i, some, room[0]),
-                                            syn__row_in(&c->in[1], r.at[1] + i, some, room[1]),
-                                            syn__row_in(&c->in[2], r.at[2] + i, some, room[2]),
-                                            syn__row_out(&c->out[0], to, room[3]),
-                                            syn__row_out(&c->out[1], to, room[4]), some);
-            syn__row_done(&c->out[0], to, some, room[3]);
-            syn__row_done(&c->out[1], to, some, room[4]);
+            syn__row_kernels()->swiglu_grad(syn__load_row(&c->in[0], r.at[0] + i, some, room[0]),
+                                            syn__load_row(&c->in[1], r.at[1] + i, some, room[1]),
+                                            syn__load_row(&c->in[2], r.at[2] + i, some, room[2]),
+                                            syn__row_dest(&c->out[0], to, room[3]),
+                                            syn__row_dest(&c->out[1], to, room[4]), some);
+            syn__store_row(&c->out[0], to, some, room[3]);
+            syn__store_row(&c->out[1], to, some, room[4]);
         }
 }
 
@@ -275,7 +276,7 @@ SYN__CPU(swiglu_grad) {
 }
 
 SYN__GRAD(swiglu) {
-    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
     syn__call_op(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, NULL, 0, NULL, g->din);
 }
 
@@ -308,7 +309,7 @@ SYN__INFER(dropout) {
     SYN_TRY(syn__unary_infer(c));
     if (x->rank < 2) return syn__bad_input(c, 0, "(B, ..., C)");
     if (c->n_in < 2) return SYN_OK;
-    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
     return c->in[1].spec.rank == 1 && c->in[1].spec.dims[0] == x->dims[0]
                ? SYN_OK
                : syn__bad_input(c, 1, "a key (B) for each sample");
@@ -328,22 +329,23 @@ SYN__CPU(dropout) {
     return syn__each_row(c, dropout_row, SYN__GRAIN_MOVE, false);
 }
 
-syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropping *how) {
+syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys,
+                       const syn_dropout_options *how) {
     const syn_attr attr[5] = {{.f = how->p},
                               {.i = (int64_t)how->seed},
                               {.i = how->sample},
                               {.i = how->row},
                               {.i = how->column}};
-    syn_tensor out, in[2] = {syn__dense_rows(ctx, x), keys};
-    if (keys.id) in[1] = syn__dense_rows(ctx, keys);
+    syn_tensor out, in[2] = {syn__dense_last_dim(ctx, x), keys};
+    if (keys.id) in[1] = syn__dense_last_dim(ctx, keys);
     syn__call_op(ctx, SYN_OP_DROPOUT, in, keys.id ? 2 : 1, attr, 5, NULL, &out);
     return out;
 }
 
 /* Computes the same mask again. */
 SYN__GRAD(dropout) {
-    const syn_dropping how = {g->attr[0].f, (uint64_t)g->attr[1].i, g->attr[2].i, g->attr[3].i,
-                              g->attr[4].i};
+    const syn_dropout_options how = {g->attr[0].f, (uint64_t)g->attr[1].i, g->attr[2].i,
+                                     g->attr[3].i, g->attr[4].i};
     const syn_tensor keys = g->n_in > 1 ? g->in[1] : SYN_NO_KEYS;
     g->din[0] = syn_dropout(g->ctx, syn_grad_out(g, 0), keys, &how);
 }
@@ -354,7 +356,7 @@ SYN__INFER(scale_mask) {
     SYN_TRY(syn__unary_infer(c));
     if (c->n_attr > 3) SYN_TRY(syn__check_window(c, c->attr[3].i));
     if (c->n_in < 2) return SYN_OK;
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_F32));
     const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
     if (scores->rank != 4) return syn__bad_input(c, 0, "scores (B, H, T, S) to be masked");
     if (mask->rank != 2 || mask->dims[0] != scores->dims[0] || mask->dims[1] != scores->dims[3])
@@ -382,8 +384,8 @@ SYN__CPU(scale_mask) {
 
 static syn_tensor scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
                              bool causal, int64_t offset, int64_t window) {
-    syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
-    if (mask.id) in[1] = syn__dense_rows(ctx, mask);
+    syn_tensor out, in[2] = {syn__dense_last_dim(ctx, scores), mask};
+    if (mask.id) in[1] = syn__dense_last_dim(ctx, mask);
     const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
     syn__call_op(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, window ? 4 : 3, NULL, &out);
     return out;
@@ -407,7 +409,7 @@ SYN__GRAD(scale_mask) {
 /* ---- add, mul ---- */
 
 SYN__INFER(binary) {
-    SYN_TRY(syn__want_floats(c, 2));
+    SYN_TRY(syn__check_floats(c, 2));
     const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
     syn_spec *o = &c->out[0].spec;
     o->dtype = a->dtype;

@@ -24,9 +24,9 @@ static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t
 /* If x is f32, w may be f16 or bf16. */
 SYN__INFER(linear) {
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
-    SYN_TRY(syn__want_float(c, 0));
-    SYN_TRY(dtype == SYN_F32 ? syn__want_float(c, 1) : syn__want_dtype(c, 1, dtype));
-    if (c->n_in == 3) SYN_TRY(syn__want_dtype(c, 2, dtype));
+    SYN_TRY(syn__check_float(c, 0));
+    SYN_TRY(dtype == SYN_F32 ? syn__check_float(c, 1) : syn__check_dtype(c, 1, dtype));
+    if (c->n_in == 3) SYN_TRY(syn__check_dtype(c, 2, dtype));
     const syn_spec *x = &c->in[0].spec, *w = &c->in[1].spec;
     const bool t = c->attr[0].i != 0;
     if (x->rank < 1) return syn__bad_input(c, 0, "(..., K)");
@@ -97,7 +97,7 @@ static bool rows_collapse(const syn_ctx *ctx, syn_tensor x) {
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w) {
     syn_tensor out;
     if (syn_ctx_status(ctx) == SYN_OK && !rows_collapse(ctx, x)) x = syn_contiguous(ctx, x);
-    const syn_tensor in[3] = {x, syn__dense_rows(ctx, w), syn__dense_rows(ctx, bias)};
+    const syn_tensor in[3] = {x, syn__dense_last_dim(ctx, w), syn__dense_last_dim(ctx, bias)};
     const syn_attr attr[1] = {{.i = transpose_w}};
     syn__call_op(ctx, SYN_OP_LINEAR, in, bias.id ? 3 : 2, attr, 1, NULL, &out);
     return out;
@@ -113,7 +113,7 @@ static syn_tensor as_matrix(syn_ctx *ctx, syn_tensor x) {
 static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
                           bool transpose_b, syn_dtype dtype) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, a), syn__dense_last_dim(ctx, b)};
     const syn_attr attr[3] = {{.i = transpose_a}, {.i = transpose_b}, {.i = dtype}};
     const bool same = syn_tensor_spec(ctx, in[0])->dtype == (int32_t)dtype;
     syn__call_op(ctx, SYN_OP_MATMUL, in, 2, attr, same ? 2 : 3, NULL, &out);
@@ -135,7 +135,7 @@ SYN__GRAD(linear) {
     const bool t = g->attr[0].i != 0;
     const syn_tensor dy = syn_grad_out(g, 0);
     if (g->need[0]) g->din[0] = syn_linear(ctx, dy, g->in[1], SYN_NO_BIAS, !t);
-    g->later = g->exchange_next && g->need[0];
+    g->later = g->comm_next && g->need[0];
     if (g->later) return;
     if (g->need[1]) {
         const syn_tensor x = as_matrix(ctx, g->in[0]), y = as_matrix(ctx, dy);
@@ -149,8 +149,8 @@ SYN__GRAD(linear) {
 
 /* The shape of the product of inputs `first` and first + 1. */
 static syn_status product_shape(const syn_call *c, int first, syn_spec *out) {
-    SYN_TRY(syn__want_float(c, first));
-    SYN_TRY(syn__want_dtype(c, first + 1, (syn_dtype)c->in[first].spec.dtype));
+    SYN_TRY(syn__check_float(c, first));
+    SYN_TRY(syn__check_dtype(c, first + 1, (syn_dtype)c->in[first].spec.dtype));
     const syn_spec *a = &c->in[first].spec, *b = &c->in[first + 1].spec;
     const int r = a->rank;
     if (r < 2) return syn__bad_input(c, first, "(..., M, K)");
@@ -287,7 +287,7 @@ SYN__CPU(matmul_add) {
 syn_tensor syn_matmul_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
                           bool transpose_a, bool transpose_b) {
     syn_tensor out;
-    const syn_tensor in[3] = {sum, syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
+    const syn_tensor in[3] = {sum, syn__dense_last_dim(ctx, a), syn__dense_last_dim(ctx, b)};
     const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
     syn__call_op(ctx, SYN_OP_MATMUL_ADD, in, 3, attr, 2, NULL, &out);
     return out;

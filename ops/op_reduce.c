@@ -69,7 +69,7 @@ syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank)
 
 /* The result is f32 for every input dtype. */
 SYN__INFER(sum_to) {
-    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__check_float(c, 0));
     c->out[0].spec = spec_of(c);
     c->out[0].spec.dtype = SYN_F32;
     if (syn_spec_valid(&c->out[0].spec) && broadcasts(&c->out[0].spec, &c->in[0].spec))
@@ -109,10 +109,10 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t at = begin, n; at < end; at += n) {
         float sum[PIECE], room[PIECE];
         int64_t rows = 0, place = 0;
-        syn_rows r = {.started = false};
+        syn_row_iter r = {.started = false};
         n = end - at < PIECE ? end - at : PIECE;
         while (syn__next_row(&r, &s->from->spec, operands, 2)) {
-            const float *x = syn__steps_in(s->from, r.at[0] + at * step, step, n, room);
+            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, n, room);
             if (rows > 0 && (rows == BLOCK || r.at[1] != place)) {
                 float *out = (float *)s->to.data + place + at;
                 syn__row_kernels()->add(out, sum, out, n);
@@ -135,7 +135,7 @@ static void sum_rows(const struct sums *s) {
     const int64_t step = last < 0 ? 1 : s->from->strides[last];
     double sum = 0; /* of consecutive rows that are added to one element */
     int64_t place = 0;
-    syn_rows r = {.started = false};
+    syn_row_iter r = {.started = false};
     while (syn__next_row(&r, &s->from->spec, operands, 2)) {
         if (r.at[1] != place) {
             ((float *)s->to.data)[place] += (float)sum;
@@ -145,7 +145,7 @@ static void sum_rows(const struct sums *s) {
         for (int64_t at = 0, some; at < n; at += some) {
             float room[PIECE];
             some = n - at < PIECE ? n - at : PIECE;
-            const float *x = syn__steps_in(s->from, r.at[0] + at * step, step, some, room);
+            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, some, room);
             for (int64_t i = 0; i < some; i++) sum += (double)x[i];
         }
     }
@@ -153,7 +153,7 @@ static void sum_rows(const struct sums *s) {
 }
 
 SYN__CPU(sum_to) {
-    struct sums s = {&c->in[0], syn__stretch(&c->out[0], &c->in[0].spec)};
+    struct sums s = {&c->in[0], syn__broadcast_operand(&c->out[0], &c->in[0].spec)};
     const int last = c->in[0].spec.rank - 1;
     syn__fill_zero(c, &c->out[0]);
     if (syn_spec_elems(&c->in[0].spec) == 0) return SYN_OK;
@@ -169,14 +169,14 @@ syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank)
 
 /* ---- accumulate ---- */
 
-syn_status syn__want_sum(const syn_call *c) {
-    SYN_TRY(syn__want_float(c, 1));
+syn_status syn__check_sum(const syn_call *c) {
+    SYN_TRY(syn__check_float(c, 1));
     return c->in[0].spec.dtype == SYN_F32 ? SYN_OK
-                                          : syn__want_dtype(c, 0, (syn_dtype)c->in[1].spec.dtype);
+                                          : syn__check_dtype(c, 0, (syn_dtype)c->in[1].spec.dtype);
 }
 
 SYN__INFER(accumulate) {
-    SYN_TRY(syn__want_sum(c));
+    SYN_TRY(syn__check_sum(c));
     const syn_spec *sum = &c->in[0].spec, *x = &c->in[1].spec;
     if (sum->rank != x->rank || memcmp(sum->dims, x->dims, sizeof x->dims) != 0)
         return syn__bad_input(c, 1, "like input 0");
@@ -194,9 +194,9 @@ static void add_pieces(const struct addition *a, int64_t to, int64_t to_step, in
     float sum[PIECE], room[PIECE];
     for (int64_t i = 0, n; i < elems; i += n, to += n * to_step, from += n * step) {
         n = elems - i < PIECE ? elems - i : PIECE;
-        syn__row_kernels()->add(syn__steps_in(a->to, to, to_step, n, sum),
-                                syn__steps_in(a->from, from, step, n, room), sum, n);
-        syn__steps_done(a->to, to, to_step, n, sum);
+        syn__row_kernels()->add(syn__load_strided(a->to, to, to_step, n, sum),
+                                syn__load_strided(a->from, from, step, n, room), sum, n);
+        syn__store_strided(a->to, to, to_step, n, sum);
     }
 }
 
@@ -209,7 +209,7 @@ static void add_some(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t to_step = last < 0 ? 1 : a->to->strides[last],
                   step = last < 0 ? 1 : a->from->strides[last];
     const bool whole = to_step == 1 && step == 1 && syn__is_f32(a->to) && syn__is_f32(a->from);
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, shape, operands, 2, begin);
     for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {

@@ -13,7 +13,7 @@ SYN__COST(select) {
 }
 
 static syn_status want_rows(const syn_call *c) {
-    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__check_float(c, 0));
     const syn_spec *x = &c->in[0].spec;
     return x->rank >= 1 && x->dims[x->rank - 1] >= 1 && x->dims[x->rank - 1] <= INT32_MAX
                ? SYN_OK
@@ -22,7 +22,7 @@ static syn_status want_rows(const syn_call *c) {
 
 static syn_tensor choose(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr,
                          syn_tensor *out) {
-    const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
+    const syn_tensor in[1] = {syn__dense_last_dim(ctx, x)};
     syn__call_op(ctx, op, in, 1, attr, n_attr, NULL, out);
     return out[0];
 }
@@ -37,7 +37,7 @@ struct candidate {
 static syn_status row_and(const syn_call *c, int64_t count, float **room,
                           struct candidate **candidates) {
     const syn_spec *shape = &c->in[0].spec;
-    const int64_t n = syn__is_f32(&c->in[0]) ? 0 : syn__room(shape->dims[shape->rank - 1]);
+    const int64_t n = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(shape->dims[shape->rank - 1]);
     void *scratch;
     SYN_TRY(syn__scratch(c, (size_t)n * sizeof **room + (size_t)count * sizeof **candidates,
                          "logits and candidates", &scratch));
@@ -70,8 +70,8 @@ SYN__CPU(argmax) {
     int32_t *out = c->out[0].data;
     float *room;
     SYN_TRY(row_and(c, 0, &room, NULL));
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1);)
-        *out++ = argmax_row(syn__row_in(&c->in[0], r.at[0], n, room), n);
+    for (syn_row_iter r = {0}; syn__next_row(&r, shape, operands, 1);)
+        *out++ = argmax_row(syn__load_row(&c->in[0], r.at[0], n, room), n);
     return SYN_OK;
 }
 
@@ -137,12 +137,12 @@ SYN__CPU(top_k) {
     struct candidate *heap;
     float *room;
     SYN_TRY(row_and(c, k, &room, &heap));
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1); at += k) {
-        best_k(syn__row_in(&c->in[0], r.at[0], n, room), n, k, heap);
+    for (syn_row_iter r = {0}; syn__next_row(&r, shape, operands, 1); at += k) {
+        best_k(syn__load_row(&c->in[0], r.at[0], n, room), n, k, heap);
         for (int64_t i = 0; i < k; i++) indices[at + i] = heap[i].index;
-        float *values = syn__row_out(&c->out[0], at, room); /* the values fit, because k <= n */
+        float *values = syn__row_dest(&c->out[0], at, room); /* the values fit, because k <= n */
         for (int64_t i = 0; i < k; i++) values[i] = heap[i].value;
-        syn__row_done(&c->out[0], at, k, room);
+        syn__store_row(&c->out[0], at, k, room);
     }
     return SYN_OK;
 }
@@ -159,7 +159,7 @@ syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices)
 
 SYN__INFER(repetition_penalty) {
     SYN_TRY(want_rows(c));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
     const syn_spec *logits = &c->in[0].spec, *seen = &c->in[1].spec;
     if (logits->rank != 2) return syn__bad_input(c, 0, "logits (B, V)");
     if (seen->rank != 2 || seen->dims[0] != logits->dims[0])
@@ -186,9 +186,10 @@ static syn_status penalize(const syn_call *c, int64_t row, const int32_t *seen) 
         if (seen[i] >= vocab)
             return SYN_FAIL(c->err, SYN_E_INVALID, "token %d was seen, but there are %lld", seen[i],
                             (long long)vocab);
-        const float x = *syn__row_in(&c->in[0], from + seen[i], 1, &room);
-        *syn__row_out(&c->out[0], row * vocab + seen[i], &room) = x < 0 ? x * penalty : x / penalty;
-        syn__row_done(&c->out[0], row * vocab + seen[i], 1, &room);
+        const float x = *syn__load_row(&c->in[0], from + seen[i], 1, &room);
+        *syn__row_dest(&c->out[0], row * vocab + seen[i], &room) =
+            x < 0 ? x * penalty : x / penalty;
+        syn__store_row(&c->out[0], row * vocab + seen[i], 1, &room);
     }
     return SYN_OK;
 }
@@ -208,7 +209,7 @@ SYN__CPU(repetition_penalty) {
 syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor seen,
                                   double penalty) {
     syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, logits), syn__dense_rows(ctx, seen)};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, logits), syn__dense_last_dim(ctx, seen)};
     const syn_attr attr[1] = {{.f = penalty}};
     syn__call_op(ctx, SYN_OP_REPETITION_PENALTY, in, 2, attr, 1, NULL, &out);
     return out;
@@ -313,8 +314,8 @@ SYN__CPU(sample) {
     const uint64_t key = syn__counter_hash((uint64_t)c->attr[3].i, (uint64_t)c->attr[4].i + 1);
     int32_t *out = c->out[0].data;
     for (int64_t b = 0; b < rows; b++)
-        out[b] = sample_row(c, syn__row_in(&c->in[0], b * c->in[0].strides[0], n, room), n, scratch,
-                            syn__counter_uniform(key, (uint64_t)b));
+        out[b] = sample_row(c, syn__load_row(&c->in[0], b * c->in[0].strides[0], n, room), n,
+                            scratch, syn__counter_uniform(key, (uint64_t)b));
     return SYN_OK;
 }
 

@@ -192,7 +192,7 @@ static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start
 /* Here `length` is that of the whole dimension. */
 SYN__INFER(slice_grad) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
-    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__check_float(c, 0));
     SYN_TRY(check_axis(c, axis));
     if (start < 0 || start > length - c->in[0].spec.dims[axis])
         return SYN_FAIL(c->err, SYN_E_SHAPE, "the slice is outside dimension %lld of length %lld",
@@ -213,7 +213,7 @@ SYN__CPU(slice_grad) {
 SYN__INFER(slice_add) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i;
     const syn_spec *sum = &c->in[0].spec, *x = &c->in[1].spec;
-    SYN_TRY(syn__want_sum(c));
+    SYN_TRY(syn__check_sum(c));
     SYN_TRY(check_axis(c, axis));
     bool ok = x->rank == sum->rank && start >= 0 && start <= sum->dims[axis] - x->dims[axis];
     for (int d = 0; ok && d < x->rank; d++) ok = d == axis || x->dims[d] == sum->dims[d];
@@ -248,7 +248,7 @@ static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
     const struct copy *c = arg;
     const syn_operand *operands[2] = {c->from, c->to};
     const int64_t elem = (int64_t)c->elem_bytes;
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, &c->from->spec, operands, 2, begin);
     for (int64_t row = begin; row < end; row++) {
@@ -297,7 +297,7 @@ SYN__GRAD(contiguous) {
     g->din[0] = syn_grad_out(g, 0);
 }
 
-syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
+syn_tensor syn__dense_last_dim(syn_ctx *ctx, syn_tensor x) {
     if (syn_ctx_status(ctx) != SYN_OK) return x;
     syn_operand o;
     syn__tensor_operand(ctx, x, &o);
@@ -309,7 +309,7 @@ syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
 
 SYN__INFER(cast) {
     const int64_t dtype = c->attr[0].i;
-    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__check_float(c, 0));
     if (dtype != SYN_F32 && dtype != SYN_F16 && dtype != SYN_BF16)
         return SYN_FAIL(c->err, SYN_E_INVALID, "the new type is not f32, f16 or bf16");
     c->out[0].spec = c->in[0].spec;
@@ -323,10 +323,10 @@ static void cast_elements(const syn_operand *x, int64_t from, int64_t step, cons
     float room[SYN__PIECE];
     for (int64_t i = 0, n; i < elems; i += n) {
         n = elems - i < SYN__PIECE ? elems - i : SYN__PIECE;
-        float *out = syn__row_out(y, to + i, room);
-        const float *in = syn__steps_in(x, from + i * step, step, n, out);
+        float *out = syn__row_dest(y, to + i, room);
+        const float *in = syn__load_strided(x, from + i * step, step, n, out);
         if (in != out && syn__is_f32(y)) memcpy(out, in, (size_t)n * sizeof *out);
-        syn__row_done(y, to + i, n, in);
+        syn__store_row(y, to + i, n, in);
     }
 }
 
@@ -341,7 +341,7 @@ static void cast_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_operand *x = &c->in[0];
     const int last = x->spec.rank - 1;
     const int64_t n = x->spec.dims[last];
-    syn_rows r;
+    syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, &x->spec, &x, 1, begin);
     for (int64_t row = begin; row < end; row++) {

@@ -66,7 +66,7 @@ syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
    1 - p. The choice depends only on the seed, the sample's key and the element's position within
    its sample, so it is the same for every distribution of samples and shards over ranks. keys (B)
    i32; SYN_NO_KEYS: the key is `sample` + index in the batch. */
-typedef struct syn_dropping {
+typedef struct syn_dropout_options {
     double p;      /* in [0, 1) */
     uint64_t seed; /* identifies this dropout in the model */
     int64_t sample;
@@ -74,9 +74,9 @@ typedef struct syn_dropping {
        elements before it, and of columns before it (< 2^32). Example: a shard of (B, H, T, S) that
        starts at head h has row = h * T. */
     int64_t row, column;
-} syn_dropping;
+} syn_dropout_options;
 #define SYN_NO_KEYS (SYN_LITERAL(syn_tensor){0, 0})
-syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropping *how);
+syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropout_options *how);
 
 /* scores (..., T, S): score * scale + mask. causal: entries with column > row + offset become
    -infinity; with a KV cache, offset = S - T. mask: SYN_NO_MASK, or (B, S) f32 for scores (B, H,
@@ -101,17 +101,17 @@ syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_te
                                 syn_tensor mask, double scale, int64_t offset, int64_t window);
 /* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H, D).
    A second output, one value per query, is saved for the gradient. */
-typedef struct syn_attention_how {
+typedef struct syn_attention_options {
     syn_tensor mask; /* SYN_NO_MASK, or as in syn_attention */
     double scale;
     bool causal;
     int64_t offset, window; /* window: 0, or as in syn_attention_window */
     /* Dropout of the softmax, like syn_dropout of (B, H, T, S). dropping.p 0: none. */
     syn_tensor keys;
-    syn_dropping dropping;
-} syn_attention_how;
+    syn_dropout_options dropping;
+} syn_attention_options;
 syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                               const syn_attention_how *how);
+                               const syn_attention_options *how);
 /* Writes x (B, H, T, D) to cache (B, H, Smax, D), at rows position .. position + T - 1 of
    dimension 2. Returns the new version of the cache. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
@@ -195,9 +195,9 @@ void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call);
    `classes` columns are the classes from `first` on. targets, weight and the loss are the same on
    all ranks. Needs three all-reduces of one value per target (Shoeybi et al. 2019, sec. 3): the
    largest logit, the sum of exponentials, and the target's logit. */
-syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
-                                   syn_tensor weight, int64_t classes, int64_t first,
-                                   const syn_group *group);
+syn_tensor syn_cross_entropy_sharded(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                     syn_tensor weight, int64_t classes, int64_t first,
+                                     const syn_group *group);
 
 /* x (..., V) -> (...) i32: index of the largest element, the lowest index among equals. */
 syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);

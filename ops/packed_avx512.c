@@ -2,7 +2,7 @@
 #include "ops/packed_body.h"
 
 #if SYN_LANES == 16
-int64_t syn__packed_room_avx512(const syn_product *p) {
+int64_t syn__packed_buffer_floats_avx512(const syn_product *p) {
     return room(p);
 }
 

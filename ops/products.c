@@ -285,7 +285,7 @@ static bool wide_fits(const syn_product *p) {
            (wide_columns(p) == p->n || wide_columns(p) >= LEAST);
 }
 
-static void by_wide(const syn_product *p, kernel run, syn_workers *workers) {
+static void run_converted(const syn_product *p, kernel run, syn_workers *workers) {
     const int64_t most = wide_columns(p);
     float memory[p->m * p->k + (p->m + 1) * most];
     syn_product wide = *p;
@@ -308,19 +308,19 @@ static void by_wide(const syn_product *p, kernel run, syn_workers *workers) {
 
 #if defined(__x86_64__) && !defined(SYN_DOUBLE)
 static void by_packed(const syn_product *p, kernel run) {
-    float memory[syn__packed_room_avx512(p)];
+    float memory[syn__packed_buffer_floats_avx512(p)];
     (void)run;
     syn__packed_avx512(p, memory);
 }
 
 #ifdef SYN_HAVE_AVX512_BF16
-static void by_row_of_pairs(const syn_product *p, kernel run) {
+static void run_row_bf16(const syn_product *p, kernel run) {
     (void)run;
     syn__pairs_avx512bf16(p);
 }
 
-static void by_pairs(const syn_product *p, kernel run) {
-    float memory[syn__packed_room_avx512bf16(p)];
+static void run_packed_bf16(const syn_product *p, kernel run) {
+    float memory[syn__packed_buffer_floats_avx512bf16(p)];
     (void)run;
     syn__packed_avx512bf16(p, memory);
 }
@@ -331,8 +331,9 @@ static method packing(const syn_product *p, syn_simd level) {
     if (level < SYN_SIMD_AVX512 || p->k <= 0) return NULL;
 #ifdef SYN_HAVE_AVX512_BF16
     if (level == SYN_SIMD_AVX512_BF16 && p->x_dtype == SYN_BF16 && p->w_dtype == SYN_BF16) {
-        if (p->m == 1 && p->transpose_w && !p->transpose_x && !p->add) return by_row_of_pairs;
-        return p->m >= (p->transpose_w ? PAIRS_ALONG : PAIRS_ACROSS) || p->add ? by_pairs : NULL;
+        if (p->m == 1 && p->transpose_w && !p->transpose_x && !p->add) return run_row_bf16;
+        return p->m >= (p->transpose_w ? PAIRS_ALONG : PAIRS_ACROSS) || p->add ? run_packed_bf16
+                                                                               : NULL;
     }
 #endif
     if (p->x_dtype != SYN_F32) return p->m >= MANY_HALVES || p->add ? by_packed : NULL;
@@ -348,14 +349,14 @@ static method packing(const syn_product *p, syn_simd level) {
 }
 #endif
 
-void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
+void syn__product_run_own_kernels(const syn_product *p, syn_simd level, syn_workers *workers) {
     const kernel run = SYN__AT_LEVEL(syn__product, level);
     const method how = packing(p, level);
     if (p->m <= 0 || p->n <= 0) return;
     if (how) share(p, how, run, workers);
     else if (is_plain(p) && p->k > 0) {
         if (!split(p, run, workers)) share(p, by_kernel, run, workers);
-    } else if (wide_fits(p)) by_wide(p, run, workers);
+    } else if (wide_fits(p)) run_converted(p, run, workers);
     else share(p, in_blocks, run, workers);
 }
 
@@ -371,13 +372,14 @@ static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers
 }
 
 void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {
-    if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
+    if (!left_to_blas(p, level, workers)) syn__product_run_own_kernels(p, level, workers);
     else share(p, p->w_dtype == SYN_F32 ? by_blas : by_blas_in_panels, NULL, workers);
 }
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {
     syn_simd level = syn_simd_level();
     /* One row is limited by memory bandwidth, so bf16 pairs are never slower there. */
-    if (level == SYN_SIMD_AVX512_BF16 && p->m > 1 && !syn_simd_pairs_pay()) level = SYN_SIMD_AVX512;
+    if (level == SYN_SIMD_AVX512_BF16 && p->m > 1 && !syn_simd_bf16_dot_is_faster())
+        level = SYN_SIMD_AVX512;
     syn__product_run_at(p, level, workers);
 }

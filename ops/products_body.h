@@ -32,7 +32,7 @@ LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float 
             FOR_EACH(r, count, LINES) {
                 const vec b = widen(w, r * ldw + at, dtype);
                 if (v * vector_bytes(dtype) % 64 == 0)
-                    ask_for(element(w, (r + count) * ldw + at, dtype), 64);
+                    prefetch_l2(element(w, (r + count) * ldw + at, dtype), 64);
                 if (r % 2 == 0) even = vec_fma(a[r], b, even);
                 else odd = vec_fma(a[r], b, odd);
             }
@@ -86,7 +86,7 @@ LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
         const int64_t end = whole * (q + 1) / DOTS;
         const char *next = t->next + q * t->next_bytes;
         for (; p < end; p += SYN_LANES, next += DOTS * vector_bytes(dtype)) {
-            ask_now(next, DOTS * vector_bytes(dtype));
+            prefetch_l1(next, DOTS * vector_bytes(dtype));
             FOR_EACH(r, rows, DOT_ROWS) a[r] = vec_load(x + r * ldx + p);
             FOR_EACH(c, DOTS, DOTS) {
                 const vec b = widen(w, c * ldw + p, dtype);
@@ -153,7 +153,7 @@ LANE_FN void long_dot(const tile *t, /* constant */ syn_dtype dtype) {
     const char *next = t->next;
     FOR_EACH(c, DOTS, DOTS) sum[c] = vec_set(0.0f);
     for (int64_t p = 0; p < quarter; p += SYN_LANES, next += DOTS * vector_bytes(dtype)) {
-        ask_now(next, DOTS * vector_bytes(dtype));
+        prefetch_l1(next, DOTS * vector_bytes(dtype));
         FOR_EACH(c, DOTS, DOTS) {
             const int64_t at = c * quarter + p;
             sum[c] = vec_fma(vec_load(x + at), widen(t->w, at, dtype), sum[c]);

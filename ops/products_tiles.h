@@ -54,12 +54,12 @@ static void widen_few(const void *w, int64_t at, float *to, int64_t n, syn_dtype
 }
 
 /* Prefetches `bytes` bytes into the L2 cache. */
-LANE_FN void ask_for(const void *from, /* constant */ int bytes) {
+LANE_FN void prefetch_l2(const void *from, /* constant */ int bytes) {
     for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T1);
 }
 
 /* Prefetches `bytes` bytes into the L1 cache. */
-LANE_FN void ask_now(const void *from, /* constant */ int bytes) {
+LANE_FN void prefetch_l1(const void *from, /* constant */ int bytes) {
     for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T0);
 }
 
@@ -89,7 +89,7 @@ LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dt
     const char *next = t->next;
     const int64_t k = t->k, ldw = t->ldw, next_bytes = t->next_bytes;
     for (int64_t p = 0; p < k; p++) {
-        ask_for(next + p * next_bytes, width * vector_bytes(dtype));
+        prefetch_l2(next + p * next_bytes, width * vector_bytes(dtype));
         if (rows < width) { /* the smaller operand stays in registers */
             FOR_EACH(r, rows, TILE_ROWS) a[r] = vec_set(x[r * X_ROW + p]);
             FOR_EACH(v, width, 4) {
@@ -164,7 +164,7 @@ LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, flo
         for (; j + COLUMNS <= n; j += COLUMNS) {
             vec_store(to + j, widen(w, i * ldw + j, dtype));
             vec_store(to + j + SYN_LANES, widen(w, i * ldw + j + SYN_LANES, dtype));
-            ask_for(element(w, (i + LINES) * ldw + j, dtype), 2 * vector_bytes(dtype));
+            prefetch_l2(element(w, (i + LINES) * ldw + j, dtype), 2 * vector_bytes(dtype));
         }
         widen_few(w, i * ldw + j, to + j, n - j, dtype);
     }
@@ -188,8 +188,8 @@ static void turn(float (*from)[DEPTH], int64_t n, float *to) {
 
 /* Transposes columns of a w stored as (n, k). Also writes up to the next multiple of TURNED
    columns. */
-LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
-                          /* constant */ syn_dtype dtype) {
+LANE_FN void transpose_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
+                               /* constant */ syn_dtype dtype) {
     _Alignas(64) float columns[TURNED][DEPTH];
     const int64_t whole = depth - depth % SYN_LANES;
     for (int64_t c = 0; c < n; c += TURNED) {
@@ -197,7 +197,7 @@ LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, 
             const int64_t at = MIN(c + q, n - 1) * ldw;
             for (int64_t i = 0; i < whole; i += SYN_LANES) {
                 vec_store(columns[q] + i, widen(w, at + i, dtype));
-                ask_for(element(w, at + TURNED * ldw + i, dtype), vector_bytes(dtype));
+                prefetch_l2(element(w, at + TURNED * ldw + i, dtype), vector_bytes(dtype));
             }
             widen_few(w, at + whole, columns[q] + whole, depth - whole, dtype);
         }
@@ -210,7 +210,7 @@ LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, 
 LANE_FN void copy_w_of(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
                        float *to, /* constant */ syn_dtype dtype) {
     const void *w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, dtype);
-    if (p->transpose_w) turn_columns(w, p->ldw, n, depth, to, dtype);
+    if (p->transpose_w) transpose_columns(w, p->ldw, n, depth, to, dtype);
     else widen_rows(w, p->ldw, depth, n, to, dtype);
 }
 

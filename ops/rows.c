@@ -12,9 +12,9 @@ const syn_row_kernels *syn__row_kernels(void) {
     return syn__row_kernels_at(syn_simd_level());
 }
 
-void syn__seek_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands, int n,
-                   int64_t row) {
-    *rows = (syn_rows){.started = true};
+void syn__seek_row(syn_row_iter *rows, const syn_spec *shape, const syn_operand *const *operands,
+                   int n, int64_t row) {
+    *rows = (syn_row_iter){.started = true};
     for (int d = shape->rank - 2; d >= 0; d--) {
         rows->index[d] = row % shape->dims[d];
         row /= shape->dims[d];
@@ -37,15 +37,16 @@ static void *element(const syn_operand *o, int64_t at) {
     return (char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room) {
+const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
     syn__row_kernels()->widen(element(o, at), (syn_dtype)o->spec.dtype, room, n);
     return room;
 }
 
-const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64_t n, float *room) {
+const float *syn__load_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
+                               float *room) {
     enum { SOME = 64 };
-    if (step == 1) return syn__row_in(o, at, n, room);
+    if (step == 1) return syn__load_row(o, at, n, room);
     if (syn__is_f32(o)) {
         const float *x = (const float *)o->data + at;
         for (int64_t i = 0; i < n; i++) room[i] = x[i * step];
@@ -61,16 +62,17 @@ const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64
     return room;
 }
 
-float *syn__row_out(const syn_operand *o, int64_t at, float *room) {
+float *syn__row_dest(const syn_operand *o, int64_t at, float *room) {
     return syn__is_f32(o) ? (float *)o->data + at : room;
 }
 
-void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room) {
+void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *room) {
     if (syn__is_f32(o)) return;
     syn__row_kernels()->narrow(room, (syn_dtype)o->spec.dtype, element(o, at), n);
 }
 
-void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room) {
+void syn__store_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
+                        const float *room) {
     enum { SOME = 64 };
     if (syn__is_f32(o)) {
         float *y = (float *)o->data + at;
@@ -86,8 +88,8 @@ void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, 
     }
 }
 
-syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) {
-    const size_t all = (size_t)syn_workers_count(c->workers) * (size_t)syn__room(floats);
+syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **rooms) {
+    const size_t all = (size_t)syn_workers_count(c->workers) * (size_t)syn__padded_floats(floats);
     void *room = NULL;
     if (floats > 0) SYN_TRY(syn__scratch(c, all * sizeof **rooms, "rows as f32", &room));
     *rooms = room;
@@ -111,8 +113,8 @@ static void some_elements(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t at = begin; at < end; at += piece) {
         const int64_t n = end - at < piece ? end - at : piece;
-        s->f(s->c, syn__row_in(in, at, n, room), syn__row_out(out, at, room), n, at);
-        syn__row_done(out, at, n, room);
+        s->f(s->c, syn__load_row(in, at, n, room), syn__row_dest(out, at, room), n, at);
+        syn__store_row(out, at, n, room);
     }
 }
 
@@ -121,11 +123,12 @@ static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_operand *in = &s->c->in[0], *out = &s->c->out[0];
     const int64_t n = in->spec.dims[in->spec.rank - 1];
     float *room = s->rooms ? s->rooms + worker * s->room : NULL;
-    syn_rows r;
+    syn_row_iter r;
     syn__seek_row(&r, &in->spec, &in, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        s->f(s->c, syn__row_in(in, r.at[0], n, room), syn__row_out(out, row * n, room), n, row * n);
-        syn__row_done(out, row * n, n, room);
+        s->f(s->c, syn__load_row(in, r.at[0], n, room), syn__row_dest(out, row * n, room), n,
+             row * n);
+        syn__store_row(out, row * n, n, room);
         syn__next_row(&r, &in->spec, &in, 1);
     }
 }
@@ -141,8 +144,8 @@ syn_status syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool 
     }
     const int64_t n = shape->dims[shape->rank - 1];
     if (!syn__is_f32(&c->in[0])) {
-        SYN_TRY(syn__rooms(c, n, &s.rooms));
-        s.room = syn__room(n);
+        SYN_TRY(syn__worker_buffers(c, n, &s.rooms));
+        s.room = syn__padded_floats(n);
     }
     syn_workers_ranges(c->workers, elems / n, grain / n + 1, some_rows, &s);
     return SYN_OK;

@@ -86,7 +86,7 @@ typedef struct syn_row_kernels {
 #define SYN__ROW_TABLE \
     { SYN__ROW_KERNELS(SYN__ROW_ENTRY) }
 
-/* The kernels of a level, which must be supported (syn_simd_runs). */
+/* The kernels of a level, which must be supported (syn_simd_supported). */
 const syn_row_kernels *syn__row_kernels_at(syn_simd level);
 /* The kernels of syn_simd_level(). */
 const syn_row_kernels *syn__row_kernels(void);
@@ -106,20 +106,22 @@ static inline bool syn__is_f32(const syn_operand *o) {
     return o->spec.dtype == SYN_F32;
 }
 /* The n elements of `o` from element `at` of its storage on: in place, or converted to `room`. */
-const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room);
+const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *room);
 /* The same for elements that are `step` apart; they are copied to `room` unless step is 1. */
-const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64_t n, float *room);
-/* Where a kernel writes such elements: in place, or in `room`, which syn__row_done then rounds to
+const float *syn__load_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
+                               float *room);
+/* Where a kernel writes such elements: in place, or in `room`, which syn__store_row then rounds to
    `o`. */
-float *syn__row_out(const syn_operand *o, int64_t at, float *room);
-void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room);
+float *syn__row_dest(const syn_operand *o, int64_t at, float *room);
+void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *room);
 /* The same for elements that are `step` apart. */
-void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room);
+void syn__store_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
+                        const float *room);
 /* Allocates a buffer of `floats` floats per worker in the call's scratch memory. Worker w's buffer
-   is at rooms + w * syn__room(floats). floats 0: *rooms becomes NULL. */
-syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
+   is at rooms + w * syn__padded_floats(floats). floats 0: *rooms becomes NULL. */
+syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
 /* Rounds up to whole cache lines, so that workers do not share one. */
-static inline int64_t syn__room(int64_t floats) {
+static inline int64_t syn__padded_floats(int64_t floats) {
     return (floats + 31) / 32 * 32;
 }
 

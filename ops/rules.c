@@ -13,12 +13,12 @@ syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
                     syn_spec_text(&c->in[i].spec, text, sizeof text));
 }
 
-syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype) {
+syn_status syn__check_dtype(const syn_call *c, int i, syn_dtype dtype) {
     if (c->in[i].spec.dtype == (int32_t)dtype) return SYN_OK;
     return syn__bad_input(c, i, syn_dtype_name(dtype));
 }
 
-syn_status syn__want_float(const syn_call *c, int i) {
+syn_status syn__check_float(const syn_call *c, int i) {
     const syn_dtype dtype = (syn_dtype)c->in[i].spec.dtype;
     if (dtype == SYN_F32 || syn_dtype_is_half(dtype)) return SYN_OK;
     return syn__bad_input(c, i, "f32, f16 or bf16");
@@ -33,8 +33,8 @@ static syn_status want_same(const syn_call *c, int i) {
     return syn__bad_input(c, i, expected);
 }
 
-syn_status syn__want_floats(const syn_call *c, int n) {
-    SYN_TRY(syn__want_float(c, 0));
+syn_status syn__check_floats(const syn_call *c, int n) {
+    SYN_TRY(syn__check_float(c, 0));
     for (int i = 1; i < n; i++) SYN_TRY(want_same(c, i));
     return SYN_OK;
 }
@@ -60,7 +60,7 @@ uint64_t syn__elems(const syn_operand *o) {
     return (uint64_t)syn_spec_elems(&o->spec);
 }
 
-bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
+bool syn__next_row(syn_row_iter *rows, const syn_spec *shape, const syn_operand *const *operands,
                    int n) {
     if (!rows->started) {
         rows->started = true;

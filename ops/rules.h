@@ -199,14 +199,14 @@ syn_status syn__check_window(const syn_call *c, int64_t window);
 /* Fails with the sentence "input i must be <expected>, but is f32[2,3]". */
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 /* Fails unless input i has that dtype. */
-syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
+syn_status syn__check_dtype(const syn_call *c, int i, syn_dtype dtype);
 /* Fails unless input i is f32, f16 or bf16. */
-syn_status syn__want_float(const syn_call *c, int i);
+syn_status syn__check_float(const syn_call *c, int i);
 /* Fails unless inputs 0 to n - 1 have one dtype: f32, f16 or bf16. */
-syn_status syn__want_floats(const syn_call *c, int n);
+syn_status syn__check_floats(const syn_call *c, int n);
 /* Checks an op that adds input 1 to input 0 in place: input 1 is f32, f16 or bf16, and input 0 is
    f32 or has input 1's dtype. */
-syn_status syn__want_sum(const syn_call *c);
+syn_status syn__check_sum(const syn_call *c);
 /* Allocates `bytes` bytes of scratch memory for the kernel, aligned to a cache line. It is valid
    until the kernel returns or calls this again. `what` names it in an out-of-memory error. */
 syn_status syn__scratch(const syn_call *c, size_t bytes, const char *what, void **out);
@@ -216,19 +216,19 @@ uint64_t syn__output_bytes(const syn_call *c);
 uint64_t syn__elems(const syn_operand *o);
 
 /* Iterates over the rows (last dimension) of up to three operands of one shape. Start with a
-   zeroed syn_rows and call syn__next_row until it returns false. at[i] is the element offset of
+   zeroed syn_row_iter and call syn__next_row until it returns false. at[i] is the element offset of
    the current row in operand i. Operands of SYN_OPF_STRIDED ops may have a strided last dimension,
    which the caller handles. */
-typedef struct syn_rows {
+typedef struct syn_row_iter {
     int64_t index[SYN_MAX_RANK];
     int64_t at[3];
     bool started;
-} syn_rows;
-bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
+} syn_row_iter;
+bool syn__next_row(syn_row_iter *rows, const syn_spec *shape, const syn_operand *const *operands,
                    int n);
 /* Positions `rows` at row number `row`, in row-major order; syn__next_row continues from there. */
-void syn__seek_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands, int n,
-                   int64_t row);
+void syn__seek_row(syn_row_iter *rows, const syn_spec *shape, const syn_operand *const *operands,
+                   int n, int64_t row);
 /* True if the elements are dense in row-major order. */
 bool syn__is_dense(const syn_operand *o);
 
@@ -242,7 +242,7 @@ int syn__n_attr(const syn_grad_call *g);
 void syn__fill_zero(const syn_call *c, const syn_operand *o);
 
 /* `o` broadcast to `shape`, with stride 0 in the repeated dimensions. */
-syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape);
+syn_operand syn__broadcast_operand(const syn_operand *o, const syn_spec *shape);
 /* to += from, for operands of one shape, using all workers. */
 void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *from);
 
@@ -251,6 +251,6 @@ void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *
 void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out);
 
 /* Returns x, or a contiguous copy if its last dimension is not dense. */
-syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x);
+syn_tensor syn__dense_last_dim(syn_ctx *ctx, syn_tensor x);
 
 #endif

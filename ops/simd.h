@@ -29,14 +29,14 @@ typedef enum syn_simd {
 
 const char *syn_simd_name(syn_simd level); /* "scalar", "avx2", "avx512", "avx512bf16" */
 /* Whether this processor and this build support the level. */
-bool syn_simd_runs(syn_simd level);
+bool syn_simd_supported(syn_simd level);
 /* The highest supported level, or the supported level named by the environment variable
    SYNTORCH_SIMD. */
 syn_simd syn_simd_level(void);
 /* Whether bf16 dot-product instructions are faster than f32 FMAs on this processor. They are not
    on Intel: it issues one 512-bit bf16 dot product every other cycle but two f32 FMAs per cycle.
    Widening bf16 to f32 takes 0.6 of the time there, measured for products of 512 rows. */
-bool syn_simd_pairs_pay(void);
+bool syn_simd_bf16_dot_is_faster(void);
 
 #ifdef __cplusplus
 }

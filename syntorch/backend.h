@@ -10,17 +10,17 @@ SYN_API_BEGIN
 typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META, SYN_DEVICE_CUDA } syn_device;
 
 /* Properties of a device; "" or 0 where the backend does not report them. */
-typedef struct syn_device_facts {
+typedef struct syn_device_info {
     char name[128];          /* "NVIDIA H100 PCIe" */
     int32_t multiprocessors; /* streaming multiprocessors of a GPU */
     int32_t devices;         /* devices of this kind that the process sees, including this one */
-} syn_device_facts;
+} syn_device_info;
 
 struct syn_ctx;
 
 enum {
-    SYN_ASKED_NUMBERS = 4, /* values per asynchronous read */
-    SYN_ASKED_MOST = 4     /* asynchronous reads in flight per context */
+    SYN_ASYNC_READ_VALUES = 4, /* values per asynchronous read */
+    SYN_ASYNC_READS = 4        /* asynchronous reads in flight per context */
 };
 
 /* `device` is the state that open returned. The work of a context (copies, fills, kernels) runs in
@@ -68,13 +68,13 @@ typedef struct syn_backend {
     /* A new step begins (syn_next_step), often with the same ops as the one before. May be NULL. */
     void (*step)(void *device);
     /* Turns reports to syn_ctx_add_work on or off. NULL: the backend makes none. */
-    void (*keep_work)(void *device, bool keep);
+    void (*record_work)(void *device, bool keep);
     /* Devices with memory of their own only, otherwise NULL. A description for people ("NVIDIA H100
        PCIe, 79.2 GiB, compute capability 9.0"); free and total memory in bytes. */
     void (*describe)(void *device, char *text, size_t bytes);
     syn_status (*room)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
     /* A description for programs; may be NULL. */
-    void (*facts)(void *device, syn_device_facts *out);
+    void (*facts)(void *device, syn_device_info *out);
 } syn_backend;
 
 /* *out lives as long as the process. CUDA's backend is a module (backend_module.h) that is loaded

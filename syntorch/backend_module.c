@@ -34,18 +34,19 @@ void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t by
     snprintf(text, bytes, "%s%s%s", syn_trace_op(trace, n)->name, *scope ? " in " : "", scope);
 }
 
-static bool give_back(syn_ctx *ctx) {
-    return syn__storages_give_back(&ctx->storages);
+static bool trim_pool(syn_ctx *ctx) {
+    return syn__storages_trim(&ctx->storages);
 }
 
-static syn_status no_room(const syn_ctx *ctx, size_t bytes, const char *what, syn_error *err) {
-    return syn__storages_no_room(&ctx->storages, bytes, what, err);
+static syn_status out_of_memory(const syn_ctx *ctx, size_t bytes, const char *what,
+                                syn_error *err) {
+    return syn__storages_out_of_memory(&ctx->storages, bytes, what, err);
 }
 
 static const syn_module_host host = {
-    SYN_VERSION,         syn_ctx_rank,        syn_ctx_set_time, syn_ctx_add_work,
-    syn_ctx_add_between, syn__describe_node,  give_back,        no_room,
-    syn_ctx_comm,        syn_comm_next_group, syn_comm_send,    syn_comm_recv};
+    SYN_VERSION,        syn_ctx_rank, syn_ctx_set_time, syn_ctx_add_work, syn_ctx_add_unowned_work,
+    syn__describe_node, trim_pool,    out_of_memory,    syn_ctx_comm,     syn_comm_next_group,
+    syn_comm_send,      syn_comm_recv};
 
 /* Writes the folder of `file`, with its slash, and `below` to path. False if that is too long or
    `file` has no folder. */

@@ -17,15 +17,15 @@ typedef struct syn_module_host {
                      uint64_t cpu_ns); /* syn_ctx_set_time */
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
                      const char *const *names);                               /* syn_ctx_add_work */
-    void (*add_between)(struct syn_ctx *ctx, const syn_piece_between *piece); /* ..._add_between */
+    void (*add_between)(struct syn_ctx *ctx, const syn_unowned_piece *piece); /* ..._add_between */
     /* Writes op and scope of the node with this number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
-    /* Called after an allocation failed and the device was synced. give_back frees the buffers in
-       the context's pool and returns false if there were none. no_room fails with the out-of-memory
-       sentence for `bytes` bytes for `what`. */
-    bool (*give_back)(struct syn_ctx *ctx);
-    syn_status (*no_room)(const struct syn_ctx *ctx, size_t bytes, const char *what,
-                          syn_error *err);
+    /* Called after an allocation failed and the device was synced. trim_pool frees the buffers in
+       the context's pool and returns false if there were none. out_of_memory fails with the
+       out-of-memory sentence for `bytes` bytes for `what`. */
+    bool (*trim_pool)(struct syn_ctx *ctx);
+    syn_status (*out_of_memory)(const struct syn_ctx *ctx, size_t bytes, const char *what,
+                                syn_error *err);
     syn_comm *(*comm)(const struct syn_ctx *ctx); /* syn_ctx_comm; NULL: a world of one rank */
     /* syn_comm_next_group, syn_comm_send, syn_comm_recv */
     const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);

@@ -37,10 +37,10 @@ const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
     return group != NULL && group->id == id ? group : NULL;
 }
 
-syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
+syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *exchange, uint64_t *wait_ns,
                         syn_error *err) {
-    syn_exchange now = *exchange;
-    syn_exchange_times times = {0};
+    syn_comm_call now = *exchange;
+    syn_comm_times times = {0};
     syn_request *request = NULL;
     now.now = true;
     SYN_TRY(comm->ops->start(comm, &now, &request, err));
@@ -51,22 +51,22 @@ syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *
 
 syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
                          int32_t peer, int32_t tag, syn_error *err) {
-    const syn_exchange send = {.kind = SYN_COMM_SEND,
-                               .dtype = dtype,
-                               .peer = peer,
-                               .tag = tag,
-                               .n_segments = 1,
-                               .segments = &(const syn_segment){in, NULL, n_elems}};
+    const syn_comm_call send = {.kind = SYN_COMM_SEND,
+                                .dtype = dtype,
+                                .peer = peer,
+                                .tag = tag,
+                                .n_segments = 1,
+                                .segments = &(const syn_segment){in, NULL, n_elems}};
     return syn_comm_run(comm, &send, NULL, err);
 }
 
 syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
                          int32_t tag, syn_error *err) {
-    const syn_exchange recv = {.kind = SYN_COMM_RECV,
-                               .dtype = dtype,
-                               .peer = peer,
-                               .tag = tag,
-                               .n_segments = 1,
-                               .segments = &(const syn_segment){NULL, out, n_elems}};
+    const syn_comm_call recv = {.kind = SYN_COMM_RECV,
+                                .dtype = dtype,
+                                .peer = peer,
+                                .tag = tag,
+                                .n_segments = 1,
+                                .segments = &(const syn_segment){NULL, out, n_elems}};
     return syn_comm_run(comm, &recv, NULL, err);
 }

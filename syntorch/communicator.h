@@ -45,7 +45,7 @@ typedef struct syn_segment {
    SEND            in, peer, tag; no group. Buffered: does not wait for the receive
    RECV            out, peer, tag; no group. Messages with the same source, destination and tag
                    arrive in the order in which they were sent */
-typedef struct syn_exchange {
+typedef struct syn_comm_call {
     syn_comm_kind kind;
     syn_dtype dtype;
     syn_reduce reduce;
@@ -59,15 +59,15 @@ typedef struct syn_exchange {
     int32_t n_segments;
     const syn_group *group; /* as syn_comm_open_group gave it */
     const syn_segment *segments;
-} syn_exchange;
+} syn_comm_call;
 
 /* When an operation ran. A message runs from its start. An operation that was waited for
    immediately has only wait_ns. */
-typedef struct syn_exchange_times {
+typedef struct syn_comm_times {
     uint64_t begin_ns, end_ns; /* of the monotonic clock */
     uint64_t wait_ns;          /* part of it spent waiting for other ranks; 0 if not measured */
     uint64_t cpu_ns;           /* CPU time of the thread that ran it */
-} syn_exchange_times;
+} syn_comm_times;
 
 /* An operation in flight, owned by the communicator. Each must be waited for once. */
 typedef struct syn_request syn_request;
@@ -86,12 +86,11 @@ typedef struct syn_comm_ops {
     /* Starts *exchange, which is copied with its list of segments. The arrays belong to the
        communicator until the operation was waited for. If the arguments are invalid, or memory or
        threads run out, it fails and starts nothing; failures of the operation come from wait. */
-    syn_status (*start)(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
+    syn_status (*start)(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
                         syn_error *err);
     /* Waits until the operation is done or has failed, and frees the request in both cases. times
        may be NULL. */
-    syn_status (*wait)(syn_comm *comm, syn_request *request, syn_exchange_times *times,
-                       syn_error *err);
+    syn_status (*wait)(syn_comm *comm, syn_request *request, syn_comm_times *times, syn_error *err);
     /* This rank has failed with `reason`: wakes the other ranks with that sentence. Operations that
        this rank has in flight fail soon. Never blocks. */
     void (*abort)(syn_comm *comm, const char *reason);
@@ -126,8 +125,8 @@ const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
 /* The group with the next higher id; NULL if there is none. */
 const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id);
 
-/* Starts an operation and waits for it. wait_ns: see syn_exchange_times; may be NULL. */
-syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
+/* Starts an operation and waits for it. wait_ns: see syn_comm_times; may be NULL. */
+syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *exchange, uint64_t *wait_ns,
                         syn_error *err) SYN_MUST_USE;
 /* Send and receive a message, and wait until it is done. */
 syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,

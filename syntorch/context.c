@@ -64,7 +64,7 @@ void syn_ctx_free(syn_ctx *ctx) {
 }
 
 syn_status syn_ctx_sync(syn_ctx *ctx) {
-    syn__await_all(ctx);
+    syn__wait_for_all(ctx);
     if (ctx->error.code != SYN_OK || !ctx->backend->has_data) return ctx->error.code;
     return ctx->backend->sync(ctx->device, &ctx->error);
 }
@@ -76,12 +76,13 @@ void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes) {
         backend->describe(ctx->device, text + n, bytes - (size_t)n);
 }
 
-void syn_ctx_device_facts(const syn_ctx *ctx, syn_device_facts *out) {
-    *out = (syn_device_facts){"", 0, 0};
+void syn_ctx_device_info(const syn_ctx *ctx, syn_device_info *out) {
+    *out = (syn_device_info){"", 0, 0};
     if (ctx->backend->facts) ctx->backend->facts(ctx->device, out);
 }
 
-syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
+syn_status syn_ctx_memory(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,
+                          syn_error *err) {
     *free_bytes = *all_bytes = 0;
     if (!ctx->backend->room) return SYN_OK;
     return ctx->backend->room(ctx->device, free_bytes, all_bytes, err);
@@ -99,8 +100,8 @@ void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t w
     t->cpu_ns = (float)cpu_ns;
 }
 
-void syn_ctx_keep_work(syn_ctx *ctx, bool keep) {
-    if (ctx->backend->keep_work) ctx->backend->keep_work(ctx->device, keep);
+void syn_ctx_record_work(syn_ctx *ctx, bool keep) {
+    if (ctx->backend->record_work) ctx->backend->record_work(ctx->device, keep);
 }
 
 void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
@@ -119,9 +120,9 @@ void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces
     (void)s; /* out of memory: a failure of the context */
 }
 
-void syn_ctx_add_between(syn_ctx *ctx, const syn_piece_between *piece) {
+void syn_ctx_add_unowned_work(syn_ctx *ctx, const syn_unowned_piece *piece) {
     const syn_trace *t = ctx->trace;
-    syn_piece_between own = *piece;
+    syn_unowned_piece own = *piece;
     if (own.after && !syn_trace_node_row(t, own.after)) {
         if (own.piece.call_ns < ctx->forgot_ns) return; /* dropped together with that node */
         own.after = t->n_nodes > 1 ? syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes - 1) : 0;
@@ -140,7 +141,7 @@ bool syn_ctx_has_data(const syn_ctx *ctx) {
     return ctx->backend->has_data;
 }
 
-bool syn_ctx_goes_on(const syn_ctx *ctx) {
+bool syn_ctx_is_async(const syn_ctx *ctx) {
     return ctx->backend->ask != NULL;
 }
 

@@ -40,7 +40,7 @@ const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 bool syn_ctx_has_data(const syn_ctx *ctx);
 /* Whether the device is asynchronous: ops run after the calls that queue them, so waiting for a
    result stalls the device. */
-bool syn_ctx_goes_on(const syn_ctx *ctx);
+bool syn_ctx_is_async(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
 /* The group of a recorded collective, so that its gradient can use the same one. NULL if the node
@@ -62,10 +62,10 @@ syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
    capability 9.0". */
 void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes);
 /* Describes the device for programs. */
-void syn_ctx_device_facts(const syn_ctx *ctx, syn_device_facts *out);
+void syn_ctx_device_info(const syn_ctx *ctx, syn_device_info *out);
 /* Free and total memory of the device in bytes; both 0 if the device has no memory of its own. */
-syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,
-                        syn_error *err) SYN_MUST_USE;
+syn_status syn_ctx_memory(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,
+                          syn_error *err) SYN_MUST_USE;
 /* For backends: stores when the kernel of node number `node` began (monotonic clock) and how long
    it took. Does nothing if the node was forgotten meanwhile. */
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
@@ -73,13 +73,13 @@ void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t w
 
 /* Whether to record what the device does for each node (work.h), as far as the backend reports it.
    If the backend launches several ops at once, only the launch is recorded. Off by default. */
-void syn_ctx_keep_work(syn_ctx *ctx, bool keep);
+void syn_ctx_record_work(syn_ctx *ctx, bool keep);
 /* For backends: stores the work of a node, with times on the monotonic clock. names[i] is the
    kernel's name of pieces[i], NULL for copies and fills. Does nothing if the node was forgotten. */
 void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
                       const char *const *names);
 /* For backends: the same for a copy, fill or wait that belongs to no node. */
-void syn_ctx_add_between(syn_ctx *ctx, const syn_piece_between *piece);
+void syn_ctx_add_unowned_work(syn_ctx *ctx, const syn_unowned_piece *piece);
 
 /* The first failure of any builder; SYN_OK if there was none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);
@@ -149,7 +149,7 @@ syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec);
 
 /* The current version of a tensor that is not a view: t itself if nothing overwrote it. Invalid if
    its data was released. */
-syn_tensor syn_newest(const syn_ctx *ctx, syn_tensor t);
+syn_tensor syn_current_version(const syn_ctx *ctx, syn_tensor t);
 
 /* Dtype and shape of a tensor; of the invalid tensor, an f32 scalar. */
 const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t);
@@ -163,25 +163,25 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
    count. */
 syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) SYN_MUST_USE;
 /* Copies the elements first .. first + n_elems - 1 of a contiguous tensor. */
-syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
-                                void *buf) SYN_MUST_USE;
+syn_status syn_tensor_read_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                 void *buf) SYN_MUST_USE;
 /* Reads n f32 scalars, each a tensor of its own, and waits for the device only once. */
-syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n,
+syn_status syn_tensor_read_scalars(syn_ctx *ctx, const syn_tensor *ts, int n,
                                    float *out) SYN_MUST_USE;
-/* The same in two calls, so that the device keeps working. syn_tensor_ask_numbers queues the read
-   and returns its id in *asked; syn_tensor_get_numbers, called once for each id, waits until the
-   values are there, but not for work queued since. At most SYN_ASKED_NUMBERS values per read and
-   SYN_ASKED_MOST reads in flight. */
-syn_status syn_tensor_ask_numbers(syn_ctx *ctx, const syn_tensor *ts, int n,
-                                  int *asked) SYN_MUST_USE;
-syn_status syn_tensor_get_numbers(syn_ctx *ctx, int asked, float *out) SYN_MUST_USE;
+/* The same in two calls, so that the device keeps working. syn_tensor_read_begin queues the read
+   and returns its id in *asked; syn_tensor_read_end, called once for each id, waits until the
+   values are there, but not for work queued since. At most SYN_ASYNC_READ_VALUES values per read
+   and SYN_ASYNC_READS reads in flight. */
+syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n,
+                                 int *asked) SYN_MUST_USE;
+syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) SYN_MUST_USE;
 /* Turns the NaN/infinity check on or off. While it is on, all values that ops read and write are
    checked, which takes much longer than the ops. The first tensor with a NaN or infinity whose
    inputs had none is remembered until the check is turned on again. Masks may hold -infinity. */
-void syn_ctx_watch_values(syn_ctx *ctx, bool on);
+void syn_ctx_check_finite(syn_ctx *ctx, bool on);
 /* Describes that tensor in at most `bytes` bytes: "tensor 'h.2.mlp/fc:0', made by gelu in h.2.mlp
    (forward), holds NaN at element 17". Returns false if there was none. */
-bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes);
+bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes);
 /* Overwrites a parameter, input or state with `data`, in row-major order; this is how weights are
    loaded. `bytes` must be the tensor's size. The write is not recorded: tensors computed from the
    old values keep theirs. Fails for tensors that syn_backward still needs. On meta it only checks,
@@ -189,8 +189,8 @@ bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes);
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
                             size_t bytes) SYN_MUST_USE;
 /* The same for the elements first .. first + n_elems - 1. data NULL: only checks. */
-syn_status syn_tensor_write_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
-                                 const void *data) SYN_MUST_USE;
+syn_status syn_tensor_write_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                  const void *data) SYN_MUST_USE;
 /* The current version of the parameter `name`; if several have that name, of the first one created.
    Invalid if there is none. Searches all parameters. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);

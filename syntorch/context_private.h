@@ -13,11 +13,11 @@ typedef struct syn__pending syn__pending; /* pending.c */
 
 /* A tape entry. Either an op with an input that requires a gradient, or a region of
    syn_recompute. */
-typedef struct syn__taped {
+typedef struct syn__tape_entry {
     uint32_t node; /* number of the op; of a region: of the op that made its result */
     uint32_t need; /* bit i: input i requires a gradient */
     bool region;
-} syn__taped;
+} syn__tape_entry;
 
 /* A call of syn_recompute whose ops are built again in the backward pass. */
 typedef struct syn__region {
@@ -44,7 +44,7 @@ typedef struct syn__gradients {
     bool again;    /* in a region's second run: its uses are counted already */
     syn__region *regions; /* the regions on the tape, in order */
     size_t n_regions, regions_cap;
-    syn__taped *tape; /* ascending by node */
+    syn__tape_entry *tape; /* ascending by node */
     size_t n_taped, tape_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
@@ -55,17 +55,17 @@ typedef struct syn__gradients {
 } syn__gradients;
 
 /* State of finite.c. */
-typedef struct syn__watch {
+typedef struct syn__finite_check {
     bool on;
     uint32_t tensor; /* number of the first tensor with a NaN or infinity; 0: none found */
     bool is_nan;
     int64_t element; /* index of its first such value */
-} syn__watch;
+} syn__finite_check;
 
-/* An asynchronous read in flight (syn_tensor_ask_numbers). */
+/* An asynchronous read in flight (syn_tensor_read_begin). */
 typedef struct syn__asked {
-    int n;                            /* values; 0: this slot is free */
-    float numbers[SYN_ASKED_NUMBERS]; /* the values, on devices that read synchronously */
+    int n;                                /* values; 0: this slot is free */
+    float numbers[SYN_ASYNC_READ_VALUES]; /* the values, on devices that read synchronously */
 } syn__asked;
 
 struct syn_ctx {
@@ -93,8 +93,8 @@ struct syn_ctx {
     syn__pending *pending; /* operations in flight, in the order they were started */
     size_t n_pending, pending_cap;
     syn__gradients gradients;
-    syn__watch watch;
-    syn__asked asked[SYN_ASKED_MOST];
+    syn__finite_check watch;
+    syn__asked asked[SYN_ASYNC_READS];
 };
 
 /* The row of a tensor; 0 if it is invalid, forgotten or of another context. */
@@ -173,7 +173,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need);
 /* Releases the tensors that a region keeps. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Releases the tensors that a tape entry keeps. */
-void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry);
+void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);
 /* Empties the tape. */
 void syn__tape_clear(syn_ctx *ctx);
 /* The leaf that a tensor row is a version of; NULL if it is none. */
@@ -184,16 +184,16 @@ void syn__gradients_free(syn__gradients *gradients);
 
 /* Returns which of NaN, infinity and -infinity the inputs of an op contain, before it runs.
    Remembers the first parameter, input or state that should not contain them. */
-unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
+unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
 /* Remembers the first output that contains a NaN or infinity although the inputs contained none.
-   `inputs`: the result of syn__watch_inputs. */
-void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
+   `inputs`: the result of syn__check_inputs. */
+void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
 
 /* ---- pending.c ---- */
 
 /* Whether an op's communication runs concurrently with the following ops. Ops without outputs are
    waited for at once: a barrier must be, and nothing would ever wait for a send. */
-bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def);
+bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def);
 /* Runs the operation that the kernel described and waits for it. */
 syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
                          uint64_t *wait_ns) SYN_MUST_USE;
@@ -202,10 +202,10 @@ syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
 /* Waits for operations in flight that write the tensor's storage; if the tensor will be
    overwritten, also for those that read it. A failure is the context's. */
-syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
+syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
 /* Waits for all operations in flight, until the context fails: other ranks may then never take
    part. */
-void syn__await_all(syn_ctx *ctx);
+void syn__wait_for_all(syn_ctx *ctx);
 /* Finishes all operations in flight. If the context has failed, aborts them on all ranks. */
 void syn__pending_free(syn_ctx *ctx);
 

@@ -43,7 +43,7 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
 static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
     if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
     for (int i = 0; i < call->n_in; i++)
-        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def, call->attr)));
+        SYN_TRY(syn__wait_for_tensor(ctx, rows[i], i < syn_opdef_versions(call->def, call->attr)));
     return SYN_OK;
 }
 
@@ -211,7 +211,7 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
         const uint32_t row = ctx->trace->nodes[node].first_out + (uint32_t)i;
         call->out[i].data = syn__data(syn__storage(ctx, row), &call->out[i]);
     }
-    if (!syn__goes_on(ctx, call->def)) {
+    if (!syn__is_async(ctx, call->def)) {
         if (kernel) s = compute(ctx, kernel, call, node);
     } else {
         if (kernel) s = kernel(call);
@@ -251,14 +251,14 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
     const bool watched = s == SYN_OK && ctx->watch.on && kernel;
-    const unsigned bad = watched ? syn__watch_inputs(ctx, rows, n_in) : 0;
+    const unsigned bad = watched ? syn__check_inputs(ctx, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* reported again below, with op and scope */
         ctx->error.code = SYN_OK;
     }
     if (s == SYN_OK) s = run(ctx, kernel, &call, node);
     if (s == SYN_OK) {
-        if (watched) syn__watch_outputs(ctx, node, bad);
+        if (watched) syn__check_outputs(ctx, node, bad);
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }

@@ -1,4 +1,4 @@
-/* The NaN/infinity check (syn_ctx_watch_values): finds the first tensor with a value that is not
+/* The NaN/infinity check (syn_ctx_check_finite): finds the first tensor with a value that is not
    finite. */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *eleme
 }
 
 static void remember(syn_ctx *ctx, uint32_t row, unsigned bad) {
-    syn__watch *w = &ctx->watch;
+    syn__finite_check *w = &ctx->watch;
     const unsigned asked = bad & HAS_NAN ? HAS_NAN : bad;
     if (w->tensor || !bad) return;
     (void)kinds(ctx, row, asked, &w->element);
@@ -42,7 +42,7 @@ static void remember(syn_ctx *ctx, uint32_t row, unsigned bad) {
     w->tensor = syn_trace_tensor_number(ctx->trace, row);
 }
 
-unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
+unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
     unsigned all = 0;
     for (int i = 0; i < n && !ctx->watch.tensor; i++) {
         int64_t unused;
@@ -58,7 +58,7 @@ unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
 
 /* Collectives and receives are not checked: their non-finite values come from other ranks, which
    report them. -infinity is normal in the result of a causal mask. */
-void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
+void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     const syn_trace_node *n = &ctx->trace->nodes[node];
     const syn_opdef *def = syn_trace_op(ctx->trace, n);
     if (ctx->watch.tensor || (def->flags & SYN_OPF_COMM)) return;
@@ -73,13 +73,13 @@ void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     }
 }
 
-void syn_ctx_watch_values(syn_ctx *ctx, bool on) {
-    if (on) ctx->watch = (syn__watch){.on = ctx->backend->has_data};
+void syn_ctx_check_finite(syn_ctx *ctx, bool on) {
+    if (on) ctx->watch = (syn__finite_check){.on = ctx->backend->has_data};
     ctx->watch.on = on && ctx->backend->has_data;
 }
 
-bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes) {
-    const syn__watch *w = &ctx->watch;
+bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes) {
+    const syn__finite_check *w = &ctx->watch;
     const syn_trace *t = ctx->trace;
     const uint32_t row = w->tensor ? syn_trace_tensor_row(t, w->tensor) : 0;
     char name[SYN_MAX_NAME], made[SYN_MAX_NAME + 64] = "given from outside";

@@ -36,16 +36,16 @@ static void forget_params(syn_ctx *ctx) {
 
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_trace *t = ctx->trace;
-    syn__await_all(ctx); /* so that rows get their times and storages are freed */
+    syn__wait_for_all(ctx); /* so that rows get their times and storages are freed */
     syn__tape_clear(ctx);
     syn_release(ctx, mark, keep, n_keep);
     if (ctx->error.code != SYN_OK) return; /* keep everything, for debugging */
-    syn__dropping what = {.first_node = syn__first_row(&t->node_numbers, t->n_nodes, mark.node),
-                          .first_tensor =
-                              syn__first_row(&t->tensor_numbers, t->n_tensors, mark.tensor),
-                          .texts = ctx->scopes,
-                          .n_texts = (size_t)ctx->n_scopes,
-                          .hashed = !ctx->unhashed};
+    syn__drop_plan what = {.first_node = syn__first_row(&t->node_numbers, t->n_nodes, mark.node),
+                           .first_tensor =
+                               syn__first_row(&t->tensor_numbers, t->n_tensors, mark.tensor),
+                           .texts = ctx->scopes,
+                           .n_texts = (size_t)ctx->n_scopes,
+                           .hashed = !ctx->unhashed};
     const size_t n = t->n_tensors - what.first_tensor;
     bool *stays = syn_calloc(n + 1, sizeof *stays);
     if (!stays) {

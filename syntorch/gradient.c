@@ -21,7 +21,7 @@ typedef struct walk {
     uint32_t n_rows;
     bool waiting; /* `later` must be called again */
     syn_grad_call later;
-    syn__taped later_entry; /* its tape entry */
+    syn__tape_entry later_entry; /* its tape entry */
 } walk;
 
 static syn_storage *storage_of(syn_ctx *ctx, uint32_t tensor) {
@@ -187,7 +187,7 @@ syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
 }
 
 /* Fills in the call of the rule for a node. False if none of the node's outputs has a gradient. */
-static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_call *c) {
+static bool describe(walk *w, const syn__tape_entry *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[node];
@@ -197,7 +197,7 @@ static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_c
     c->n_in = n->n_in;
     c->n_out = n->n_out;
     c->group = n->group ? syn_ctx_group(ctx, node) : NULL;
-    c->exchange_next = c->later = false;
+    c->comm_next = c->later = false;
     c->seed = -1;
     for (int i = 0; i < c->n_out; i++) {
         uint32_t *place = place_of(w, n->first_out + (uint32_t)i);
@@ -251,7 +251,7 @@ static void apply(walk *w, uint32_t node, syn_grad_call *c) {
 
 /* Called when the op needs nothing more: frees the gradients of its outputs and what it saved, and
    reports leaves whose gradient is now final. */
-static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__taped *entry) {
+static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__tape_entry *entry) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
     for (int i = 0; i < c->n_out; i++) {
@@ -288,7 +288,7 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn_trace *t = ctx->trace;
     if (c->n_in == 0 || g->n_taped == 0) return false;
     const uint32_t producer = t->tensors[syn__row(ctx, c->in[0])].producer;
-    return producer && (syn_trace_op(t, &t->nodes[producer])->flags & SYN_OPF_ENTER) &&
+    return producer && (syn_trace_op(t, &t->nodes[producer])->flags & SYN_OPF_GRAD_COMM) &&
            syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
 }
 
@@ -334,7 +334,7 @@ static void run_again(walk *w) {
    op's collective is in flight; that part runs here, one entry later. */
 static void step(walk *w) {
     syn_ctx *ctx = w->ctx;
-    const syn__taped entry = ctx->gradients.tape[--ctx->gradients.n_taped];
+    const syn__tape_entry entry = ctx->gradients.tape[--ctx->gradients.n_taped];
     if (entry.region) {
         run_later(w);
         run_again(w);
@@ -344,7 +344,7 @@ static void step(walk *w) {
     const bool waiting = w->waiting;
     syn_grad_call c;
     if (describe(w, &entry, node, &c)) {
-        c.exchange_next = exchange_below(ctx, &c);
+        c.comm_next = exchange_below(ctx, &c);
         apply(w, node, &c);
     }
     if (waiting) run_later(w);
@@ -352,7 +352,7 @@ static void step(walk *w) {
         finish(w, node, &c, &entry);
         return;
     }
-    c.later = c.exchange_next = false;
+    c.later = c.comm_next = false;
     w->later = c;
     w->later_entry = entry;
     w->waiting = true;

@@ -62,7 +62,7 @@ struct syn_grad_call {
     syn_tensor sum[SYN_MAX_INPUTS];
     /* The op that produced input 0 starts a collective next. The rule may do only input 0, set
        `later`, and is called again for the rest when the collective is in flight. */
-    bool exchange_next, later;
+    bool comm_next, later;
     syn_tensor dout[SYN_MAX_OUTPUTS]; /* see syn_grad_out */
     int seed;                         /* the output that is the loss itself (its gradient is 1); -1:
                                          none */

@@ -63,7 +63,7 @@ struct syn_call {
     /* A communication kernel moves no data itself. It describes the operation here, in `exchange`
        and `segments`, for its caller to run. `finish` is called when the operation is done (NULL:
        nothing to do). `scratch` (from syn_malloc, or NULL) is freed after that. */
-    syn_exchange exchange;
+    syn_comm_call exchange;
     syn_segment segments[SYN_MAX_LIST];
     void (*finish)(syn_call *call);
     void *scratch;

@@ -11,7 +11,7 @@ struct syn__pending {
     void *scratch;                  /* see syn_call */
 };
 
-bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def) {
+bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def) {
     return ctx->overlap && (def->flags & SYN_OPF_COMM) && def->n_out != 0;
 }
 
@@ -69,7 +69,7 @@ static void finish(const syn_ctx *ctx, const syn__pending *p) {
     p->finish(&call);
 }
 
-static void store_times(syn_ctx *ctx, uint32_t node, const syn_exchange_times *times) {
+static void store_times(syn_ctx *ctx, uint32_t node, const syn_comm_times *times) {
     syn_ctx_set_time(ctx, syn_trace_node_number(ctx->trace, node), times->begin_ns,
                      times->end_ns - times->begin_ns, times->cpu_ns);
     ctx->trace->times[node].wait_ns = (float)times->wait_ns;
@@ -80,7 +80,7 @@ static void store_times(syn_ctx *ctx, uint32_t node, const syn_exchange_times *t
 static void complete(syn_ctx *ctx, size_t i) {
     const syn__pending p = ctx->pending[i];
     const syn_trace_node *row = &ctx->trace->nodes[p.node];
-    syn_exchange_times times;
+    syn_comm_times times;
     syn_error error;
     error.code = SYN_OK;
     for (size_t k = i + 1; k < ctx->n_pending; k++) ctx->pending[k - 1] = ctx->pending[k];
@@ -92,7 +92,7 @@ static void complete(syn_ctx *ctx, size_t i) {
     if (p.of_device) (void)ctx->backend->wait(ctx->device, p.of_device, &error);
     if (error.code != SYN_OK) syn__locate(ctx, syn_trace_op(ctx->trace, row), row->scope, &error);
     syn_free(p.scratch);
-    each_storage(ctx, row, syn__storage_arrived);
+    each_storage(ctx, row, syn__storage_op_done);
 }
 
 /* Whether one of n tensors is in the storage: list[first...], or if list is NULL the rows from
@@ -104,7 +104,7 @@ static bool touches(const syn_ctx *ctx, const uint32_t *list, uint32_t first, ui
     return false;
 }
 
-syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
+syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
     if (ctx->n_pending == 0) return ctx->error.code;
     const uint32_t number = syn__storage_number(ctx, tensor);
     for (size_t i = 0; i < ctx->n_pending && ctx->storages.at[number].under_way > 0;) {
@@ -117,7 +117,7 @@ syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
     return ctx->error.code;
 }
 
-void syn__await_all(syn_ctx *ctx) {
+void syn__wait_for_all(syn_ctx *ctx) {
     while (ctx->n_pending > 0 && ctx->error.code == SYN_OK) complete(ctx, 0);
 }
 

@@ -104,7 +104,7 @@ static bool any_waits(const syn_storages *s) {
 }
 
 /* Returns buffers of all size classes, because a buffer cannot serve another class. */
-bool syn__storages_give_back(syn_storages *s) {
+bool syn__storages_trim(syn_storages *s) {
     const bool any = any_waits(s);
     for (int c = 0; c < SYN__CLASSES; c++)
         while (s->waiting[c]) {
@@ -115,8 +115,8 @@ bool syn__storages_give_back(syn_storages *s) {
     return any;
 }
 
-syn_status syn__storages_no_room(const syn_storages *s, size_t bytes, const char *what,
-                                 syn_error *err) {
+syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, const char *what,
+                                       syn_error *err) {
     size_t left, all;
     syn_error ignored = {0};
     if (!s->backend->room || s->backend->room(s->device, &left, &all, &ignored) != SYN_OK)
@@ -140,10 +140,10 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     else number = new_buffer(s, c);
     if (!number && any_waits(s)) {
         SYN_TRY(s->backend->sync(s->device, err));
-        syn__storages_give_back(s);
+        syn__storages_trim(s);
         number = new_buffer(s, c);
     }
-    if (!number) return syn__storages_no_room(s, bytes, "a tensor", err);
+    if (!number) return syn__storages_out_of_memory(s, bytes, "a tensor", err);
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     s->at[number].leaf = s->at[number].grads = 0;
@@ -183,7 +183,7 @@ void syn__storage_unkeep(syn_storages *s, uint32_t number) {
     give_back_unused(s, number);
 }
 
-void syn__storage_arrived(syn_storages *s, uint32_t number) {
+void syn__storage_op_done(syn_storages *s, uint32_t number) {
     s->at[number].under_way--;
     give_back_unused(s, number);
 }

@@ -70,13 +70,13 @@ static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
 /* Undoes one syn__storage_keep. */
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
 /* An operation in flight no longer uses the storage. */
-void syn__storage_arrived(syn_storages *s, uint32_t number);
+void syn__storage_op_done(syn_storages *s, uint32_t number);
 /* Returns all free buffers to the device; the caller must have synced it. False if there were
    none. */
-bool syn__storages_give_back(syn_storages *s);
+bool syn__storages_trim(syn_storages *s);
 /* Fails with an out-of-memory sentence; devices with memory of their own add how much is free. */
-syn_status syn__storages_no_room(const syn_storages *s, size_t bytes, const char *what,
-                                 syn_error *err) SYN_MUST_USE;
+syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, const char *what,
+                                       syn_error *err) SYN_MUST_USE;
 /* Frees all buffers, even those in use. */
 void syn__storages_free(syn_storages *s);
 

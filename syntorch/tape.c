@@ -98,7 +98,7 @@ static uint32_t kept(const syn_opdef *def, uint32_t need) {
 
 /* Calls f with the number of each storage that the entry keeps, one by one. row: the entry's
    node. */
-static void each_kept(syn_ctx *ctx, const syn__taped *entry, uint32_t row,
+static void each_kept(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[row];
@@ -116,7 +116,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
     syn_trace *t = ctx->trace;
     const uint32_t row = (uint32_t)t->n_nodes - 1;
     const syn_trace_node *n = &t->nodes[row];
-    const syn__taped entry = {.node = syn_trace_node_number(t, row), .need = need};
+    const syn__tape_entry entry = {.node = syn_trace_node_number(t, row), .need = need};
     syn__gradients *g = &ctx->gradients;
     for (uint32_t i = 0; i < n->n_out; i++)
         if (syn_trace_spec(t, n->first_out + i)->dtype <= SYN_BF16)
@@ -155,7 +155,8 @@ static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
     SYN_TRY(syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error));
     each_input(ctx, region, syn__storage_keep);
     g->regions[g->n_regions++] = *region;
-    g->tape[g->n_taped++] = (syn__taped){.node = syn_trace_node_number(t, node), .region = true};
+    g->tape[g->n_taped++] =
+        (syn__tape_entry){.node = syn_trace_node_number(t, node), .region = true};
     return SYN_OK;
 }
 
@@ -176,7 +177,7 @@ syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_ten
     return region.out;
 }
 
-void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry) {
+void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry) {
     each_kept(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
 }
 

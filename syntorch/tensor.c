@@ -28,7 +28,7 @@ syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version, s
         syn_trace_tensor_number(t, row), syn_trace_tensor_name(t, row, name), by, version);
 }
 
-syn_tensor syn_newest(const syn_ctx *ctx, syn_tensor t) {
+syn_tensor syn_current_version(const syn_ctx *ctx, syn_tensor t) {
     const uint32_t row = syn__row(ctx, t);
     const syn_storage *storage = syn__storage(ctx, row);
     return storage ? (syn_tensor){storage->version, ctx->tag} : (syn_tensor){0};

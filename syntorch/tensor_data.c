@@ -87,7 +87,7 @@ static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const cha
     const uint32_t row = syn__own_row(ctx, t, "read");
     if (!row) return ctx->error.code;
     syn_trace_operand(ctx->trace, row, o);
-    SYN_TRY(syn__await(ctx, row, false));
+    SYN_TRY(syn__wait_for_tensor(ctx, row, false));
     const syn_storage *storage = syn__storage(ctx, row);
     SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
     *data = syn__data(storage, o);
@@ -118,8 +118,8 @@ static syn_status check_some(syn_ctx *ctx, syn_tensor t, const syn_spec *spec, i
                     (long long)first);
 }
 
-syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
-                                void *buf) {
+syn_status syn_tensor_read_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                 void *buf) {
     syn_operand o;
     const char *data;
     SYN_TRY(readable(ctx, t, &o, &data));
@@ -143,7 +143,7 @@ static syn_status copy_number(syn_ctx *ctx, syn_tensor t, float *out) {
     return ctx->backend->copy_out(ctx->device, out, data, sizeof *out, &ctx->error);
 }
 
-syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, float *out) {
+syn_status syn_tensor_read_scalars(syn_ctx *ctx, const syn_tensor *ts, int n, float *out) {
     syn_status s = SYN_OK;
     int i = 0;
     while (i < n && s == SYN_OK) {
@@ -153,30 +153,30 @@ syn_status syn_tensor_read_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, fl
     return i > 0 ? finish_reading(ctx, s) : s;
 }
 
-syn_status syn_tensor_ask_numbers(syn_ctx *ctx, const syn_tensor *ts, int n, int *asked) {
-    const void *from[SYN_ASKED_NUMBERS];
+syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int *asked) {
+    const void *from[SYN_ASYNC_READ_VALUES];
     int which = 0;
-    while (which < SYN_ASKED_MOST && ctx->asked[which].n > 0) which++;
-    if (n < 1 || n > SYN_ASKED_NUMBERS || which == SYN_ASKED_MOST)
+    while (which < SYN_ASYNC_READS && ctx->asked[which].n > 0) which++;
+    if (n < 1 || n > SYN_ASYNC_READ_VALUES || which == SYN_ASYNC_READS)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "%d numbers are asked for, %d at a time are possible, and to ask %d times "
                         "before they are got",
-                        n, SYN_ASKED_NUMBERS, SYN_ASKED_MOST);
+                        n, SYN_ASYNC_READ_VALUES, SYN_ASYNC_READS);
     syn__asked *a = &ctx->asked[which];
     for (int i = 0; i < n; i++) {
         const char *data;
         SYN_TRY(find_number(ctx, ts[i], &data));
         from[i] = data;
     }
-    if (!ctx->backend->ask) SYN_TRY(syn_tensor_read_numbers(ctx, ts, n, a->numbers));
+    if (!ctx->backend->ask) SYN_TRY(syn_tensor_read_scalars(ctx, ts, n, a->numbers));
     else SYN_TRY(ctx->backend->ask(ctx->device, which, from, n, &ctx->error));
     a->n = n;
     *asked = which;
     return SYN_OK;
 }
 
-syn_status syn_tensor_get_numbers(syn_ctx *ctx, int asked, float *out) {
-    syn__asked *a = asked >= 0 && asked < SYN_ASKED_MOST ? &ctx->asked[asked] : NULL;
+syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) {
+    syn__asked *a = asked >= 0 && asked < SYN_ASYNC_READS ? &ctx->asked[asked] : NULL;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     if (!a || a->n == 0)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
@@ -222,7 +222,7 @@ static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
     const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     if (ctx->error.code != SYN_OK) return 0;
     const uint32_t row = syn__own_row(ctx, t, "written");
-    if (!row || syn__await(ctx, row, true) != SYN_OK) return 0;
+    if (!row || syn__wait_for_tensor(ctx, row, true) != SYN_OK) return 0;
     const syn_storage *storage = syn__storage(ctx, row);
     if (syn__check_current(ctx, row, storage, &ctx->error) != SYN_OK) return 0;
     if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
@@ -253,8 +253,8 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 
-syn_status syn_tensor_write_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
-                                 const void *data) {
+syn_status syn_tensor_write_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                  const void *data) {
     const uint32_t row = writable(ctx, t);
     syn_operand o;
     if (!row) return ctx->error.code;

@@ -79,14 +79,14 @@ typedef struct syn_trace {
     size_t n_inputs, inputs_cap;
     syn_trace_time *times; /* NULL until a node is timed; then one entry per node */
     size_t times_cap;
-    syn_work work;         /* empty unless recorded (syn_ctx_keep_work) */
+    syn_work work;         /* empty unless recorded (syn_ctx_record_work) */
     syn_trace_step *steps; /* ascending; nodes before the first entry belong to step 0 */
     size_t n_steps, steps_cap;
     uint32_t step;     /* the current step */
     syn_shard *shards; /* the distinct shards of parameters */
     size_t n_shards, shards_cap;
     syn_trace_numbers node_numbers, tensor_numbers;
-    struct syn_trace_hashed { /* hash state of the rows hashed so far, including dropped ones */
+    struct syn_trace_hash_state { /* hash state of the rows hashed so far, including dropped ones */
         uint64_t nodes, tensors;
         uint32_t next_node, next_tensor; /* first rows that are not hashed yet */
     } hashed;

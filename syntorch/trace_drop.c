@@ -48,7 +48,7 @@ static void name(uint32_t *ids, uint32_t *id, bool renamed) {
     else ids[*id] = 1;
 }
 
-static void visit_names(syn_trace *t, const syn__dropping *what, struct names *names,
+static void visit_names(syn_trace *t, const syn__drop_plan *what, struct names *names,
                         bool renamed) {
     for (size_t i = 0; i < t->n_nodes; i++) {
         name(names->texts, &t->nodes[i].scope, renamed);
@@ -67,7 +67,7 @@ static void visit_names(syn_trace *t, const syn__dropping *what, struct names *n
     for (size_t i = 0; i < what->n_texts; i++) name(names->texts, &what->texts[i], renamed);
 }
 
-static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) {
+static void sweep(syn_trace *t, const syn__drop_plan *what, struct names *names) {
     names->texts[0] = names->blobs[0] = names->specs[0] = 1; /* these always stay */
     visit_names(t, what, names, false);
     syn_intern_sweep(&t->texts, names->texts);
@@ -81,7 +81,7 @@ static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) 
 
 /* Gives tensors that stay, and whose name is derived from their producer, a name of their own.
  *n_stay: how many tensors stay. */
-static syn_status keep_names(syn_trace *t, const syn__dropping *what, size_t *n_stay,
+static syn_status keep_names(syn_trace *t, const syn__drop_plan *what, size_t *n_stay,
                              syn_error *err) {
     *n_stay = 0;
     for (uint32_t row = what->first_tensor; row < t->n_tensors; row++) {
@@ -111,7 +111,7 @@ static void drop_nodes(syn_trace *t, uint32_t first) {
 
 /* moved: zeros, one per dropped row; used to store each row's new position. stay: space for one
    entry per row that stays. */
-static void drop_tensors(syn_trace *t, const syn__dropping *what, uint32_t *moved,
+static void drop_tensors(syn_trace *t, const syn__drop_plan *what, uint32_t *moved,
                          syn_trace_run *stay) {
     const uint32_t first = what->first_tensor,
                    next = syn__number_of(&t->tensor_numbers, (uint32_t)t->n_tensors);
@@ -133,7 +133,7 @@ static void drop_tensors(syn_trace *t, const syn__dropping *what, uint32_t *move
     add_run(&t->tensor_numbers, to, next);
 }
 
-syn_status syn__trace_drop(syn_trace *t, const syn__dropping *what, syn_error *err) {
+syn_status syn__trace_drop(syn_trace *t, const syn__drop_plan *what, syn_error *err) {
     const size_t n = t->n_tensors - what->first_tensor;
     struct names names = {0};
     size_t n_stay;

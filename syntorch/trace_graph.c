@@ -20,7 +20,7 @@ struct view {
            index among the communications of its group). */
     } * inplace, *comms;
     size_t n_inplace, inplace_cap, n_comms, comms_cap;
-    syn__trace_parts parts;
+    syn__trace_shards parts;
 };
 
 struct shared {
@@ -297,7 +297,7 @@ static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
         const syn__lookup found =
             syn__lookup_before(node, def->name, def->category, (syn_phase)t->nodes[at].phase,
                                syn_trace_step_of(t, at));
-        if (found != SYN__LOOKUP_GO_ON) return found == SYN__LOOKUP_BESIDE;
+        if (found != SYN__LOOKUP_CONTINUE) return found == SYN__LOOKUP_SAME_BATCH;
     }
     return false;
 }
@@ -343,7 +343,8 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);
-    if (syn__is_lookup(op) && is_beside(t, id, &cur->node)) cur->node.flags |= SYN_NODE_BESIDE;
+    if (syn__is_lookup(op) && is_beside(t, id, &cur->node))
+        cur->node.flags |= SYN_NODE_SECONDARY_LOOKUP;
     if (sh->hw) syn__hardware_fill(sh->hw, graph, rank, &cur->node);
     return &cur->node;
 }
@@ -374,7 +375,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
                                      .base = row->base - 1,
                                      .name = syn_trace_tensor_name(t, index + 1, cur->name)};
     const uint32_t part = v->parts.of ? v->parts.of[index + 1] : 0;
-    if (part & SYN__TERM) cur->tensor.flags |= SYN_TENSOR_TERM;
+    if (part & SYN__TERM) cur->tensor.flags |= SYN_TENSOR_PARTIAL;
     else if (part) cur->tensor.shard = v->parts.shards[part - 1];
     return &cur->tensor;
 }
@@ -444,7 +445,7 @@ syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint
                                        (uint32_t)traces[i]->n_tensors - 1, &traces[i]->work, v};
         s = find_inplace(v, err);
         if (s == SYN_OK) s = number_comms(v, err);
-        if (s == SYN_OK) s = syn__trace_parts_find(v->trace, &v->parts, err);
+        if (s == SYN_OK) s = syn__trace_shards_find(v->trace, &v->parts, err);
     }
     if (s == SYN_OK && hw && hw->multiprocessors > 0) {
         const syn_attribute gpu = {.name = "multiprocessors", .i64 = hw->multiprocessors};

@@ -48,8 +48,8 @@ static uint64_t hash_node(const syn_trace *trace, uint32_t row, uint64_t h) {
     return syn_hash(g->ranks, (size_t)g->size * sizeof *g->ranks, h);
 }
 
-struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace) {
-    struct syn_trace_hashed h = trace->hashed;
+struct syn_trace_hash_state syn__trace_hash_rows(const syn_trace *trace) {
+    struct syn_trace_hash_state h = trace->hashed;
     for (; h.next_tensor < trace->n_tensors; h.next_tensor++)
         h.tensors = hash_tensor(trace, h.next_tensor, h.tensors);
     for (; h.next_node < trace->n_nodes; h.next_node++)
@@ -59,7 +59,7 @@ struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace) {
 
 uint64_t syn_trace_hash(const syn_trace *trace) {
     if (trace->unhashed) return 0;
-    const struct syn_trace_hashed h = syn__trace_hash_rows(trace);
+    const struct syn_trace_hash_state h = syn__trace_hash_rows(trace);
     const uint64_t all[3] = {h.tensors, h.nodes, trace->step};
     return syn_hash(all, sizeof all, 0);
 }

@@ -9,19 +9,19 @@ syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *number
                              syn_error *err) SYN_MUST_USE;
 
 /* The shard of each tensor row, as far as it follows from the parameters' shards. */
-typedef struct syn__trace_parts {
+typedef struct syn__trace_shards {
     uint16_t *of; /* by row: index in shards + 1, 0 (not sharded) or SYN__TERM; NULL: no parameter
                      is sharded */
     syn_shard *shards;
     size_t n, cap;
-} syn__trace_parts;
-#define SYN__TERM 0x8000u /* a partial sum: see SYN_TENSOR_TERM */
+} syn__trace_shards;
+#define SYN__TERM 0x8000u /* a partial sum: see SYN_TENSOR_PARTIAL */
 /* The caller frees parts->of and parts->shards, also after a failure. */
-syn_status syn__trace_parts_find(const syn_trace *trace, syn__trace_parts *parts,
-                                 syn_error *err) SYN_MUST_USE;
+syn_status syn__trace_shards_find(const syn_trace *trace, syn__trace_shards *parts,
+                                  syn_error *err) SYN_MUST_USE;
 
 /* trace->hashed after hashing all rows; the trace does not change. */
-struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
+struct syn_trace_hash_state syn__trace_hash_rows(const syn_trace *trace);
 
 /* The first row whose number is at least `number`; n_rows if there is none. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number);
@@ -51,7 +51,7 @@ static inline uint32_t syn__row_of(const syn_trace_numbers *numbers, size_t n_ro
 }
 
 /* Which rows syn__trace_drop drops. */
-typedef struct syn__dropping {
+typedef struct syn__drop_plan {
     uint32_t first_node, first_tensor; /* drop from these rows to the ends */
     /* For each tensor row from first_tensor: true if it stays. The owner of a storage must stay if
        any other tensor of the storage does. */
@@ -61,9 +61,9 @@ typedef struct syn__dropping {
     uint32_t *texts;
     size_t n_texts;
     bool hashed; /* hash all rows first */
-} syn__dropping;
+} syn__drop_plan;
 /* Drops rows. Tensors that stay keep their names and lose their producers. */
-syn_status syn__trace_drop(syn_trace *trace, const syn__dropping *what,
+syn_status syn__trace_drop(syn_trace *trace, const syn__drop_plan *what,
                            syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -12,12 +12,12 @@
 
 enum { TEXT_BYTES = 1024 };
 
-static double off(const syn_hw_beyond *b) {
+static double off(const syn_hw_extrapolation *b) {
     if (b->fitted.most <= 0) return 0;
     return fabs(log(b->value / (b->value > b->fitted.most ? b->fitted.most : b->fitted.least)));
 }
 
-static void add(extrapolation *e, const syn_hw_beyond *b, double ns, bool measured) {
+static void add(extrapolation *e, const syn_hw_extrapolation *b, double ns, bool measured) {
     int i = 0;
     while (i < e->n &&
            (e->at[i].worst.extent != b->extent || strcmp(e->at[i].worst.what, b->what) != 0))
@@ -30,14 +30,14 @@ static void add(extrapolation *e, const syn_hw_beyond *b, double ns, bool measur
 
 void extrapolation_add(extrapolation *e, const syn_hardware *hw, const syn_node *node,
                        const syn_graph_group *group, double ns) {
-    syn_hw_beyond beyond[SYN_HW_EXTENTS];
+    syn_hw_extrapolation beyond[SYN_HW_EXTENTS];
     const bool measured = hw->alone.ranks > 0 && node->kind == SYN_NODE_COMPUTE;
-    const int n = syn_hardware_beyond(hw, node, group, beyond);
+    const int n = syn_hardware_extrapolated(hw, node, group, beyond);
     e->ns += ns;
     for (int i = 0; i < n; i++) add(e, &beyond[i], ns, measured);
 }
 
-static bool is_told(const extrapolation *e, const struct extrapolated *x) {
+static bool is_reported(const extrapolation *e, const struct extrapolated *x) {
     const bool structure =
         x->worst.extent == SYN_HW_EXTENT_RANKS || x->worst.extent == SYN_HW_EXTENT_NODES;
     return structure || x->ns >= LEAST_SHARE * e->ns;
@@ -45,7 +45,7 @@ static bool is_told(const extrapolation *e, const struct extrapolated *x) {
 
 void extrapolation_merge(extrapolation *e, const extrapolation *from) {
     for (int i = 0; i < from->n; i++)
-        if (is_told(from, &from->at[i]))
+        if (is_reported(from, &from->at[i]))
             add(e, &from->at[i].worst, from->at[i].ns, from->at[i].measured);
 }
 
@@ -60,7 +60,7 @@ static const char *one_text(const struct extrapolated *x, char *buf, size_t byte
                                                        "with ", "with sums of ", "of ", "of "};
     static const char *const behind[SYN_HW_EXTENTS] = {" ranks",   " nodes", "",         " rows",
                                                        " columns", " terms", " queries", " keys"};
-    const syn_hw_beyond *b = &x->worst;
+    const syn_hw_extrapolation *b = &x->worst;
     char what[32], a[32], least[32], most[32];
     snprintf(what, sizeof what, "%s", b->what);
     for (char *c = what; *c; c++)
@@ -80,7 +80,7 @@ const char *extrapolation_text(const extrapolation *e, char *buf, size_t bytes) 
     size_t used = 0;
     buf[0] = '\0';
     for (int i = 0; i < e->n && used < bytes; i++)
-        if (is_told(e, &e->at[i]))
+        if (is_reported(e, &e->at[i]))
             used += (size_t)snprintf(buf + used, bytes - used, "%s%s", used ? ", " : "",
                                      one_text(&e->at[i], one, sizeof one));
     return buf;
@@ -90,7 +90,7 @@ void extrapolation_json(const extrapolation *e, syn_sink *out) {
     char one[200];
     const char *before = "[";
     for (int i = 0; i < e->n; i++) {
-        if (!is_told(e, &e->at[i])) continue;
+        if (!is_reported(e, &e->at[i])) continue;
         syn_sink_text(out, before);
         syn_sink_json_string(out, one_text(&e->at[i], one, sizeof one));
         before = ", ";

@@ -12,7 +12,7 @@ enum { EXTRAPOLATION_MOST = 12 };
 typedef struct extrapolation {
     struct extrapolated {
         /* Of all ops with the same kind and extent, the one farthest from the range. */
-        syn_hw_beyond worst;
+        syn_hw_extrapolation worst;
         double ns;     /* total time of these ops */
         bool measured; /* the range is that of measured kernels */
     } at[EXTRAPOLATION_MOST];

@@ -11,9 +11,9 @@ static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",    
                                               "batch",  "tokens",      "new tokens"};
 /* For each dimension, the split whose error applies if the run is outside of the measured range;
    SYN_HW_SPLITS: none. */
-static const syn_hw_split splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
-                                                SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
-                                                SYN_HW_LENGTH};
+static const syn_hw_holdout splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
+                                                  SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
+                                                  SYN_HW_LENGTH};
 
 static double ratio(double a, double b) {
     return log2((a + 1) / (b + 1));
@@ -45,7 +45,7 @@ static void name(run_error *e, const char *what) {
 /* Adds the dimensions that are outside of the range of all rows to e->beyond, and raises the error
    to that of their split. */
 static void look_beyond(run_error *e, const double *at, const double *least, const double *most,
-                        const struct syn_hw_apart *apart) {
+                        const struct syn_hw_holdout_error *apart) {
     for (int d = 0; d < DIMENSIONS; d++) {
         if (at[d] >= least[d] && at[d] <= most[d]) continue;
         name(e, names[d]);

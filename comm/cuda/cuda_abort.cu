@@ -65,7 +65,7 @@ static ncclComm_t take(ncclComm_t *from) {
     return comm;
 }
 
-void syn__nccl_break_off(syn__cuda_exchanges *x) {
+void syn__nccl_abort_all(syn__cuda_comms *x) {
     pthread_mutex_lock(&x->lock);
     for (syn__nccl_group *g = x->groups; g; g = g->next)
         start_abort(take(&g->whole), take(&g->comm));
@@ -83,12 +83,12 @@ bool syn__nccl_aborted(void) {
 
 /* ---- detecting failures ---- */
 
-syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) {
+syn_status syn__nccl_check_others(const syn__cuda_comms *x, syn_error *err) {
     if (x->comm->closed || !x->comm->ops->check) return SYN_OK;
     return x->comm->ops->check(x->comm, err);
 }
 
-syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s, syn_error *err) {
+syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
     while (syn__clock_ns() - since_ns < OTHERS_NS) {
@@ -99,7 +99,7 @@ syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s, syn_e
 }
 
 /* Fails with the error of the first group for which NCCL reports one. */
-static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
+static syn_status find_broken(const syn__cuda_comms *x, syn_error *err) {
     for (const syn__nccl_group *g = x->groups; g; g = g->next) {
         ncclResult_t code = ncclSuccess;
         if (!g->comm) continue;
@@ -109,11 +109,11 @@ static syn_status find_broken(const syn__cuda_exchanges *x, syn_error *err) {
     return SYN_OK;
 }
 
-bool syn__nccl_too_long(const syn__cuda_exchanges *x, uint64_t since_ns) {
+bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns) {
     return (double)(syn__clock_ns() - since_ns) > x->timeout_s * 1e9;
 }
 
-syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *err) {
+syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) {
     SYN_TRY(syn__nccl_check_others(x, err));
     pthread_mutex_lock(&x->lock);
     const syn_status s = find_broken(x, err);
@@ -127,7 +127,7 @@ syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns, syn_er
 /* ---- calls that may block ---- */
 
 /* Ends the call that began at since_ns, if it is still running. */
-static void end_call(syn__cuda_exchanges *x, uint64_t since_ns, const syn_error *why) {
+static void end_call(syn__cuda_comms *x, uint64_t since_ns, const syn_error *why) {
     pthread_mutex_lock(&x->lock);
     if (__atomic_load_n(&x->inside_ns, __ATOMIC_ACQUIRE) == since_ns) {
         x->broken = *why;
@@ -137,7 +137,7 @@ static void end_call(syn__cuda_exchanges *x, uint64_t since_ns, const syn_error 
 }
 
 /* Sleeps for up to LOOKS_MS; true if the watchdog must stop. */
-static bool stopped(syn__cuda_exchanges *x) {
+static bool stopped(syn__cuda_comms *x) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += LOOKS_MS * 1000000L;
@@ -151,7 +151,7 @@ static bool stopped(syn__cuda_exchanges *x) {
 }
 
 static void *watch(void *arg) {
-    syn__cuda_exchanges *x = static_cast<syn__cuda_exchanges *>(arg);
+    syn__cuda_comms *x = static_cast<syn__cuda_comms *>(arg);
     while (!stopped(x)) {
         const uint64_t since_ns = __atomic_load_n(&x->inside_ns, __ATOMIC_ACQUIRE);
         syn_error why;
@@ -162,12 +162,12 @@ static void *watch(void *arg) {
     return NULL;
 }
 
-syn_status syn__nccl_watch(syn__cuda_exchanges *x, syn_error *err) {
+syn_status syn__nccl_watch(syn__cuda_comms *x, syn_error *err) {
     x->watched = pthread_create(&x->watcher, NULL, watch, x) == 0;
     return x->watched ? SYN_OK : SYN_FAIL(err, SYN_E_COMM, "the system cannot start a thread");
 }
 
-void syn__nccl_unwatch(syn__cuda_exchanges *x) {
+void syn__nccl_unwatch(syn__cuda_comms *x) {
     if (!x->watched) return;
     pthread_mutex_lock(&x->lock);
     x->stop = true;
@@ -177,11 +177,11 @@ void syn__nccl_unwatch(syn__cuda_exchanges *x) {
     x->watched = false;
 }
 
-void syn__nccl_enter(syn__cuda_exchanges *x) {
+void syn__nccl_enter(syn__cuda_comms *x) {
     __atomic_store_n(&x->inside_ns, syn__clock_ns(), __ATOMIC_RELEASE);
 }
 
-syn_status syn__nccl_leave(syn__cuda_exchanges *x, syn_error *err) {
+syn_status syn__nccl_leave(syn__cuda_comms *x, syn_error *err) {
     __atomic_store_n(&x->inside_ns, 0, __ATOMIC_RELEASE);
     pthread_mutex_lock(&x->lock);
     const syn_error why = x->broken;

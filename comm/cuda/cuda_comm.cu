@@ -26,8 +26,7 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
 /* ---- groups ---- */
 
 /* Waits until the last operation on a non-blocking communicator is done. */
-static syn_status settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
-                         syn_error *err) {
+static syn_status settle(syn__cuda_comms *x, ncclComm_t comm, const char *what, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     for (;;) {
         ncclResult_t code = ncclSuccess;
@@ -54,7 +53,7 @@ static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId 
     return SYN_OK;
 }
 
-static syn_status join(syn__cuda_exchanges *x, syn__nccl_group *g, syn_error *err) {
+static syn_status join(syn__cuda_comms *x, syn__nccl_group *g, syn_error *err) {
     ncclUniqueId id;
     ncclConfig_t whole = NCCL_CONFIG_INITIALIZER, part = NCCL_CONFIG_INITIALIZER;
     whole.blocking = 0;
@@ -70,8 +69,8 @@ static syn_status join(syn__cuda_exchanges *x, syn__nccl_group *g, syn_error *er
     return settle(x, g->whole, g->group->name, err);
 }
 
-syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
-                               syn__nccl_group **out, syn_error *err) {
+syn_status syn__nccl_group_get(syn__cuda_comms *x, const syn_group *group, syn__nccl_group **out,
+                               syn_error *err) {
     syn__nccl_group *g = x->groups;
     while (g && g->group != group) g = g->next;
     if (!g) {
@@ -84,7 +83,7 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
         pthread_mutex_unlock(&x->lock);
         const syn_status s = join(x, g, err);
         if (s != SYN_OK) {
-            syn__nccl_break_off(x);
+            syn__nccl_abort_all(x);
             return s;
         }
     }
@@ -94,7 +93,7 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
 }
 
 /* In ascending order of ids, which is the same on all ranks, so that ranks cannot deadlock. */
-static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
+static syn_status open_groups(syn__cuda_comms *x, syn_error *err) {
     syn__nccl_group *g;
     const syn_group *group = syn__cuda_host->next_group(x->comm, 0);
     for (; group; group = syn__cuda_host->next_group(x->comm, group->id))
@@ -102,12 +101,12 @@ static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
     return SYN_OK;
 }
 
-static void close_groups(syn__cuda_exchanges *x) {
+static void close_groups(syn__cuda_comms *x) {
     syn_error ignored;
     ignored.code = SYN_OK;
     syn__nccl_unwatch(x);
     if (x->device->late.code != SYN_OK || syn__nccl_check_others(x, &ignored) != SYN_OK)
-        syn__nccl_break_off(x);
+        syn__nccl_abort_all(x);
     const bool done = syn__nccl_aborted(); /* false: NCCL may still write to groups */
     while (x->groups) {
         syn__nccl_group *g = x->groups;
@@ -122,14 +121,14 @@ static void close_groups(syn__cuda_exchanges *x) {
 }
 
 /* Describes the oldest operation that the device still waits for, for error sentences. */
-static void describe_oldest(const syn__cuda_exchanges *x, char *text, size_t bytes) {
+static void describe_oldest(const syn__cuda_comms *x, char *text, size_t bytes) {
     const syn__cuda_request *r = x->timed;
     while (r && cudaEventQuery(r->end) == cudaSuccess) r = r->next;
     if (r) syn__cuda_host->describe_node(x->device->ctx, r->node, text, bytes);
     else snprintf(text, bytes, "the device");
 }
 
-static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *err) {
+static syn_status check(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) {
     char what[256];
     syn_error inner;
     inner.code = SYN_OK;
@@ -139,7 +138,7 @@ static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *er
 }
 
 /* Waits while `ready` returns cudaErrorNotReady. */
-template <typename F> static syn_status wait_for(syn__cuda_exchanges *x, F ready, syn_error *err) {
+template <typename F> static syn_status wait_for(syn__cuda_comms *x, F ready, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     syn_status s = SYN_OK;
     while (s == SYN_OK && ready() == cudaErrorNotReady) {
@@ -148,17 +147,17 @@ template <typename F> static syn_status wait_for(syn__cuda_exchanges *x, F ready
                                report */
         if (s == SYN_OK) syn__nccl_moment(since_ns);
     }
-    if (s != SYN_OK) syn__nccl_break_off(x);
+    if (s != SYN_OK) syn__nccl_abort_all(x);
     return s; /* failures of the stream itself are reported by its next use */
 }
 
-syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
     if (!x || !x->nccl) return SYN_OK;
     return wait_for(
         x, [event] { return cudaEventQuery(event); }, err);
 }
 
-void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
+void syn__cuda_comms_drain(syn__cuda_comms *x) {
     syn_error *late = x ? &x->device->late : NULL, ignored;
     if (!x || !x->nccl) return;
     ignored.code = SYN_OK;
@@ -167,20 +166,20 @@ void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
             x, [g] { return cudaStreamQuery(g->stream); }, late->code == SYN_OK ? late : &ignored);
 }
 
-syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) {
+syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) {
     const syn_status s = syn__nccl_check_others(x, err);
-    if (s != SYN_OK) syn__nccl_break_off(x);
+    if (s != SYN_OK) syn__nccl_abort_all(x);
     return s;
 }
 
 #else
 
-syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
     (void)x, (void)event, (void)err;
     return SYN_OK;
 }
 
-void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x) {
+void syn__cuda_comms_drain(syn__cuda_comms *x) {
     (void)x;
 }
 
@@ -194,11 +193,11 @@ static double timeout(void) {
     return s > 0 ? s : 600;
 }
 
-syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device, syn_comm *comm,
+syn_status syn__cuda_exchanges_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
                                     syn_error *err) {
     *out = NULL;
     if (!comm || comm->size == 1) return SYN_OK;
-    syn__cuda_exchanges *x = static_cast<syn__cuda_exchanges *>(syn_calloc(1, sizeof *x));
+    syn__cuda_comms *x = static_cast<syn__cuda_comms *>(syn_calloc(1, sizeof *x));
     if (!x) return SYN_FAIL_NOMEM(err, sizeof *x, "exchanges");
     *out = x;
     x->device = device;
@@ -217,7 +216,7 @@ syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device
     return SYN_OK;
 }
 
-void syn__cuda_exchanges_close(syn__cuda_exchanges *x) {
+void syn__cuda_exchanges_close(syn__cuda_comms *x) {
     if (!x) return;
 #ifdef SYN_HAVE_NCCL
     close_groups(x);

@@ -58,19 +58,20 @@ typedef struct syn__cuda_request {
     uint64_t begin_ns;           /* through the host: when it was started */
     uint64_t call_ns, called_ns; /* NCCL: begin and end of the host's call; call_ns is 0 if work is
                                     not recorded */
-    syn_exchange exchange;       /* as the op described it, with the copied `segments` */
+    syn_comm_call exchange;      /* as the op described it, with the copied `segments` */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
-    void *woven; /* device memory for the ranks' blocks, which are interleaved from or to rows */
+    void *interleaved; /* device memory for the ranks' blocks, which are interleaved from or to rows
+                        */
     size_t woven_bytes;
     /* Rows of the tensor in front of the gathered or scattered dimension, and their bytes. outer 1:
-       the blocks are contiguous, so `woven` is not needed. */
+       the blocks are contiguous, so `interleaved` is not needed. */
     int64_t outer, inner_bytes;
 } syn__cuda_request;
 
 /* The communication state of a context; NULL in a world of one rank. */
-typedef struct syn__cuda_exchanges {
+typedef struct syn__cuda_comms {
     syn__cuda *device;
     syn_comm *comm;
     syn__cuda_request *idle, *timed, **last_timed; /* timed: oldest first */
@@ -87,7 +88,7 @@ typedef struct syn__cuda_exchanges {
     uint64_t inside_ns; /* when the current call began; 0: none. Atomic */
     syn_error broken;   /* why the watchdog ended a call */
 #endif
-} syn__cuda_exchanges;
+} syn__cuda_comms;
 
 /* ---- cuda_place.cu ---- */
 
@@ -101,17 +102,17 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
 /* ---- cuda_comm.cu ---- */
 
 /* Creates NCCL's communicators for all groups that are open. All ranks must call it. */
-syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device, syn_comm *comm,
+syn_status syn__cuda_exchanges_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
                                     syn_error *err) SYN_MUST_USE;
-void syn__cuda_exchanges_close(syn__cuda_exchanges *x); /* NULL is allowed */
+void syn__cuda_exchanges_close(syn__cuda_comms *x); /* NULL is allowed */
 /* Waits for an event of the compute stream, which may depend on other ranks. Fails if one of them
    has failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600), and then aborts NCCL. x may be
    NULL. */
-syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event,
+syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event,
                                     syn_error *err) SYN_MUST_USE;
 /* The same for the streams of all groups, before a call that waits for the whole device, such as
    cudaFree. A failure is reported by the context's next sync. x may be NULL. */
-void syn__cuda_exchanges_quiet(syn__cuda_exchanges *x);
+void syn__cuda_comms_drain(syn__cuda_comms *x);
 #ifdef SYN_HAVE_NCCL
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
                             int line, syn_error *err);
@@ -122,39 +123,37 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
             return syn__nccl_failed(syn_code, (comm), (what), __FILE__, __LINE__, err); \
     } while (0)
 /* Sets *out to NCCL's state for a group; creates it if necessary. */
-syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
-                               syn__nccl_group **out, syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_group_get(syn__cuda_comms *x, const syn_group *group, syn__nccl_group **out,
+                               syn_error *err) SYN_MUST_USE;
 /* Fails, and aborts NCCL, if another rank has failed. */
-syn_status syn__nccl_check(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 
 /* ---- cuda_abort.cu ---- */
 
 /* Aborts all NCCL communicators, permanently. If other ranks are gone, work in their streams would
    never finish by itself, and memory could not be freed. */
-void syn__nccl_break_off(syn__cuda_exchanges *x);
+void syn__nccl_abort_all(syn__cuda_comms *x);
 /* Waits until all aborts have finished, for two seconds at most; false if they have not. */
 bool syn__nccl_aborted(void);
 /* Fails if another rank has failed and the communicator reports that. */
-syn_status syn__nccl_check_others(const syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_check_others(const syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 /* Returns s, a failure that NCCL reported, or the failure of another rank if one arrives within two
    seconds: an error of NCCL is often caused by a rank that ended, and that rank's sentence says
    more. */
-syn_status syn__nccl_or_others(const syn__cuda_exchanges *x, syn_status s,
-                               syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error *err) SYN_MUST_USE;
 /* Whether timeout_s has passed since since_ns. */
-bool syn__nccl_too_long(const syn__cuda_exchanges *x, uint64_t since_ns);
+bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 /* Fails if another rank has failed, if NCCL reports an error, or if timeout_s has passed since
    since_ns. May be called from any thread. */
-syn_status syn__nccl_check_all(syn__cuda_exchanges *x, uint64_t since_ns,
-                               syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
 /* Pauses between two polls; longer if polling began some time ago. */
 void syn__nccl_moment(uint64_t since_ns);
 /* The watchdog thread. It ends NCCL calls, between enter and leave, that block for too long or for
    a rank that has failed; leave then fails with the reason. */
-syn_status syn__nccl_watch(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
-void syn__nccl_unwatch(syn__cuda_exchanges *x);
-void syn__nccl_enter(syn__cuda_exchanges *x);
-syn_status syn__nccl_leave(syn__cuda_exchanges *x, syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_watch(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
+void syn__nccl_unwatch(syn__cuda_comms *x);
+void syn__nccl_enter(syn__cuda_comms *x);
+syn_status syn__nccl_leave(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 #endif
 
 /* ---- cuda_exchange.cu ---- */
@@ -164,14 +163,14 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
                            syn_error *err);
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err);
 /* Reports the times of operations that have finished to the context. */
-void syn__cuda_exchanges_times(syn__cuda_exchanges *x);
+void syn__cuda_exchanges_times(syn__cuda_comms *x);
 void syn__cuda_request_free(syn__cuda_request *r);
 
 /* ---- ops/cuda/cuda_gather.cu ---- */
 
 /* Converts between blocks [n][outer][inner] and rows [outer][n][inner]; inner in bytes. */
-syn_status syn__cuda_weave(cudaStream_t stream, const void *from, void *to, int64_t n,
-                           int64_t outer, int64_t inner_bytes, bool to_rows,
-                           syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_interleave(cudaStream_t stream, const void *from, void *to, int64_t n,
+                                int64_t outer, int64_t inner_bytes, bool to_rows,
+                                syn_error *err) SYN_MUST_USE;
 
 #endif

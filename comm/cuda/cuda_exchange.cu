@@ -10,7 +10,7 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-static syn__cuda_exchanges *exchanges_of(void *device) {
+static syn__cuda_comms *exchanges_of(void *device) {
     return static_cast<syn__cuda *>(device)->exchanges;
 }
 
@@ -21,7 +21,7 @@ void syn__cuda_request_free(syn__cuda_request *r) {
     if (r->end) cudaEventDestroy(r->end);
     if (r->copied) cudaEventDestroy(r->copied);
     if (r->pinned) cudaFreeHost(r->pinned);
-    if (r->woven) cudaFree(r->woven);
+    if (r->interleaved) cudaFree(r->interleaved);
     syn_free(r);
 }
 
@@ -32,7 +32,7 @@ static syn_status make_events(syn__cuda_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-static void put_idle(syn__cuda_exchanges *x, syn__cuda_request *r) {
+static void put_idle(syn__cuda_comms *x, syn__cuda_request *r) {
     r->next = x->idle;
     x->idle = r;
 }
@@ -41,7 +41,7 @@ static void put_idle(syn__cuda_exchanges *x, syn__cuda_request *r) {
 
 /* The name that NCCL gives its kernels: "ncclDevKernel_AllReduce_Sum_f32". NCCL does not report
    it. */
-static void kernel_name(const syn_exchange *e, char *name, size_t bytes) {
+static void kernel_name(const syn_comm_call *e, char *name, size_t bytes) {
     static const char *const reductions[SYN_REDUCE_COUNT] = {"Sum", "Avg", "Min", "Max", "Prod"};
     const char *type = syn_dtype_name(e->dtype);
     if (e->kind == SYN_COMM_ALL_GATHER) snprintf(name, bytes, "ncclDevKernel_AllGather");
@@ -53,7 +53,7 @@ static void kernel_name(const syn_exchange *e, char *name, size_t bytes) {
 }
 
 /* Reports the operation's device work to the context. */
-static void give_work(const syn__cuda_exchanges *x, const syn__cuda_request *r, uint64_t start_ns,
+static void give_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint64_t start_ns,
                       uint64_t wall_ns) {
     char name[64];
     const char *const names[] = {name};
@@ -75,7 +75,7 @@ static void give_work(const syn__cuda_exchanges *x, const syn__cuda_request *r, 
 #endif
 
 /* Handles operations that are finished; the others stay for the next call. */
-void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
+void syn__cuda_exchanges_times(syn__cuda_comms *x) {
     const syn__cuda_times *t = &x->device->times;
     while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
         syn__cuda_request *r = x->timed;
@@ -96,7 +96,7 @@ void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
     cudaGetLastError(); /* clears cudaErrorNotReady */
 }
 
-static syn_status request_new(syn__cuda_exchanges *x, const syn_call *call, uint32_t node,
+static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t node,
                               syn__cuda_request **out, syn_error *err) {
     syn__cuda_exchanges_times(x);
     syn__cuda_request *r = x->idle;
@@ -129,8 +129,8 @@ static int64_t elem_bytes(const syn__cuda_request *r) {
 }
 
 /* If the gathered or scattered dimension is not the first, the operation itself uses contiguous
-   blocks in the request's `woven` memory. */
-static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const syn_call *call,
+   blocks in the request's `interleaved` memory. */
+static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_call *call,
                             syn_error *err) {
     const bool gather = r->exchange.kind == SYN_COMM_ALL_GATHER;
     r->outer = 1;
@@ -146,36 +146,37 @@ static syn_status find_rows(syn__cuda_exchanges *x, syn__cuda_request *r, const 
     const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
     r->inner_bytes = (int64_t)part_bytes / r->outer;
     if (bytes <= r->woven_bytes) return SYN_OK;
-    SYN_TRY(syn__cuda_grow(x->device, &r->woven, &r->woven_bytes, bytes, bytes, "blocks of ranks",
-                           err));
+    SYN_TRY(syn__cuda_grow(x->device, &r->interleaved, &r->woven_bytes, bytes, bytes,
+                           "blocks of ranks", err));
     return syn__cuda_late(x->device, err);
 }
 
 /* Before a reduce-scatter of an inner dimension: converts rows to blocks. */
-static syn_status weave_before(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+static syn_status weave_before(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     if (r->outer == 1 || r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
-    SYN_TRY(syn__cuda_weave(x->device->at.stream, r->segments[0].in, r->woven,
-                            r->exchange.group->size, r->outer, r->inner_bytes, false, err));
-    r->segments[0].in = r->woven;
+    SYN_TRY(syn__cuda_interleave(x->device->at.stream, r->segments[0].in, r->interleaved,
+                                 r->exchange.group->size, r->outer, r->inner_bytes, false, err));
+    r->segments[0].in = r->interleaved;
     return SYN_OK;
 }
 
 /* After an all-gather of an inner dimension: converts blocks to rows. */
-static syn_status weave_after(syn__cuda_exchanges *x, syn__cuda_request *r, void *rows,
+static syn_status weave_after(syn__cuda_comms *x, syn__cuda_request *r, void *rows,
                               syn_error *err) {
     if (r->outer == 1 || r->exchange.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
-    return syn__cuda_weave(x->device->at.stream, r->woven, rows, r->exchange.group->size, r->outer,
-                           r->inner_bytes, true, err);
+    return syn__cuda_interleave(x->device->at.stream, r->interleaved, rows, r->exchange.group->size,
+                                r->outer, r->inner_bytes, true, err);
 }
 
 /* Where the operation itself writes segment i. */
 static void *target(const syn__cuda_request *r, int i) {
-    return r->outer > 1 && r->exchange.kind == SYN_COMM_ALL_GATHER ? r->woven : r->segments[i].out;
+    return r->outer > 1 && r->exchange.kind == SYN_COMM_ALL_GATHER ? r->interleaved
+                                                                   : r->segments[i].out;
 }
 
 /* ---- through the host ---- */
 
-static bool reads(const syn_exchange *x) {
+static bool reads(const syn_comm_call *x) {
     return x->kind != SYN_COMM_RECV &&
            (x->kind != SYN_COMM_BROADCAST || x->group->index == x->root);
 }
@@ -221,9 +222,9 @@ static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status start_through_host(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+static syn_status start_through_host(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     cudaStream_t stream = x->device->at.stream;
-    syn_exchange host = r->exchange;
+    syn_comm_call host = r->exchange;
     host.segments = r->of_host;
     SYN_TRY(place_segments(r, err));
     for (int i = 0; i < host.n_segments && reads(&host); i++)
@@ -238,8 +239,8 @@ static syn_status start_through_host(syn__cuda_exchanges *x, syn__cuda_request *
     return x->comm->ops->start(x->comm, &host, &r->host, err);
 }
 
-static syn_status wait_through_host(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
-    syn_exchange_times times = syn_exchange_times();
+static syn_status wait_through_host(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
+    syn_comm_times times = syn_comm_times();
     syn_request *host = r->host;
     cudaStream_t stream = x->device->at.stream;
     r->host = NULL;
@@ -327,21 +328,21 @@ static syn_status told(ncclResult_t code, const syn__nccl_group *g, syn_error *e
 }
 
 /* Launches the collective. May block until other ranks arrive. */
-static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const syn__nccl_group *g,
+static syn_status ask(syn__cuda_comms *x, const syn__cuda_request *r, const syn__nccl_group *g,
                       syn_error *err) {
     syn__nccl_enter(x);
     const ncclResult_t code = ask_all(r, g);
     syn_status s = syn__nccl_leave(x, err);
     if (s == SYN_OK) s = syn__nccl_or_others(x, told(code, g, err), err);
-    if (s != SYN_OK) syn__nccl_break_off(x);
+    if (s != SYN_OK) syn__nccl_abort_all(x);
     return s;
 }
 
 /* Passes the call to the host's communicator, which compares the members' calls if it does that; a
    mismatch then fails with its sentence. If the rank waits immediately, the comparison comes first,
    otherwise it runs concurrently. */
-static syn_status start_comparison(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
-    syn_exchange host = r->exchange;
+static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
+    syn_comm_call host = r->exchange;
     host.elsewhere = true;
     SYN_TRY(x->comm->ops->start(x->comm, &host, &r->host, err));
     if (!host.now) return SYN_OK;
@@ -350,7 +351,7 @@ static syn_status start_comparison(syn__cuda_exchanges *x, syn__cuda_request *r,
     return x->comm->ops->wait(x->comm, done, NULL, err);
 }
 
-static syn_status start_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+static syn_status start_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn__nccl_group *g;
     SYN_TRY(syn__nccl_group_get(x, r->exchange.group, &g, err));
     SYN_TRY(start_comparison(x, r, err));
@@ -365,11 +366,11 @@ static syn_status start_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, 
     return SYN_OK;
 }
 
-static syn_status wait_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+static syn_status wait_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn_request *comparison = r->host;
     r->host = NULL;
     if (comparison && x->comm->ops->wait(x->comm, comparison, NULL, err) != SYN_OK) {
-        syn__nccl_break_off(x);
+        syn__nccl_abort_all(x);
         return err->code;
     }
     SYN_TRY(syn__nccl_check(x, err));
@@ -377,7 +378,7 @@ static syn_status wait_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, s
     return weave_after(x, r, r->segments[0].out, err);
 }
 
-static bool by_nccl(const syn__cuda_exchanges *x, const syn_exchange *exchange) {
+static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *exchange) {
     return x->nccl && exchange->group && exchange->kind != SYN_COMM_BARRIER;
 }
 
@@ -386,7 +387,7 @@ static bool by_nccl(const syn__cuda_exchanges *x, const syn_exchange *exchange) 
 /* ---- members of the backend ---- */
 
 /* Gives up a started operation: waits for the host's part and recycles the request. */
-static void give_up(syn__cuda_exchanges *x, syn__cuda_request *r) {
+static void give_up(syn__cuda_comms *x, syn__cuda_request *r) {
     syn_error ignored;
     ignored.code = SYN_OK;
     if (r->host) (void)x->comm->ops->wait(x->comm, r->host, NULL, &ignored);
@@ -396,10 +397,10 @@ static void give_up(syn__cuda_exchanges *x, syn__cuda_request *r) {
 
 syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
                            syn_error *err) {
-    syn__cuda_exchanges *x = exchanges_of(device);
+    syn__cuda_comms *x = exchanges_of(device);
     syn__cuda_request *r = NULL;
     SYN_TRY(syn__cuda_late(x->device, err));
-    SYN_TRY(syn__cuda_before_other(x->device, err));
+    SYN_TRY(syn__cuda_flush_deferred(x->device, err));
     SYN_TRY(request_new(x, call, node, &r, err));
     syn_status s = find_rows(x, r, call, err);
     if (s == SYN_OK) s = weave_before(x, r, err);
@@ -415,9 +416,9 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
 }
 
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err) {
-    syn__cuda_exchanges *x = exchanges_of(device);
+    syn__cuda_comms *x = exchanges_of(device);
     syn__cuda_request *r = static_cast<syn__cuda_request *>(request);
-    syn_status s = syn__cuda_before_other(x->device, err);
+    syn_status s = syn__cuda_flush_deferred(x->device, err);
     if (s != SYN_OK) {
         give_up(x, r);
         return s;

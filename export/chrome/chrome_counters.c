@@ -16,7 +16,7 @@ typedef struct writer {
     syn_sink *sink;
     const syn__timeline *timeline;
     syn__walk *walk;
-    const syn__lanes *lanes;
+    const syn__tracks *lanes;
     life *lives; /* per tensor; only used for tensors that own their storage */
     change *changes;
     size_t n, cap;
@@ -140,7 +140,7 @@ static syn_status put_in_flight(writer *w) {
 }
 
 syn_status syn__chrome_put_counters(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
-                                    const syn__lanes *lanes, syn_error *err) {
+                                    const syn__tracks *lanes, syn_error *err) {
     writer w = {.sink = sink, .timeline = timeline, .walk = walk, .lanes = lanes, .err = err};
     syn_status s = put_memory(&w);
     if (s == SYN_OK) s = put_in_flight(&w);

@@ -3,7 +3,7 @@
 #ifndef EXPORT_CHROME_COUNTERS_H
 #define EXPORT_CHROME_COUNTERS_H
 
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,7 +14,7 @@ extern "C" {
    and tensors that live across steps count to the end. A communication counts from its start,
    excluding wait time, to its end. */
 syn_status syn__chrome_put_counters(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
-                                    const syn__lanes *lanes, syn_error *err) SYN_MUST_USE;
+                                    const syn__tracks *lanes, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

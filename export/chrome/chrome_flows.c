@@ -1,6 +1,6 @@
 /* Finds the arrows between ranks; see chrome_flows.h. */
 #include "export/chrome/chrome_flows.h"
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 #include "syntorch/base/memory.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "export/chrome/chrome_counters.h"
 #include "export/chrome/chrome_flows.h"
 #include "export/chrome/chrome_work.h"
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct writer {
     syn__walk walk;
     syn_sink *sink;
     syn_error *err;
-    syn__lanes lanes;
+    syn__tracks lanes;
     syn__chrome_flows flows;
     bool first;
 } writer;
@@ -69,9 +69,9 @@ static void begin_metadata(writer *w, const char *name, uint32_t tid) {
     put(w, ",\"args\":{");
 }
 
-static void put_thread_name(writer *w, const syn__lane_thread *t) {
+static void put_thread_name(writer *w, const syn__track_thread *t) {
     char name[128], text[160];
-    syn__lane_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
+    syn__track_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
     if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
     put_text(w, "\"name\":", t->copy > 0 ? text : name);
 }
@@ -102,7 +102,7 @@ static void put_rank_metadata(writer *w) {
     put_i64(w, "\"sort_index\":", w->walk.rank);
     put(w, "}}");
     for (size_t i = 0; i < w->lanes.n_threads; i++) {
-        const syn__lane_thread *t = &w->lanes.threads[i];
+        const syn__track_thread *t = &w->lanes.threads[i];
         begin_metadata(w, "thread_name", t->tid);
         put_thread_name(w, t);
         put(w, "}}");
@@ -261,13 +261,13 @@ static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index)
 
 static syn_status put_rank(writer *w, uint32_t rank_index) {
     syn__walk_select(&w->walk, rank_index);
-    SYN_TRY(syn__lanes_fill(&w->lanes, &w->timeline, &w->walk, rank_index, w->err));
+    SYN_TRY(syn__tracks_fill(&w->lanes, &w->timeline, &w->walk, rank_index, w->err));
     put_rank_metadata(w);
     for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
         SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
     SYN_TRY(syn__chrome_put_counters(w->sink, &w->timeline, &w->walk, &w->lanes, w->err));
     return syn__chrome_put_work(w->sink, &w->timeline, &w->walk,
-                                syn__lanes_first_host(w->timeline.graph), w->err);
+                                syn__tracks_first_host(w->timeline.graph), w->err);
 }
 
 /* ---- Document ---- */
@@ -335,7 +335,7 @@ static syn_status write_chrome(const syn_graph *graph, const syn_export_options 
     syn__walk_free(&w.walk);
     syn__timeline_free(&w.timeline);
     syn__copies_free(&w.copies);
-    syn__lanes_free(&w.lanes);
+    syn__tracks_free(&w.lanes);
     syn__chrome_flows_free(&w.flows);
     return status;
 }

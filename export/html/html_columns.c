@@ -17,7 +17,7 @@ const char *syn__column_name(syn__column column) {
 }
 
 static void put(syn__buf *buf, uint64_t value) {
-    uint8_t *out = (uint8_t *)syn__buf_room(buf, MAX_BYTES);
+    uint8_t *out = (uint8_t *)syn__buf_reserve(buf, MAX_BYTES);
     size_t n = 0;
     if (out == NULL) return;
     for (; value >= 0x80; value >>= 7) out[n++] = (uint8_t)(value | 0x80);

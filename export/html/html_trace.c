@@ -44,7 +44,7 @@ static const char *column_name(int i) {
     return syn__column_name((syn__column)i);
 }
 
-static void put_facts(syn_sink *sink, const syn_graph *graph) {
+static void put_metadata(syn_sink *sink, const syn_graph *graph) {
     char value[256];
     bool first = true;
     syn_sink_text(sink, ",\"facts\":[");
@@ -95,7 +95,7 @@ static void put_header(const syn__html_trace *t, const char *title, const char *
     put_names(sink, "comms", comm_name, SYN_COMM_KIND_COUNT);
     put_names(sink, "classes", dep_name, SYN_DEP_COUNT);
     put_names(sink, "columns", column_name, SYN__COLUMN_COUNT);
-    put_facts(sink, t->graph);
+    put_metadata(sink, t->graph);
     put_groups(sink, t->graph);
     syn_sink_text(sink, ",\"ranks\":[");
     syn_sink_write(sink, syn_sink_data(t->ranks, &bytes), (size_t)syn_sink_bytes(t->ranks));
@@ -157,8 +157,8 @@ static syn_status put_attributes(syn__html_trace *t, const syn_node *node, syn_e
 
 static syn_status place_nodes(syn__html_trace *t, uint32_t rank_index, syn_error *err) {
     const uint32_t n = t->graph->ranks[rank_index].n_nodes;
-    const syn__lanes *l = &t->lanes;
-    SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
+    const syn__tracks *l = &t->lanes;
+    SYN_TRY(syn__tracks_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
     SYN_TRY(syn_grow(&t->places, &t->places_cap, n, sizeof *t->places, err));
     SYN_TRY(syn_grow(&t->free_at, &t->free_cap, l->n_threads, sizeof *t->free_at, err));
     SYN_TRY(syn_grow(&t->ended, &t->ended_cap, l->n_threads, sizeof *t->ended, err));
@@ -186,8 +186,8 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
     put_rank_sizes(t, rank_index);
     syn_sink_text(t->ranks, ",\"lanes\":[");
     for (size_t i = 0; i < t->lanes.n_threads; i++) {
-        const syn__lane_thread *thread = &t->lanes.threads[i];
-        syn__lane_name(&t->lanes, t->graph, thread, name, sizeof name);
+        const syn__track_thread *thread = &t->lanes.threads[i];
+        syn__track_name(&t->lanes, t->graph, thread, name, sizeof name);
         syn_sink_text(t->ranks, i > 0 ? ",[" : "[");
         syn_sink_json_string(t->ranks, name);
         syn_sink_text(t->ranks, thread->host ? ",1]" : ",0]");
@@ -487,7 +487,7 @@ void syn__html_trace_free(syn__html_trace *t) {
     syn__copies_free(&t->copies);
     syn__timeline_free(&t->timeline);
     syn__walk_free(&t->walk);
-    syn__lanes_free(&t->lanes);
+    syn__tracks_free(&t->lanes);
     syn__columns_free(&t->columns);
     syn_intern_free(&t->texts);
     syn_intern_free(&t->parts);

@@ -4,7 +4,7 @@
 #define EXPORT_HTML_TRACE_H
 
 #include "export/html/html_columns.h"
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +30,7 @@ typedef struct syn__html_trace {
                                 are read */
     syn__timeline timeline;
     syn__walk walk;
-    syn__lanes lanes;
+    syn__tracks lanes;
     syn__columns columns;
     double *path_ns;      /* PyTorch traces: for each node of all ranks, its time on the critical
                              path */

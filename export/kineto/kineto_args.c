@@ -150,7 +150,7 @@ static bool is_set(const syn_node *node, const char *name) {
 }
 
 /* Marks factors of matrix products that PyTorch would get as transposed views. */
-static void turn_factors(const syn_node *node, syn__kineto_arg *args) {
+static void rotary_factors(const syn_node *node, syn__kineto_arg *args) {
     const bool added = strcmp(node->op, "matmul_add") == 0;
     if (strcmp(node->op, "linear") == 0 && node->n_inputs > 1)
         args[1].transposed = !is_set(node, "transpose_w");
@@ -164,7 +164,7 @@ static uint32_t op_inputs(const syn_node *node, syn__kineto_arg *out) {
     const bool product = strcmp(node->op, "linear") == 0 || strncmp(node->op, "matmul", 6) == 0;
     uint32_t n = put_each(node->inputs, node->n_inputs, out);
     if (product) {
-        turn_factors(node, out);
+        rotary_factors(node, out);
         return n;
     }
     for (uint32_t i = 0; i < node->n_attributes && n < SYN__KINETO_MAX_ARGS; i++)

@@ -106,7 +106,7 @@ static syn_status name_piece(predictor *p, const syn_node *node, syn_piece *piec
    token. */
 static syn_status end_step(predictor *p) {
     const uint64_t end = p->done > p->now ? p->done : p->now;
-    const syn_piece_between wait = {p->newest,
+    const syn_unowned_piece wait = {p->newest,
                                     {.kind = SYN_PIECE_WAIT,
                                      .stream = COMPUTE_STREAM,
                                      .call_ns = p->now,

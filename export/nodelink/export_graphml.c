@@ -172,7 +172,7 @@ static syn_status put_tensor(writer *w, uint32_t index, int side, syn_error *err
     put_spec(sink, &t->spec);
     data_u64(sink, "bytes", bytes);
     if (t->flags & SYN_TENSOR_VIEW) data_text(sink, "view", "true");
-    if (t->flags & SYN_TENSOR_TERM) data_text(sink, "term", "true");
+    if (t->flags & SYN_TENSOR_PARTIAL) data_text(sink, "term", "true");
     char part[SYN_SHARD_TEXT];
     if (*syn_shard_text(&t->spec, &t->shard, part, sizeof part)) data_text(sink, "part", part);
     syn_sink_text(sink, "</node>\n");
@@ -196,7 +196,7 @@ static void put_comm(writer *w, const syn_node *node) {
     if (node->root >= 0) data_i64(sink, "root", node->root);
 }
 
-static void put_facts(writer *w, const syn_node *node) {
+static void put_metadata(writer *w, const syn_node *node) {
     syn_sink *sink = w->sink;
     if (node->label[0] != '\0') data_text(sink, "name", node->label);
     data_text(sink, "op", node->op);
@@ -217,7 +217,7 @@ static void put_facts(writer *w, const syn_node *node) {
     data_time(sink, "wall_ns", node->wall_ns);
     data_time(sink, "cpu_ns", node->cpu_ns);
     data_time(sink, "wait_ns", node->wait_ns);
-    if (syn_node_waiting_ns(node) > 0) data_time(sink, "transfer_ns", syn_node_busy_ns(node));
+    if (syn_node_wait_ns(node) > 0) data_time(sink, "transfer_ns", syn_node_busy_ns(node));
     data_time(sink, "predicted_ns", node->predicted_ns);
     if (node->n_attributes == 0) return;
     begin_data(sink, "attributes");
@@ -244,7 +244,7 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     put_look(w->sink, &l);
     data_text(w->sink, "type", "op");
     data_i64(w->sink, "rank", w->walk.rank);
-    put_facts(w, node);
+    put_metadata(w, node);
     if (node->n_outputs > 0) {
         const syn_graph_tensor *t;
         SYN_TRY(syn__walk_tensor(&w->walk, node->outputs[0], &t, err));

@@ -255,7 +255,7 @@ static syn_status put_op(writer *w, uint32_t index, const syn_node *node, syn_er
     put_time(sink, ",\"wall_ns\":", node->wall_ns);
     put_time(sink, ",\"cpu_ns\":", node->cpu_ns);
     put_time(sink, ",\"wait_ns\":", node->wait_ns);
-    if (syn_node_waiting_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
+    if (syn_node_wait_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
     put_time(sink, ",\"predicted_ns\":", node->predicted_ns);
     if (w->path_at != NULL && *w->path_at > 0) put_time(sink, ",\"critical_ns\":", *w->path_at);
     if (node->n_attributes > 0) {
@@ -291,7 +291,7 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
     put_spec(sink, &tensor->spec);
     put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
     if (tensor->flags & SYN_TENSOR_VIEW) syn_sink_text(sink, ",\"view\":true");
-    if (tensor->flags & SYN_TENSOR_TERM) syn_sink_text(sink, ",\"term\":true");
+    if (tensor->flags & SYN_TENSOR_PARTIAL) syn_sink_text(sink, ",\"term\":true");
     put_shard(sink, tensor);
     if (tensor->base != index) {
         syn_sink_text(sink, ",\"base\":");

@@ -275,7 +275,7 @@ static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) 
     t->tensor.spec.dtype = e->dtype;
     t->tensor.name = e->name != NULL ? e->name : "";
     if (e->view) t->tensor.flags |= SYN_TENSOR_VIEW;
-    if (e->term) t->tensor.flags |= SYN_TENSOR_TERM;
+    if (e->term) t->tensor.flags |= SYN_TENSOR_PARTIAL;
     if (!syn_spec_valid(&t->tensor.spec))
         return syn__found_fail(found, at, "tensor r%d.t%llu has more than 2^63 bytes",
                                (int)e->id.rank, (unsigned long long)e->id.number);

@@ -245,9 +245,9 @@ static syn_status wrap(syn__build *b, syn_graph *base, const int32_t *ranks, siz
                          .self = c};
     graph->ranks = syn_calloc(n_ranks, sizeof *graph->ranks);
     if (c != NULL) c->views = syn_calloc(n_ranks, sizeof *c->views);
-    const bool has_room = c != NULL && c->views != NULL && graph->ranks != NULL;
+    const bool has_capacity = c != NULL && c->views != NULL && graph->ranks != NULL;
     syn_status status = SYN_OK;
-    if (has_room) {
+    if (has_capacity) {
         graph->n_ranks = (uint32_t)n_ranks;
         c->base = base;
         status = fill(b, graph, ranks);

@@ -97,11 +97,11 @@ static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
 /* Forward must be followed by backward; otherwise it processes the loss at the end. */
 static void find_next(call *calls, size_t n) {
     mark next = UNKNOWN;
-    bool goes_on = false;
+    bool is_async = false;
     for (size_t i = n; i-- > 0;) {
         call *c = &calls[i];
-        goes_on = goes_on || c->self == BACKWARD;
-        if (c->self == FORWARD && !goes_on) c->self = UNKNOWN;
+        is_async = is_async || c->self == BACKWARD;
+        if (c->self == FORWARD && !is_async) c->self = UNKNOWN;
         c->next = next;
         if (c->self != UNKNOWN) next = c->self;
     }

@@ -19,7 +19,7 @@ enum { SYN__BOX_FORWARD, SYN__BOX_BACKWARD, SYN__BOX_REST, SYN__BOX_PARTS };
 
 typedef struct syn__box {
     char path[SYN__BOX_PATH_BYTES]; /* "forward/Net_0/Linear_0"; for a communication its kind */
-    uint32_t thread;                /* lane (timeline_lanes.h); SYN__BOX_NONE: a communication */
+    uint32_t thread;                /* lane (timeline_tracks.h); SYN__BOX_NONE: a communication */
     uint32_t node;                  /* node of a communication, otherwise the first op's */
     uint32_t section;               /* SYN__BOX_PARTS * pass + part */
     bool closed; /* a communication waits for this box, so following ops, which may overlap it,

@@ -30,7 +30,7 @@ void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node) {
         t->comm_bytes += node->comm_bytes;
     }
     add_time(&t->busy_ns, syn_node_busy_ns(node));
-    t->wait_ns += syn_node_waiting_ns(node);
+    t->wait_ns += syn_node_wait_ns(node);
     add_time(&t->predicted_ns, node->predicted_ns);
 }
 

@@ -110,7 +110,7 @@ void syn__pic_put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const c
     char part[SYN_SHARD_TEXT];
     const bool cut = *syn_shard_text(&tensor->spec, &tensor->shard, part, sizeof part) != '\0';
     if (cut) syn__pic_put(t, "%s%s", part, then);
-    else if (tensor->flags & SYN_TENSOR_TERM) syn__pic_put(t, "term of a sum%s", then);
+    else if (tensor->flags & SYN_TENSOR_PARTIAL) syn__pic_put(t, "term of a sum%s", then);
 }
 
 static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char *what,
@@ -188,8 +188,8 @@ syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t 
 }
 
 /* Writes the second line of an op's box. */
-static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
-                      const syn__pic_cost *c) {
+static void put_metadata(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
+                         const syn__pic_cost *c) {
     const syn_graph *graph = plan->graph;
     const size_t begin = t->n;
     if (n->kind == SYN_NODE_COLLECTIVE) {
@@ -302,7 +302,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     syn__pic_clear(&facts);
     SYN_TRY(syn__pic_put_payload(&facts, plan, node, n, err));
-    put_facts(&facts, plan, n, &c);
+    put_metadata(&facts, plan, n, &c);
     char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
     syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
     /* The remark gets the space that the name leaves. */

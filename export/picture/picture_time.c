@@ -261,8 +261,8 @@ static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double 
         const bool alone = r + 1 == b->n_rows || b->rows[r + 1].first;
         const bool second = r > 0 && b->rows[r - 1].first && !b->rows[r].first;
         if (!b->rows[r].first && !second) continue;
-        const syn__lane_thread *thread = &t->lanes.threads[b->rows[r].thread];
-        syn__lane_name(&t->lanes, t->graph, thread, name, sizeof name);
+        const syn__track_thread *thread = &t->lanes.threads[b->rows[r].thread];
+        syn__track_name(&t->lanes, t->graph, thread, name, sizeof name);
         syn__pic_shorten(name, alone ? 12 : 20, cut, sizeof cut);
         syn__pic_time((double)b->row_busy[r], time);
         if (second) snprintf(text, sizeof text, "%s", b->row_busy[r] > 0 ? time : "");
@@ -419,7 +419,7 @@ void syn__pic_times_free(syn__pic_times *t) {
     syn__walk_free(&t->walk);
     syn__timeline_free(&t->timeline);
     syn__copies_free(&t->copies);
-    syn__lanes_free(&t->lanes);
+    syn__tracks_free(&t->lanes);
     syn_free(t->slices);
     syn_free(t->windows);
     syn_free(t->stretches);

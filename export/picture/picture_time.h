@@ -4,7 +4,7 @@
 #define EXPORT_PICTURE_TIME_H
 
 #include "export/picture/picture_draw.h"
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,7 +83,7 @@ typedef struct syn__pic_times {
     syn_copied_ranks copies;
     syn__walk walk;
     /* The next members are for the loaded rank: */
-    syn__lanes lanes;
+    syn__tracks lanes;
     syn__pic_slice *slices;
     size_t slices_cap;
     size_t common; /* length of the prefix common to all modules: "Net_0" */

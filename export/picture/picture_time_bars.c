@@ -27,7 +27,7 @@ typedef struct writer {
     syn__pic_times *t;
     const syn__pic_block *block;
     const syn__pic_stretch *stretch;
-    const syn__lane_thread *thread;
+    const syn__track_thread *thread;
     double y;
     bar open;
     syn_error *err;

@@ -106,7 +106,7 @@ static syn_status find_common(syn__pic_times *t, syn_error *err) {
 
 syn_status syn__pic_times_load(syn__pic_times *t, uint32_t rank_index, syn_error *err) {
     syn__walk_select(&t->walk, rank_index);
-    SYN_TRY(syn__lanes_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
+    SYN_TRY(syn__tracks_fill(&t->lanes, &t->timeline, &t->walk, rank_index, err));
     SYN_TRY(syn_grow(&t->slices, &t->slices_cap, t->lanes.n_slices + 1, sizeof *t->slices, err));
     SYN_TRY(find_common(t, err));
     for (size_t i = 0; i < t->lanes.n_slices; i++) SYN_TRY(describe(t, i, err));
@@ -240,7 +240,7 @@ static void add_row(syn__pic_block *block, const syn__pic_row *row, int64_t busy
 /* Adds the rows of one thread; `first`: first slice of its lane. */
 static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t index, size_t first,
                              use *u, syn_error *err) {
-    const syn__lane_thread *thread = &t->lanes.threads[index];
+    const syn__track_thread *thread = &t->lanes.threads[index];
     int16_t frames = 0, depths = 0;
     u->thread.n = 0;
     for (size_t i = first; i < t->lanes.n_slices && t->lanes.slices[i].lane == thread->lane; i++) {

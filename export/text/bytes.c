@@ -26,7 +26,7 @@ char *syn__buf_grow(syn__buf *buf, size_t bytes) {
 }
 
 void syn__buf_put(syn__buf *buf, const void *data, size_t bytes) {
-    char *out = bytes > 0 ? syn__buf_room(buf, bytes) : NULL;
+    char *out = bytes > 0 ? syn__buf_reserve(buf, bytes) : NULL;
     if (out == NULL) return;
     memcpy(out, data, bytes);
     buf->bytes += bytes;

@@ -55,7 +55,7 @@ typedef struct syn__buf {
 char *syn__buf_grow(syn__buf *buf, size_t bytes);
 /* Ensures capacity for `bytes` more bytes and returns the end of the content; NULL if memory is
    out. */
-static inline char *syn__buf_room(syn__buf *buf, size_t bytes) {
+static inline char *syn__buf_reserve(syn__buf *buf, size_t bytes) {
     if (bytes <= buf->cap - buf->bytes && !buf->failed && buf->data != NULL)
         return buf->data + buf->bytes;
     return syn__buf_grow(buf, bytes);

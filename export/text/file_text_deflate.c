@@ -22,7 +22,7 @@ static void put_back(voidpf arg, voidpf data) {
 static bool pack(z_stream *z, syn__buf *out, size_t bytes, bool last) {
     z->avail_in = (uInt)bytes;
     do {
-        z->next_out = (Bytef *)syn__buf_room(out, PIECE);
+        z->next_out = (Bytef *)syn__buf_reserve(out, PIECE);
         if (z->next_out == NULL) return false;
         z->avail_out = PIECE;
         (void)deflate(z, last ? Z_FINISH : Z_NO_FLUSH);

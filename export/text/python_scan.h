@@ -28,7 +28,7 @@ static inline bool syn__pen_room(syn__pen *pen, size_t bytes) {
 }
 static inline bool syn__pen_open(syn__pen *pen, syn__buf *buf) {
     pen->buf = buf;
-    return (pen->p = syn__buf_room(buf, SYN__PEN_SLACK)) != NULL
+    return (pen->p = syn__buf_reserve(buf, SYN__PEN_SLACK)) != NULL
                ? (pen->limit = buf->data + buf->cap, true)
                : false;
 }

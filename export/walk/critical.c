@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 #include "syntorch/base/memory.h"
 
 /* Host lanes of one rank differ only below this bit. */

@@ -11,7 +11,7 @@
 static syn_status reserve(syn__encoder *enc, size_t more, syn_error *err) {
     if (enc->cap - enc->n < more)
         SYN_TRY(syn_grow(&enc->ids, &enc->cap, enc->n + more, sizeof *enc->ids, err));
-    if (!enc->wants_places) return SYN_OK;
+    if (!enc->needs_position_ids) return SYN_OK;
     return syn_grow(&enc->places, &enc->places_cap, enc->n + more, sizeof *enc->places, err);
 }
 
@@ -124,7 +124,7 @@ static syn_status encode_bpe(syn__encoder *enc, const syn__text *word, syn_error
         end = part_end(bpe, word->at, word->n, at);
         SYN_TRY(merge_part(enc, word->at + at, end - at, err));
     }
-    return enc->wants_places ? place_merged(enc, word, first, err) : SYN_OK;
+    return enc->needs_position_ids ? place_merged(enc, word, first, err) : SYN_OK;
 }
 
 static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn_error *err) {
@@ -142,7 +142,8 @@ static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn
         syn__cache_keep(enc->cache, word->at, word->n, hash, ids, n);
     }
     enc->n += n;
-    for (size_t i = first, begin = 0, end; enc->wants_places && i < enc->n; i++, begin = end) {
+    for (size_t i = first, begin = 0, end; enc->needs_position_ids && i < enc->n;
+         i++, begin = end) {
         size_t bytes;
         const char *text = syn__wordpiece_text(wp, enc->ids[i], &bytes);
         end = n == 1 ? word->n : begin + bytes - (i == first ? 0 : wp->prefix_bytes);
@@ -155,7 +156,8 @@ static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn
 
 static syn_status put_token(syn__encoder *enc, const syn__text *at, int32_t id, syn_error *err) {
     SYN_TRY(reserve(enc, 1, err));
-    if (enc->wants_places) enc->places[enc->n] = place_of(enc, at, 0, at->n, false, at->at, at->n);
+    if (enc->needs_position_ids)
+        enc->places[enc->n] = place_of(enc, at, 0, at->n, false, at->at, at->n);
     enc->ids[enc->n++] = id;
     return SYN_OK;
 }
@@ -210,7 +212,7 @@ static bool must_follow(const syn_tokenizer *tok) {
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes, syn_error *err) {
     const syn_tokenizer *tok = enc->tok;
     syn__text whole = {text, bytes, NULL, NULL, true};
-    enc->followed = enc->wants_places || must_follow(tok);
+    enc->followed = enc->needs_position_ids || must_follow(tok);
     enc->normal.composer = tok->composer;
     enc->changed = syn_calloc(tok->cuts.n, sizeof *enc->changed);
     if (enc->changed == NULL)
@@ -260,7 +262,7 @@ void syn__encoder_free(syn__encoder *enc) {
 syn_status syn__encode_plain(const syn_tokenizer *tok, const char *text, size_t bytes, bool places,
                              syn__encoded *out, syn_error *err) {
     syn__encoder enc = {
-        .tok = tok, .wants_places = places, .take = tok->bpe ? encode_bpe : encode_wordpiece};
+        .tok = tok, .needs_position_ids = places, .take = tok->bpe ? encode_bpe : encode_wordpiece};
     const syn_status status = syn__encoder_run(&enc, text, bytes, err);
     for (size_t i = 0; status == SYN_OK && places && i < tok->trims.n; i++)
         trim(&tok->trims.at[i], enc.places, enc.n);

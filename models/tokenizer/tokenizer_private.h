@@ -63,8 +63,8 @@ struct syn__encoder {
     syn__bpe_work work;
     struct syn__cached_word *cache;
     syn__added_pieces pieces[2]; /* split at tokens that are [0] not normalized, [1] normalized */
-    bool wants_places, followed; /* wants_places: the caller asked for places; followed: offsets are
-                                    tracked, for places or for a pre-tokenizer */
+    bool needs_position_ids, followed; /* needs_position_ids: the caller asked for places; followed:
+                                    offsets are tracked, for places or for a pre-tokenizer */
     int32_t *ids;
     size_t n, cap;
     syn__place *places; /* if wanted */
@@ -75,8 +75,8 @@ struct syn__encoder {
     size_t begun_cap, begun_bytes_cap;
 };
 /* Encodes a text: calls enc->take for its words, and appends the ids of added tokens to enc->ids.
-   The caller sets `tok`, `take` and `wants_places`, zeroes the rest, and frees ids and places.
-   syn__encoder_free frees everything else; call it after a failure, too. */
+   The caller sets `tok`, `take` and `needs_position_ids`, zeroes the rest, and frees ids and
+   places. syn__encoder_free frees everything else; call it after a failure, too. */
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
 void syn__encoder_free(syn__encoder *enc);

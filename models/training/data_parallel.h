@@ -11,10 +11,10 @@ SYN_API_BEGIN
 typedef struct syn_data_parallel syn_data_parallel;
 
 /* Prepares all parameters created so far: copies those of the group's first rank to the other
- * ranks, which makes their older versions unusable (syn_newest), and makes them require gradients.
- * From then on each syn_backward sums the gradients over the group, a bucket at a time, as soon as
- * the bucket is complete. The buckets are the optimizer's. dp NULL: one rank, no communication. The
- * context must outlive the result. */
+ * ranks, which makes their older versions unusable (syn_current_version), and makes them require
+ * gradients. From then on each syn_backward sums the gradients over the group, a bucket at a time,
+ * as soon as the bucket is complete. The buckets are the optimizer's. dp NULL: one rank, no
+ * communication. The context must outlive the result. */
 syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx, const syn_group *dp,
                                  syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */

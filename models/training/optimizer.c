@@ -47,7 +47,7 @@ static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
     float *wide = syn_malloc((size_t)n * sizeof *wide + 1);
     if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "the master of a parameter");
     syn_status s = syn_tensor_read_f32(o->ctx, t, wide, (size_t)n);
-    if (s == SYN_OK) s = syn_tensor_write_some(o->ctx, o->states[bucket].masters, first, n, wide);
+    if (s == SYN_OK) s = syn_tensor_write_range(o->ctx, o->states[bucket].masters, first, n, wide);
     syn_free(wide);
     return s;
 }
@@ -164,7 +164,7 @@ syn_status syn_optimizer_get(const syn_optimizer *o, size_t param, syn_optimizer
     SYN_TRY(check_elems(o, param, n_elems, err));
     const syn_tensor t = find_slot(o, param, slot, &first);
     if (!syn_ctx_has_data(o->ctx) ||
-        syn_tensor_read_some(o->ctx, t, first, (int64_t)n_elems, out) == SYN_OK)
+        syn_tensor_read_range(o->ctx, t, first, (int64_t)n_elems, out) == SYN_OK)
         return SYN_OK;
     return syn_ctx_check(o->ctx, err);
 }
@@ -176,7 +176,7 @@ static syn_status round_to_param(syn_optimizer *o, size_t param, const float *da
     if (!half) return SYN_FAIL_NOMEM(err, n * sizeof *half, "a parameter");
     syn_half_narrow(data, half, n, o->dtype);
     const syn_status s =
-        syn_tensor_write_some(o->ctx, syn_ctx_param(o->ctx, param).tensor, 0, (int64_t)n, half);
+        syn_tensor_write_range(o->ctx, syn_ctx_param(o->ctx, param).tensor, 0, (int64_t)n, half);
     syn_free(half);
     return s == SYN_OK ? s : syn_ctx_check(o->ctx, err);
 }
@@ -186,7 +186,7 @@ syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot 
     int64_t first;
     SYN_TRY(check_elems(o, param, n_elems, err));
     const syn_tensor t = find_slot(o, param, slot, &first);
-    if (syn_tensor_write_some(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
+    if (syn_tensor_write_range(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
         return syn_ctx_check(o->ctx, err);
     if (slot != SYN_OPTIMIZER_MASTER || o->dtype == SYN_F32 || !data) return SYN_OK;
     return round_to_param(o, param, data, n_elems, err);
@@ -364,7 +364,7 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
         o->looked = false;
         return SYN_OK;
     }
-    SYN_TRY(syn_tensor_read_numbers(o->ctx, asked, n, x));
+    SYN_TRY(syn_tensor_read_scalars(o->ctx, asked, n, x));
     if (o->looked) o->squares = x[n - 1];
     if (loss.id) *value = x[0];
     if (checked && loss.id && !isfinite(x[0])) return bad_loss(o, x[0], err);
@@ -375,7 +375,7 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
 static syn_status ask(syn_optimizer *o, syn_tensor squares, syn_tensor loss, int *asked) {
     const syn_tensor both[2] = {loss, squares};
     o->looked = false;
-    return syn_tensor_ask_numbers(o->ctx, both, squares.id ? 2 : 1, asked);
+    return syn_tensor_read_begin(o->ctx, both, squares.id ? 2 : 1, asked);
 }
 
 /* asked: NULL unless the step is ahead. */
@@ -423,7 +423,7 @@ syn_status syn__optimizer_step_ahead(syn_optimizer *o, double learning_rate, syn
 syn_status syn__optimizer_settle(syn_optimizer *o, int asked, float *loss, double *norm,
                                  syn_error *err) {
     float x[2] = {0};
-    SYN_TRY(syn_tensor_get_numbers(o->ctx, asked, x));
+    SYN_TRY(syn_tensor_read_end(o->ctx, asked, x));
     *loss = x[0];
     *norm = norm_of(x[1]);
     if (o->options.unchecked || (isfinite(x[0]) && isfinite(x[1]))) return SYN_OK;
@@ -444,7 +444,7 @@ syn_status syn_optimizer_norm_value(const syn_optimizer *o, double *norm, syn_er
     float x = 0;
     *norm = syn__optimizer_looked(o);
     if (o->looked || !o->norm.id || !syn_ctx_has_data(o->ctx)) return SYN_OK;
-    if (syn_tensor_read_numbers(o->ctx, &o->norm, 1, &x) != SYN_OK)
+    if (syn_tensor_read_scalars(o->ctx, &o->norm, 1, &x) != SYN_OK)
         return syn_ctx_check(o->ctx, err);
     *norm = (double)x;
     return SYN_OK;

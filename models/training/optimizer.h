@@ -29,11 +29,11 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
 /* NULL is allowed. */
 void syn_optimizer_free(syn_optimizer *optimizer);
 /* Does one step in phase `optimizer`, and frees the gradients. Every parameter must have one. The
-   parameters' older versions become unusable (syn_newest). Unless unchecked, the step first reads
-   the norm of the gradients. With clipping this adds no work; without, it reads 4 bytes per
-   parameter (the update itself moves 28). If the norm is not finite, the step fails with the name
-   of the first parameter whose gradient is not finite. It then leaves gradients, parameters and the
-   context's status unchanged: the caller may call syn_drop_grads and continue. */
+   parameters' older versions become unusable (syn_current_version). Unless unchecked, the step
+   first reads the norm of the gradients. With clipping this adds no work; without, it reads 4 bytes
+   per parameter (the update itself moves 28). If the norm is not finite, the step fails with the
+   name of the first parameter whose gradient is not finite. It then leaves gradients, parameters
+   and the context's status unchanged: the caller may call syn_drop_grads and continue. */
 syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
                               syn_error *err) SYN_MUST_USE;
 /* Read and write the optimizer's state of parameter number `param` (syn_ctx_param), for

@@ -35,7 +35,7 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ctx = ctx;
     t->options = *options;
     if (t->options.passes == 0) t->options.passes = 1;
-    t->ahead = options->ahead && syn_ctx_goes_on(ctx) &&
+    t->ahead = options->ahead && syn_ctx_is_async(ctx) &&
                (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
     syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
@@ -48,9 +48,9 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
 }
 
 void syn_trainer_free(syn_trainer *t) {
-    float unseen[SYN_ASKED_NUMBERS];
+    float unseen[SYN_ASYNC_READ_VALUES];
     if (!t) return;
-    if (t->before.waits && syn_tensor_get_numbers(t->ctx, t->before.asked, unseen) == SYN_OK)
+    if (t->before.waits && syn_tensor_read_end(t->ctx, t->before.asked, unseen) == SYN_OK)
         t->before.waits = false;
     syn_optimizer_free(t->optimizer);
     syn_data_parallel_free(t->parallel);
@@ -128,12 +128,12 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
     int32_t who = NOBODY, words[128] = {0};
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
-    syn_ctx_watch_values(ctx, true);
+    syn_ctx_check_finite(ctx, true);
     run_passes(t, pass, arg);
-    syn_ctx_watch_values(ctx, false);
+    syn_ctx_check_finite(ctx, false);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
     if (!*what && syn__optimizer_blame(t->optimizer, &blamed) != SYN_OK) what = blamed.text;
-    if (syn_ctx_bad_value(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
+    if (syn_ctx_first_nonfinite(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
     const bool mine = of_all(t, &who, 1, SYN_REDUCE_MIN) == SYN_OK && who == syn_ctx_rank(ctx);
     if (!mine) memset(words, 0, sizeof words);
     (void)of_all(t, words, sizeof words / sizeof *words, SYN_REDUCE_SUM);

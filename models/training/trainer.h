@@ -13,10 +13,10 @@ typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks, as in syn_data_parallel_new; NULL: one rank */
     int passes;          /* microbatches per step (gradient accumulation); 0: 1 */
-    /* On an asynchronous device (syn_ctx_goes_on), do not wait for a step's loss and gradient norm:
-     * the next step reads them after it has queued its own microbatches, so the device stays busy.
-     * A NaN or infinity is therefore reported one step late: the call for step n + 1 fails with
-     * step n's error and changes nothing. (If only the loss is not finite, step n's update was
+    /* On an asynchronous device (syn_ctx_is_async), do not wait for a step's loss and gradient
+     * norm: the next step reads them after it has queued its own microbatches, so the device stays
+     * busy. A NaN or infinity is therefore reported one step late: the call for step n + 1 fails
+     * with step n's error and changes nothing. (If only the loss is not finite, step n's update was
      * made.) Requires clipping or `unchecked`, and has no effect otherwise. */
     bool ahead;
 } syn_trainer_options;

@@ -95,7 +95,7 @@ void syn__launch_now(const syn__launch *launch);
 
 /* Call after a library launched work within an op: records the work as a kernel with that name, or
    as a copy or fill of that many bytes. Does nothing unless work is recorded
-   (syn_ctx_keep_work). */
+   (syn_ctx_record_work). */
 void syn__cuda_note_kernel(const syn_call *c, const char *fmt, ...) SYN_PRINTF(2, 3);
 void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes);
 

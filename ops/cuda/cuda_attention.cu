@@ -7,7 +7,7 @@
 
 /* How a call is divided. A unit is a query head, or with few queries a k/v head with all queries
    that use it. */
-struct attend_cut {
+struct attend_split {
     int64_t unit_heads, unit_rows; /* units per sample, queries per unit */
     int64_t tiles, parts, tasks;
     float *partial; /* (B, unit_heads, unit_rows, parts, D + 2): sums, maximum, sum of weights */
@@ -23,7 +23,7 @@ struct query_place {
     int64_t b, head, t;
 };
 static __device__ __forceinline__ query_place place_of(const syn_attention &a,
-                                                       const attend_cut &cut, int64_t u,
+                                                       const attend_split &cut, int64_t u,
                                                        int64_t r) {
     const int64_t b = u / cut.unit_heads, first = u % cut.unit_heads;
     if (cut.unit_heads == a.heads) return {b, first, r};
@@ -68,8 +68,8 @@ struct attend_task {
 
 /* Tiles that see the most keys come first. */
 template <class Tile>
-static __device__ __forceinline__ attend_task task_of(const syn_attention &a, const attend_cut &cut,
-                                                      int64_t number) {
+static __device__ __forceinline__ attend_task task_of(const syn_attention &a,
+                                                      const attend_split &cut, int64_t number) {
     attend_task k;
     const int pieces = syn_depth_pieces<Tile>(a.depth);
     k.depth = (int)(number % pieces) * Tile::DEPTH;
@@ -96,7 +96,7 @@ static __device__ __forceinline__ attend_task task_of(const syn_attention &a, co
 
 /* Sets the weights that dropout removes to zero, for keys from s0 on. */
 template <class Tile>
-static __device__ __forceinline__ void drop(const syn_attention &a, const attend_cut &cut,
+static __device__ __forceinline__ void drop(const syn_attention &a, const attend_split &cut,
                                             const attend_task &k, int64_t s0,
                                             float (&s)[Tile::R][Tile::C]) {
 #pragma unroll
@@ -112,8 +112,8 @@ static __device__ __forceinline__ void drop(const syn_attention &a, const attend
 /* Stores a row's result, or its partial result for this part of the keys. */
 template <class Tile, typename T>
 static __device__ __forceinline__ void
-store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, const attend_task &k,
-      int64_t row, const float (&sums)[Tile::A], float max, float sum) {
+store(const syn_attention &a, const attend_split &cut, const attend_rows &rows,
+      const attend_task &k, int64_t row, const float (&sums)[Tile::A], float max, float sum) {
     /* true for one of the lanes and depth pieces that share the row */
     const bool leads = Tile::column(0) == 0 && k.depth == 0;
     if (cut.partial) {
@@ -135,7 +135,7 @@ store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, co
 
 template <class Tile, typename T>
 static __global__ void __launch_bounds__(Tile::THREADS)
-    attend_kernel(const syn_attention a, const attend_cut cut, const attend_rows rows) {
+    attend_kernel(const syn_attention a, const attend_split cut, const attend_rows rows) {
     typedef typename Tile::element E;
     constexpr int R = Tile::R, C = Tile::C, OTHER = Tile::OTHER, KEYS = OTHER * Tile::ROW;
     SYN_DYNAMIC_SHARED(E, own);
@@ -238,7 +238,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
 
 /* Combines partial results: one query per block, one element of the depth per thread. */
 template <typename T>
-static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
+static __global__ void join_kernel(const syn_attention a, const attend_split cut,
                                    const attend_rows rows) {
     const int64_t n = a.batches * cut.unit_heads * cut.unit_rows;
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
@@ -272,7 +272,7 @@ static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
 struct attend_call {
     const syn_call *c;
     syn_attention a;
-    attend_cut cut;
+    attend_split cut;
     attend_rows rows;
 };
 
@@ -282,7 +282,7 @@ template <class Tile, typename T> static bool launch(attend_call *call) {
         (Tile::OWN + Tile::STAGES * 2 * Tile::OTHER) * Tile::ROW * sizeof(typename Tile::element) +
         (Tile::WEIGHTS + Tile::STAGES * Tile::OTHER) * sizeof(float);
     const syn__cuda_at *at = syn__cuda_of(call->c);
-    attend_cut *cut = &call->cut;
+    attend_split *cut = &call->cut;
     if (!syn_want_shared(call->c, attend_kernel<Tile, T>, bytes)) return false;
     cut->tiles = (cut->unit_rows + Tile::OWN - 1) / Tile::OWN;
     cut->tasks = call->a.batches * cut->unit_heads * cut->tiles * cut->parts;
@@ -332,7 +332,7 @@ template <typename T> static bool launch_plain(attend_call *call) {
 static syn_status cut_keys(attend_call *call) {
     enum { BLOCKS = 4, FEWEST = 64 }; /* blocks per multiprocessor; keys per part */
     const syn_attention *a = &call->a;
-    attend_cut *cut = &call->cut;
+    attend_split *cut = &call->cut;
     const int64_t units = a->batches * cut->unit_heads,
                   most = (syn__cuda_of(call->c)->sms * BLOCKS + units - 1) / units;
     const int64_t seen =
@@ -355,7 +355,7 @@ static syn_status attend(attend_call *call) {
     const syn_call *c = call->c;
     const syn__cuda_at *at = syn__cuda_of(c);
     const syn_attention *a = &call->a;
-    attend_cut *cut = &call->cut;
+    attend_split *cut = &call->cut;
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
     if (a->batches * a->heads * a->queries == 0) return SYN_OK;
     call->rows.q = syn_head_rows_of(&c->in[0]);

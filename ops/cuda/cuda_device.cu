@@ -71,11 +71,11 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaMalloc((void **)&d->at.fault, sizeof *d->fault), "a buffer", err);
     SYN_CUDA(cudaMallocHost((void **)&d->fault, sizeof *d->fault), "staging memory", err);
     SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof *d->fault, d->at.stream), "a fill", err);
-    SYN_CUDA(cudaMallocHost((void **)&d->asked, SYN_ASKED_MOST * sizeof *d->asked),
+    SYN_CUDA(cudaMallocHost((void **)&d->asked, SYN_ASYNC_READS * sizeof *d->asked),
              "staging memory", err);
-    for (int i = 0; i < SYN_ASKED_MOST; i++)
-        SYN_CUDA(cudaEventCreateWithFlags(&d->asked_done[i], cudaEventDisableTiming), "an event",
-                 err);
+    for (int i = 0; i < SYN_ASYNC_READS; i++)
+        SYN_CUDA(cudaEventCreateWithFlags(&d->async_read_done[i], cudaEventDisableTiming),
+                 "an event", err);
     d->at.sms = attribute(d, cudaDevAttrMultiProcessorCount);
     SYN_TRY(find_capability(d, err));
     d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
@@ -97,8 +97,8 @@ static void cuda_close(void *device) {
     if (d->scratch) cudaFree(d->scratch);
     if (d->fault) cudaFreeHost(d->fault);
     if (d->asked) cudaFreeHost(d->asked);
-    for (int i = 0; i < SYN_ASKED_MOST; i++)
-        if (d->asked_done[i]) cudaEventDestroy(d->asked_done[i]);
+    for (int i = 0; i < SYN_ASYNC_READS; i++)
+        if (d->async_read_done[i]) cudaEventDestroy(d->async_read_done[i]);
     if (d->at.fault) cudaFree(d->at.fault);
     if (d->at.lt) cublasLtDestroy(d->at.lt);
     if (d->at.stream) cudaStreamDestroy(d->at.stream);
@@ -138,7 +138,7 @@ static void *cuda_alloc(void *device, size_t bytes) {
 
 static void cuda_free(void *device, void *data) {
     cudaSetDevice(cuda_of(device)->device);
-    syn__cuda_exchanges_quiet(cuda_of(device)->exchanges);
+    syn__cuda_comms_drain(cuda_of(device)->exchanges);
     cudaFree(data);
 }
 
@@ -146,7 +146,7 @@ syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) {
     return d->late.code == SYN_OK ? SYN_OK : SYN_FAIL(err, d->late.code, "%s", d->late.text);
 }
 
-syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) {
+syn_status syn__cuda_flush_deferred(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
     SYN_TRY(syn__graphs_end(d->graphs, err));
     d->times.idle = false;
@@ -156,7 +156,7 @@ syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) {
 static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t bytes,
                                syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(syn__cuda_before_other(d, err));
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     syn__cuda_between_begin(d);
     const syn_status s = syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
     syn__cuda_between_end(d, SYN_PIECE_COPY_IN, bytes);
@@ -166,7 +166,7 @@ static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t 
 static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t bytes,
                                 syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(syn__cuda_before_other(d, err));
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     syn__cuda_between_begin(d);
     const syn_status s = syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
     syn__cuda_between_end(d, SYN_PIECE_COPY_OUT, bytes);
@@ -175,7 +175,7 @@ static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t
 
 static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(syn__cuda_before_other(d, err));
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     if (bytes == 0) return SYN_OK;
     syn__cuda_between_begin(d);
     const cudaError_t code = cudaMemsetAsync(to, byte, bytes, d->at.stream);
@@ -186,16 +186,16 @@ static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_
 
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) {
-    syn__cuda_exchanges_quiet(d->exchanges);
+    syn__cuda_comms_drain(d->exchanges);
     SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", err);
     if (*data) SYN_CUDA(cudaFree(*data), "a buffer", err);
     *bytes = want;
     *data = cuda_alloc(d, want);
-    if (!*data && syn__cuda_host->give_back(d->ctx)) *data = cuda_alloc(d, want);
+    if (!*data && syn__cuda_host->trim_pool(d->ctx)) *data = cuda_alloc(d, want);
     if (!*data && least < want) *data = cuda_alloc(d, *bytes = least);
     if (*data) return SYN_OK;
     *bytes = 0;
-    return syn__cuda_host->no_room(d->ctx, least, what, err);
+    return syn__cuda_host->out_of_memory(d->ctx, least, what, err);
 }
 
 syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
@@ -215,7 +215,7 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
 /* ---- synchronization ---- */
 
 /* Turns a fault of a kernel (syn__fault) into a failure, and clears it on the device. */
-static syn_status tell_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
+static syn_status report_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     if (fault.kind == SYN__FAULT_NONE) return SYN_OK;
     char place[256];
     const long long value = fault.value, limit = fault.limit;
@@ -235,7 +235,7 @@ static syn_status tell_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
 }
 
 /* Reports an asynchronous error, with the range of ops that may have caused it. */
-static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
+static syn_status report_async_error(syn__cuda *d, cudaError_t code, syn_error *err) {
     char what[600], first[256], last[256];
     snprintf(what, sizeof what, "waiting for the device");
     if (d->first_node) {
@@ -265,15 +265,15 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
 static syn_status cuda_sync(void *device, syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_late(d, err));
-    SYN_TRY(syn__cuda_before_other(d, err));
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     cudaError_t code = cudaMemcpyAsync(d->fault, d->at.fault, sizeof *d->fault,
                                        cudaMemcpyDeviceToHost, d->at.stream);
     if (code == cudaSuccess) code = wait_for_stream(d);
     SYN_TRY(syn__cuda_late(d, err));
-    if (code != cudaSuccess) return tell_late(d, code, err);
+    if (code != cudaSuccess) return report_async_error(d, code, err);
     syn__cuda_staging_finish(&d->staging);
     d->first_node = 0;
-    const syn_status s = tell_fault(d, *d->fault, err);
+    const syn_status s = report_fault(d, *d->fault, err);
     syn__graphs_synced(d->graphs);
     return s;
 }
@@ -281,8 +281,8 @@ static syn_status cuda_sync(void *device, syn_error *err) {
 static syn_status cuda_ask(void *device, int which, const void *const *from, int n,
                            syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    syn__cuda_asked *a = &d->asked[which];
-    SYN_TRY(syn__cuda_before_other(d, err));
+    syn__cuda_async_read *a = &d->asked[which];
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     for (int i = 0; i < n; i++) {
         syn__cuda_between_begin(d);
         const cudaError_t code = cudaMemcpyAsync(&a->numbers[i], from[i], sizeof *a->numbers,
@@ -293,23 +293,23 @@ static syn_status cuda_ask(void *device, int which, const void *const *from, int
     SYN_CUDA(cudaMemcpyAsync(&a->fault, d->at.fault, sizeof a->fault, cudaMemcpyDeviceToHost,
                              d->at.stream),
              "a copy from the device", err);
-    SYN_CUDA(cudaEventRecord(d->asked_done[which], d->at.stream), "an event", err);
+    SYN_CUDA(cudaEventRecord(d->async_read_done[which], d->at.stream), "an event", err);
     return SYN_OK;
 }
 
 /* Launches deferred ops first, so that the device has work while the host waits. */
 static syn_status cuda_get(void *device, int which, float *out, int n, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    const cudaEvent_t done = d->asked_done[which];
+    const cudaEvent_t done = d->async_read_done[which];
     SYN_TRY(syn__cuda_late(d, err));
-    SYN_TRY(syn__cuda_before_other(d, err));
+    SYN_TRY(syn__cuda_flush_deferred(d, err));
     const uint64_t from_ns = syn__clock_ns();
     if (d->exchanges) SYN_TRY(syn__cuda_exchanges_sync(d->exchanges, done, err));
     const cudaError_t code = cudaEventSynchronize(done);
     syn__cuda_waited(d, from_ns);
-    if (code != cudaSuccess) return tell_late(d, code, err);
+    if (code != cudaSuccess) return report_async_error(d, code, err);
     memcpy(out, d->asked[which].numbers, (size_t)n * sizeof *out);
-    return tell_fault(d, d->asked[which].fault, err);
+    return report_fault(d, d->asked[which].fault, err);
 }
 
 /* ---- kernels ---- */
@@ -357,7 +357,8 @@ static syn_status run(syn_call *c) {
 /* Launches deferred ops. From here on ops are launched one by one, or no longer are. */
 static void cuda_keep_work(void *device, bool keep) {
     syn__cuda *d = cuda_of(device);
-    if (keep != d->work.keep && syn__cuda_before_other(d, &d->late) == SYN_OK) d->work.keep = keep;
+    if (keep != d->work.keep && syn__cuda_flush_deferred(d, &d->late) == SYN_OK)
+        d->work.keep = keep;
 }
 
 static syn_kernel cuda_kernel(const syn_opdef *def) {
@@ -390,7 +391,7 @@ static void cuda_describe(void *device, char *text, size_t bytes) {
              (double)p.totalGlobalMem / GIB, p.major, p.minor);
 }
 
-static void cuda_facts(void *device, syn_device_facts *out) {
+static void cuda_properties(void *device, syn_device_info *out) {
     const syn__cuda *d = cuda_of(device);
     struct cudaDeviceProp p;
     syn_error ignored = {};
@@ -400,7 +401,8 @@ static void cuda_facts(void *device, syn_device_facts *out) {
     if (syn__cuda_devices(&out->devices, &ignored) != SYN_OK) out->devices = 1;
 }
 
-static syn_status cuda_room(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
+static syn_status cuda_memory_info(void *device, size_t *free_bytes, size_t *all_bytes,
+                                   syn_error *err) {
     SYN_CUDA(cudaSetDevice(cuda_of(device)->device), "choosing a device", err);
     SYN_CUDA(cudaMemGetInfo(free_bytes, all_bytes), "asking for its memory", err);
     return SYN_OK;
@@ -426,9 +428,9 @@ const syn_backend *syn__cuda_backend(void) {
     backend.begin = cuda_begin;
     backend.end = cuda_end;
     backend.step = cuda_step;
-    backend.keep_work = cuda_keep_work;
+    backend.record_work = cuda_keep_work;
     backend.describe = cuda_describe;
-    backend.room = cuda_room;
-    backend.facts = cuda_facts;
+    backend.room = cuda_memory_info;
+    backend.facts = cuda_properties;
     return &backend;
 }

@@ -73,7 +73,7 @@ void syn__cuda_times_finish(syn__cuda *d, bool given);
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);
 uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to);
 
-/* ---- cuda_work.cu: what the device does for nodes, if recorded (syn_ctx_keep_work) ---- */
+/* ---- cuda_work.cu: what the device does for nodes, if recorded (syn_ctx_record_work) ---- */
 
 /* Number of the compute stream in traces, the same as in PyTorch's traces. Communication groups
    have the following numbers. */
@@ -91,7 +91,7 @@ typedef struct syn__cuda_call {
 } syn__cuda_call;
 /* Work that belongs to no node, between two marks; waits have no marks. */
 typedef struct syn__cuda_between {
-    syn_piece_between it;
+    syn_unowned_piece it;
     uint32_t begins, ends;
 } syn__cuda_between;
 typedef struct syn__cuda_work {
@@ -122,7 +122,7 @@ void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
 /* Reports to the context that the host waited from from_ns until now. */
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
 /* Passes the call of span number `span` to the context. Its first mark was at begin_ns. */
-void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns);
+void syn__cuda_work_report(syn__cuda *d, uint32_t span, uint64_t begin_ns);
 /* clear: forgets everything recorded, after a sync. close: also frees the memory. */
 void syn__cuda_work_clear(syn__cuda_work *w);
 void syn__cuda_work_close(syn__cuda_work *w);
@@ -131,10 +131,10 @@ void syn__cuda_work_close(syn__cuda_work *w);
 
 /* An asynchronous read, in pinned memory: the values, and the fault as of that point in the
    stream. */
-typedef struct syn__cuda_asked {
-    float numbers[SYN_ASKED_NUMBERS];
+typedef struct syn__cuda_async_read {
+    float numbers[SYN_ASYNC_READ_VALUES];
     syn__fault fault;
-} syn__cuda_asked;
+} syn__cuda_async_read;
 
 struct syn__cuda {
     syn__cuda_at at; /* first member: the part that kernel functions get */
@@ -143,12 +143,12 @@ struct syn__cuda {
     syn__cuda_staging staging;
     syn__cuda_times times;
     syn__cuda_work work;
-    syn__fault *fault;      /* the host's copy, pinned */
-    syn__cuda_asked *asked; /* SYN_ASKED_MOST of them */
-    cudaEvent_t asked_done[SYN_ASKED_MOST];
+    syn__fault *fault;           /* the host's copy, pinned */
+    syn__cuda_async_read *asked; /* SYN_ASYNC_READS of them */
+    cudaEvent_t async_read_done[SYN_ASYNC_READS];
     syn__graphs *graphs; /* NULL: graphs are disabled */
     syn__cuda_blas blas;
-    struct syn__cuda_exchanges *exchanges; /* owned by comm/cuda; NULL: a world of one rank */
+    struct syn__cuda_comms *exchanges; /* owned by comm/cuda; NULL: a world of one rank */
     void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* changes whenever the scratch memory moves */
@@ -171,7 +171,7 @@ syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) SYN_MUST_USE;
 /* Call before queuing anything but a kernel: launches deferred ops. */
-syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_flush_deferred(syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Call before and after the launches of a node (syn__cuda_span). */
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
 void syn__cuda_time_end(syn__cuda *d);

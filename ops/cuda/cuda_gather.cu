@@ -14,7 +14,7 @@ static void describe(syn_call *c, const syn_operand *part) {
     c->segments[0].in = c->in[0].data;
     c->segments[0].out = c->out[0].data;
     c->segments[0].n_elems = (size_t)syn_spec_elems(&part->spec);
-    c->exchange = syn_exchange();
+    c->exchange = syn_comm_call();
     c->exchange.kind = c->def->comm;
     c->exchange.dtype = (syn_dtype)part->spec.dtype;
     c->exchange.n_segments = 1;
@@ -36,8 +36,8 @@ static syn_status reduce_scatter_cuda(syn_call *c) {
 /* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back; one word of type W per
    thread, inner in words. */
 template <typename W>
-static __global__ void weave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
-                             bool to_rows) {
+static __global__ void interleave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
+                                  bool to_rows) {
     const int64_t all = n * outer * inner, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
         const int64_t at = i / inner, o = at / n, r = at % n; /* i is the index within rows */
@@ -51,12 +51,12 @@ template <typename W>
 static void launch_weave(cudaStream_t stream, const void *from, void *to, int64_t n, int64_t outer,
                          int64_t inner_bytes, bool to_rows) {
     const int64_t inner = inner_bytes / (int64_t)sizeof(W);
-    SYN_LAUNCH(weave<W>, syn_blocks(n * outer * inner, 256, 1), 256, 0, stream,
+    SYN_LAUNCH(interleave<W>, syn_blocks(n * outer * inner, 256, 1), 256, 0, stream,
                static_cast<const W *>(from), static_cast<W *>(to), n, outer, inner, to_rows);
 }
 
-syn_status syn__cuda_weave(cudaStream_t stream, const void *from, void *to, int64_t n,
-                           int64_t outer, int64_t inner_bytes, bool to_rows, syn_error *err) {
+syn_status syn__cuda_interleave(cudaStream_t stream, const void *from, void *to, int64_t n,
+                                int64_t outer, int64_t inner_bytes, bool to_rows, syn_error *err) {
     const uint64_t bits =
         (uint64_t)(uintptr_t)from | (uint64_t)(uintptr_t)to | (uint64_t)inner_bytes;
     if (bits % 16 == 0) launch_weave<uint4>(stream, from, to, n, outer, inner_bytes, to_rows);

@@ -70,7 +70,7 @@ struct scattering {
     int64_t step, width;
 };
 
-static __device__ __forceinline__ bool goes_on(const scattering &s, int64_t end) {
+static __device__ __forceinline__ bool is_async(const scattering &s, int64_t end) {
     return end < s.n && s.ids[end] == s.ids[end - 1];
 }
 
@@ -87,7 +87,7 @@ static __global__ void chunks_kernel(const scattering s, const T *dy, const syn_
         syn_walk_to(walk, s.places[i], at);
         sum += syn_to_float(dy[at[0] + column]);
         if (i + 1 < end && s.ids[i + 1] == s.ids[i]) continue;
-        const bool behind = i + 1 == end && goes_on(s, end);
+        const bool behind = i + 1 == end && is_async(s, end);
         if (before || behind)
             s.parts[((int64_t)blockIdx.x * 2 + (before ? 0 : 1)) * s.width + column] = sum;
         else s.table[(int64_t)s.ids[i] * s.step + column] += sum;
@@ -100,7 +100,7 @@ static __global__ void chunks_kernel(const scattering s, const T *dy, const syn_
 static __global__ void parts_kernel(const scattering s) {
     const int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
     int64_t chunk = blockIdx.x, first = chunk * CHUNK, end = first + CHUNK;
-    if (column >= s.width || !goes_on(s, end)) return;
+    if (column >= s.width || !is_async(s, end)) return;
     const uint32_t id = s.ids[end - 1];
     if (id == s.none || (first > 0 && s.ids[first - 1] == id)) return;
     float sum = s.parts[(chunk * 2 + 1) * s.width + column];
@@ -108,7 +108,7 @@ static __global__ void parts_kernel(const scattering s) {
         chunk++;
         end = (chunk + 1) * CHUNK;
         sum += s.parts[chunk * 2 * s.width + column];
-    } while (end < s.n && s.ids[end - 1] == id && goes_on(s, end));
+    } while (end < s.n && s.ids[end - 1] == id && is_async(s, end));
     s.table[(int64_t)id * s.step + column] += sum;
 }
 

@@ -38,7 +38,7 @@ template <int GROUP> static __device__ __forceinline__ float group_sum(float x, 
 }
 
 /* This thread's part of a row: packs that are GROUP packs apart, with zeros past the row's end. */
-template <typename T, int GROUP> struct held_row {
+template <typename T, int GROUP> struct register_row {
     static constexpr int W = syn_wide<T>::n;
     float at[PACKS][W];
 
@@ -77,7 +77,7 @@ template <typename T, int GROUP> struct held_row {
 };
 
 template <typename T, bool MEAN, int GROUP>
-static __device__ __forceinline__ moments moments_of(const held_row<T, GROUP> &x, int64_t n,
+static __device__ __forceinline__ moments moments_of(const register_row<T, GROUP> &x, int64_t n,
                                                      float eps, float *space) {
     float sum = 0, squares = 0, rest = 0;
     if (MEAN) {
@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(THREADS)
     held_norm_kernel(const T *x, const T *weight, const T *bias, T *y, const syn_walk<1> walk,
                      int64_t rows, int64_t n, float eps) {
     __shared__ float space[SYN_WARP];
-    held_row<T, GROUP> in, w, b;
+    register_row<T, GROUP> in, w, b;
     w.load(weight, n);
     if (MEAN) b.load(bias, n);
     for (int64_t row = first_row<GROUP>(); row < rows;
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(THREADS)
     held_norm_grad_kernel(const T *x, const T *weight, const T *dy, T *dx, moments *of_row,
                           const syn_walk<2> walk, int64_t rows, int64_t n, float eps) {
     __shared__ float space[SYN_WARP];
-    held_row<T, GROUP> in, d, w;
+    register_row<T, GROUP> in, d, w;
     w.load(weight, n);
     for (int64_t row = first_row<GROUP>(); row < rows;
          row += (int64_t)gridDim.x * (THREADS / GROUP)) {

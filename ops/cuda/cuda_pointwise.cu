@@ -121,7 +121,7 @@ struct dropping {
 
 /* A pack lies within one row, so its generator is computed once. */
 template <typename T, int W>
-static __global__ void dropout_kernel(const syn_each_places<T, 1, 1> p, const dropping d,
+static __global__ void dropout_kernel(const syn_each_pointers<T, 1, 1> p, const dropping d,
                                       int64_t n) {
     const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * SYN_EACH_THREADS + threadIdx.x; i < n; i += step) {
@@ -145,7 +145,7 @@ static __global__ void dropout_kernel(const syn_each_places<T, 1, 1> p, const dr
 template <typename T> static void launch_dropout(const syn_call *c, dropping d, int64_t columns) {
     constexpr int W = syn_wide<T>::n;
     const cudaStream_t stream = syn__cuda_of(c)->stream;
-    syn_each_places<T, 1, 1> p;
+    syn_each_pointers<T, 1, 1> p;
     int64_t n;
     const bool packs = syn_each_of(c, columns % W == 0, &p, &n);
     d.columns = syn_divisor_of(packs ? columns / W : columns);

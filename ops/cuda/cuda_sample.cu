@@ -74,7 +74,7 @@ static __device__ __forceinline__ double thread_mass(const T *row, int64_t part,
 
 template <typename T>
 static __global__ void mass_kernel(const T *x, const uint64_t *best, double *masses,
-                                   const syn_number_rows r, const sampling s) {
+                                   const syn_select_rows r, const sampling s) {
     __shared__ uint64_t keys[MOST];
     __shared__ double sums[MOST];
     for (int64_t b = blockIdx.x; b < r.rows * r.parts; b += gridDim.x) {
@@ -107,7 +107,7 @@ static __device__ __forceinline__ int64_t part_above(const double *masses, int64
 
 template <typename T>
 static __global__ void draw_kernel(const T *x, const uint64_t *best, const double *masses,
-                                   int32_t *out, const syn_number_rows r, const sampling s) {
+                                   int32_t *out, const syn_select_rows r, const sampling s) {
     __shared__ uint64_t keys[MOST];
     __shared__ double space[MOST];
     for (int64_t b = blockIdx.x; b < r.rows; b += gridDim.x) {
@@ -141,7 +141,7 @@ static __global__ void draw_kernel(const T *x, const uint64_t *best, const doubl
 
 /* For each sorted run: prefix sums of the likelihoods. */
 static __global__ void run_mass_kernel(const uint64_t *keys, double *masses,
-                                       const syn_number_rows r, int64_t length, const sampling s) {
+                                       const syn_select_rows r, int64_t length, const sampling s) {
     __shared__ uint64_t largest[MOST];
     __shared__ double space[MOST];
     for (int64_t b = blockIdx.x; b < r.rows * r.runs; b += gridDim.x) {
@@ -254,7 +254,7 @@ static __device__ __forceinline__ void keep_likely(const sorted_runs &r, double 
 }
 
 static __global__ void pick_kernel(const uint64_t *keys, const double *masses, int32_t *room,
-                                   int32_t *out, const syn_number_rows r, int64_t length,
+                                   int32_t *out, const syn_select_rows r, int64_t length,
                                    const sampling s) {
     __shared__ span spans[MOST];
     __shared__ double space[MOST];
@@ -282,7 +282,7 @@ static __global__ void pick_kernel(const uint64_t *keys, const double *masses, i
 
 /* ---- the op ---- */
 
-static syn_status sample_in_order(const syn_call *c, const syn_number_rows &r, const sampling &s) {
+static syn_status sample_in_order(const syn_call *c, const syn_select_rows &r, const sampling &s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     const int64_t parts = r.rows * r.parts;
     const unsigned threads = syn_select_threads(r.n, SYN_EACH_OF_PART);
@@ -304,7 +304,7 @@ static syn_status sample_in_order(const syn_call *c, const syn_number_rows &r, c
     return syn__launched(c);
 }
 
-static syn_status sample_the_best(const syn_call *c, const syn_number_rows &r, const sampling &s) {
+static syn_status sample_the_best(const syn_call *c, const syn_select_rows &r, const sampling &s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     const int64_t runs = r.rows * r.runs, length = r.n < SYN_RUN ? r.n : (int64_t)SYN_RUN;
     const size_t bytes = (size_t)length * (sizeof(uint64_t) + sizeof(double)) + 3 * sizeof(int32_t);
@@ -322,7 +322,7 @@ static syn_status sample_the_best(const syn_call *c, const syn_number_rows &r, c
 }
 
 syn_status syn__sample_cuda(syn_call *c) {
-    const syn_number_rows r = syn_number_rows_of(&c->in[0]);
+    const syn_select_rows r = syn_number_rows_of(&c->in[0]);
     sampling s = {};
     s.temperature = c->attr[0].f;
     s.top_k = c->attr[1].i > 0 && c->attr[1].i < r.n ? c->attr[1].i : r.n;

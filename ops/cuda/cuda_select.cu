@@ -20,7 +20,7 @@ static __device__ __forceinline__ uint64_t best_of(const T *x, int64_t from, int
 }
 
 template <typename T>
-static __global__ void best_kernel(const T *x, uint64_t *keys, const syn_number_rows r) {
+static __global__ void best_kernel(const T *x, uint64_t *keys, const syn_select_rows r) {
     constexpr int wide = syn_wide<T>::n;
     __shared__ uint64_t space[THREADS];
     for (int64_t b = blockIdx.x; b < r.rows * r.parts; b += gridDim.x) {
@@ -36,7 +36,7 @@ static __global__ void best_kernel(const T *x, uint64_t *keys, const syn_number_
     }
 }
 
-void syn__launch_best(const syn_call *c, const syn_number_rows &r, uint64_t *keys) {
+void syn__launch_best(const syn_call *c, const syn_select_rows &r, uint64_t *keys) {
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
                    SYN_LAUNCH(best_kernel<T>, syn_blocks(r.rows * r.parts, 1, 1),
                               syn_select_threads(r.n, SYN_EACH_OF_PART), 0, syn__cuda_of(c)->stream,
@@ -45,7 +45,7 @@ void syn__launch_best(const syn_call *c, const syn_number_rows &r, uint64_t *key
 
 template <typename T>
 static __global__ void argmax_kernel(const T *x, const uint64_t *parts, int32_t *out,
-                                     const syn_number_rows r) {
+                                     const syn_select_rows r) {
     __shared__ uint64_t space[THREADS];
     for (int64_t row = blockIdx.x; row < r.rows; row += gridDim.x) {
         const uint64_t best = syn_largest(parts + row * r.parts, r.parts, 1, space);
@@ -55,7 +55,7 @@ static __global__ void argmax_kernel(const T *x, const uint64_t *parts, int32_t 
     }
 }
 
-void syn__launch_argmax(const syn_call *c, const syn_number_rows &r, const uint64_t *parts,
+void syn__launch_argmax(const syn_call *c, const syn_select_rows &r, const uint64_t *parts,
                         int32_t *out) {
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
                    SYN_LAUNCH(argmax_kernel<T>, syn_blocks(r.rows, 1, 1),
@@ -64,7 +64,7 @@ void syn__launch_argmax(const syn_call *c, const syn_number_rows &r, const uint6
 }
 
 static syn_status argmax_cuda(syn_call *c) {
-    const syn_number_rows r = syn_number_rows_of(&c->in[0]);
+    const syn_select_rows r = syn_number_rows_of(&c->in[0]);
     void *parts;
     SYN_TRY(syn__cuda_scratch(c, (size_t)(r.rows * r.parts) * sizeof(uint64_t), &parts));
     syn__launch_best(c, r, static_cast<uint64_t *>(parts));
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size)
 }
 
 template <typename T>
-static __global__ void runs_kernel(const T *x, uint64_t *keys, const syn_number_rows r, int size,
+static __global__ void runs_kernel(const T *x, uint64_t *keys, const syn_select_rows r, int size,
                                    int keep) {
     __shared__ uint64_t run[SYN_RUN];
     for (int64_t b = blockIdx.x; b < r.rows * r.runs; b += gridDim.x) {
@@ -127,7 +127,7 @@ static __global__ void runs_kernel(const T *x, uint64_t *keys, const syn_number_
     }
 }
 
-void syn__launch_runs(const syn_call *c, const syn_number_rows &r, int64_t keep, uint64_t *keys) {
+void syn__launch_runs(const syn_call *c, const syn_select_rows &r, int64_t keep, uint64_t *keys) {
     int size = 1;
     while (size < SYN_RUN && size < r.n) size *= 2;
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
@@ -156,7 +156,7 @@ static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64
 
 template <typename T>
 static __global__ void rank_kernel(const T *x, const uint64_t *keys, T *values, int32_t *indices,
-                                   const syn_number_rows r, int64_t keep, int64_t k) {
+                                   const syn_select_rows r, int64_t keep, int64_t k) {
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < r.rows * r.runs * keep;
          i += (int64_t)gridDim.x * THREADS) {
         const int64_t row = i / keep / r.runs, own = i / keep % r.runs;
@@ -172,7 +172,7 @@ static __global__ void rank_kernel(const T *x, const uint64_t *keys, T *values, 
 }
 
 static syn_status top_k_cuda(syn_call *c) {
-    const syn_number_rows r = syn_number_rows_of(&c->in[0]);
+    const syn_select_rows r = syn_number_rows_of(&c->in[0]);
     const int64_t k = c->attr[0].i, keep = k < SYN_RUN ? k : (int64_t)SYN_RUN;
     void *scratch;
     SYN_TRY(syn__cuda_scratch(c, (size_t)(r.rows * r.runs * keep) * sizeof(uint64_t), &scratch));

@@ -75,7 +75,7 @@ struct turn {
 };
 
 template <typename E, int SIDE>
-static __global__ void turn_kernel(E *to, const E *from, const turn t) {
+static __global__ void transpose_kernel(E *to, const E *from, const turn t) {
     __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* a column uses all banks */
     const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
     const int64_t down = (t.rows + SIDE - 1) / SIDE;
@@ -98,7 +98,7 @@ static __global__ void turn_kernel(E *to, const E *from, const turn t) {
 
 /* The dimension in which `from` is dense although `to` is not; -1: none, or too short to
    transpose. */
-static int turned_dimension(const syn_walk<2> &walk) {
+static int transposed_dimension(const syn_walk<2> &walk) {
     const int last = walk.rank - 1;
     if (walk.strides[0][last] != 1 || walk.strides[1][last] == 1 || walk.dims[last] < 16) return -1;
     for (int d = 0; d < last; d++)
@@ -123,7 +123,7 @@ static void launch_turn(cudaStream_t stream, const syn_walk<2> &walk, int turned
     t.to_step = walk.strides[0][turned];
     t.across = (t.columns + side - 1) / side;
     t.tiles = t.across * ((t.rows + side - 1) / side) * around;
-    SYN_LAUNCH((turn_kernel<E, side>), syn_blocks(t.tiles, 1, 1), THREADS, 0, stream,
+    SYN_LAUNCH((transpose_kernel<E, side>), syn_blocks(t.tiles, 1, 1), THREADS, 0, stream,
                static_cast<E *>(to), static_cast<const E *>(from), t);
 }
 
@@ -133,7 +133,7 @@ static void launch_copy(cudaStream_t stream, const syn_operand *to, const syn_op
     syn_walk<2> walk;
     const syn_operand *const operands[2] = {to, from ? from : to};
     if (syn_walk_over(&walk, &to->spec, operands) == 0) return;
-    const int turned = from ? turned_dimension(walk) : -1;
+    const int turned = from ? transposed_dimension(walk) : -1;
     if (turned >= 0) {
         launch_turn<E>(stream, walk, turned, to->data, from->data);
         return;

@@ -119,7 +119,7 @@ static void give_spans(syn__cuda *d) {
         const uint64_t begin_ns = when(t, &c, span->begins);
         give(span, begin_ns, syn__cuda_times_between(t, span->begins, span->ends), d->ctx,
              d->graphs);
-        syn__cuda_work_give(d, i, begin_ns);
+        syn__cuda_work_report(d, i, begin_ns);
     }
 }
 

@@ -187,7 +187,7 @@ void syn__cuda_waited(syn__cuda *d, uint64_t from_ns) {
 
 /* ---- after a sync ---- */
 
-void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns) {
+void syn__cuda_work_report(syn__cuda *d, uint32_t span, uint64_t begin_ns) {
     syn__cuda_work *w = &d->work;
     while (w->next < w->n_calls && w->calls[w->next].span < span) w->next++;
     if (w->next == w->n_calls || w->calls[w->next].span != span) return;

@@ -9,7 +9,7 @@ enum { SYN_EACH_THREADS = 256 };
 /* ---- elements ---- */
 
 /* Pointers of OUTS outputs and INS inputs, all of element type T and of one shape. */
-template <typename T, int OUTS, int INS> struct syn_each_places {
+template <typename T, int OUTS, int INS> struct syn_each_pointers {
     T *out[OUTS];
     const T *in[INS];
     syn_walk<INS> walk; /* over the inputs; outputs are dense */
@@ -17,7 +17,7 @@ template <typename T, int OUTS, int INS> struct syn_each_places {
 
 /* Calls f(in, out, element number) for every element; loads and stores W elements at a time. */
 template <typename T, int OUTS, int INS, int W, typename F>
-static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, int64_t n, F f) {
+static __global__ void syn_each_kernel(const syn_each_pointers<T, OUTS, INS> p, int64_t n, F f) {
     const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * SYN_EACH_THREADS + threadIdx.x; i < n; i += step) {
         int64_t at[INS];
@@ -42,9 +42,9 @@ static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, in
 /* Sets up the pointers of a call. If 16-byte packs are possible and `packs` allows them, returns
    true and the number of packs; otherwise the number of elements. */
 template <typename T, int OUTS, int INS>
-static bool syn_each_of(const syn_call *c, bool packs, syn_each_places<T, OUTS, INS> *out,
+static bool syn_each_of(const syn_call *c, bool packs, syn_each_pointers<T, OUTS, INS> *out,
                         int64_t *count) {
-    syn_each_places<T, OUTS, INS> p = {};
+    syn_each_pointers<T, OUTS, INS> p = {};
     const syn_spec *shape = &c->in[0].spec;
     constexpr int W = syn_wide<T>::n;
     for (int d = 0; d < shape->rank; d++) {
@@ -71,7 +71,7 @@ static bool syn_each_of(const syn_call *c, bool packs, syn_each_places<T, OUTS, 
 template <typename T, int OUTS, int INS, typename F>
 static void syn_launch_each(const syn_call *c, F f) {
     constexpr int W = syn_wide<T>::n;
-    syn_each_places<T, OUTS, INS> p;
+    syn_each_pointers<T, OUTS, INS> p;
     int64_t n;
     const bool packs = syn_each_of(c, true, &p, &n);
     const cudaStream_t stream = syn__cuda_of(c)->stream;

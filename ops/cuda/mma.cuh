@@ -57,7 +57,7 @@ template <> inline float syn_half_of<__nv_bfloat16>(unsigned two, int i) {
 static inline void syn_load_matrices(unsigned (&to)[4], const void *row) {
     syn_emulated_matrices(to, row, false);
 }
-static inline void syn_load_turned(unsigned (&to)[4], const void *row) {
+static inline void syn_load_transposed(unsigned (&to)[4], const void *row) {
     syn_emulated_matrices(to, row, true);
 }
 template <typename T>
@@ -90,10 +90,10 @@ static inline void syn_copy_16(void *to, const void *from) {
     emulated_align(from, 16);
     emulated_copy_async(to, from, 16);
 }
-static inline void syn_copies_end() {
+static inline void syn_copy_commit() {
     emulated_copies_commit();
 }
-template <int LEFT> static inline void syn_copies_wait() {
+template <int LEFT> static inline void syn_copy_wait() {
     emulated_copies_wait(LEFT);
 }
 
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void syn_load_matrices(unsigned (&to)[4], cons
                  : "memory");
 }
 /* The same for transposed matrices: a lane gets element g of rows 2t and 2t + 1. */
-static __device__ __forceinline__ void syn_load_turned(unsigned (&to)[4], const void *row) {
+static __device__ __forceinline__ void syn_load_transposed(unsigned (&to)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(syn_shared_address(row))
@@ -165,7 +165,7 @@ static __device__ __forceinline__ float syn_exp2(float x) {
     return y;
 }
 
-/* Starts copying 16 bytes to shared memory. The data is valid after syn_copies_wait and a
+/* Starts copying 16 bytes to shared memory. The data is valid after syn_copy_wait and a
    barrier. */
 static __device__ __forceinline__ void syn_copy_16(void *to, const void *from) {
 #if __CUDA_ARCH__ >= 800
@@ -177,13 +177,13 @@ static __device__ __forceinline__ void syn_copy_16(void *to, const void *from) {
 #endif
 }
 /* Ends a batch of copies. */
-static __device__ __forceinline__ void syn_copies_end() {
+static __device__ __forceinline__ void syn_copy_commit() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 /* Waits for all batches except the last LEFT. */
-template <int LEFT> static __device__ __forceinline__ void syn_copies_wait() {
+template <int LEFT> static __device__ __forceinline__ void syn_copy_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 #endif

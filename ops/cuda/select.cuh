@@ -24,14 +24,14 @@ static inline unsigned syn_select_threads(int64_t n, int each) {
 }
 
 /* The rows of `x` along its last dimension, which is dense: n elements each. */
-struct syn_number_rows {
+struct syn_select_rows {
     syn_walk<1> at;
     int64_t rows, n;
     int64_t parts, runs; /* per row */
 };
 
-static inline syn_number_rows syn_number_rows_of(const syn_operand *x) {
-    syn_number_rows r = {};
+static inline syn_select_rows syn_number_rows_of(const syn_operand *x) {
+    syn_select_rows r = {};
     const int last = x->spec.rank - 1;
     for (int d = 0; d < last; d++) {
         const int64_t stride[1] = {x->strides[d]};
@@ -45,7 +45,7 @@ static inline syn_number_rows syn_number_rows_of(const syn_operand *x) {
 }
 
 template <typename T>
-static __device__ __forceinline__ const T *syn_row_at(const T *x, const syn_number_rows &r,
+static __device__ __forceinline__ const T *syn_row_at(const T *x, const syn_select_rows &r,
                                                       int64_t row) {
     int64_t at[1];
     syn_walk_to(r.at, row, at);
@@ -116,12 +116,12 @@ static __device__ __forceinline__ uint64_t syn_largest(const uint64_t *keys, int
 /* ---- launches that argmax, top_k and sample share ---- */
 
 /* Computes the largest key of each part of each row: keys (rows, parts). */
-void syn__launch_best(const syn_call *c, const syn_number_rows &r, uint64_t *keys);
+void syn__launch_best(const syn_call *c, const syn_select_rows &r, uint64_t *keys);
 /* Sorts each run of each row in descending order and stores its best `keep` keys: keys (rows,
    runs, keep), with 0 past the row's end. */
-void syn__launch_runs(const syn_call *c, const syn_number_rows &r, int64_t keep, uint64_t *keys);
+void syn__launch_runs(const syn_call *c, const syn_select_rows &r, int64_t keep, uint64_t *keys);
 /* Computes the index of the best of `parts`: out (rows). If the first element is NaN, its index. */
-void syn__launch_argmax(const syn_call *c, const syn_number_rows &r, const uint64_t *parts,
+void syn__launch_argmax(const syn_call *c, const syn_select_rows &r, const uint64_t *parts,
                         int32_t *out);
 syn_status syn__sample_cuda(syn_call *c);
 

@@ -125,8 +125,8 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
         syn_store(to, pack);
     }
     static __device__ __forceinline__ void fetch(T *to, const T *from) { syn_copy_16(to, from); }
-    static __device__ __forceinline__ void fetched() { syn_copies_end(); }
-    template <int LEFT> static __device__ __forceinline__ void await() { syn_copies_wait<LEFT>(); }
+    static __device__ __forceinline__ void fetched() { syn_copy_commit(); }
+    template <int LEFT> static __device__ __forceinline__ void await() { syn_copy_wait<LEFT>(); }
 
     static __device__ __forceinline__ void scores(float (&s)[R][C], const T *own, const T *other) {
         const int half = lane() / 8 % 2 * 8, upper = lane() / 16 * 8, low = lane() % 8;
@@ -167,7 +167,7 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
 #pragma unroll
             for (int n = 0; n < D / 16; n++) {
                 unsigned b[4];
-                syn_load_turned(b, other + (i * 16 + half + low) * ROW + n * 16 + upper);
+                syn_load_transposed(b, other + (i * 16 + half + low) * ROW + n * 16 + upper);
 #pragma unroll
                 for (int m = 0; m < M; m++) multiply(sums[2 * m], sums[2 * m + 1], 4 * n, a[m], b);
             }

@@ -337,16 +337,16 @@ syn_status syn__settings_empty(syn__settings *s, bool *empty) {
     return s->json.type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
-static const syn__setting_refused *find_refused(const syn__settings *s,
-                                                const syn__setting_table *table) {
-    for (const syn__setting_refused *r = table->refused; r && r->key; r++)
+static const syn__setting_restricted *find_refused(const syn__settings *s,
+                                                   const syn__setting_table *table) {
+    for (const syn__setting_restricted *r = table->refused; r && r->key; r++)
         if (syn__settings_text_is(s, r->key)) return r;
     return NULL;
 }
 
 /* Reads an entry whose key has no row. */
 static syn_status read_unknown(syn__settings *s, const syn__setting_table *table) {
-    const syn__setting_refused *refused = find_refused(s, table);
+    const syn__setting_restricted *refused = find_refused(s, table);
     const char *at = s->json.cur;
     char key[64];
     (void)syn__settings_shown(s, key);
@@ -481,7 +481,7 @@ uint64_t syn__settings_hash(const syn__setting_table *table, const void *source,
     uint64_t h = seed;
     for (size_t i = 0; i < table->n_rows; i++) {
         const syn__setting *row = &table->rows[i];
-        const uint32_t how = row->flags & (SYN__SETTING_SAVED | SYN__SETTING_ASIDE);
+        const uint32_t how = row->flags & (SYN__SETTING_SAVED | SYN__SETTING_UNHASHED);
         if (how == SYN__SETTING_SAVED)
             h = syn_hash((const char *)source + row->offset, scalar_bytes(row->type), h);
     }

@@ -31,7 +31,7 @@ typedef enum syn__setting_type {
 #define SYN__SETTING_NULLABLE 2u  /* null leaves the member unchanged */
 #define SYN__SETTING_SAVED    4u  /* the member is written under this key */
 #define SYN__SETTING_NONE     8u  /* I64: null stands for -1, also when written */
-#define SYN__SETTING_ASIDE    16u /* not hashed */
+#define SYN__SETTING_UNHASHED 16u /* not hashed */
 
 typedef struct syn__settings syn__settings;
 struct syn__setting_table;
@@ -61,16 +61,16 @@ typedef struct syn__setting {
 
 /* A key without a row whose value may change the meaning of the file. It is accepted only with an
    empty value (see syn__settings_empty) or the number `neutral`. */
-typedef struct syn__setting_refused {
+typedef struct syn__setting_restricted {
     const char *key; /* NULL: end of the list */
     double neutral;
-} syn__setting_refused;
+} syn__setting_restricted;
 
 typedef struct syn__setting_table {
     const syn__setting *rows;
     size_t n_rows;
-    bool ignore_unknown;                 /* false: a key without a row is an error */
-    const syn__setting_refused *refused; /* keys that are not ignored; NULL: none */
+    bool ignore_unknown;                    /* false: a key without a row is an error */
+    const syn__setting_restricted *refused; /* keys that are not ignored; NULL: none */
 } syn__setting_table;
 
 /* Which rows of a table an object has. */

@@ -102,7 +102,7 @@ static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
 
 static _Atomic bool without_unnamed, without_link;
 
-void syn__sink_pretend(bool no_unnamed, bool no_link) {
+void syn__sink_simulate(bool no_unnamed, bool no_link) {
     without_unnamed = no_unnamed;
     without_link = no_link;
 }

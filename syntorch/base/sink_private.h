@@ -11,7 +11,7 @@ extern "C" {
 
 /* For tests: sinks behave as if the file system did not support files without a name, or naming
    them. Applies to the whole process. */
-void syn__sink_pretend(bool no_unnamed, bool no_link);
+void syn__sink_simulate(bool no_unnamed, bool no_link);
 
 /* Adds all bytes written to the file from now on to `sum`, which must outlive the sink. The
    checksum is complete when the sink is closed. */

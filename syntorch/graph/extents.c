@@ -41,13 +41,13 @@ bool syn__is_lookup(const char *op) {
 syn__lookup syn__lookup_before(const syn_node *node, const char *op, syn_category category,
                                syn_phase phase, uint32_t step) {
     if (phase != node->phase || step != node->step) return SYN__LOOKUP_FIRST;
-    if (syn__is_lookup(op)) return SYN__LOOKUP_BESIDE;
+    if (syn__is_lookup(op)) return SYN__LOOKUP_SAME_BATCH;
     switch (category) {
     case SYN_CATEGORY_ELEMENTWISE:
     case SYN_CATEGORY_DATA_MOVEMENT:
     case SYN_CATEGORY_VIEW:
     case SYN_CATEGORY_COMMUNICATION:
-        return SYN__LOOKUP_GO_ON;
+        return SYN__LOOKUP_CONTINUE;
     default:
         return SYN__LOOKUP_FIRST;
     }

@@ -15,9 +15,9 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
    types and positions. To find out whether a lookup has an earlier one of the same batch, go
    backwards from it, node by node. */
 typedef enum syn__lookup {
-    SYN__LOOKUP_GO_ON, /* nothing: look at the node before it */
-    SYN__LOOKUP_FIRST, /* the lookup is the first of its batch */
-    SYN__LOOKUP_BESIDE /* this node is a lookup of the same batch */
+    SYN__LOOKUP_CONTINUE,  /* nothing: look at the node before it */
+    SYN__LOOKUP_FIRST,     /* the lookup is the first of its batch */
+    SYN__LOOKUP_SAME_BATCH /* this node is a lookup of the same batch */
 } syn__lookup;
 #define SYN__LOOKUP_NODES 16 /* stop after this many nodes */
 

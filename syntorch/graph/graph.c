@@ -32,7 +32,7 @@ const char *syn_category_name(syn_category c) {
 
 #undef SYN_X
 
-double syn_node_waiting_ns(const syn_node *node) {
+double syn_node_wait_ns(const syn_node *node) {
     const bool is_comm = node->kind == SYN_NODE_COLLECTIVE || node->kind == SYN_NODE_SEND ||
                          node->kind == SYN_NODE_RECV;
     if (!is_comm || !(node->wait_ns > 0) || !(node->wall_ns >= 0)) return 0;
@@ -40,7 +40,7 @@ double syn_node_waiting_ns(const syn_node *node) {
 }
 
 double syn_node_busy_ns(const syn_node *node) {
-    return node->wall_ns >= 0 ? node->wall_ns - syn_node_waiting_ns(node) : SYN_NO_TIME;
+    return node->wall_ns >= 0 ? node->wall_ns - syn_node_wait_ns(node) : SYN_NO_TIME;
 }
 
 const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node,

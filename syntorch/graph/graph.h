@@ -81,16 +81,16 @@ typedef enum syn_category {
 const char *syn_category_name(syn_category c);
 
 /* Flags of a node. */
-#define SYN_NODE_VIRTUAL 1u /* computes and moves nothing (views, identities); not in .et */
-#define SYN_NODE_FUSED   2u /* one kernel for the work of several ops */
-#define SYN_NODE_BESIDE  4u /* a lookup in activations, or not the first of its batch */
+#define SYN_NODE_VIRTUAL          1u /* computes and moves nothing (views, identities); not in .et */
+#define SYN_NODE_FUSED            2u /* one kernel for the work of several ops */
+#define SYN_NODE_SECONDARY_LOOKUP 4u /* a lookup in activations, or not the first of its batch */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
-#define SYN_TENSOR_PARAM 1u  /* a weight or bias */
-#define SYN_TENSOR_INPUT 2u  /* given by the user */
-#define SYN_TENSOR_STATE 4u  /* lives across steps, such as a KV cache */
-#define SYN_TENSOR_VIEW  8u  /* shares the storage of `base` */
-#define SYN_TENSOR_TERM  16u /* a partial sum; an all-reduce will add those of all ranks */
+#define SYN_TENSOR_PARAM   1u  /* a weight or bias */
+#define SYN_TENSOR_INPUT   2u  /* given by the user */
+#define SYN_TENSOR_STATE   4u  /* lives across steps, such as a KV cache */
+#define SYN_TENSOR_VIEW    8u  /* shares the storage of `base` */
+#define SYN_TENSOR_PARTIAL 16u /* a partial sum; an all-reduce will add those of all ranks */
 
 /* A named attribute. `type` says which value member is set. */
 typedef enum syn_value_type {
@@ -164,7 +164,7 @@ typedef struct syn_node {
     .cpu_ns = SYN_NO_TIME, .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
 
 /* The wait time of a communication, limited to 0 ... wall_ns; 0 for other nodes. */
-double syn_node_waiting_ns(const syn_node *node);
+double syn_node_wait_ns(const syn_node *node);
 /* The time that a measured node took without its wait time; SYN_NO_TIME if it was not measured.
    Where times of communications are shown, this is the time, and the wait time is shown next to
    it. */
@@ -280,8 +280,8 @@ syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *n
 syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph_tensor *tensor,
                                 syn_error *err) SYN_MUST_USE;
 /* Takes over the contents of *work and empties it. */
-syn_status syn_graph_give_work(syn_graph *graph, uint32_t rank, syn_work *work,
-                               syn_error *err) SYN_MUST_USE;
+syn_status syn_graph_set_work(syn_graph *graph, uint32_t rank, syn_work *work,
+                              syn_error *err) SYN_MUST_USE;
 syn_status syn_graph_add_group(syn_graph *graph, const syn_graph_group *group,
                                syn_error *err) SYN_MUST_USE;
 

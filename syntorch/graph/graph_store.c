@@ -399,7 +399,7 @@ syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph
     return SYN_OK;
 }
 
-syn_status syn_graph_give_work(syn_graph *graph, uint32_t rank, syn_work *work, syn_error *err) {
+syn_status syn_graph_set_work(syn_graph *graph, uint32_t rank, syn_work *work, syn_error *err) {
     if (graph->source != &store_source || rank >= graph->n_ranks)
         return SYN_FAIL(err, SYN_E_INVALID, "a graph that owns no rows is given what a device did");
     rank_rows *rows = &((store *)graph->self)->ranks[rank];

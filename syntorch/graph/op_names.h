@@ -14,12 +14,12 @@ SYN_API_BEGIN
    CONSTANT: no gradient flows through it, by design. Other ops without a gradient rule are an error
    where a gradient is needed.
    ENTER: a view whose gradient is a collective. */
-#define SYN_OPF_VIEW     1u
-#define SYN_OPF_STRIDED  2u
-#define SYN_OPF_COMM     4u /* the kernel describes a collective or message */
-#define SYN_OPF_FUSED    8u /* one kernel for the work of several ops */
-#define SYN_OPF_CONSTANT 16u
-#define SYN_OPF_ENTER    32u
+#define SYN_OPF_VIEW      1u
+#define SYN_OPF_STRIDED   2u
+#define SYN_OPF_COMM      4u /* the kernel describes a collective or message */
+#define SYN_OPF_FUSED     8u /* one kernel for the work of several ops */
+#define SYN_OPF_CONSTANT  16u
+#define SYN_OPF_GRAD_COMM 32u
 
 /* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, which are overwritten: a KV cache, or an
    optimizer's parameter and moments. No other input may share their storages. See syn_state in

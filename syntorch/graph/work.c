@@ -62,7 +62,7 @@ syn_status syn_work_add(syn_work *work, const syn_node_work *node, const syn_pie
     return SYN_OK;
 }
 
-syn_status syn_work_add_between(syn_work *work, const syn_piece_between *piece, syn_error *err) {
+syn_status syn_work_add_between(syn_work *work, const syn_unowned_piece *piece, syn_error *err) {
     SYN_TRY(syn_grow(&work->between, &work->between_cap, work->n_between + 1, sizeof *work->between,
                      err));
     work->between[work->n_between++] = *piece;
@@ -140,7 +140,7 @@ static bool fits(const packed_head *head, size_t bytes) {
     uint64_t left = bytes - sizeof *head;
     return head->magic == MAGIC && take(&left, head->nodes, sizeof(syn_node_work)) &&
            take(&left, head->pieces, sizeof(syn_piece)) &&
-           take(&left, head->between, sizeof(syn_piece_between)) && head->name_bytes <= left &&
+           take(&left, head->between, sizeof(syn_unowned_piece)) && head->name_bytes <= left &&
            left - head->name_bytes < 8;
 }
 

@@ -2,8 +2,8 @@
    which queued pieces of work: kernels, copies and fills. Between nodes the host queued copies of
    inputs and results, and waited.
    These are annotations for timelines. They are separate from the rows of a trace and not in its
-   hash. They are recorded only on request (syn_ctx_keep_work), and backends report them. Times are
-   in ns since the start of the run, like those of nodes. */
+   hash. They are recorded only on request (syn_ctx_record_work), and backends report them. Times
+   are in ns since the start of the run, like those of nodes. */
 #ifndef SYNTORCH_WORK_H
 #define SYNTORCH_WORK_H
 
@@ -41,15 +41,15 @@ typedef struct syn_node_work {
 } syn_node_work;
 
 /* A piece of work that belongs to no node. */
-typedef struct syn_piece_between {
+typedef struct syn_unowned_piece {
     uint32_t after; /* number of the newest node when it was queued; 0: none */
     syn_piece piece;
-} syn_piece_between;
+} syn_unowned_piece;
 
 typedef struct syn_work {
     syn_node_work *nodes; /* ascending by number */
     size_t n_nodes, nodes_cap;
-    syn_piece_between *between; /* in the order in which they were queued */
+    syn_unowned_piece *between; /* in the order in which they were queued */
     size_t n_between, between_cap;
     syn_piece *pieces;
     size_t n_pieces, pieces_cap;
@@ -66,7 +66,7 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece);
    already. */
 syn_status syn_work_add(syn_work *work, const syn_node_work *node, const syn_piece *pieces,
                         syn_error *err) SYN_MUST_USE;
-syn_status syn_work_add_between(syn_work *work, const syn_piece_between *piece,
+syn_status syn_work_add_between(syn_work *work, const syn_unowned_piece *piece,
                                 syn_error *err) SYN_MUST_USE;
 /* NULL if no work of the node was recorded. work may be NULL. */
 const syn_node_work *syn_work_of(const syn_work *work, uint64_t node);

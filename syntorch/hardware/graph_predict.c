@@ -48,7 +48,7 @@ static bool is_beside(const syn_graph *graph, uint32_t rank, uint32_t index, con
         if (!before) return false;
         const syn__lookup found =
             syn__lookup_before(node, before->op, before->category, before->phase, before->step);
-        if (found != SYN__LOOKUP_GO_ON) return found == SYN__LOOKUP_BESIDE;
+        if (found != SYN__LOOKUP_CONTINUE) return found == SYN__LOOKUP_SAME_BATCH;
     }
     return false;
 }
@@ -64,7 +64,7 @@ static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uin
     node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = SYN_NO_TIME;
     fill_work(p->graph, rank, node, &tensors);
     if (syn__is_lookup(node->op) && is_beside(p->graph, rank, index, node, &tensors))
-        node->flags |= SYN_NODE_BESIDE;
+        node->flags |= SYN_NODE_SECONDARY_LOOKUP;
     syn_cursor_free(&tensors);
     syn__hardware_fill(&p->hw, graph, rank, node);
     return node;
@@ -123,8 +123,8 @@ static bool is_replaced(const char *fact) {
 }
 
 /* The facts of the run as they are there, but where and how it ran. */
-static syn_status set_facts(syn_graph *g, const syn_graph *from, const syn_hardware *hw,
-                            syn_error *err) {
+static syn_status set_metadata(syn_graph *g, const syn_graph *from, const syn_hardware *hw,
+                               syn_error *err) {
     const syn_attribute own[] = {
         {.name = "device", .type = SYN_VALUE_TEXT, .text = "meta"},
     };
@@ -146,7 +146,7 @@ static bool has_shapes(const syn_graph *graph) {
 }
 
 static syn_status fill(syn_graph *g, syn_graph *from, const syn_hardware *hw, syn_error *err) {
-    SYN_TRY(set_facts(g, from, hw, err));
+    SYN_TRY(set_metadata(g, from, hw, err));
     g->ranks = syn_calloc(from->n_ranks, sizeof *g->ranks);
     if (!g->ranks) return SYN_FAIL_NOMEM(err, from->n_ranks * sizeof *g->ranks, "a graph");
     for (uint32_t r = 0; r < from->n_ranks; r++) {

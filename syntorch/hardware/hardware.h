@@ -45,13 +45,13 @@ typedef enum syn_hw_extent {
 } syn_hw_extent;
 
 #define SYN_HW_FITS 16
-typedef struct syn_hw_fitted {
-    struct syn_hw_fit {
+typedef struct syn_hw_fit_ranges {
+    struct syn_hw_fit_range {
         char what[32];
         syn_hw_range range[SYN_HW_EXTENTS];
     } at[SYN_HW_FITS];
     int32_t n; /* 0: unknown */
-} syn_hw_fitted;
+} syn_hw_fit_ranges;
 
 /* The software stack: how programs use the machine. */
 typedef struct syn_stack {
@@ -81,7 +81,7 @@ typedef struct syn_stack {
     struct syn_hw_phase {
         double launch, device; /* factors for the time on the host and on the device; 0: 1 */
     } phases[SYN_PHASE_COUNT];
-    syn_hw_fitted fitted;
+    syn_hw_fit_ranges fitted;
 } syn_stack;
 
 /* NCCL's ways to move bytes: protocols along a ring or tree, and reduction in the switch. */
@@ -117,7 +117,7 @@ typedef struct syn_protocol {
 typedef struct syn_collectives {
     char name[64]; /* "": no library; rings of alpha-beta links */
     syn_protocol protocols[SYN_PROTOCOL_COUNT];
-    syn_hw_fitted fitted;
+    syn_hw_fit_ranges fitted;
 } syn_collectives;
 
 /* Rates at ascending sizes. Between two points the rate is interpolated in log-log; outside, the
@@ -166,13 +166,13 @@ typedef struct syn_hw_row {
 
 /* How rows were split for `apart`: the left-out rows share a model, a tensor-parallel degree, a
    batch size or a sequence length. */
-typedef enum syn_hw_split {
+typedef enum syn_hw_holdout {
     SYN_HW_MODEL,
     SYN_HW_TP,
     SYN_HW_BATCH,
     SYN_HW_LENGTH,
     SYN_HW_SPLITS
-} syn_hw_split;
+} syn_hw_holdout;
 
 /* The prediction error with these constants. */
 #define SYN_HW_ROWS 320
@@ -181,7 +181,7 @@ typedef struct syn_hw_errors {
     syn_hw_row rows[SYN_HW_ROWS];
     int32_t n;    /* 0: nothing was measured */
     bool changed; /* the file's rows belonged to other constants and were dropped */
-    struct syn_hw_apart {
+    struct syn_hw_holdout_error {
         double error[SYN_HW_SPLITS]; /* root mean square; 0: unknown */
     } apart[2];                      /* [0]: inference, [1]: training */
 } syn_hw_errors;
@@ -198,7 +198,7 @@ typedef struct syn_hardware {
     syn_stack stack;
     /* Measured with one rank, and with the most ranks that were measured. */
     syn_hw_kernels alone, shared;
-    int32_t sharing; /* ranks that share the machine's cores (syn_hardware_share); 0: one */
+    int32_t sharing; /* ranks that share the machine's cores (syn_hardware_set_sharing); 0: one */
     syn_hw_errors errors;
 } syn_hardware;
 
@@ -214,7 +214,7 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
                               syn_error *err) SYN_MUST_USE;
 /* From now on, predict the times of one of `ranks` ranks that share the machine's cores. Only
    matters if kernels were measured; on other machines each rank has its own device. */
-void syn_hardware_share(syn_hardware *hw, int32_t ranks);
+void syn_hardware_set_sharing(syn_hardware *hw, int32_t ranks);
 /* Writes a file that syn_hardware_parse reads as *hw; failures are the sink's. The file's errors
    belong to its constants: if a constant is edited, the errors are ignored. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink);
@@ -245,18 +245,19 @@ double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
                                   double parts[SYN_LIMIT_COUNT]);
 
 /* An extent of a node that is outside the range that the constants of its time were fitted to. */
-typedef struct syn_hw_beyond {
+typedef struct syn_hw_extrapolation {
     char what[32];        /* "all_reduce", "products"; for measured kernels the op */
     syn_hw_extent extent; /* SYN_HW_EXTENTS: nothing of this kind was fitted */
     double value;         /* the node's value */
     syn_hw_range fitted;
-} syn_hw_beyond;
+} syn_hw_extrapolation;
 /* Fills in `out` and returns the number of entries. 0 also if it is not known what the constants
    were fitted to. */
-int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_graph_group *group,
-                        syn_hw_beyond out[SYN_HW_EXTENTS]);
+int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
+                              const syn_graph_group *group,
+                              syn_hw_extrapolation out[SYN_HW_EXTENTS]);
 /* Widens the ranges to include this node. */
-void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const syn_node *node,
+void syn_hardware_fitted_to(syn_hw_fit_ranges *fitted, const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group);
 
 /* Facts of a graph: of which machine and stack its times are. If these are a file's and not what

@@ -21,7 +21,7 @@ static const struct known_row {
 static const struct known_apart {
     const char *stack;
     int training;
-    struct syn_hw_apart apart;
+    struct syn_hw_holdout_error apart;
 } known_aparts[] = {
 #define X(stack, training, layers, hidden, tp, dp, batch, tokens, new_tokens, error)
 #define Y(stack, training, model, tp, batch, length) \
@@ -124,7 +124,7 @@ static const syn__setting error_rows[] = {
      .group = &apart_table},
     {.key = "training",
      .type = SYN__SETTING_GROUP,
-     .offset = ERRORS(apart) + sizeof(struct syn_hw_apart),
+     .offset = ERRORS(apart) + sizeof(struct syn_hw_holdout_error),
      .group = &apart_table},
 };
 const syn__setting_table syn__hardware_errors_table = {

@@ -53,7 +53,7 @@ static const char *extents_of(const syn_hardware *hw, const syn_node *node,
 
 /* ---- What is known ---- */
 
-static const struct syn_hw_fit *find(const syn_hw_fitted *fitted, const char *what) {
+static const struct syn_hw_fit_range *find(const syn_hw_fit_ranges *fitted, const char *what) {
     for (int32_t i = 0; i < fitted->n; i++)
         if (strcmp(fitted->at[i].what, what) == 0) return &fitted->at[i];
     return NULL;
@@ -65,11 +65,12 @@ static void widen(syn_hw_range *range, double least, double most) {
     if (most > range->most) range->most = most;
 }
 
-void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const syn_node *node,
+void syn_hardware_fitted_to(syn_hw_fit_ranges *fitted, const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group) {
     double at[SYN_HW_EXTENTS];
     const char *what = extents_of(hw, node, group, at);
-    struct syn_hw_fit *fit = what != NULL ? (struct syn_hw_fit *)find(fitted, what) : NULL;
+    struct syn_hw_fit_range *fit =
+        what != NULL ? (struct syn_hw_fit_range *)find(fitted, what) : NULL;
     if (what == NULL || (fit == NULL && fitted->n == SYN_HW_FITS)) return;
     if (fit == NULL) {
         fit = &fitted->at[fitted->n++];
@@ -84,12 +85,12 @@ void syn_hardware_fitted_to(syn_hw_fitted *fitted, const syn_hardware *hw, const
 static bool known(const syn_hardware *hw, const char *what, bool communicates,
                   syn_hw_range range[SYN_HW_EXTENTS]) {
     const bool library = communicates && hw->collectives.name[0] != '\0';
-    const syn_hw_fitted *const all[] = {&hw->stack.fitted,
-                                        library ? &hw->collectives.fitted : NULL};
+    const syn_hw_fit_ranges *const all[] = {&hw->stack.fitted,
+                                            library ? &hw->collectives.fitted : NULL};
     bool said = false;
     memset(range, 0, SYN_HW_EXTENTS * sizeof *range);
     for (int k = 0; k < 2; k++) {
-        const struct syn_hw_fit *fit = all[k] != NULL ? find(all[k], what) : NULL;
+        const struct syn_hw_fit_range *fit = all[k] != NULL ? find(all[k], what) : NULL;
         said = said || (library && all[k]->n > 0) || fit != NULL;
         for (int i = 0; i < SYN_HW_EXTENTS && fit != NULL; i++)
             widen(&range[i], fit->range[i].least, fit->range[i].most);
@@ -101,8 +102,9 @@ static bool is_outside(double value, const syn_hw_range *range) {
     return value > 0 && range->most > 0 && (value < range->least || value > range->most);
 }
 
-int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_graph_group *group,
-                        syn_hw_beyond out[SYN_HW_EXTENTS]) {
+int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
+                              const syn_graph_group *group,
+                              syn_hw_extrapolation out[SYN_HW_EXTENTS]) {
     double at[SYN_HW_EXTENTS];
     syn_hw_range range[SYN_HW_EXTENTS];
     int n = 0;
@@ -117,8 +119,8 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
         if (any && !is_outside(at[i], &range[i])) continue;
         if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* implied by ranks */
         if (!any && i > 0) break;
-        syn_hw_beyond *b = &out[n++];
-        *b = (syn_hw_beyond){
+        syn_hw_extrapolation *b = &out[n++];
+        *b = (syn_hw_extrapolation){
             .extent = any ? (syn_hw_extent)i : SYN_HW_EXTENTS, .value = at[i], .fitted = range[i]};
         snprintf(b->what, sizeof b->what, "%s", what);
     }
@@ -128,7 +130,7 @@ int syn_hardware_beyond(const syn_hardware *hw, const syn_node *node, const syn_
 /* ---- Files ---- */
 
 /* Reads {"ranks": [2, 128], ...}. */
-static syn_status read_ranges(syn__settings *s, struct syn_hw_fit *fit) {
+static syn_status read_ranges(syn__settings *s, struct syn_hw_fit_range *fit) {
     syn_json_type type = syn_json_next(&s->json);
     char shown[64];
     if (type != SYN_JSON_OBJECT_BEGIN)
@@ -166,7 +168,7 @@ static const char *known_work(const syn__settings *s) {
 }
 
 syn_status syn__hardware_read_fitted(syn__settings *s, void *member) {
-    syn_hw_fitted *fitted = member;
+    syn_hw_fit_ranges *fitted = member;
     char shown[64];
     syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_ERROR) return s->error.code;
@@ -184,7 +186,7 @@ syn_status syn__hardware_read_fitted(syn__settings *s, void *member) {
         if (fitted->n == SYN_HW_FITS)
             return syn__settings_fail(s, "\"%s\": at most %d kinds may be listed", s->path,
                                       SYN_HW_FITS);
-        struct syn_hw_fit *fit = &fitted->at[fitted->n++];
+        struct syn_hw_fit_range *fit = &fitted->at[fitted->n++];
         snprintf(fit->what, sizeof fit->what, "%s", what);
         SYN_TRY(read_ranges(s, fit));
         syn__settings_leave(s, outer);
@@ -193,11 +195,11 @@ syn_status syn__hardware_read_fitted(syn__settings *s, void *member) {
 }
 
 int32_t syn__hardware_fits(const void *member) {
-    return ((const syn_hw_fitted *)member)->n;
+    return ((const syn_hw_fit_ranges *)member)->n;
 }
 
 void syn__hardware_write_fitted(syn_sink *out, const void *member) {
-    const syn_hw_fitted *fitted = member;
+    const syn_hw_fit_ranges *fitted = member;
     for (int32_t i = 0; i < fitted->n; i++) {
         const char *before = "{";
         syn_sink_printf(out, "%s\n      \"%s\": ", i > 0 ? "," : "{", fitted->at[i].what);

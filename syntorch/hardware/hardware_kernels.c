@@ -5,7 +5,7 @@
 
 #include "syntorch/hardware/hardware_private.h"
 
-void syn_hardware_share(syn_hardware *hw, int32_t ranks) {
+void syn_hardware_set_sharing(syn_hardware *hw, int32_t ranks) {
     hw->sharing = ranks < hw->node_ranks ? ranks : hw->node_ranks;
 }
 
@@ -88,14 +88,15 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
     return ns * longer;
 }
 
-bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out) {
+bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node,
+                                syn_hw_extrapolation *out) {
     const struct syn_hw_width *width = width_of(&hw->alone, node);
     const bool product = node->category == SYN_CATEGORY_MATMUL;
     const bool queries = (node->flags & SYN_NODE_FUSED) != 0 && node->extents.rows > 1;
     const syn_hw_curve *curve = NULL;
-    *out = (syn_hw_beyond){.extent = product   ? SYN_HW_EXTENT_ROWS
-                                     : queries ? SYN_HW_EXTENT_QUERIES
-                                               : SYN_HW_EXTENT_BYTES};
+    *out = (syn_hw_extrapolation){.extent = product   ? SYN_HW_EXTENT_ROWS
+                                            : queries ? SYN_HW_EXTENT_QUERIES
+                                                      : SYN_HW_EXTENT_BYTES};
     if (product) curve = op_curve(&width->flops_per_ns, "linear");
     else if (queries) curve = op_curve(&width->flops_per_ns, node->op);
     if (curve == NULL && !product) {

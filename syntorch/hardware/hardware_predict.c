@@ -145,8 +145,9 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
     *work = max2(computed, traffic) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
-    if (launches > device) *work = 0;                         /* the device waits for the host */
-    const bool beside = (node->flags & SYN_NODE_BESIDE) != 0; /* not the first of its batch */
+    if (launches > device) *work = 0; /* the device waits for the host */
+    const bool beside =
+        (node->flags & SYN_NODE_SECONDARY_LOOKUP) != 0; /* not the first of its batch */
     return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
 }
 

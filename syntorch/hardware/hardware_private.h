@@ -28,7 +28,7 @@ syn_status syn__hardware_read_rates(syn__settings *s, void *member);
 void syn__hardware_write_curve(syn_sink *out, const void *member);
 void syn__hardware_write_rates(syn_sink *out, const void *member);
 
-/* The same for a syn_hw_fitted, an object of ranges; _fits returns the number of entries. */
+/* The same for a syn_hw_fit_ranges, an object of ranges; _fits returns the number of entries. */
 syn_status syn__hardware_read_fitted(syn__settings *s, void *member);
 void syn__hardware_write_fitted(syn_sink *out, const void *member);
 int32_t syn__hardware_fits(const void *member);
@@ -57,7 +57,8 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
                                syn_limit *limit);
 
 /* Whether the node's size is outside the curve that its time comes from. */
-bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node, syn_hw_beyond *out);
+bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node,
+                                syn_hw_extrapolation *out);
 
 /* Sets predicted_ns of a node. rank: index of its rank in the graph. */
 void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,

@@ -173,7 +173,7 @@ static void limit_line(const program *p, const program *blas, syn_dtype dtype, i
     static const double limits[3][WORKS] = {
         {1.15, 1.15, 1.05}, {0.7, 0.7, 0.65}, {1.2, 1.2, 0.65}}; /* of bf16 without fast pairs */
     const int clock = threads > 1 ? WALL : CPU;
-    const bool pairs = syn_simd_level() == SYN_SIMD_AVX512_BF16 && syn_simd_pairs_pay();
+    const bool pairs = syn_simd_level() == SYN_SIMD_AVX512_BF16 && syn_simd_bf16_dot_is_faster();
     double ratios[ROUNDS];
     char what[96];
     for (int r = 0; r < ROUNDS; r++) ratios[r] = p->s[w][clock][r] / blas->s[w][clock][r];

@@ -84,13 +84,13 @@ static syn_status check_list(syn_comm *comm, const syn_group *g, buffers *b, syn
         segments[i] = (syn_segment){i % 2 ? out : in + n * bytes, out, parts[i]};
         if (i % 2) memcpy(out, in + n * bytes, parts[i] * bytes);
     }
-    const syn_exchange x = {.kind = kind,
-                            .dtype = dtype,
-                            .reduce = reduce,
-                            .root = g->size - 1,
-                            .n_segments = COUNT(parts),
-                            .group = g,
-                            .segments = segments};
+    const syn_comm_call x = {.kind = kind,
+                             .dtype = dtype,
+                             .reduce = reduce,
+                             .root = g->size - 1,
+                             .n_segments = COUNT(parts),
+                             .group = g,
+                             .segments = segments};
     if (kind == SYN_COMM_BROADCAST) memcpy(b->want, b->ins[x.root], n * bytes);
     else reference_reduce((const void *const *)b->ins, g->size, 0, b->want, n, dtype, reduce);
     SYN_TRY(syn_comm_run(comm, &x, NULL, err));
@@ -193,7 +193,7 @@ static syn_status cut_mismatch(syn_comm *comm, syn_error *err) {
     const size_t first = comm->rank == 1 ? 29 : 28;
     const syn_segment segments[] = {{data, data, first}, {data + first, data + first, 128 - first}};
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
-    const syn_exchange x = {
+    const syn_comm_call x = {
         .kind = SYN_COMM_ALL_REDUCE, .n_segments = 2, .group = world, .segments = segments};
     return syn_comm_run(comm, &x, NULL, err);
 }

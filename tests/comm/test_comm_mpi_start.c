@@ -65,7 +65,7 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
 enum { ROUNDS = 40, DEPTH = 5, ELEMS = 3000 };
 
 typedef struct operation {
-    syn_exchange x;
+    syn_comm_call x;
     syn_segment one;
     syn_request *request;
     size_t bytes; /* of the result */
@@ -76,13 +76,13 @@ static void plan(operation *o, const syn_group *group, uint64_t dice) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST};
     const size_t n = dice >> 8 & 1 ? (dice >> 16) % ELEMS : (dice >> 16) % 20;
-    o->x = (syn_exchange){.kind = kinds[dice % 4],
-                          .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
-                          .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
-                          .root = (int32_t)((dice >> 48) % (uint64_t)group->size),
-                          .n_segments = 1,
-                          .group = group,
-                          .segments = &o->one};
+    o->x = (syn_comm_call){.kind = kinds[dice % 4],
+                           .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
+                           .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
+                           .root = (int32_t)((dice >> 48) % (uint64_t)group->size),
+                           .n_segments = 1,
+                           .group = group,
+                           .segments = &o->one};
     o->one = (syn_segment){o->in, o->got, n};
     const size_t results = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)group->size : n;
     o->bytes = results * syn_dtype_bytes(o->x.dtype);
@@ -105,7 +105,7 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
                   last = (comm->rank + comm->size - 1) % comm->size;
     for (int i = 0; i < 2 * DEPTH; i++) { /* first as calls that block */
         plan(&all[i], groups[i / DEPTH], random_u64(common));
-        syn_exchange x = all[i].x;
+        syn_comm_call x = all[i].x;
         x.segments = &(const syn_segment){all[i].in, all[i].want, all[i].one.n_elems};
         SYN_TRY(syn_comm_run(comm, &x, NULL, err));
     }
@@ -209,11 +209,11 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     syn_request *requests[3] = {NULL};
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < 3; i++) {
-        const syn_exchange x = {.kind = i == 1 && comm->rank == 1 ? SYN_COMM_ALL_GATHER
-                                                                  : SYN_COMM_ALL_REDUCE,
-                                .n_segments = 1,
-                                .group = world,
-                                .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
+        const syn_comm_call x = {.kind = i == 1 && comm->rank == 1 ? SYN_COMM_ALL_GATHER
+                                                                   : SYN_COMM_ALL_REDUCE,
+                                 .n_segments = 1,
+                                 .group = world,
+                                 .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
         SYN_TRY(start_exchange(comm, x, &requests[i], err));
     }
     return wait_for(comm, requests[2], err); /* which fails with what came before it */

@@ -101,7 +101,7 @@ static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *group = NULL;
     syn_request *request = NULL;
-    syn_exchange_times t = {0};
+    syn_comm_times t = {0};
     float in = 1, out = 0;
     const uint64_t before_ns = syn__clock_ns();
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));

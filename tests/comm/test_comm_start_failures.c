@@ -115,7 +115,7 @@ static void failures_reach_what_was_started(void) {
         }
 }
 
-static syn_status check_refused_list(syn_comm *comm, syn_exchange x, int32_t n,
+static syn_status check_refused_list(syn_comm *comm, syn_comm_call x, int32_t n,
                                      const char *sentence, syn_error *err) {
     syn_request *request = NULL;
     syn_error refused = {0};
@@ -135,7 +135,7 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     float data = 0;
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
     const syn_segment many[SYN_MAX_LIST + 1] = {{&data, &data, 1}};
-    syn_exchange x = {
+    syn_comm_call x = {
         .kind = SYN_COMM_BROADCAST, .root = 2, .n_segments = 1, .group = group, .segments = many};
     if (start_exchange(comm, x, &request, &refused) != SYN_E_INVALID)
         return SYN_FAIL(err, SYN_E_FORMAT, "root 2 of 2 was taken");

@@ -182,7 +182,8 @@ struct add_number {
 };
 
 /* Runs the thread that computes element i, with W elements per thread. */
-template <int W> static void run_each(const syn_each_places<float, 1, 1> &p, int64_t n, int64_t i) {
+template <int W>
+static void run_each(const syn_each_pointers<float, 1, 1> &p, int64_t n, int64_t i) {
     gridDim = {syn_blocks(n / W, SYN_EACH_THREADS, 1), 1, 1};
     blockIdx = {(unsigned)(i / W / SYN_EACH_THREADS), 0, 0};
     threadIdx = {(unsigned)(i / W % SYN_EACH_THREADS), 0, 0};
@@ -195,7 +196,7 @@ static void elements() {
     sparse<float> in(3 * row), out(n);
     if (!in.data || !out.data) SKIP("no address space for 52 GB");
     for (int packed = 0; packed < 2; packed++) {
-        syn_each_places<float, 1, 1> p = {};
+        syn_each_pointers<float, 1, 1> p = {};
         p.out[0] = out.data;
         p.in[0] = in.data;
         syn_walk_add(&p.walk, 3, {row});

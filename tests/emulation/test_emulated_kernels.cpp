@@ -206,7 +206,7 @@ static void votes() {
 }
 
 /* Writes before __syncwarp are visible to other lanes after it, in any order of lanes. */
-static __global__ void turn_kernel(int *to) {
+static __global__ void transpose_kernel(int *to) {
     __shared__ int space[64];
     const int t = (int)threadIdx.x;
     space[t] = t;
@@ -220,7 +220,7 @@ static __global__ void turn_kernel(int *to) {
 
 static void warps() {
     device_array<int> to(64);
-    CHECK_CUDA(LAUNCH(turn_kernel, 1, 64, 0, NULL, to.data));
+    CHECK_CUDA(LAUNCH(transpose_kernel, 1, 64, 0, NULL, to.data));
     const std::vector<int> got = to.host();
     for (int t = 0; t < 64; t++) CHECK_INT(got[(size_t)t], t / 32 * 32 + (t + 2) % 32);
 }

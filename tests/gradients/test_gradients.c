@@ -214,7 +214,7 @@ static syn_tensor scale(inputs *in) {
 
 static syn_tensor dropout(inputs *in) {
     const syn_tensor x = any(in);
-    const syn_dropping how = {.p = 0.4, .seed = 7, .sample = 1000, .row = 3, .column = 5};
+    const syn_dropout_options how = {.p = 0.4, .seed = 7, .sample = 1000, .row = 3, .column = 5};
     const bool keys = number(in, 0, 1);
     return syn_dropout(in->ctx, x,
                        keys ? some_ids(in, syn_tensor_dim(in->ctx, x, 0), -9, 9, 0) : SYN_NO_KEYS,
@@ -254,7 +254,7 @@ static syn_tensor attention(inputs *in) {
                   d = large ? 1 : number(in, 1, 4);
     const int64_t s = t + (large ? 250 : 0) + number(in, 0, 3);
     const syn_tensor q = SOME(in, b, h, t, d), k = SOME(in, b, g, s, d), v = SOME(in, b, g, s, d);
-    syn_attention_how how = {
+    syn_attention_options how = {
         .mask = some_mask(in, b, s),
         .scale = 0.6,
         .causal = number(in, 0, 1),

@@ -157,7 +157,7 @@ static void give_work(syn_graph *graph) {
         }
         NEED_OK(syn_work_add(&work, &node, own, &err), err);
     }
-    NEED_OK(syn_graph_give_work(graph, 0, &work, &err), err);
+    NEED_OK(syn_graph_set_work(graph, 0, &work, &err), err);
 }
 
 static void work_by_hand(void) {

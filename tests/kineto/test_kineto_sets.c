@@ -90,7 +90,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&j->kept[comm->rank], j->device, comm, err));
     syn_ctx *ctx = j->kept[comm->rank];
     syn_ctx_set_overlap(ctx, true);
-    syn_ctx_keep_work(ctx, true);
+    syn_ctx_record_work(ctx, true);
     syn_status s = syn_model_new(&m, ctx, j->config, &options, err);
     if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
@@ -144,7 +144,7 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
 
 /* At the end of a step the host reads a result, for which it waits; then it has the next texts. */
 static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
-    syn_piece_between b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
+    syn_unowned_piece b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
     for (int i = 0; i < 3; i++, m->now_ns += 500) {
         b.piece.call_ns = b.piece.start_ns = m->now_ns;
         b.piece.call_wall_ns = 400;
@@ -160,7 +160,7 @@ static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
         } else {
             m->free_ns[COMPUTE] = b.piece.start_ns + b.piece.wall_ns;
         }
-        syn_ctx_add_between(ctx, &b);
+        syn_ctx_add_unowned_work(ctx, &b);
     }
 }
 

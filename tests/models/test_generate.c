@@ -194,7 +194,7 @@ static void end_of_text_stops_and_pads(void) {
     }
     for (int tp = 1; tp <= 2; tp++) {
         struct job job = {.tp = tp, .weights = &m, .request = request(0)};
-        job.request.end = (syn_text_ending){{eos}, 1, eos, eos};
+        job.request.end = (syn_stop_criteria){{eos}, 1, eos, eos};
         const bool ok = run(&job);
         bool same = ok;
         int64_t got = -1;

@@ -215,7 +215,7 @@ static void saved_files(void) {
         "  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n",
         "  \"bos_token_id\": 7,\n  \"eos_token_id\": 7\n}\n",
         "  \"bos_token_id\": 5,\n  \"eos_token_id\": [7, 9],\n  \"pad_token_id\": 3\n}\n"};
-    static const syn_text_ending ends[] = {{{0}, 0, 0, -1}, {{7}, 1, 7, 7}, {{7, 9}, 2, 3, 5}};
+    static const syn_stop_criteria ends[] = {{{0}, 0, 0, -1}, {{7}, 1, 7, 7}, {{7, 9}, 2, 3, 5}};
     const char *path = in_folder("config.json");
     char want[900];
     syn_error err = {0};

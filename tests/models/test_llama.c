@@ -16,7 +16,7 @@ static syn_model_config small(const syn_model_family *family) {
                           .n_embd = 32,
                           .n_head = 8,
                           .n_kv_head = 2,
-                          .n_depth = qwen3 ? 6 : 4,
+                          .head_dim = qwen3 ? 6 : 4,
                           .n_positions = 24,
                           .n_inner = 72,
                           .vocab_size = 257,
@@ -87,7 +87,7 @@ static void check_preset(const char *name, int tp) {
     syn_error err = {0};
     CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
     const syn_model_config *c = &job.config;
-    const int64_t depth = c->n_depth, copies = syn_model_kv_ranks(c, tp), l = c->n_layer,
+    const int64_t depth = c->head_dim, copies = syn_model_kv_ranks(c, tp), l = c->n_layer,
                   h = c->n_embd, keys = c->n_kv_head * depth * copies, b = job.batch, seen = 101;
     if (c->n_head % tp || c->n_inner % tp || (c->n_kv_head % tp && tp % c->n_kv_head)) return;
     CHECK_MSG(keep_ranks(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, generation_rank, &job, ctx),
@@ -276,7 +276,7 @@ static void absent_keys_have_the_defaults_of_transformers(void) {
                                rows[i].type, *rows[i].more ? ", " : "", rows[i].more);
         CHECK_OK(syn_model_config_parse(&c, "m.json", json, (size_t)n, &err), err);
         CHECK_INT(c.n_kv_head, rows[i].keys);
-        CHECK_INT(c.n_depth, rows[i].depth);
+        CHECK_INT(c.head_dim, rows[i].depth);
         CHECK_INT(c.n_positions, rows[i].positions);
         CHECK_INT(c.windowed ? c.window : 0, rows[i].window);
         CHECK_INT(c.end.n_ids > 0 ? c.end.ids[0] : -1, rows[i].end);

@@ -42,8 +42,8 @@ static void backward(job *j, float x0) {
 }
 
 static void get_weight(job *j, float *to) {
-    if (syn_tensor_read(j->ctx, syn_newest(j->ctx, j->layer.weight), to, IN * OUT * sizeof *to) !=
-        SYN_OK)
+    if (syn_tensor_read(j->ctx, syn_current_version(j->ctx, j->layer.weight), to,
+                        IN * OUT * sizeof *to) != SYN_OK)
         abort();
 }
 
@@ -126,7 +126,7 @@ static void test_versions(void) {
     syn_error err = {0};
     backward(&j, 1);
     CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
-    CHECK(syn_newest(j.ctx, old).id != old.id);
+    CHECK(syn_current_version(j.ctx, old).id != old.id);
     j.layer.weight = old;
     syn_scale(j.ctx, old, 2);
     CHECK_HAS(syn_ctx_error(j.ctx)->text, "was overwritten by adamw");

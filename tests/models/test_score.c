@@ -177,7 +177,7 @@ static void long_and_short_texts_follow_each_other(void) {
         .n_embd = 32,
         .n_head = 4,
         .n_kv_head = 2,
-        .n_depth = 8,
+        .head_dim = 8,
         .n_positions = 16,
         .n_inner = 40,
         .vocab_size = 257,

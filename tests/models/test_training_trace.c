@@ -473,7 +473,8 @@ static void check_terms(const syn_graph *g, int want) {
     for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
         const syn_node *node = syn_graph_node(g, 0, i, &at);
         if (node->n_inputs == 0 || (node->flags & SYN_NODE_VIRTUAL)) continue;
-        const bool term = syn_graph_tensor_at(g, 0, node->inputs[0], &in)->flags & SYN_TENSOR_TERM;
+        const bool term =
+            syn_graph_tensor_at(g, 0, node->inputs[0], &in)->flags & SYN_TENSOR_PARTIAL;
         if (!term || strcmp(node->op, "accumulate") == 0) continue;
         CHECK_STR(node->op, "all_reduce");
         n++;

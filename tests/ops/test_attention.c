@@ -9,10 +9,10 @@ enum { MOST = 1 << 16 };
 
 /* One query over `visible` keys; the values' weighted mean, or zeros where nothing is visible.
    Returns how far a score may be from zero, which is what its error in float grows with. */
-static double exact_row(const syn_attend *a, int64_t query, double *out) {
+static double exact_row(const syn_attention_tile *a, int64_t query, double *out) {
     static double w[MOST];
-    const int64_t visible = syn__visible_keys(a, query);
-    const int64_t first = syn__hidden_keys(a, query);
+    const int64_t visible = syn__visible_end(a, query);
+    const int64_t first = syn__first_visible_key(a, query);
     double max = -(double)INFINITY, sum = 0, far = 0;
     for (int64_t s = first; s < visible; s++) {
         double dot = 0, size = 0;
@@ -37,7 +37,7 @@ static double exact_row(const syn_attend *a, int64_t query, double *out) {
 }
 
 /* Compares all queries; values lie in [-1, 1]. */
-static bool check(const syn_attention_kernels *k, syn_attend *a, guarded *out, bool at_end,
+static bool check(const syn_attention_kernels *k, syn_attention_tile *a, guarded *out, bool at_end,
                   const char *what) {
     double want[300];
     float *scratch = syn_aligned_malloc(k->scratch_floats(a->depth, a->keys) * sizeof *scratch);
@@ -68,13 +68,13 @@ static void test_kernels(void) {
     guarded g[5];
     for (int i = 0; i < 5; i++) g[i] = guarded_new(300 * 310 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < TEST_ROUNDS(1500) && syn_simd_runs(level); round++) {
+        for (int round = 0; round < TEST_ROUNDS(1500) && syn_simd_supported(level); round++) {
             const syn_attention_kernels *k = syn__attention_kernels_at(level);
             ref_seed((uint64_t)round);
             const bool end = round % 2;
-            syn_attend a = {.queries = ref_int(0, 2) ? ref_int(1, k->tile) : ref_int(1, 8),
-                            .keys = ref_int(0, 3) ? ref_int(0, 150) : ref_int(150, 300),
-                            .depth = ref_int(0, 3) ? ref_int(1, 80) : ref_int(1, 260)};
+            syn_attention_tile a = {.queries = ref_int(0, 2) ? ref_int(1, k->tile) : ref_int(1, 8),
+                                    .keys = ref_int(0, 3) ? ref_int(0, 150) : ref_int(150, 300),
+                                    .depth = ref_int(0, 3) ? ref_int(1, 80) : ref_int(1, 260)};
             if (a.depth * a.keys > 20000) a.keys = 20000 / a.depth;
             a.scale = (float)ref_real(0.05, 0.5);
             a.q_stride = a.depth + ref_int(0, 9);
@@ -107,9 +107,9 @@ static void test_running_maximum(void) {
     guarded g[5];
     for (int i = 0; i < 5; i++) g[i] = guarded_new(400 * sizeof(float) * 4);
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 40 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 40 && syn_simd_supported(level); round++) {
             const syn_attention_kernels *k = syn__attention_kernels_at(level);
-            syn_attend a = {.queries = round % 2 ? 1 : k->tile, .keys = 400, .depth = 1};
+            syn_attention_tile a = {.queries = round % 2 ? 1 : k->tile, .keys = 400, .depth = 1};
             a.q_stride = a.k_stride = a.v_stride = 1;
             a.scale = 1;
             a.visible = a.keys;
@@ -135,23 +135,23 @@ static void test_specials(void) {
     for (int i = 0; i < KEYS * DEPTH; i++) k[i] = v[i] = (float)ref_real(-1, 1);
     for (int i = 0; i < KEYS; i++) mask[i] = -INFINITY;
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++) {
-        if (!syn_simd_runs(level)) continue;
+        if (!syn_simd_supported(level)) continue;
         const syn_attention_kernels *kernels = syn__attention_kernels_at(level);
         for (int queries = 1; queries <= QUERIES; queries++) {
-            syn_attend a = {.q = q,
-                            .k = k,
-                            .v = v,
-                            .mask = mask,
-                            .out = out,
-                            .q_stride = DEPTH,
-                            .k_stride = DEPTH,
-                            .v_stride = DEPTH,
-                            .out_stride = DEPTH,
-                            .queries = queries,
-                            .keys = KEYS,
-                            .depth = DEPTH,
-                            .visible = KEYS,
-                            .scale = 1};
+            syn_attention_tile a = {.q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .mask = mask,
+                                    .out = out,
+                                    .q_stride = DEPTH,
+                                    .k_stride = DEPTH,
+                                    .v_stride = DEPTH,
+                                    .out_stride = DEPTH,
+                                    .queries = queries,
+                                    .keys = KEYS,
+                                    .depth = DEPTH,
+                                    .visible = KEYS,
+                                    .scale = 1};
             a.scratch = syn_aligned_malloc(kernels->scratch_floats(DEPTH, KEYS) * sizeof(float));
             kernels->attend(&a);
             for (int i = 0; i < queries * DEPTH; i++) CHECK(out[i] == 0);

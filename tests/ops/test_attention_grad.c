@@ -30,14 +30,14 @@ static double dot(const float *x, const float *y, int64_t n, double *size) {
     return sum;
 }
 
-static double kept(const syn_attend *a, int64_t query, int64_t key) {
+static double kept(const syn_attention_tile *a, int64_t query, int64_t key) {
     if (!a->drop) return 1;
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : (double)a->drop->keep;
 }
 
 /* Weights of a query, and its line of want.out, log_sum and far. */
-static void exact_forward(const syn_attend *a, int64_t query, double *w) {
-    const int64_t visible = syn__visible_keys(a, query), first = syn__hidden_keys(a, query);
+static void exact_forward(const syn_attention_tile *a, int64_t query, double *w) {
+    const int64_t visible = syn__visible_end(a, query), first = syn__first_visible_key(a, query);
     double max = -(double)INFINITY, sum = 0;
     want.far[query] = 0;
     for (int64_t s = first; s < visible; s++) {
@@ -62,8 +62,8 @@ static void exact_forward(const syn_attend *a, int64_t query, double *w) {
 }
 
 /* Adds the query's part to what is wanted of keys and values. */
-static void exact_backward(const syn_attend_grad *g, int64_t query, const double *w) {
-    const syn_attend *a = &g->of;
+static void exact_backward(const syn_attention_grad_tile *g, int64_t query, const double *w) {
+    const syn_attention_tile *a = &g->of;
     const float *dout = g->dout + query * g->dout_stride, *q = a->q + query * a->q_stride;
     const double unit = 1e-6 + 2e-7 * want.far[query];
     double mean = 0, mean_size = 0;
@@ -72,7 +72,7 @@ static void exact_backward(const syn_attend_grad *g, int64_t query, const double
         mean_size += fabs(want.out[query][d] * (double)dout[d]);
         want.dq[query][d] = want.q_size[query][d] = 0;
     }
-    for (int64_t s = syn__hidden_keys(a, query); s < syn__visible_keys(a, query); s++) {
+    for (int64_t s = syn__first_visible_key(a, query); s < syn__visible_end(a, query); s++) {
         double size, by = kept(a, query, s);
         const double dp = by * dot(dout, (const float *)a->v + s * a->v_stride, a->depth, &size);
         const double p = w[s] * by, ds = w[s] * (dp - mean) * (double)a->scale;
@@ -102,8 +102,9 @@ static bool near(const char *what, const float *got, const double *wanted, const
 
 enum { PLACES = 11 };
 
-static void describe(syn_attend_grad *g, const guarded m[PLACES], syn_dropout_row *drop, bool end) {
-    syn_attend *a = &g->of;
+static void describe(syn_attention_grad_tile *g, const guarded m[PLACES], syn_dropout_row *drop,
+                     bool end) {
+    syn_attention_tile *a = &g->of;
     a->scale = (float)ref_real(0.05, 0.5);
     a->q_stride = a->depth + ref_int(0, 9);
     a->k_stride = a->depth + ref_int(0, 9);
@@ -131,7 +132,7 @@ static void describe(syn_attend_grad *g, const guarded m[PLACES], syn_dropout_ro
     }
 }
 
-static bool check_forward(const syn_attention_kernels *k, syn_attend *a, const guarded *out,
+static bool check_forward(const syn_attention_kernels *k, syn_attention_tile *a, const guarded *out,
                           const guarded *sums, bool end) {
     const int64_t queries = a->queries;
     a->queries = queries < k->tile ? queries : k->tile;
@@ -151,9 +152,9 @@ static bool check_forward(const syn_attention_kernels *k, syn_attend *a, const g
 }
 
 /* dk and dv begin with ones, to which the gradients are added, dq with ones or not. */
-static bool check_backward(const syn_attention_kernels *k, syn_attend_grad *g,
+static bool check_backward(const syn_attention_kernels *k, syn_attention_grad_tile *g,
                            const guarded m[PLACES], bool end) {
-    syn_attend *a = &g->of;
+    syn_attention_tile *a = &g->of;
     const int64_t whole = a->keys * g->dk_stride, depth = a->depth;
     g->dq_stride = depth + ref_int(0, 9);
     g->add = ref_int(0, 1);
@@ -182,10 +183,11 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
     static double w[KEYS];
     ref_seed(seed);
     const bool end = seed % 2;
-    syn_attend_grad g = {.of = {.queries = ref_int(0, 2) ? ref_int(1, k->grad_tile) : ref_int(1, 8),
-                                .keys = ref_int(0, 3) ? ref_int(0, 100) : ref_int(100, KEYS),
-                                .depth = ref_int(0, 3) ? ref_int(1, 40) : ref_int(1, DEPTH)}};
-    syn_attend *a = &g.of;
+    syn_attention_grad_tile g = {
+        .of = {.queries = ref_int(0, 2) ? ref_int(1, k->grad_tile) : ref_int(1, 8),
+               .keys = ref_int(0, 3) ? ref_int(0, 100) : ref_int(100, KEYS),
+               .depth = ref_int(0, 3) ? ref_int(1, 40) : ref_int(1, DEPTH)}};
+    syn_attention_tile *a = &g.of;
     g.dk_stride = (a->depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
     describe(&g, m, drop, end);
     for (int64_t s = 0; s < a->keys; s++)
@@ -210,8 +212,8 @@ static void test_kernels(void) {
     if (ref_on_cuda()) return; /* the CPU's */
     for (int i = 0; i < PLACES; i++) m[i] = guarded_new(KEYS * ROW * 3 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (uint64_t seed = 0; seed < TEST_ROUNDS(800) && syn_simd_runs(level) && !test_failures;
-             seed++) {
+        for (uint64_t seed = 0;
+             seed < TEST_ROUNDS(800) && syn_simd_supported(level) && !test_failures; seed++) {
             round_of(syn__attention_kernels_at(level), m, seed);
             if (test_failures) fprintf(stderr, "%s, seed %d\n", syn_simd_name(level), (int)seed);
         }
@@ -226,7 +228,7 @@ static const float *floats_of(const ref *r, float *to) {
 }
 
 /* What the op wants in `r`: y, log-sum-exp, dq, dk, dv. */
-static void exact_op(const ref x[4], const syn_attention_how *how, ref r[5]) {
+static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5]) {
     static float q[REF_MAX], k[REF_MAX], v[REF_MAX], dy[REF_MAX];
     static double w[KEYS];
     const int64_t *n = x[0].spec.dims, *m = x[1].spec.dims, depth = n[3], row = n[1] * depth;
@@ -238,21 +240,21 @@ static void exact_op(const ref x[4], const syn_attention_how *how, ref r[5]) {
     for (int64_t head = 0; head < n[0] * n[1]; head++) {
         const int64_t b = head / n[1], h = head % n[1], group = n[1] / m[1];
         const int64_t shared = b * m[1] + h / group;
-        const syn_attend_grad g = {.of = {.q = q + head * n[2] * depth,
-                                          .k = k + shared * m[2] * depth,
-                                          .v = v + shared * m[2] * depth,
-                                          .q_stride = depth,
-                                          .k_stride = depth,
-                                          .v_stride = depth,
-                                          .queries = n[2],
-                                          .keys = m[2],
-                                          .depth = depth,
-                                          .visible = how->causal ? how->offset + 1 : m[2],
-                                          .step = how->causal,
-                                          .window = how->window,
-                                          .scale = (float)how->scale},
-                                   .dout = dy + b * n[2] * row + h * depth,
-                                   .dout_stride = row};
+        const syn_attention_grad_tile g = {.of = {.q = q + head * n[2] * depth,
+                                                  .k = k + shared * m[2] * depth,
+                                                  .v = v + shared * m[2] * depth,
+                                                  .q_stride = depth,
+                                                  .k_stride = depth,
+                                                  .v_stride = depth,
+                                                  .queries = n[2],
+                                                  .keys = m[2],
+                                                  .depth = depth,
+                                                  .visible = how->causal ? how->offset + 1 : m[2],
+                                                  .step = how->causal,
+                                                  .window = how->window,
+                                                  .scale = (float)how->scale},
+                                           .dout = dy + b * n[2] * row + h * depth,
+                                           .dout_stride = row};
         if (h % group == 0) memset(want.dk, 0, sizeof want.dk), memset(want.dv, 0, sizeof want.dv);
         for (int64_t i = 0; i < n[2]; i++) {
             exact_forward(&g.of, i, w);
@@ -279,18 +281,18 @@ static void test_layouts(void) {
         const int64_t b = ref_int(1, 3), g = ref_int(1, 2), h = g * ref_int(1, 3),
                       t = ref_int(1, 7), s = ref_int(1, 9), d = ref_int(1, 5);
         const int64_t of_q[4] = {b, h, t, d}, of_k[4] = {b, g, s, d}, of_y[4] = {b, t, h, d};
-        syn_attention_how how = {.scale = ref_real(0.1, 2),
-                                 .causal = ref_int(0, 3) > 0,
-                                 .offset = ref_int(0, 3) ? s - t : ref_int(-3, 4),
-                                 .window = ref_int(0, 1) ? ref_int(1, 9) : 0};
+        syn_attention_options how = {.scale = ref_real(0.1, 2),
+                                     .causal = ref_int(0, 3) > 0,
+                                     .offset = ref_int(0, 3) ? s - t : ref_int(-3, 4),
+                                     .window = ref_int(0, 1) ? ref_int(1, 9) : 0};
         if (!how.causal) how.window = 0;
         for (int i = 0; i < 4; i++)
             ref_fill(&x[i], ref_spec(SYN_F32, 4, i == 0 ? of_q : i < 3 ? of_k : of_y), -2, 2);
         exact_op(x, &how, r);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         syn_tensor in[6], out[3];
-        for (int i = 0; i < 3; i++) in[i] = syn__dense_rows(ctx, ref_wild(ctx, &x[i]));
-        in[5] = syn__dense_rows(ctx, ref_wild(ctx, &x[3]));
+        for (int i = 0; i < 3; i++) in[i] = syn__dense_last_dim(ctx, ref_wild(ctx, &x[i]));
+        in[5] = syn__dense_last_dim(ctx, ref_wild(ctx, &x[3]));
         syn_attr attr[10] = {{.f = how.scale}, {.i = how.causal}, {.i = how.offset}};
         attr[8].i = how.window;
         syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, how.window ? 9 : 8, NULL, in + 3);
@@ -364,7 +366,7 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
         x[i] = syn_permute(ctx, leaf[i], order, 4);
     }
     syn_attending how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
-    how.dropping = (syn_dropping){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
+    how.dropping = (syn_dropout_options){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
     if (s->masked) how.mask = random_input(ctx, 2, of_m, true);
     const syn_tensor y = syn_heads_attend(ctx, x[0], x[1], x[2], &how);
     const syn_tensor w = syn_reshape(ctx, random_input(ctx, 4, of_q, false), flat, 3);
@@ -449,7 +451,7 @@ static void test_shards_of_dropout(void) {
     ref_seed(1);
     const syn_tensor x = random_input(ctx, 4, dims, false),
                      keys = syn_input(ctx, "keys", &of_keys, numbers);
-    syn_attention_how how = {.scale = 1, .dropping = {.p = 0.5, .seed = 77, .sample = 1}};
+    syn_attention_options how = {.scale = 1, .dropping = {.p = 0.5, .seed = 77, .sample = 1}};
     how.keys = keys;
     read_all(ctx, syn_attention_train(ctx, x, x, x, &how), whole);
     for (int b = 0; b < B; b++)

@@ -9,7 +9,7 @@ typedef struct heads {
     syn_tensor q, k, v, dout;
     int64_t t, s;
     syn_dtype dtype;
-    syn_attention_how how;
+    syn_attention_options how;
 } heads;
 
 /* Queries and keys as they lie in models: rows that are dense, in memory of any order. */
@@ -57,7 +57,7 @@ static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
 }
 
 static void forward_of(both_run *r, heads x) {
-    const syn_attention_how *how = &x.how;
+    const syn_attention_options *how = &x.how;
     r->out[0] = how->window ? syn_attention_window(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
                                                    how->offset, how->window)
                             : syn_attention(r->ctx, x.q, x.k, x.v, how->mask, how->scale,

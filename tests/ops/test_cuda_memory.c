@@ -112,9 +112,9 @@ static void test_what_a_device_is(void) {
     for (int k = 0; k < 2; k++) {
         syn_error err = {0};
         syn_ctx *ctx = NULL;
-        syn_device_facts facts;
+        syn_device_info facts;
         NEED_OK(syn_ctx_new(&ctx, k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU, NULL, &err), err);
-        syn_ctx_device_facts(ctx, &facts);
+        syn_ctx_device_info(ctx, &facts);
         CHECK((facts.name[0] != '\0') == k && (facts.multiprocessors > 0) == k);
         CHECK_INT(facts.devices, k ? ref_cuda_devices() : 0);
         syn_ctx_free(ctx);

@@ -187,10 +187,10 @@ static void test_numbers_beside_work(void) {
                 const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
                 if (i == 0)
                     waits = ref_cuda_calls("cudaStreamSynchronize"); /* scratch memory is there */
-                if (i > 0) CHECK_INT(syn_tensor_get_numbers(l.ctx, asked, &got[k][i - 1]), SYN_OK);
+                if (i > 0) CHECK_INT(syn_tensor_read_end(l.ctx, asked, &got[k][i - 1]), SYN_OK);
                 if (k && i > 2 && counts())
                     CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 1);
-                if (i < 8) CHECK_INT(syn_tensor_ask_numbers(l.ctx, &squares, 1, &asked), SYN_OK);
+                if (i < 8) CHECK_INT(syn_tensor_read_begin(l.ctx, &squares, 1, &asked), SYN_OK);
                 l.x = syn_scale(l.ctx, x, 1.01);
                 syn_forget(l.ctx, l.mark, &l.x, 1);
                 syn_next_step(l.ctx);
@@ -287,11 +287,11 @@ static void test_a_fault_beside_work(void) {
     const syn_tensor x = syn_input(ctx, "x", &logits, NULL),
                      targets = syn_input(ctx, "targets", &ids, wrong);
     const syn_tensor before = syn_square_sum(ctx, &x, 1);
-    CHECK_INT(syn_tensor_ask_numbers(ctx, &before, 1, &asked[0]), SYN_OK);
+    CHECK_INT(syn_tensor_read_begin(ctx, &before, 1, &asked[0]), SYN_OK);
     const syn_tensor loss = syn_cross_entropy(ctx, x, targets, SYN_MEAN, CLASSES);
-    CHECK_INT(syn_tensor_ask_numbers(ctx, &loss, 1, &asked[1]), SYN_OK);
-    CHECK_INT(syn_tensor_get_numbers(ctx, asked[0], &got), SYN_OK);
-    CHECK_INT(syn_tensor_get_numbers(ctx, asked[1], &got), SYN_E_INVALID);
+    CHECK_INT(syn_tensor_read_begin(ctx, &loss, 1, &asked[1]), SYN_OK);
+    CHECK_INT(syn_tensor_read_end(ctx, asked[0], &got), SYN_OK);
+    CHECK_INT(syn_tensor_read_end(ctx, asked[1], &got), SYN_E_INVALID);
     CHECK_STR(syn_ctx_error(ctx)->text, "cross_entropy: a target is 8, which is no class of 8");
     syn_ctx_free(ctx);
 }

@@ -40,7 +40,7 @@ static void concat(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int axis) {
 }
 
 static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
-    const syn_attention_how how = {.mask = mask, .keys = keys, .dropping = {.p = p}};
+    const syn_attention_options how = {.mask = mask, .keys = keys, .dropping = {.p = p}};
     const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4);
     syn_attention_train(c, q, k, k, &how);
 }
@@ -54,7 +54,7 @@ static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy
 }
 
 static void drop(syn_ctx *c, syn_tensor x, syn_tensor keys, double p) {
-    syn_dropout(c, x, keys, &(syn_dropping){.p = p});
+    syn_dropout(c, x, keys, &(syn_dropout_options){.p = p});
 }
 
 static void recv(syn_ctx *c, int dtype, int rank, int64_t dim, int peer, int tag) {

@@ -142,8 +142,8 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_mark mark = syn_ctx_mark(ctx);
     for (int step = 0; step < 2 && s == SYN_OK; step++) {
         syn_tensor x = syn_column_linear(ctx, syn_input(ctx, "x", &xs, NULL), &fc, false, NULL, "");
-        x = syn_layernorm(ctx, syn_gelu(ctx, x, true), syn_newest(ctx, norm.weight),
-                          syn_newest(ctx, norm.bias), 1e-5);
+        x = syn_layernorm(ctx, syn_gelu(ctx, x, true), syn_current_version(ctx, norm.weight),
+                          syn_current_version(ctx, norm.bias), 1e-5);
         s = syn_backward(ctx,
                          syn_cross_entropy(ctx, x, syn_input(ctx, "y", &ys, NULL), SYN_MEAN, 5));
         if (s == SYN_OK) s = syn_data_parallel_check(parallel, err);

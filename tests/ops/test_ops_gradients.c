@@ -14,7 +14,7 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
 
 /* Any layout whose last dimension is dense. */
 static syn_tensor dense_rows(syn_ctx *ctx, const ref *r) {
-    return syn__dense_rows(ctx, ref_wild(ctx, r));
+    return syn__dense_last_dim(ctx, ref_wild(ctx, r));
 }
 
 static int64_t width_of(const ref *r) {

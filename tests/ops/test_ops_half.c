@@ -78,7 +78,7 @@ static void scale(half_call *c) {
     give(c, syn_scale(c->ctx, SOME(ref_int(0, 2), width()), by));
 }
 static void dropout(half_call *c) {
-    const syn_dropping how = {.p = 0.4, .seed = (uint64_t)ref_int(0, 1000)};
+    const syn_dropout_options how = {.p = 0.4, .seed = (uint64_t)ref_int(0, 1000)};
     give(c, syn_dropout(c->ctx, SOME(ref_int(1, 3), 2, ref_int(1, 300)), SYN_NO_KEYS, &how));
 }
 static void scale_mask(half_call *c) {
@@ -273,7 +273,7 @@ static void cross_entropy_join(half_call *c) {
 /* Queries, keys and values, grouped or not, with a mask and dropout or not. */
 typedef struct heads {
     syn_tensor q, k, v;
-    syn_attention_how how;
+    syn_attention_options how;
 } heads;
 
 static heads some_heads(half_call *c) {
@@ -288,9 +288,9 @@ static heads some_heads(half_call *c) {
     const int64_t depth = syn_tensor_dim(c->ctx, x.q, 3);
     x.k = SOME(b, g, s, depth);
     x.v = SOME(b, g, s, depth);
-    x.how = (syn_attention_how){.scale = 0.4, .causal = ref_int(0, 1) != 0, .offset = s - t};
+    x.how = (syn_attention_options){.scale = 0.4, .causal = ref_int(0, 1) != 0, .offset = s - t};
     x.how.mask = ref_int(0, 1) ? number(c, SYN_F32, SHAPE(b, s), -4, 0) : SYN_NO_MASK;
-    x.how.dropping = (syn_dropping){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
+    x.how.dropping = (syn_dropout_options){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
     return x;
 }
 static void attention(half_call *c) {
@@ -301,11 +301,12 @@ static void attention(half_call *c) {
 static void attention_train(half_call *c) {
     const heads x = some_heads(c);
     give(c, syn_attention_train(c->ctx, x.q, x.k, x.v, &x.how));
-    give(c, syn_newest(c->ctx, (syn_tensor){c->out[0].id + 1, c->out[0].tag})); /* log-sum-exp */
+    give(c, syn_current_version(c->ctx,
+                                (syn_tensor){c->out[0].id + 1, c->out[0].tag})); /* log-sum-exp */
 }
 /* Of a result that need not be one: sums over which the softmax is small. */
 static void grad_of(half_call *c, heads x) {
-    const syn_attention_how *how = &x.how;
+    const syn_attention_options *how = &x.how;
     const int64_t b = syn_tensor_dim(c->ctx, x.q, 0), h = syn_tensor_dim(c->ctx, x.q, 1),
                   t = syn_tensor_dim(c->ctx, x.q, 2), d = syn_tensor_dim(c->ctx, x.q, 3);
     const syn_tensor in[7] = {x.q,

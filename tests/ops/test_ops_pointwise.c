@@ -36,7 +36,7 @@ static void test_unary_layouts(void) {
         const int64_t rows = x.spec.rank > 1 ? x.spec.dims[x.spec.rank - 2] : 1;
         const int64_t offset = ref_int(-3, 6);
         const double factor = ref_real(-3, 3);
-        const syn_dropping nothing = {.p = 0, .seed = (uint64_t)round};
+        const syn_dropout_options nothing = {.p = 0, .seed = (uint64_t)round};
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor t = ref_wild(ctx, &x);
         for (int64_t i = 0; i < n; i++) want.v[i] = gelu(x.v[i], round % 2 == 0);
@@ -139,8 +139,8 @@ static void test_long_strided_rows(void) {
 enum { SAMPLES = 5, ROWS = 100, COLUMNS = 200, MASK = SAMPLES * ROWS * COLUMNS };
 
 /* What becomes of ones: (samples, rows, columns), from `how` on. keys NULL: none are given. */
-static void mask_of(float *out, const syn_dropping *how, const int32_t *keys, int64_t samples,
-                    int64_t rows, int64_t columns) {
+static void mask_of(float *out, const syn_dropout_options *how, const int32_t *keys,
+                    int64_t samples, int64_t rows, int64_t columns) {
     static float ones[MASK];
     for (int i = 0; i < MASK; i++) ones[i] = 1;
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -170,15 +170,15 @@ static void test_dropout_statistics(void) {
     for (size_t k = 0; k < COUNT(ps); k++) {
         const double p = ps[k], sigma = sqrt(p * (1 - p) * MASK);
         double kept = 0;
-        mask_of(a, &(syn_dropping){.p = p, .seed = 7}, NULL, SAMPLES, ROWS, COLUMNS);
-        mask_of(b, &(syn_dropping){.p = p, .seed = 8}, NULL, SAMPLES, ROWS, COLUMNS);
+        mask_of(a, &(syn_dropout_options){.p = p, .seed = 7}, NULL, SAMPLES, ROWS, COLUMNS);
+        mask_of(b, &(syn_dropout_options){.p = p, .seed = 8}, NULL, SAMPLES, ROWS, COLUMNS);
         for (int i = 0; i < MASK; i++) {
             CHECK(a[i] == 0.0f || a[i] == (float)(1 / (1 - p)));
             kept += a[i] != 0;
         }
         CHECK_NEAR(kept, (1 - p) * MASK, 4 * sigma);
         CHECK(both_stay(a, b, MASK, p) < 4);
-        mask_of(b, &(syn_dropping){.p = p, .seed = 7}, other_keys, SAMPLES, ROWS, COLUMNS);
+        mask_of(b, &(syn_dropout_options){.p = p, .seed = 7}, other_keys, SAMPLES, ROWS, COLUMNS);
         CHECK(both_stay(a, b, MASK, p) < 4);
         for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* some of 400 are further off than 4 */
             CHECK_MSG(both_stay(a, a + lag, MASK - lag, p) < 5, "%d apart", lag);
@@ -200,7 +200,7 @@ static void test_dropout_statistics(void) {
 static void test_dropout_has_no_weak_element(void) {
     static float a[MASK];
     for (uint64_t seed = 0; seed < 50; seed++) {
-        mask_of(a, &(syn_dropping){.p = 1e-7, .seed = seed}, NULL, 1, 5, COLUMNS);
+        mask_of(a, &(syn_dropout_options){.p = 1e-7, .seed = seed}, NULL, 1, 5, COLUMNS);
         for (int i = 0; i < 5 * COLUMNS; i++)
             CHECK_MSG(a[i] != 0, "seed %llu drops element %d", (unsigned long long)seed, i);
     }
@@ -210,10 +210,10 @@ static void test_dropout_has_no_weak_element(void) {
 static void test_dropout_shards_agree(void) {
     static float whole[MASK], part[MASK];
     static const int32_t turned[SAMPLES] = {13, 12, 11, 10, 9};
-    const syn_dropping how = {.p = 0.3, .seed = 99, .sample = 9};
+    const syn_dropout_options how = {.p = 0.3, .seed = 99, .sample = 9};
     mask_of(whole, &how, NULL, SAMPLES, ROWS, COLUMNS);
     for (int s = 0; s < SAMPLES; s++) {
-        const syn_dropping sample = {.p = 0.3, .seed = 99, .sample = 9 + s};
+        const syn_dropout_options sample = {.p = 0.3, .seed = 99, .sample = 9 + s};
         mask_of(part, &sample, NULL, 1, ROWS, COLUMNS);
         CHECK(memcmp(part, whole + s * ROWS * COLUMNS, ROWS * COLUMNS * sizeof *part) == 0);
     }
@@ -223,7 +223,7 @@ static void test_dropout_shards_agree(void) {
                      ROWS * COLUMNS * sizeof *part) == 0);
     for (int64_t cut = 0; cut < COLUMNS; cut += 50) {
         const int64_t first = cut / 2;
-        const syn_dropping shard = {
+        const syn_dropout_options shard = {
             .p = 0.3, .seed = 99, .sample = 9, .row = first, .column = cut + 7};
         mask_of(part, &shard, NULL, SAMPLES, 25, 43);
         for (int i = 0; i < SAMPLES * 25 * 43; i++) {
@@ -239,7 +239,7 @@ static void test_dropout_layouts(void) {
     for (int round = 0; round < 100; round++) {
         ref_seed((uint64_t)round);
         ref_fill(&x, ref_random_spec(SYN_F32, 2, 5, false), 1, 2);
-        const syn_dropping how = {.p = 0.4, .seed = (uint64_t)round, .row = 17};
+        const syn_dropout_options how = {.p = 0.4, .seed = (uint64_t)round, .row = 17};
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor dense = syn_dropout(ctx, ref_dense(ctx, &x), SYN_NO_KEYS, &how);
         float data[REF_MAX];

@@ -36,7 +36,7 @@ static syn_tensor received(syn_ctx *c, int32_t from) {
 }
 
 static syn_tensor trained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor mask, double p) {
-    const syn_attention_how how = {.mask = mask, .scale = 0.5, .dropping = {.p = p}};
+    const syn_attention_options how = {.mask = mask, .scale = 0.5, .dropping = {.p = p}};
     return syn_attention_train(c, q, k, k, &how);
 }
 
@@ -109,7 +109,7 @@ static syn_tensor together(syn_ctx *c, syn_tensor a, syn_tensor b, bool reduce,
 }
 
 static const syn_tensor none = {0};
-static const syn_dropping drop = {.p = 0.1, .seed = 1};
+static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
 
 /* op, call, shape, flops, bytes read, bytes written, payload bytes */
 #define OPS(X)                                                                                     \

@@ -184,10 +184,10 @@ static bool right_at_all_levels(problem *q, syn_workers *workers) {
     bool ok = true;
     solve(q);
     for (syn_simd level = SYN_SIMD_SCALAR; ok && level < SYN_SIMD_COUNT; level++) {
-        if (!syn_simd_runs(level)) continue;
+        if (!syn_simd_supported(level)) continue;
         const int threads = syn_workers_count(workers);
         begin(q);
-        syn__product_own(&q->p, level, workers);
+        syn__product_run_own_kernels(&q->p, level, workers);
         snprintf(how, sizeof how, "%s kernels, %d threads", syn_simd_name(level), threads);
         ok = right(q, how);
         if (!ok) break;
@@ -339,7 +339,7 @@ static float result_at(const syn_product *p, int64_t i, int64_t j) {
 /* What is not finite spreads along its row of x or column of w and no further. */
 static void test_not_finite(void) {
     for (syn_simd level = SYN_SIMD_SCALAR; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 280 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 280 && syn_simd_supported(level); round++) {
             ref_seed((uint64_t)round);
             const int64_t m = ref_int(1, round % 2 ? 3 : 60), n = ref_int(1, 80), k = 40;
             problem q = make(m, n, k, kind_of(round / 2));
@@ -350,7 +350,7 @@ static void test_not_finite(void) {
             set(q.w + (size_t)((const unsigned char *)p->w - q.w), p->w_dtype,
                 p->transpose_w ? j * p->ldw + c : c * p->ldw + j, INFINITY);
             begin(&q);
-            syn__product_own(p, level, NULL);
+            syn__product_run_own_kernels(p, level, NULL);
             bool ok = true;
             for (int64_t r = 0; r < m; r++)
                 for (int64_t s = 0; s < n; s++) {

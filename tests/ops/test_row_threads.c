@@ -44,7 +44,7 @@ static unsigned char *all_ops(int threads, size_t *bytes) {
         syn_gelu(ctx, turned, false),
         syn_tanh(ctx, x),
         syn_scale(ctx, turned, 0.3),
-        syn_dropout(ctx, x, SYN_NO_KEYS, &(syn_dropping){.p = 0.3, .seed = 5, .sample = 7}),
+        syn_dropout(ctx, x, SYN_NO_KEYS, &(syn_dropout_options){.p = 0.3, .seed = 5, .sample = 7}),
         syn_scale_mask(ctx, turned, m, 0.5, true, 3),
         syn_softmax(ctx, turned),
         syn_layernorm(ctx, turned, r, r, 1e-5),
@@ -68,7 +68,7 @@ static unsigned char *all_ops(int threads, size_t *bytes) {
         built(ctx, SYN_OP_ACCUMULATE, syn_scale(ctx, x, 2), turned_back, none, NULL),
         syn_square_sum(ctx, (const syn_tensor[]){x, r}, 2),
         loss,
-        syn_newest(ctx, logits)};
+        syn_current_version(ctx, logits)};
     unsigned char *all = NULL;
     *bytes = 0;
     for (int i = 0; i < OPS && syn_ctx_status(ctx) == SYN_OK; i++) {

@@ -75,7 +75,7 @@ static void test_curves(void) {
     enum { N = 4096, STEP = 4099 };
     static float x[N], y[N];
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++) {
-        if (!syn_simd_runs(level)) continue;
+        if (!syn_simd_supported(level)) continue;
         for (int c = 0; c < CURVES; c++) {
             double worst = 0, at = 0;
             const bool absolute = level == SYN_SIMD_SCALAR && c > 0;
@@ -116,7 +116,7 @@ static double silu_slope(double x) {
 
 static void test_slopes(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int i = 0; i < 20000 && syn_simd_runs(level); i++) {
+        for (int i = 0; i < 20000 && syn_simd_supported(level); i++) {
             const float x =
                 (float)(i % 2 ? ref_real(-8, 8) : ldexp(ref_real(-1, 1), (int)ref_int(-127, 127)));
             const float dy = (float)ref_real(-2, 2);
@@ -141,7 +141,7 @@ static void test_specials(void) {
     enum { N = (int)(sizeof specials / sizeof *specials) };
     float want[N], got[N];
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int c = 0; c < CURVES && syn_simd_runs(level); c++) {
+        for (int c = 0; c < CURVES && syn_simd_supported(level); c++) {
             kernel_of(&syn__rows_scalar, &curves[c])(specials, want, N);
             kernel_of(syn__row_kernels_at(level), &curves[c])(specials, got, N);
             for (int i = 0; i < N; i++) {
@@ -166,7 +166,7 @@ static void test_halves(void) {
     for (int i = 0; i < 2 * SYN_SIMD_COUNT; i++) {
         const syn_dtype dtype = i % 2 ? SYN_F16 : SYN_BF16;
         const syn_simd level = (syn_simd)(i / 2);
-        if (!syn_simd_runs(level)) continue;
+        if (!syn_simd_supported(level)) continue;
         const syn_row_kernels *k = syn__row_kernels_at(level);
         for (uint32_t first = 0; first < 65536; first += N) {
             for (uint32_t j = 0; j < N; j++) got[j] = (uint16_t)(first + j);
@@ -375,7 +375,7 @@ static void check_length(syn_simd level, enum kernel which, int64_t n, bool at_e
 
 static void test_lengths(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int which = 0; which < KERNELS && syn_simd_runs(level); which++)
+        for (int which = 0; which < KERNELS && syn_simd_supported(level); which++)
             for (int64_t n = 1; n <= 200 && test_failures == 0; n++)
                 for (int how = 0; how < 4; how++)
                     check_length(level, (enum kernel)which, n, how & 1, how & 2);
@@ -393,7 +393,7 @@ static void test_cuts(void) {
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < N; j++) in[i][j] = (float)ref_real(i < 3 ? -6 : 0, 6);
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (size_t k = 0; k < COUNT(of_elements) && syn_simd_runs(level); k++) {
+        for (size_t k = 0; k < COUNT(of_elements) && syn_simd_supported(level); k++) {
             const syn_row_kernels *kernels = syn__row_kernels_at(level);
             memcpy(whole[1], in[3], 2 * sizeof *in);
             every_kernel(kernels, of_elements[k],
@@ -417,7 +417,7 @@ static void test_cuts(void) {
 /* Angles up to the largest that rope takes, beside the functions of a double. */
 static void test_angles(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 20000 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 20000 && syn_simd_supported(level); round++) {
             const bool quarters = round % 3 == 0;
             const float position = quarters ? 1 : (float)ref_int(0, round % 2 ? 1 << 20 : 4096);
             const float frequency =
@@ -438,7 +438,7 @@ static void test_dropout(void) {
     float ones[N], want[N], got[N];
     for (int i = 0; i < N; i++) ones[i] = 1;
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 200 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 200 && syn_simd_supported(level); round++) {
             const double p = round % 4 ? ref_real(0, 0.999) : 0;
             const syn_dropout_row drop =
                 syn__dropout_row(p, (uint64_t)round, (int32_t)ref_int(INT32_MIN, INT32_MAX),
@@ -459,7 +459,7 @@ static void test_dropout(void) {
 static void test_softmax(void) {
     static float x[5000], y[5000];
     for (syn_simd level = SYN_SIMD_AVX2; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 300 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 300 && syn_simd_supported(level); round++) {
             const int64_t n = round < 200 ? round + 1 : ref_int(200, 5000);
             const double width = pow(10, ref_real(-2, 2.5));
             double max = -(double)INFINITY, sum = 0;
@@ -483,7 +483,7 @@ static void test_softmax_specials(void) {
     enum { N = 37 };
     float x[N], y[N];
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int at = 0; at < N && syn_simd_runs(level); at++) {
+        for (int at = 0; at < N && syn_simd_supported(level); at++) {
             const syn_row_kernels *k = syn__row_kernels_at(level);
             for (int i = 0; i < N; i++) x[i] = -INFINITY;
             k->softmax(x, y, N);
@@ -508,7 +508,7 @@ static void test_layernorm(void) {
     enum { N = 1600 };
     static float x[N], w[N], b[N], y[N];
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 400 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < 400 && syn_simd_supported(level); round++) {
             const int64_t n = ref_int(1, 3) == 1 ? ref_int(1, 70) : ref_int(1, N);
             const double centre = round % 2 ? ref_real(-1e4, 1e4) : 0;
             const double width =
@@ -542,7 +542,7 @@ static void test_layernorm_specials(void) {
     static const float broken[3] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < N; i++) one[i] = 1, zero[i] = 0;
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int b = 0; b < 3 && syn_simd_runs(level); b++) {
+        for (int b = 0; b < 3 && syn_simd_supported(level); b++) {
             for (int i = 0; i < N; i++) x[i] = (float)i;
             x[7] = broken[b];
             syn__row_kernels_at(level)->layernorm(x, one, zero, 1e-5, y, N);
@@ -555,7 +555,7 @@ static void test_scale_mask(void) {
     enum { N = 50 };
     float x[N], mask[N], y[N];
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int64_t visible = -3; visible < N + 5 && syn_simd_runs(level); visible++)
+        for (int64_t visible = -3; visible < N + 5 && syn_simd_supported(level); visible++)
             for (int masked = 0; masked < 2; masked++) {
                 for (int i = 0; i < N; i++) {
                     x[i] = i < visible ? (float)i : NAN;

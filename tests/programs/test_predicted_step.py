@@ -32,7 +32,7 @@ META = ["--device", "meta"]
 RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
 PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "extrapolated: ",
-             "levers: ")
+             "suggestions: ")
 
 
 def told(out):
@@ -179,5 +179,5 @@ FOUND = PREDICTED[:3] + ("extrapolated: ",)
 alone = start(*META, *HERE, "--hw", "h100")
 check([line for line in told(out) if line.startswith(FOUND)] ==
       [line for line in told(alone) if line.startswith(FOUND)] and
-      "b200+megatron" in out and "levers" not in out, out)
+      "b200+megatron" in out and "suggestions" not in out, out)
 finish()

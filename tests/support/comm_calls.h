@@ -17,7 +17,7 @@ syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
 /* Start an operation without waiting: any operation; an all-reduce that sums f32; a message of f32,
    sent from or received into `data`. wait_for waits for it. */
-syn_status start_exchange(syn_comm *comm, syn_exchange x, syn_request **request, syn_error *err);
+syn_status start_exchange(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err);
 syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_request **request, syn_error *err);
 syn_status start_f32_message(syn_comm *comm, syn_comm_kind kind, void *data, size_t n_elems,

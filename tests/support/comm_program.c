@@ -16,7 +16,7 @@ enum {
 
 typedef struct operation {
     int step;
-    syn_exchange x;
+    syn_comm_call x;
     size_t n_elems;       /* of all its segments */
     syn_request *request; /* NULL: nothing is under way here */
     syn_segment segments[SYN_MAX_LIST];
@@ -63,19 +63,19 @@ static syn_status open_groups(rank_state *s, syn_error *err) {
     return SYN_OK;
 }
 
-static bool is_message(const syn_exchange *x) {
+static bool is_message(const syn_comm_call *x) {
     return x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_RECV;
 }
 
 /* What a step is for this rank; false: nothing. */
-static bool exchange_of(const rank_state *s, int step, syn_exchange *x, size_t *n_elems) {
+static bool exchange_of(const rank_state *s, int step, syn_comm_call *x, size_t *n_elems) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
                                           SYN_COMM_BARRIER};
     const uint64_t dice = dice_of(s->program, step), size = (uint64_t)s->comm->size;
-    *x = (syn_exchange){.kind = kinds[dice % 5],
-                        .dtype = (syn_dtype)((dice >> 8) % SYN_DTYPE_COUNT),
-                        .reduce = (syn_reduce)((dice >> 16) % SYN_REDUCE_COUNT)};
+    *x = (syn_comm_call){.kind = kinds[dice % 5],
+                         .dtype = (syn_dtype)((dice >> 8) % SYN_DTYPE_COUNT),
+                         .reduce = (syn_reduce)((dice >> 16) % SYN_REDUCE_COUNT)};
     *n_elems = (dice >> 24) % (dice >> 23 & 1 ? ELEMS : 20);
     if (s->program->any_sum && x->dtype != SYN_I32 && x->dtype != SYN_I64 &&
         x->reduce != SYN_REDUCE_MIN)
@@ -93,7 +93,7 @@ static bool exchange_of(const rank_state *s, int step, syn_exchange *x, size_t *
 }
 
 /* Whether two operations must be started in the order of the list. */
-static bool ordered(const syn_exchange *x, const syn_exchange *y) {
+static bool ordered(const syn_comm_call *x, const syn_comm_call *y) {
     if (!is_message(x)) return x->group == y->group;
     return x->kind == y->kind && x->peer == y->peer && x->tag == y->tag;
 }
@@ -206,7 +206,7 @@ static syn_status finish_any(rank_state *s, syn_error *err) {
 /* The step to be started next. */
 static int choose(const rank_state *s, uint64_t dice) {
     const int step = s->first + (int)(dice % AHEAD);
-    syn_exchange x, earlier;
+    syn_comm_call x, earlier;
     size_t n_elems;
     if (s->program->in_order || step >= s->program->n_steps || s->started[step] ||
         !exchange_of(s, step, &x, &n_elems))

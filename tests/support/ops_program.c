@@ -72,7 +72,7 @@ static syn_tensor program_layer(program *p, syn_tensor x) {
     default:
         return s.rank < 2 ? x
                           : syn_dropout(c, x, SYN_NO_KEYS,
-                                        &(syn_dropping){
+                                        &(syn_dropout_options){
                                             .p = 0.25, .seed = p->seed, .sample = ref_int(0, 9)});
     }
 }

@@ -51,12 +51,12 @@ static void of_a_sink(void) {
         syn_error err = {0};
         uint64_t file = 0;
         syn__checksum_begin(&sum);
-        syn__sink_pretend(how == 1, how == 2);
+        syn__sink_simulate(how == 1, how == 2);
         CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
         syn__sink_sum(sink, &sum);
         for (int i = 0; i < 1000; i++) syn_sink_write(sink, bytes, sizeof bytes);
         CHECK_OK(syn_sink_close(sink, true, &err), err);
-        syn__sink_pretend(false, false);
+        syn__sink_simulate(false, false);
         CHECK_OK(syn__checksum_file(path, &file, &err), err);
         CHECK(sum.total_bytes == 768000 && syn__checksum_end(&sum) == file);
     }

@@ -281,16 +281,16 @@ static void load_fitted(syn_hardware *hw, const char *library, const char *stack
 }
 
 static int beyond(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes, const int32_t *ranks,
-                  uint32_t n_ranks, syn_hw_beyond out[SYN_HW_EXTENTS]) {
+                  uint32_t n_ranks, syn_hw_extrapolation out[SYN_HW_EXTENTS]) {
     const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
     const syn_node node = {
         .kind = SYN_NODE_COLLECTIVE, .op = "x", .comm = comm, .group = 1, .comm_bytes = bytes};
-    return syn_hardware_beyond(hw, &node, &group, out);
+    return syn_hardware_extrapolated(hw, &node, &group, out);
 }
 
 static void what_lies_beyond_the_fit(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    syn_hw_beyond out[SYN_HW_EXTENTS];
+    syn_hw_extrapolation out[SYN_HW_EXTENTS];
     syn_hardware hw;
     load(&hw, toy);
     CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 1, ranks, 16, out), 0); /* nothing is known */
@@ -311,12 +311,12 @@ static void what_lies_beyond_the_fit(void) {
                         .category = SYN_CATEGORY_MATMUL,
                         .op = "linear",
                         .extents = {1, 65, 1000, 1000}};
-    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 1);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &product, NULL, out), 1);
     CHECK(out[0].extent == SYN_HW_EXTENT_ROWS && out[0].value == 65 && out[0].fitted.most == 64);
     syn_hardware_fitted_to(&hw.stack.fitted, &hw, &product, NULL);
-    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 0);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &product, NULL, out), 0);
     product.extents.rows = 15;
-    CHECK_INT(syn_hardware_beyond(&hw, &product, NULL, out), 1);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &product, NULL, out), 1);
 }
 
 static void refuses_ranges(void) {

@@ -34,7 +34,7 @@ static syn_status parse(const char *json, syn_error *err) {
 static double toy_ns(const syn_node *node, int32_t ranks) {
     syn_error err;
     if (parse(toy, &err) != SYN_OK) return -1;
-    syn_hardware_share(&hw, ranks);
+    syn_hardware_set_sharing(&hw, ranks);
     return syn_hardware_predict_ns(&hw, node, NULL, 0);
 }
 
@@ -95,19 +95,19 @@ static void shared(void) {
 
 static bool is_beyond(const syn_node *node, syn_hw_extent extent, double value, double least,
                       double most) {
-    syn_hw_beyond out[SYN_HW_EXTENTS];
-    return syn_hardware_beyond(&hw, node, NULL, out) == 1 && strcmp(out[0].what, node->op) == 0 &&
-           out[0].extent == extent && out[0].value == value && out[0].fitted.least == least &&
-           out[0].fitted.most == most;
+    syn_hw_extrapolation out[SYN_HW_EXTENTS];
+    return syn_hardware_extrapolated(&hw, node, NULL, out) == 1 &&
+           strcmp(out[0].what, node->op) == 0 && out[0].extent == extent && out[0].value == value &&
+           out[0].fitted.least == least && out[0].fitted.most == most;
 }
 
 /* The ends of a curve are those of what was measured. */
 static void beyond_curves(void) {
-    syn_hw_beyond out[SYN_HW_EXTENTS];
+    syn_hw_extrapolation out[SYN_HW_EXTENTS];
     syn_error err;
     CHECK_OK(parse(toy, &err), err);
     syn_node n = product(64, 100, 1000, 100);
-    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);
     n = product(65, 100, 1000, 100);
     CHECK(is_beyond(&n, SYN_HW_EXTENT_ROWS, 65, 16, 64));
     n = product(65, 15, 1000, 100); /* sums of few terms */
@@ -116,7 +116,7 @@ static void beyond_curves(void) {
                    .category = SYN_CATEGORY_ELEMENTWISE,
                    .op = "add",
                    .bytes_read = 100000};
-    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);
     n.bytes_written = 1;
     CHECK(is_beyond(&n, SYN_HW_EXTENT_BYTES, 100001, 1000, 100000));
     n.op = "gelu"; /* as memory */
@@ -128,7 +128,7 @@ static void beyond_curves(void) {
                    .extents = {1, 33, 33, 8}};
     CHECK(is_beyond(&n, SYN_HW_EXTENT_QUERIES, 33, 32, 32));
     n.flags |= SYN_NODE_VIRTUAL;
-    CHECK_INT(syn_hardware_beyond(&hw, &n, NULL, out), 0);
+    CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);
 }
 
 static void written_and_read(void) {

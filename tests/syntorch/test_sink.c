@@ -304,7 +304,7 @@ static void closed_output_is_an_error(void) {
 static void other_file_systems(void) {
     static const struct { bool no_unnamed, no_link; } lacks[] = {{true, false}, {false, true}};
     for (size_t i = 0; i < sizeof lacks / sizeof lacks[0]; i++) {
-        syn__sink_pretend(lacks[i].no_unnamed, lacks[i].no_link);
+        syn__sink_simulate(lacks[i].no_unnamed, lacks[i].no_link);
         discarding_leaves_the_old_file();
         two_writers_do_not_share();
         large_files_are_whole();
@@ -321,7 +321,7 @@ static void other_file_systems(void) {
         CHECK_INT(count_entries(in_folder("o")), unnamed ? 0 : 1);
         CHECK_OK(syn_sink_close(sink, true, &err), err);
         CHECK_INT(count_entries(in_folder("o")), 1);
-        syn__sink_pretend(false, false);
+        syn__sink_simulate(false, false);
     }
 }
 

@@ -36,10 +36,10 @@ static void give(syn_ctx *ctx, int way, syn_tensor own, syn_tensor t) {
         CHECK(syn_tensor_read_f32(ctx, t, buf, 4) != SYN_OK);
         return;
     case READ_SOME:
-        CHECK(syn_tensor_read_some(ctx, t, 0, 4, buf) != SYN_OK);
+        CHECK(syn_tensor_read_range(ctx, t, 0, 4, buf) != SYN_OK);
         return;
     case WRITE_SOME:
-        CHECK(syn_tensor_write_some(ctx, t, 0, 4, buf) != SYN_OK);
+        CHECK(syn_tensor_write_range(ctx, t, 0, 4, buf) != SYN_OK);
         return;
     case WRITE:
         CHECK(syn_tensor_write(ctx, t, buf, sizeof buf) != SYN_OK);
@@ -182,9 +182,9 @@ static void test_parts(void) {
         const size_t elem = syn_dtype_bytes((syn_dtype)d);
         char part[8];
         float got[6];
-        CHECK_INT(syn_tensor_read_some(ctx, x, 4, 2, part), SYN_OK);
-        CHECK_INT(syn_tensor_write_some(ctx, x, 1, 2, part), SYN_OK);
-        CHECK_INT(syn_tensor_write_some(ctx, x, 3, 1, NULL), SYN_OK); /* only checks */
+        CHECK_INT(syn_tensor_read_range(ctx, x, 4, 2, part), SYN_OK);
+        CHECK_INT(syn_tensor_write_range(ctx, x, 1, 2, part), SYN_OK);
+        CHECK_INT(syn_tensor_write_range(ctx, x, 3, 1, NULL), SYN_OK); /* only checks */
         CHECK_INT(syn_tensor_read_f32(ctx, x, got, 6), SYN_OK);
         CHECK(got[0] == 0 && got[1] == 4 && got[2] == 5 && got[3] == 3 && got[4] == 4);
         CHECK(
@@ -206,45 +206,45 @@ static void test_numbers(void) {
                          c = syn_input(ctx, "c", &whole, &four), x = of_numbers(ctx, SYN_F32);
         const syn_tensor both[2] = {a, b}, bad[2] = {wrong == 2 ? c : a, wrong == 2 ? a : x};
         if (wrong == 0) {
-            CHECK_INT(syn_tensor_read_numbers(ctx, both, 2, got), SYN_OK);
+            CHECK_INT(syn_tensor_read_scalars(ctx, both, 2, got), SYN_OK);
             CHECK(got[0] == two && got[1] == three);
         } else {
-            CHECK(syn_tensor_read_numbers(ctx, bad, 2, got) != SYN_OK);
+            CHECK(syn_tensor_read_scalars(ctx, bad, 2, got) != SYN_OK);
             CHECK_HAS(syn_ctx_error(ctx)->text, "is no number of f32");
         }
         syn_ctx_free(ctx);
     }
     syn_ctx *meta = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor a = syn_input(meta, "a", &one, &two);
-    CHECK(syn_tensor_read_numbers(meta, &a, 1, got) != SYN_OK);
+    CHECK(syn_tensor_read_scalars(meta, &a, 1, got) != SYN_OK);
     syn_ctx_free(meta);
 }
 
 /* In two calls, some of them under way at a time; what is wrong with them. */
 static void test_asked_numbers(void) {
     const syn_spec one = {SYN_F32, 0, {0}};
-    float got[SYN_ASKED_NUMBERS] = {0};
-    int asked[SYN_ASKED_MOST], more;
+    float got[SYN_ASYNC_READ_VALUES] = {0};
+    int asked[SYN_ASYNC_READS], more;
     for (int wrong = 0; wrong < 5; wrong++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-        syn_tensor x[SYN_ASKED_MOST + SYN_ASKED_NUMBERS];
-        for (int i = 0; i < SYN_ASKED_MOST + SYN_ASKED_NUMBERS; i++)
+        syn_tensor x[SYN_ASYNC_READS + SYN_ASYNC_READ_VALUES];
+        for (int i = 0; i < SYN_ASYNC_READS + SYN_ASYNC_READ_VALUES; i++)
             x[i] = syn_input(ctx, "x", &one, &(float){(float)i});
-        for (int i = 0; i < SYN_ASKED_MOST; i++)
-            CHECK_INT(syn_tensor_ask_numbers(ctx, &x[i], SYN_ASKED_NUMBERS, &asked[i]), SYN_OK);
+        for (int i = 0; i < SYN_ASYNC_READS; i++)
+            CHECK_INT(syn_tensor_read_begin(ctx, &x[i], SYN_ASYNC_READ_VALUES, &asked[i]), SYN_OK);
         syn_add(ctx, x[0], x[1]);
-        for (int i = SYN_ASKED_MOST - 1; i >= (wrong == 1); i--) {
-            CHECK_INT(syn_tensor_get_numbers(ctx, asked[i], got), SYN_OK);
-            for (int k = 0; k < SYN_ASKED_NUMBERS; k++) CHECK(got[k] == (float)(i + k));
+        for (int i = SYN_ASYNC_READS - 1; i >= (wrong == 1); i--) {
+            CHECK_INT(syn_tensor_read_end(ctx, asked[i], got), SYN_OK);
+            for (int k = 0; k < SYN_ASYNC_READ_VALUES; k++) CHECK(got[k] == (float)(i + k));
         }
         if (wrong == 1)
-            for (int i = 1; i < SYN_ASKED_MOST; i++)
-                CHECK_INT(syn_tensor_ask_numbers(ctx, x, 1, &more), SYN_OK);
+            for (int i = 1; i < SYN_ASYNC_READS; i++)
+                CHECK_INT(syn_tensor_read_begin(ctx, x, 1, &more), SYN_OK);
         if (wrong == 1 || wrong == 2)
-            CHECK(syn_tensor_ask_numbers(ctx, x, wrong == 1 ? 1 : SYN_ASKED_NUMBERS + 1, &more) !=
-                  SYN_OK);
-        if (wrong == 3) CHECK(syn_tensor_get_numbers(ctx, asked[0], got) != SYN_OK);
-        if (wrong == 4) CHECK(syn_tensor_get_numbers(ctx, -1, got) != SYN_OK);
+            CHECK(syn_tensor_read_begin(ctx, x, wrong == 1 ? 1 : SYN_ASYNC_READ_VALUES + 1,
+                                        &more) != SYN_OK);
+        if (wrong == 3) CHECK(syn_tensor_read_end(ctx, asked[0], got) != SYN_OK);
+        if (wrong == 4) CHECK(syn_tensor_read_end(ctx, -1, got) != SYN_OK);
         if (wrong == 1 || wrong == 2) CHECK_HAS(syn_ctx_error(ctx)->text, "4 at a time");
         if (wrong > 2) CHECK_HAS(syn_ctx_error(ctx)->text, "were not asked for");
         syn_ctx_free(ctx);
@@ -259,13 +259,13 @@ static void test_parts_that_are_not(void) {
     for (size_t i = 0; i < 2 * sizeof bad / sizeof *bad; i++) {
         const int64_t *b = bad[i / 2];
         syn_ctx *ctx = ref_ctx(i % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
-        CHECK(syn_tensor_write_some(ctx, of_numbers(ctx, SYN_F32), b[0], b[1], buf) != SYN_OK);
+        CHECK(syn_tensor_write_range(ctx, of_numbers(ctx, SYN_F32), b[0], b[1], buf) != SYN_OK);
         CHECK_HAS(syn_ctx_error(ctx)->text, "elements from");
         syn_ctx_free(ctx);
     }
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = syn_permute(ctx, of_numbers(ctx, SYN_F32), turned, 2);
-    CHECK(syn_tensor_read_some(ctx, x, 0, 2, buf) != SYN_OK);
+    CHECK(syn_tensor_read_range(ctx, x, 0, 2, buf) != SYN_OK);
     CHECK_STR(syn_ctx_error(ctx)->text, "tensor 2 has no 2 elements from 0 on, side by side");
     syn_ctx_free(ctx);
 }

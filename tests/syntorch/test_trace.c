@@ -134,8 +134,8 @@ static uint64_t variant(enum change c, syn_device device, syn_comm *comm) {
                                       : syn_add(ctx, x, w);
     syn_name(ctx, y, c == LABEL ? "other" : "sum");
     const syn_tensor z = syn_scale(ctx, y, c == ATTRIBUTE ? 0.5 : 0.25);
-    const syn_tensor d =
-        syn_dropout(ctx, z, SYN_NO_KEYS, &(syn_dropping){.p = 0.1, .seed = c == SEED ? 77 : 76});
+    const syn_tensor d = syn_dropout(ctx, z, SYN_NO_KEYS,
+                                     &(syn_dropout_options){.p = 0.1, .seed = c == SEED ? 77 : 76});
     if (c != SHAPE) syn_reshape(ctx, d, flat, 2);
     if (c == EXTRA) syn_tp_enter(ctx, d, &group);
     if (comm) syn_broadcast(ctx, d, c == ROOT ? 1 : 0, &group);

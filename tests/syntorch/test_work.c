@@ -33,7 +33,7 @@ static bool has(const syn_work *work, uint32_t n) {
 
 /* A piece that came after node n, whose bytes are that number. */
 static void add_between(syn_work *work, uint32_t n) {
-    const syn_piece_between between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
+    const syn_unowned_piece between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
     syn_error err = {0};
     CHECK_OK(syn_work_add_between(work, &between, &err), err);
 }
@@ -133,8 +133,8 @@ static void of_a_context(void) {
     CHECK_STR(syn_work_name(work, piece), "kernel");
     CHECK_STR(syn_work_name(work, &work->pieces[syn_work_of(work, 2)->first]), "");
     for (uint32_t n = 0; n < 3; n++) {
-        const syn_piece_between between = {n, {.call_ns = now + n, .start_ns = now + 9}};
-        syn_ctx_add_between(ctx, &between);
+        const syn_unowned_piece between = {n, {.call_ns = now + n, .start_ns = now + 9}};
+        syn_ctx_add_unowned_work(ctx, &between);
     }
     CHECK(work->n_between == 3 && work->between[2].piece.call_ns == first->call_ns + 2 &&
           work->between[2].piece.start_ns == first->call_ns + 9);
@@ -143,8 +143,8 @@ static void of_a_context(void) {
     CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_between == 2);
     /* Told late of what came after node 2: before that was forgotten, and since. */
     for (int since = 0; since < 2; since++) {
-        const syn_piece_between late = {2, {.call_ns = since ? syn__clock_ns() : now}};
-        syn_ctx_add_between(ctx, &late);
+        const syn_unowned_piece late = {2, {.call_ns = since ? syn__clock_ns() : now}};
+        syn_ctx_add_unowned_work(ctx, &late);
         CHECK_INT((int)work->n_between, 2 + since);
     }
     CHECK_INT(work->between[2].after, 1);

@@ -25,7 +25,7 @@ static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
                                   .producer = SYN_NO_NODE,
                                   .shard = {1, 2, (int)r, N_RANKS}};
     SYN_TRY(syn_graph_add_tensor(g, r, &ids, err));
-    SYN_TRY(add_tensor(g, r, "h.0/look:0", SYN_TENSOR_TERM, 0, 1, 4, err));
+    SYN_TRY(add_tensor(g, r, "h.0/look:0", SYN_TENSOR_PARTIAL, 0, 1, 4, err));
     SYN_TRY(add_tensor(g, r, "h.0/sum:0", 0, 1, 2, 4, err));
     return add_tensor(g, r, "h.0/add:0", 0, 2, 3, 4, err);
 }

@@ -194,10 +194,10 @@ static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error 
 /* Stores the errors on left-out rows with the fitted constants. If there are more rows than
    SYN_HW_ROWS, it stores every second, third, ... row. */
 static void keep_errors(findings *f) {
-    static const syn_hw_split splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
-                                                    [FIT_TP] = SYN_HW_TP,
-                                                    [FIT_BATCH] = SYN_HW_BATCH,
-                                                    [FIT_LENGTH] = SYN_HW_LENGTH};
+    static const syn_hw_holdout splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
+                                                      [FIT_TP] = SYN_HW_TP,
+                                                      [FIT_BATCH] = SYN_HW_BATCH,
+                                                      [FIT_LENGTH] = SYN_HW_LENGTH};
     syn_hw_errors *e = &f->fitted.errors;
     const size_t n = f->rows->n, step = (n + SYN_HW_ROWS - 1) / SYN_HW_ROWS;
     memset(e, 0, sizeof *e);
@@ -222,7 +222,7 @@ static void keep_errors(findings *f) {
 /* Stores the ranges of the rows with the fitted constants. */
 static void keep_ranges(findings *f) {
     const bool library = collectives_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
-    syn_hw_fitted *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
+    syn_hw_fit_ranges *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
     memset(fitted, 0, sizeof *fitted);
     for (size_t i = 0; i < f->rows->n; i++) measured_fitted_to(f->all[i], &f->fitted, fitted);
 }

@@ -240,7 +240,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(&w.ctx, s->what->device, comm, err));
     if (training) syn_ctx_set_overlap(w.ctx, true);
-    syn_ctx_keep_work(w.ctx, s->what->keep_work);
+    syn_ctx_record_work(w.ctx, s->what->record_work);
     syn_status status = syn_ctx_set_threads(w.ctx, s->what->threads, err);
     if (status == SYN_OK) status = run_task(&w, s, err);
     if (comm->rank == 0) s->times = w.shortest;

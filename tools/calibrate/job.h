@@ -18,8 +18,8 @@ typedef struct job {
     syn_device device;
     /* threads: per rank; ranks are tensor-parallel, in training data-parallel. */
     int32_t ranks, threads;
-    int steps;      /* number of measured runs or training steps, after one that is not measured */
-    bool keep_work; /* count pieces of device work, which takes time */
+    int steps; /* number of measured runs or training steps, after one that is not measured */
+    bool record_work; /* count pieces of device work, which takes time */
     /* Sizes of all-reduces, as exponents of 2, and their increment. */
     int first_bits, last_bits, more_bits;
     syn_status before; /* over MPI: status of this rank's preparations, exchanged with all ranks */

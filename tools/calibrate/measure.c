@@ -10,7 +10,7 @@
 #include "syntorch/base/clock.h"
 #include "tools/calibrate/quiet.h"
 #include "tools/cli.h"
-#include "tools/memory_room.h"
+#include "tools/memory_check.h"
 
 /* The models that are run. The weights of a large model are evicted from the caches before the next
    step needs them, as for any model that is worth predicting. The steps of the tiny model take only
@@ -71,9 +71,9 @@ static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, job
     for (int tries = 0; tries < TRIES && others > QUIET && s == SYN_OK; tries++) {
         if (tries > 0 && syn__clock_ns() - m->begun_ns > RETRY_NS) break;
         timed_ops_free(&fresh);
-        const quiet_mark mark = quiet_begin();
+        const idle_mark mark = idle_begin();
         s = job_run(what, &fresh, times, err);
-        others = quiet_others(&mark);
+        others = idle_others(&mark);
     }
     m->disturbed = fmax(m->disturbed, others);
     if (s == SYN_OK) s = timed_ops_add(ops, &fresh, err);
@@ -210,7 +210,7 @@ static void fill_machine(syn_hardware *hw) {
     snprintf(hw->name, sizeof hw->name, "this-cpu");
     hw->peak_flops_per_ns[SYN_F32] = highest(k, 0);
     hw->peak_flops_per_ns[SYN_F16] = hw->peak_flops_per_ns[SYN_BF16] = highest(k, 1);
-    hw->memory_bytes = memory_room_of_machine("").bytes;
+    hw->memory_bytes = memory_free_in_machine("").bytes;
     hw->memory_bytes_per_ns = k->widths[0].read_bytes_per_ns;
     hw->node_ranks = cli_cores();
     hw->stack = (syn_stack){.name = "syntorch",

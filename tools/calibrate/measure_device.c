@@ -47,7 +47,7 @@ typedef struct measuring {
 static syn_status count_kernels(measuring *m, const job *what, syn_error *err) {
     job j = *what;
     j.device = m->device;
-    j.keep_work = true;
+    j.record_work = true;
     j.steps = 1;
     return job_run(&j, &m->kernels, NULL, err);
 }

@@ -286,7 +286,8 @@ void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extra
     }
 }
 
-void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fitted *fitted) {
+void measured_fitted_to(const measured_row *row, const syn_hardware *hw,
+                        syn_hw_fit_ranges *fitted) {
     int32_t ranks[MEASURED_RANKS];
     for (size_t i = 0; i < row->n_ops; i++) {
         const syn_graph_group group = group_of(&row->ops[i], ranks);

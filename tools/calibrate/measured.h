@@ -57,7 +57,7 @@ syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error 
 /* Adds the row's ops that are outside of the ranges that hw was fitted to. */
 void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond);
 /* Extends the ranges in *fitted to include the row's ops. */
-void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fitted *fitted);
+void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fit_ranges *fitted);
 /* Whether two nodes have the same predicted time on any hardware. */
 bool measured_same_cost(const syn_node *a, const syn_node *b);
 double measured_predict_ns(const measured_row *row, const syn_hardware *hw);

@@ -113,12 +113,12 @@ static void norm_call(prober *p, const syn_tensor in[3]) {
 }
 
 /* Transposes heads and tokens, as between products and attention. */
-static int turned_operands(const series *s, int64_t size, syn_spec out[3]) {
+static int transposed_operands(const series *s, int64_t size, syn_spec out[3]) {
     out[0] = (syn_spec){(int32_t)s->dtype, 3, {size / (4 * HEAD), 4, HEAD}};
     return 1;
 }
 
-static void turned_call(prober *p, const syn_tensor in[3]) {
+static void transposed_call(prober *p, const syn_tensor in[3]) {
     static const int order[3] = {1, 0, 2};
     (void)syn_contiguous(p->ctx, syn_permute(p->ctx, in[0], order, 3));
 }
@@ -138,7 +138,7 @@ static const kind product = {product_operands, product_call};
 static const kind sum = {sum_operands, sum_call};
 static const kind gelu = {gelu_operands, gelu_call};
 static const kind norm = {norm_operands, norm_call};
-static const kind turned = {turned_operands, turned_call};
+static const kind turned = {transposed_operands, transposed_call};
 static const kind attention = {attention_operands, attention_call};
 
 /* ---- Operands ---- */
@@ -254,10 +254,10 @@ static void count_from_here(prober *p) {
 static syn_status warm_up(prober *p, int64_t size, double *ns, double *host_ns, syn_error *err) {
     make_pool(p, elems_of(p->series, size));
     count_from_here(p);
-    syn_ctx_keep_work(p->ctx, true);
+    syn_ctx_record_work(p->ctx, true);
     (void)call_often(p, size, 1);
     SYN_TRY(take(p, &p->out->first, err));
-    syn_ctx_keep_work(p->ctx, false);
+    syn_ctx_record_work(p->ctx, false);
     const uint64_t begun_ns = syn__clock_ns();
     *host_ns = call_often(p, size, 1);
     SYN_TRY(wait_for(p, err));
@@ -334,7 +334,7 @@ static syn_status measure_launch(prober *p, syn_error *err) {
 
 static syn_status find_room(prober *p, syn_error *err) {
     size_t free_bytes, all_bytes;
-    SYN_TRY(syn_ctx_room(p->ctx, &free_bytes, &all_bytes, err));
+    SYN_TRY(syn_ctx_memory(p->ctx, &free_bytes, &all_bytes, err));
     p->out->memory_bytes = (double)all_bytes;
     p->pool_bytes = fmin(POOL_BYTES, (double)free_bytes / 8);
     return SYN_OK;
@@ -358,7 +358,7 @@ syn_status probe_device(probed *out, syn_device device, uint64_t until_ns, syn_e
     *out = (probed){.sizes = 0};
     SYN_TRY(syn_ctx_new(&p.ctx, device, NULL, err));
     syn_ctx_set_hashing(p.ctx, false);
-    syn_ctx_device_facts(p.ctx, &out->device);
+    syn_ctx_device_info(p.ctx, &out->device);
     syn_status s = find_room(&p, err);
     if (s == SYN_OK) s = find_hold(&p, err);
     if (s == SYN_OK) s = measure_types(&p, err);

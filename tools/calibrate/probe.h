@@ -6,7 +6,7 @@
 #include "tools/calibrate/timed_ops.h"
 
 typedef struct probed {
-    syn_device_facts device;
+    syn_device_info device;
     double memory_bytes; /* total memory of the device */
     timed_ops ops;       /* times, settled */
     timed_ops first;     /* the first call of each size, with its number of kernels */

@@ -25,15 +25,15 @@ static double seconds(const struct timeval *t) {
     return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
 }
 
-quiet_mark quiet_begin(void) {
+idle_mark idle_begin(void) {
     struct rusage own = {0};
     getrusage(RUSAGE_SELF, &own);
-    return (quiet_mark){busy_s(), seconds(&own.ru_utime) + seconds(&own.ru_stime),
-                        1e-9 * (double)syn__clock_ns()};
+    return (idle_mark){busy_s(), seconds(&own.ru_utime) + seconds(&own.ru_stime),
+                       1e-9 * (double)syn__clock_ns()};
 }
 
-double quiet_others(const quiet_mark *since) {
-    const quiet_mark now = quiet_begin();
+double idle_others(const idle_mark *since) {
+    const idle_mark now = idle_begin();
     const double all = (now.wall_s - since->wall_s) * cli_cores();
     if (since->busy_s < 0 || now.busy_s < 0 || all <= 0) return 0;
     const double others = (now.busy_s - since->busy_s) - (now.own_s - since->own_s);

@@ -280,7 +280,7 @@ static void put_counts(syn_sink *sink, const syn_statistics *s) {
     syn_sink_char(sink, '}');
 }
 
-static void put_facts(syn_sink *sink, const syn_statistics *s) {
+static void put_metadata(syn_sink *sink, const syn_statistics *s) {
     syn_sink_text(sink, ",\n \"version\": ");
     if (s->version == NULL) syn_sink_text(sink, "null");
     else syn_sink_json_string(sink, s->version);
@@ -303,7 +303,7 @@ static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
     put_counts(sink, s);
     put_rows(sink, "groups", s->groups, s->n_groups);
     put_rows(sink, "ops", s->ops, s->n_ops);
-    if (!total) put_facts(sink, s);
+    if (!total) put_metadata(sink, s);
     syn_sink_text(sink, ",\n \"warnings\": [");
     find_oddities(s, odd);
     for (size_t i = 0; i < N_ODDITIES; i++) {

@@ -47,7 +47,7 @@ syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
     syn_graph *predicted;
     SYN_TRY(sum(*graph, NULL, &s, err));
     SYN_TRY(syn_hardware_load(hw, name, s.phases & training ? "megatron" : "serving", err));
-    syn_hardware_share(hw, (*graph)->world_size);
+    syn_hardware_set_sharing(hw, (*graph)->world_size);
     SYN_TRY(syn_graph_predict(&predicted, *graph, hw, err));
     *graph = predicted;
     return SYN_OK;

@@ -117,7 +117,7 @@ static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
     const inference_args *args = run->args;
     syn_model_config *c = &run->config;
-    syn_text_ending end;
+    syn_stop_criteria end;
     run->said_by = "generation_config.json";
     const bool own = cli_find_beside(args->weights, run->said_by, path, sizeof path);
     if (!own) run->said_by = "config.json";
@@ -125,7 +125,7 @@ static syn_status read_ending(inference *run, syn_error *err) {
                  !cli_find_beside(args->weights, run->said_by, path, sizeof path)))
         return SYN_OK;
     SYN_TRY(
-        syn_text_ending_load(&end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
+        syn_stop_criteria_load(&end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
     if (own) c->end = end;
     if (*unread)
         inference_note(run, "%s sets %s, which is not supported and is ignored", path, unread);

@@ -6,7 +6,7 @@
 #define TOOLS_INFERENCE_H
 
 #include "models/model.h"
-#include "models/text_ending.h"
+#include "models/stop_criteria.h"
 #include "models/weights/weights.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
@@ -137,7 +137,7 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err),
 
 /* After a run on meta was printed: tries other runs, each with one option changed, and prints the
    options that make it faster. */
-void inference_levers(inference *run, syn_status (*once)(syn_error *err));
+void inference_suggest(inference *run, syn_status (*once)(syn_error *err));
 
 /* Sets up model, weights, tokenizer and prompts, and everything derived from them. */
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
@@ -192,7 +192,7 @@ void inference_json_pass(const report *r, const char *key, int64_t tokens, doubl
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;
 /* Adds metadata of the run, shown in pictures and files; see launch.facts. */
-syn_status inference_facts(void *run, syn_graph *graph, syn_error *err) SYN_MUST_USE;
+syn_status inference_metadata(void *run, syn_graph *graph, syn_error *err) SYN_MUST_USE;
 /* Prints the summary or the JSON object; with --debug, all ops before. */
 syn_status inference_print(inference *run, syn_error *err) SYN_MUST_USE;
 

@@ -7,7 +7,7 @@
 #include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
-#include "tools/memory_room.h"
+#include "tools/memory_check.h"
 #include "tools/meta_dtype.h"
 #include "tools/progress.h"
 
@@ -66,7 +66,7 @@ static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error
     char a[32], b[32];
     size_t left, all;
     const double want = inference_resident_bytes(run) / (double)run->launch.ranks;
-    SYN_TRY(syn_ctx_room(ctx, &left, &all, err));
+    SYN_TRY(syn_ctx_memory(ctx, &left, &all, err));
     if (all == 0 || want <= (double)left) return SYN_OK;
     return SYN_FAIL(
         err, SYN_E_NOMEM,
@@ -138,9 +138,10 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     const double ranks = (double)run->launch.ranks, each = inference_resident_bytes(run) / ranks;
     const double own = each * (run->launch.mpi ? 1 : ranks),
                  here = run->launch.mpi ? each * (local ? strtod(local, NULL) : 1) : own;
-    const memory_room machine = memory_room_of_machine(""), process = memory_room_of_this_process();
+    const memory_check machine = memory_free_in_machine(""),
+                       process = memory_free_in_this_process();
     const bool limited = own > process.bytes;
-    const memory_room *room = limited ? &process : &machine;
+    const memory_check *room = limited ? &process : &machine;
     const double want = limited ? own : here;
     if (run->launch.device != SYN_DEVICE_CPU || want <= room->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
@@ -160,7 +161,7 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     if (name) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
-        syn_hardware_share(&run->hw, run->launch.ranks);
+        syn_hardware_set_sharing(&run->hw, run->launch.ranks);
     }
     if (!run->args->compare) return SYN_OK;
     SYN_TRY(comparison_open(&run->comparison, run->args->compare, run->launch.hw, "serving",

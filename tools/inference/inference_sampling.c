@@ -31,7 +31,8 @@ const char *sampling_refuses(const inference_args *args) {
 
 /* ---- Stop criteria ---- */
 
-static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end, syn_error *err) {
+static syn_status add_end(const inference *run, int64_t id, syn_stop_criteria *end,
+                          syn_error *err) {
     if (id < 0 || id >= run->config.vocab_size)
         return SYN_FAIL(err, SYN_E_INVALID, "--eos: %lld is not one of the %lld token ids of %s",
                         (long long)id, (long long)run->config.vocab_size, run->config.name);
@@ -42,7 +43,7 @@ static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end
 }
 
 /* If the text is a list of numbers, adds them as stop ids and returns true. */
-static bool add_numbers(const inference *run, const char *text, syn_text_ending *end,
+static bool add_numbers(const inference *run, const char *text, syn_stop_criteria *end,
                         syn_status *status, syn_error *err) {
     if (!*text || text[strspn(text, "0123456789, ")]) return false;
     for (char *next; *(text += strspn(text, ", ")) && *status == SYN_OK; text = next)
@@ -62,7 +63,7 @@ static int64_t token_of(const syn_tokenizer *tok, const char *text) {
 }
 
 /* Applies --eos. The padding token stays that of the files, unless it was their first stop id. */
-static syn_status choose_end(const inference *run, syn_text_ending *end, syn_error *err) {
+static syn_status choose_end(const inference *run, syn_stop_criteria *end, syn_error *err) {
     const char *text = run->args->eos;
     syn_status status = SYN_OK;
     *end = run->config.end;

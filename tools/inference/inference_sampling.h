@@ -9,7 +9,7 @@
 typedef struct inference_sampling {
     syn_sampling how;
     double repetition_penalty;
-    syn_text_ending end;
+    syn_stop_criteria end;
 } inference_sampling;
 /* Whether any sampling option was given. */
 bool sampling_asked(const inference_args *args);

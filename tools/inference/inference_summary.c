@@ -5,7 +5,7 @@
 #include "ops/simd.h"
 #include "tools/inference/footprint.h"
 #include "tools/inference/inference.h"
-#include "tools/sweep/levers.h"
+#include "tools/sweep/suggestions.h"
 
 enum { DTYPE_FACT_BYTES = 48 };
 
@@ -20,7 +20,7 @@ static const char *dtype_fact(const inference *run, char text[DTYPE_FACT_BYTES])
     return text;
 }
 
-syn_status inference_facts(void *user, syn_graph *graph, syn_error *err) {
+syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
     const inference *run = user;
     const syn_model_config *m = &run->config;
     char cores[64], dtype[DTYPE_FACT_BYTES];
@@ -63,7 +63,8 @@ static void print_fit(const inference *run) {
     char what[80];
     snprintf(what, sizeof what, "%s weights%s and activations", syn_dtype_name(run->weight_dtype),
              run->cache_elems > 0 ? ", KV cache" : "");
-    if (run->launch.hw && !sweep_fits(&run->hw, &t)) levers_print_need(&run->hw, &t, what, stdout);
+    if (run->launch.hw && !sweep_fits(&run->hw, &t))
+        suggestions_print_need(&run->hw, &t, what, stdout);
 }
 
 /* With more ranks than key and value heads, several ranks have and compute the same head. */

@@ -3,7 +3,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/inference/inference.h"
-#include "tools/sweep/levers.h"
+#include "tools/sweep/suggestions.h"
 
 static sweep swept;
 static char *other_machines; /* all machines but the first, for --compare; NULL: only one machine */
@@ -142,29 +142,29 @@ static bool may_take_more(const inference_args *args) {
     return !args->prompts && !args->prompt_ids;
 }
 
-static void add_faster(levers *l, const inference *run) {
+static void add_faster(suggestions *l, const inference *run) {
     const int64_t tp = run->args->tp;
-    levers_add_dtypes(l, &run->hw, run->dtype, false);
-    if (!run->fused_attention) levers_add(l, "attention", "fused");
-    levers_add_number(l, "tp", 2 * tp);
-    if (tp % 2 == 0) levers_add_number(l, "tp", tp / 2);
-    if (may_take_more(run->args)) levers_add_number(l, "batch_size", 2 * run->batch);
+    suggestions_add_dtypes(l, &run->hw, run->dtype, false);
+    if (!run->fused_attention) suggestions_add(l, "attention", "fused");
+    suggestions_add_number(l, "tp", 2 * tp);
+    if (tp % 2 == 0) suggestions_add_number(l, "tp", tp / 2);
+    if (may_take_more(run->args)) suggestions_add_number(l, "batch_size", 2 * run->batch);
 }
 
-static void add_fitting(levers *l, const inference *run) {
+static void add_fitting(suggestions *l, const inference *run) {
     const int64_t heads = run->config.n_head;
-    if (syn_dtype_bytes(run->dtype) > 2) levers_add_dtypes(l, &run->hw, run->dtype, false);
+    if (syn_dtype_bytes(run->dtype) > 2) suggestions_add_dtypes(l, &run->hw, run->dtype, false);
     for (int64_t batch = run->batch / 2; batch > 0 && may_take_more(run->args); batch /= 2)
-        levers_add_number(l, "batch_size", batch);
+        suggestions_add_number(l, "batch_size", batch);
     for (int64_t tp = run->args->tp + 1; tp <= heads; tp++)
-        if (heads % tp == 0) levers_add_number(l, "tp", tp);
+        if (heads % tp == 0) suggestions_add_number(l, "tp", tp);
 }
 
-void inference_levers(inference *run, syn_status (*once)(syn_error *err)) {
+void inference_suggest(inference *run, syn_status (*once)(syn_error *err)) {
     const inference_args given = *run->args;
     sweeping w = {run, given, once};
     inference_args *usual = &w.given;
-    levers l = {.n = 0};
+    suggestions l = {.n = 0};
     const syn_hardware hw = run->hw;
     if (run->launch.device != SYN_DEVICE_META || given.quiet || given.json || given.perplexity)
         return;
@@ -177,7 +177,7 @@ void inference_levers(inference *run, syn_status (*once)(syn_error *err)) {
     if (fits) add_faster(&l, run);
     else add_fitting(&l, run);
     *run->args = *usual;
-    (fits ? levers_find : levers_fit)(&l, run->launch.program, &hw, try_one, &w);
+    (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
     *inference_arguments() = given;
-    (fits ? levers_print : levers_fit_print)(&l, stdout);
+    (fits ? suggestions_print : suggestions_fit_print)(&l, stdout);
 }

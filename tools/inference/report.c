@@ -23,7 +23,7 @@ static void add(report_row *row, const syn_node *n) {
     row->communication = n->comm != SYN_COMM_NONE;
     const double busy = syn_node_busy_ns(n);
     if (busy > 0) row->busy_ns += busy;
-    row->wait_ns += syn_node_waiting_ns(n);
+    row->wait_ns += syn_node_wait_ns(n);
     if (n->predicted_ns > 0) row->predicted_ns += n->predicted_ns;
 }
 
@@ -155,7 +155,7 @@ static void print_node(const syn_graph *graph, uint32_t rank, const syn_node *n,
     }
     if (n->flops) fprintf(out, "  %llu flops", (unsigned long long)n->flops);
     if (n->wall_ns >= 0) fprintf(out, "  %.1f us", syn_node_busy_ns(n) / 1000);
-    const double waiting = syn_node_waiting_ns(n);
+    const double waiting = syn_node_wait_ns(n);
     if (waiting > 0) fprintf(out, ", +%.1f us waiting", waiting / 1000);
     fputc('\n', out);
 }

@@ -84,9 +84,9 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
         if (why->code != SYN_OK) continue; /* the same cause */
         const syn_status s =
             write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why);
-        const bool goes_on = files[i].need == NEEDS_GRAPHVIZ ||
-                             (files[i].need == NEEDS_PROTOBUF && s == SYN_E_UNSUPPORTED);
-        if (s != SYN_OK && !goes_on) return SYN_FAIL(err, s, "%s", why->text);
+        const bool is_async = files[i].need == NEEDS_GRAPHVIZ ||
+                              (files[i].need == NEEDS_PROTOBUF && s == SYN_E_UNSUPPORTED);
+        if (s != SYN_OK && !is_async) return SYN_FAIL(err, s, "%s", why->text);
     }
     if (missing[NEEDS_PROTOBUF].code == SYN_OK)
         (void)write_et_set(graph, how, folder, list, &missing[NEEDS_PROTOBUF]);

@@ -48,7 +48,7 @@ static syn_status open_parcel(syn_graph **out, const parcel *p, syn_error *err) 
     if (!p->work) return SYN_OK;
     syn_status s = syn_work_unpack(&work, p->work, p->work_bytes, err);
     if (s == SYN_OK) {
-        s = syn_graph_give_work(*out, 0, &work, err);
+        s = syn_graph_set_work(*out, 0, &work, err);
         syn_work_free(&work);
     }
     if (s != SYN_OK) {

@@ -115,7 +115,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
                           syn_error *err) SYN_MUST_USE;
 /* After a run on meta: tries other runs, each with one option changed, and prints the options that
    make the step faster. */
-void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err));
+void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err));
 /* For one combination of a sweep: calls pretrain_predict for each machine. `passes` as there. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
                               syn_error *err) SYN_MUST_USE;

@@ -180,10 +180,10 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
 /* Takes start and stop tokens from the tokenizer: a preset has those of its own tokenizer. */
 static void set_ending(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
-    syn_text_ending *end = &run->config.end;
+    syn_stop_criteria *end = &run->config.end;
     if (eos >= 0 && !syn_text_ends(end, eos))
-        *end =
-            (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos, .begin = bos >= 0 ? bos : eos};
+        *end = (syn_stop_criteria){
+            .ids = {eos}, .n_ids = 1, .fill = eos, .begin = bos >= 0 ? bos : eos};
 }
 
 static syn_status check_tokenizer(const pretrain *run, syn_error *err) {
@@ -351,7 +351,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
     if (name) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
-        syn_hardware_share(&run->hw, run->launch.ranks);
+        syn_hardware_set_sharing(&run->hw, run->launch.ranks);
         run->launch.alone_rank =
             syn_plan_slowest_rank(&run->launch.parallel, (int32_t)run->hw.node_ranks);
     }

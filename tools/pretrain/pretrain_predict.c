@@ -1,7 +1,7 @@
 /* Predicts the time of a training step. */
 #include "export/export.h"
 #include "tools/pretrain/pretrain.h"
-#include "tools/sweep/levers.h"
+#include "tools/sweep/suggestions.h"
 
 /* Times of one step; the graph has `steps` steps. */
 static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int64_t steps,
@@ -97,7 +97,7 @@ static void print_own(const pretrain *run) {
     printf("its memory: %s a rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
-    if (!sweep_fits(hw, t)) levers_print_need(hw, t, text, stdout);
+    if (!sweep_fits(hw, t)) suggestions_print_need(hw, t, text, stdout);
 }
 
 static void put_own(const pretrain *run, syn_sink *out) {

@@ -3,7 +3,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/pretrain/pretrain.h"
-#include "tools/sweep/levers.h"
+#include "tools/sweep/suggestions.h"
 
 static sweep swept;
 
@@ -59,7 +59,7 @@ syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
     for (int i = 0; i < s->n_machines; i++) {
         syn_hardware hw = s->machines[i];
         if (s->machine_axis < 0) hw = run->hw; /* the machine of --hw */
-        else syn_hardware_share(&hw, run->launch.ranks);
+        else syn_hardware_set_sharing(&hw, run->launch.ranks);
         SYN_TRY(pretrain_predict(run, ctx, &hw, 1, passes, &run->swept->times[i], err));
     }
     return SYN_OK;
@@ -110,52 +110,53 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
 /* ---- Levers ---- */
 
 /* Tries another tensor-parallel size with the same number of samples per step and of ranks. */
-static void add_tp(levers *l, const pretrain_args *a, int64_t tp, int64_t batch) {
+static void add_tp(suggestions *l, const pretrain_args *a, int64_t tp, int64_t batch) {
     if (tp < 1 || a->num_gpus % tp != 0) return;
-    levers_add_number(l, "tp", tp);
-    if (batch > 0) levers_with_number(l, "batch_size", batch);
+    suggestions_add_number(l, "tp", tp);
+    if (batch > 0) suggestions_with_number(l, "batch_size", batch);
 }
 
-static void add_faster(levers *l, const pretrain_args *a, const syn_hardware *hw, syn_dtype dtype) {
-    levers_add_dtypes(l, hw, dtype, true);
-    if (a->recompute != SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "none");
-    if (a->recompute == SYN_RECOMPUTE_FULL) levers_add(l, "activation_recompute", "selective");
+static void add_faster(suggestions *l, const pretrain_args *a, const syn_hardware *hw,
+                       syn_dtype dtype) {
+    suggestions_add_dtypes(l, hw, dtype, true);
+    if (a->recompute != SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "none");
+    if (a->recompute == SYN_RECOMPUTE_FULL) suggestions_add(l, "activation_recompute", "selective");
     add_tp(l, a, 2 * a->tp, 2 * a->batch_size);
     if (a->tp % 2 == 0) add_tp(l, a, a->tp / 2, a->batch_size % 2 == 0 ? a->batch_size / 2 : 0);
-    levers_add_number(l, "batch_size", 2 * a->batch_size);
-    levers_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
+    suggestions_add_number(l, "batch_size", 2 * a->batch_size);
+    suggestions_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
 }
 
 /* Tries a tensor-parallel size, with more ranks if it does not divide their number. */
-static void add_degree(levers *l, const pretrain_args *a, int64_t tp) {
-    levers_add_number(l, "tp", tp);
-    if (a->num_gpus % tp != 0) levers_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
+static void add_degree(suggestions *l, const pretrain_args *a, int64_t tp) {
+    suggestions_add_number(l, "tp", tp);
+    if (a->num_gpus % tp != 0) suggestions_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
 }
 
 /* Tries what needs less memory. Tensor-parallel sizes divide the heads; if they do not suffice,
    with full recomputation in addition. */
-static void add_fitting(levers *l, const pretrain_args *a, int64_t heads) {
+static void add_fitting(suggestions *l, const pretrain_args *a, int64_t heads) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
-    if (a->recompute == SYN_RECOMPUTE_NONE) levers_add(l, "activation_recompute", "selective");
-    if (!full) levers_add(l, "activation_recompute", "full");
+    if (a->recompute == SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "selective");
+    if (!full) suggestions_add(l, "activation_recompute", "full");
     for (int64_t batch = a->batch_size / 2; batch > 0; batch /= 2)
-        levers_add_number(l, "batch_size", batch);
+        suggestions_add_number(l, "batch_size", batch);
     for (int64_t tp = a->tp + 1; tp <= heads; tp++)
         if (heads % tp == 0) add_degree(l, a, tp);
     for (int64_t tp = a->tp + 1; tp <= heads && !full; tp++) {
         if (heads % tp != 0) continue;
         add_degree(l, a, tp);
-        levers_with(l, "activation_recompute", "full");
+        suggestions_with(l, "activation_recompute", "full");
     }
 }
 
-void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err)) {
+void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     const pretrain_args given = *run->args;
     const syn_hardware hw = run->hw;
     const bool mute = run->launch.program->mute;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     pretrain_args *usual = &w.given;
-    levers l = {.n = 0};
+    suggestions l = {.n = 0};
     if (run->launch.device != SYN_DEVICE_META || given.quiet || !(run->predicted.times->ns > 0))
         return;
     const bool fits = sweep_fits(&hw, run->predicted.times);
@@ -167,7 +168,7 @@ void pretrain_levers(pretrain *run, syn_status (*once)(syn_error *err)) {
     if (fits) add_faster(&l, &given, &hw, run->dtype);
     else add_fitting(&l, &given, run->config.n_head);
     *run->args = *usual;
-    (fits ? levers_find : levers_fit)(&l, run->launch.program, &hw, try_one, &w);
+    (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
     *pretrain_arguments() = given;
-    if (!mute) (fits ? levers_print : levers_fit_print)(&l, stdout);
+    if (!mute) (fits ? suggestions_print : suggestions_fit_print)(&l, stdout);
 }

@@ -42,7 +42,8 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* ---- What ---- */
 
-static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph, syn_error *err) {
+static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *graph,
+                               syn_error *err) {
     const syn_model_config *m = &run->config;
     const pretrain_args *args = run->args;
     const syn_attribute list[] = {
@@ -201,7 +202,7 @@ static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bo
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_graph *view = NULL;
     SYN_TRY(syn_trace_graph(&view, &trace, 1, run->launch.hw, err));
-    syn_status s = set_facts(run, step, view, err);
+    syn_status s = set_metadata(run, step, view, err);
     if (s == SYN_OK && copy) s = gather_copy(out, view, err);
     if (s == SYN_OK && !copy) *out = view;
     if (s != SYN_OK || copy) syn_graph_free(view);

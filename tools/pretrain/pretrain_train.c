@@ -336,7 +336,7 @@ static syn_status all_steps(rank *r, syn_error *err) {
         const pretrain_tracing tracing =
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
         if (tracing != PRETRAIN_UNTRACED) SYN_TRY(before_traced(r, step, err));
-        syn_ctx_keep_work(r->ctx, tracing != PRETRAIN_UNTRACED);
+        syn_ctx_record_work(r->ctx, tracing != PRETRAIN_UNTRACED);
         syn_trainer_forget_passes(r->trainer, tracing == PRETRAIN_UNTRACED);
         SYN_TRY(one_step(r, step, err));
         SYN_TRY(after_step(r, step, err));

@@ -78,7 +78,7 @@ syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *com
     SYN_TRY(folder_path(path, err, folder, "generation_config.json"));
     if (m->generation) SYN_TRY(copy_file(m->generation, folder, "generation_config.json", err));
     else if (syn_model_is_causal(m->config)) /* like transformers, which writes none for BERT */
-        SYN_TRY(syn_text_ending_save(&m->config->end, m->said, path, err));
+        SYN_TRY(syn_stop_criteria_save(&m->config->end, m->said, path, err));
     return m->tokenizer ? copy_tokenizer(m->tokenizer, folder, err) : SYN_OK;
 }
 

@@ -42,7 +42,7 @@ syn_status comparison_open(comparison *c, const char *list, const syn_hardware *
     if (!names) return SYN_FAIL_NOMEM(err, strlen(list), "--compare");
     const syn_status s = read_list(c, list, names, stack, err);
     syn_free(names);
-    for (int i = own != NULL; i < c->n; i++) syn_hardware_share(&c->machines[i], ranks);
+    for (int i = own != NULL; i < c->n; i++) syn_hardware_set_sharing(&c->machines[i], ranks);
     return s;
 }
 

@@ -13,7 +13,7 @@ typedef struct comparison {
 
 /* Loads the machines of `list`, "h100,h200+megatron,file.json"; NULL: none. own: the run's
    hardware, or NULL. stack: for machines without a stack in their name. ranks: number of ranks that
-   share a machine (syn_hardware_share). */
+   share a machine (syn_hardware_set_sharing). */
 syn_status comparison_open(comparison *c, const char *list, const syn_hardware *own,
                            const char *stack, int32_t ranks, syn_error *err) SYN_MUST_USE;
 void comparison_free(comparison *c);

@@ -1,7 +1,7 @@
 #include "export/chakra/wire/et_wire.h"
 
 void syn__et_put_varint(syn__buf *buf, uint64_t v) {
-    char *out = syn__buf_room(buf, SYN__ET_VARINT_MAX);
+    char *out = syn__buf_reserve(buf, SYN__ET_VARINT_MAX);
     if (out != NULL) buf->bytes = (size_t)(syn__et_varint(out, v) - buf->data);
 }
 

@@ -9,7 +9,7 @@
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 
-void syn__pt_facts_init(syn__pt_facts *facts) {
+void syn__pt_properties_init(syn__pt_properties *facts) {
     memset(facts, 0, sizeof *facts);
     facts->kind = SYN__PT_CALL_UNKNOWN;
     facts->in_elems = facts->out_elems = facts->in_bytes = facts->out_bytes = -1;
@@ -52,7 +52,7 @@ static void set_text(syn__str *to, syn__str text) {
     if (to->bytes == 0) *to = text;
 }
 
-static void set_kind(syn__pt_facts *facts, syn__str name) {
+static void set_kind(syn__pt_properties *facts, syn__str name) {
     if (facts->kind == SYN__PT_CALL_UNKNOWN) facts->kind = syn__pt_call_kind(name);
 }
 
@@ -60,7 +60,7 @@ static bool is_one_of(syn__str key, const char *a, const char *b) {
     return syn__str_is(key, a) || syn__str_is(key, b);
 }
 
-static void set_field(syn__pt_facts *t, syn__str key, syn__str value) {
+static void set_field(syn__pt_properties *t, syn__str key, syn__str value) {
     if (is_one_of(key, "Collective name", "collective_name")) set_kind(t, value);
     else if (is_one_of(key, "In msg nelems", "in_msg_nelems")) set_amount(&t->in_elems, value);
     else if (is_one_of(key, "Out msg nelems", "out_msg_nelems")) set_amount(&t->out_elems, value);
@@ -91,7 +91,7 @@ static bool take_json(syn__loose *l, syn__str *value) {
     return kind != SYN__LOOSE_NONE;
 }
 
-void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event) {
+void syn__pt_properties_from_event(syn__pt_properties *facts, const syn__pt_event *event) {
     const syn__str whole = {event->text, event->text_bytes};
     const syn__str args = syn__loose_find(whole, "args");
     syn__loose l;
@@ -102,7 +102,7 @@ void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event) 
 }
 
 /* [{"name": ..., "type": ..., "value": ...}, ...] */
-static void take_attrs(syn__pt_facts *facts, const syn__pt_host_node *node) {
+static void take_attrs(syn__pt_properties *facts, const syn__pt_host_node *node) {
     const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
     syn__loose l;
     syn__str key, text;
@@ -126,7 +126,7 @@ static syn__str values_of(syn__str io) {
 
 /* Reads (name, description) of a group, or (number, whether it is a message); text is the
    bracket. */
-static bool take_pair(syn__pt_facts *facts, syn__str text, bool *sequence) {
+static bool take_pair(syn__pt_properties *facts, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str a, b, end;
     *sequence = false;
@@ -149,7 +149,7 @@ typedef struct positions {
     bool named, pair, sequence;
 } positions;
 
-static void take_position(syn__pt_facts *facts, positions *at, char c, syn__str text) {
+static void take_position(syn__pt_properties *facts, positions *at, char c, syn__str text) {
     int64_t v;
     bool sequence = false;
     if (c == '[' && !at->named && take_pair(facts, text, &sequence)) {
@@ -164,7 +164,7 @@ static void take_position(syn__pt_facts *facts, positions *at, char c, syn__str 
     }
 }
 
-static void use_positions(syn__pt_facts *facts, const positions *at) {
+static void use_positions(syn__pt_properties *facts, const positions *at) {
     int next = 0;
     if (!at->named) return;
     if (!at->sequence && at->n_before > 0 && facts->sequence < 0) facts->sequence = at->before[0];
@@ -180,7 +180,7 @@ static void use_positions(syn__pt_facts *facts, const positions *at) {
 }
 
 /* Reads everything except sizes. Returns the inputs. */
-static syn__str take_record(syn__pt_facts *facts, const syn__pt_host_node *node) {
+static syn__str take_record(syn__pt_properties *facts, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
     const syn__str values = values_of(syn__pt_inputs(node));
     syn__pt_scan s = syn__pt_scan_of(values);
@@ -194,26 +194,26 @@ static syn__str take_record(syn__pt_facts *facts, const syn__pt_host_node *node)
     return values;
 }
 
-void syn__pt_facts_from_record(syn__pt_facts *facts, const syn__pt_host_node *node) {
+void syn__pt_properties_from_record(syn__pt_properties *facts, const syn__pt_host_node *node) {
     const syn__str values = take_record(facts, node);
     if (facts->in_bytes < 0) facts->in_bytes = tensor_bytes(values);
     if (facts->out_bytes < 0) facts->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
 }
 
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
-    syn__pt_facts facts;
-    syn__pt_facts_init(&facts);
+    syn__pt_properties facts;
+    syn__pt_properties_init(&facts);
     const syn__pt_host_node *node = &rank->host.nodes[op->host];
     if (!(node->has & SYN__PT_MADE)) {
         (void)take_record(&facts, node);
         return facts.kind;
     }
-    syn__pt_facts_from_event(&facts, &rank->device.events[op->event]);
+    syn__pt_properties_from_event(&facts, &rank->device.events[op->event]);
     return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
 }
 
 /* Reads the rank after the arrow of "nccl:send 0->1" or "nccl:recv 0<-1". */
-static void take_arrow(syn__pt_facts *facts, syn__str name) {
+static void take_arrow(syn__pt_properties *facts, syn__str name) {
     for (size_t i = 1; i + 2 < name.bytes; i++) {
         const bool arrow = (name.text[i] == '-' && name.text[i + 1] == '>') ||
                            (name.text[i] == '<' && name.text[i + 1] == '-');
@@ -254,7 +254,7 @@ static void read_arguments(syn__str values, arguments *a) {
     }
 }
 
-static void take_message(syn__pt_facts *facts, const arguments *a, syn__str name) {
+static void take_message(syn__pt_properties *facts, const arguments *a, syn__str name) {
     const bool any = syn__str_is(name, "c10d::recv_any_source_");
     const int tag = any ? 0 : 1;
     if (!any && a->n_numbers > 0 && facts->peer < 0 && a->numbers[0] >= 0)
@@ -278,7 +278,8 @@ static int64_t argument_bytes(const syn__pt_host_node *node, size_t index) {
                           : -1;
 }
 
-void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name) {
+void syn__pt_properties_from_call(syn__pt_properties *facts, const syn__pt_host_node *node,
+                                  syn__str name) {
     const bool api = syn__str_begins(name, "c10d::");
     const syn__str values = values_of(syn__pt_inputs(node));
     const int kind = syn__pt_call_kind(name);

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-typedef struct syn__pt_facts {
+typedef struct syn__pt_properties {
     int kind;                                      /* SYN__PT_CALL_... */
     int64_t in_elems, out_elems, elem_bytes;       /* unknown: -1, elem_bytes 0 */
     int64_t sequence;                              /* -1: unknown */
@@ -24,17 +24,18 @@ typedef struct syn__pt_facts {
     int64_t in_bytes, out_bytes;                   /* size of the tensors; -1: none */
     int64_t filled_elems; /* elements of the output tensors, for calls whose inputs are not
                              recorded; -1: unknown */
-} syn__pt_facts;
+} syn__pt_properties;
 
 /* Sets all fields to unknown. */
-void syn__pt_facts_init(syn__pt_facts *facts);
+void syn__pt_properties_init(syn__pt_properties *facts);
 /* These functions fill in fields that are still unknown. From the args of a kernel or of a CPU
    event: */
-void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event);
+void syn__pt_properties_from_event(syn__pt_properties *facts, const syn__pt_event *event);
 /* From a record_param_comms: */
-void syn__pt_facts_from_record(syn__pt_facts *facts, const syn__pt_host_node *node);
+void syn__pt_properties_from_record(syn__pt_properties *facts, const syn__pt_host_node *node);
 /* From another op of the call: c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
-void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name);
+void syn__pt_properties_from_call(syn__pt_properties *facts, const syn__pt_host_node *node,
+                                  syn__str name);
 /* The kind of call of a record_param_comms op. */
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op);
 

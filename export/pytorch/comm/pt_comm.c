@@ -32,33 +32,34 @@ static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op
 /* ---- Properties ---- */
 
 /* Adds what a host op records. shaped: its first tensor is the input of the call. */
-static void add_host_facts(const finder *f, syn__pt_facts *facts, uint32_t index, bool record,
+static void add_host_facts(const finder *f, syn__pt_properties *facts, uint32_t index, bool record,
                            bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
     const bool made = (node->has & SYN__PT_MADE) != 0; /* its event has all the information */
-    if (made && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
+    if (made && record) syn__pt_properties_from_event(facts, &r->device.events[op->event]);
     if (made && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
     if (r->host.from_event && shaped && facts->elem_bytes == 0)
         facts->elem_bytes = syn__pt_argument_elem_bytes(node, 0);
     if (!record) {
-        syn__pt_facts_from_call(facts, node, syn__pt_host_name(&r->host, node->name));
+        syn__pt_properties_from_call(facts, node, syn__pt_host_name(&r->host, node->name));
         return;
     }
-    syn__pt_facts_from_record(facts, node);
-    if (op->event != SYN__PT_NONE) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
+    syn__pt_properties_from_record(facts, node);
+    if (op->event != SYN__PT_NONE)
+        syn__pt_properties_from_event(facts, &r->device.events[op->event]);
 }
 
-static void find_facts(const finder *f, syn__pt_facts *facts, uint32_t kernel,
+static void find_facts(const finder *f, syn__pt_properties *facts, uint32_t kernel,
                        const syn__pt_call *call) {
     const syn__pt_rank *r = f->rank;
-    syn__pt_facts_init(facts);
+    syn__pt_properties_init(facts);
     const bool grouped = call != NULL && call->grouped;
     if (!grouped && kernel != SYN__PT_NONE && r->ops[kernel].event != SYN__PT_NONE)
-        syn__pt_facts_from_event(facts, &r->device.events[r->ops[kernel].event]);
+        syn__pt_properties_from_event(facts, &r->device.events[r->ops[kernel].event]);
     if (call != NULL) {
         add_host_facts(f, facts, call->record, true, true);
         add_host_facts(f, facts, call->api, false, false);
@@ -74,7 +75,7 @@ static void find_facts(const finder *f, syn__pt_facts *facts, uint32_t kernel,
 }
 
 /* The input bytes of a call, computed from its output. */
-static int64_t from_output(const syn__pt_facts *t, int64_t ranks) {
+static int64_t from_output(const syn__pt_properties *t, int64_t ranks) {
     int64_t out = t->out_bytes;
     if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
     if (out <= 0 || ranks < 1) return out;
@@ -89,13 +90,13 @@ static int64_t from_output(const syn__pt_facts *t, int64_t ranks) {
 
 /* gloo runs a reduce-scatter of a list as an all-reduce of each tensor, so each of these ops has
    the size of one part. */
-static int64_t from_parts(const syn__pt_facts *t, int64_t ranks) {
+static int64_t from_parts(const syn__pt_properties *t, int64_t ranks) {
     if (t->kind != SYN__PT_CALL_REDUCE_SCATTER || t->filled_elems <= 0 || t->elem_bytes <= 0)
         return -1;
     return syn__pt_mul_i64(syn__pt_mul_i64(t->filled_elems, t->elem_bytes), ranks > 0 ? ranks : 1);
 }
 
-static int64_t bytes_of(const syn__pt_facts *t, int64_t ranks) {
+static int64_t bytes_of(const syn__pt_properties *t, int64_t ranks) {
     int64_t in = -1;
     if (t->kind == SYN__PT_CALL_BARRIER) return 1;
     if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_mul_i64(t->in_elems, t->elem_bytes);
@@ -106,7 +107,7 @@ static int64_t bytes_of(const syn__pt_facts *t, int64_t ranks) {
     return in > 0 ? in : -1;
 }
 
-static int64_t ranks_of(const finder *f, const syn__pt_facts *t, uint32_t group) {
+static int64_t ranks_of(const finder *f, const syn__pt_properties *t, uint32_t group) {
     if (group != SYN__PT_NONE && f->rank->groups[group].size != 0)
         return f->rank->groups[group].size;
     return t->group_size > 0 ? t->group_size : f->rank->world_size;
@@ -118,7 +119,7 @@ static int32_t as_rank(int64_t v) {
 
 /* ---- Communication ---- */
 
-static void set_type(syn__pt_comm *c, const syn__pt_facts *t) {
+static void set_type(syn__pt_comm *c, const syn__pt_properties *t) {
     c->type = t->kind == SYN__PT_CALL_SEND   ? SYN__ET_COMM_SEND_NODE
               : t->kind == SYN__PT_CALL_RECV ? SYN__ET_COMM_RECV_NODE
                                              : SYN__ET_COMM_COLL_NODE;
@@ -131,7 +132,7 @@ static void set_type(syn__pt_comm *c, const syn__pt_facts *t) {
 
 static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_call *call) {
     syn__pt_rank *r = f->rank;
-    syn__pt_facts facts;
+    syn__pt_properties facts;
     find_facts(f, &facts, kernel, call);
     if (facts.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
     SYN_TRY(syn_grow(&r->comms, &r->comms_cap, r->n_comms + 1, sizeof *r->comms, f->err));

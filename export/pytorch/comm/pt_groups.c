@@ -291,7 +291,7 @@ syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn_
     return take_groups(f, rank->device.distributed_info, FROM_DEVICE);
 }
 
-syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_facts *facts,
+syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_properties *facts,
                                uint32_t *group) {
     described d = {facts->group,
                    facts->group_desc,

@@ -24,7 +24,7 @@ typedef struct syn__pt_group_finder {
 syn_status syn__pt_groups_open(syn__pt_group_finder *finder, syn__pt_rank *rank,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* The group of a call: an index, or SYN__PT_NONE. */
-syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_facts *facts,
+syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_properties *facts,
                                uint32_t *group) SYN_MUST_USE;
 /* Derives lists of ranks from the world size where they are unknown. */
 syn_status syn__pt_groups_finish(syn__pt_group_finder *finder) SYN_MUST_USE;

@@ -18,7 +18,7 @@ static void close_length(syn__buf *buf, size_t at) {
     if (buf->failed) return;
     const size_t bytes = buf->bytes - at - 1, width = syn__et_varint_bytes(bytes);
     if (width > 1) {
-        if (syn__buf_room(buf, width - 1) == NULL) return;
+        if (syn__buf_reserve(buf, width - 1) == NULL) return;
         memmove(buf->data + at + width, buf->data + at + 1, bytes);
         buf->bytes += width - 1;
     }
@@ -36,7 +36,7 @@ static size_t open_length(syn__buf *buf, uint32_t field) {
 static void put_attr(syn__buf *buf, const char *name, uint32_t field, uint64_t bits,
                      syn__str text) {
     const size_t n = strlen(name);
-    char *p = syn__buf_room(buf, 64 + n);
+    char *p = syn__buf_reserve(buf, 64 + n);
     if (p == NULL) return;
     char *const begin = p;
     p[0] = SYN__ET_NODE_ATTR << 3 | SYN__ET_WIRE_LEN;

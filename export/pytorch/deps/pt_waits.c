@@ -185,8 +185,8 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     if (to_ns >= k->by_ns) return true;
     if (k->in_autograd) return from_ns >= k->behind_ns;
     const size_t next = first_at(w, to_ns);
-    const bool goes_on = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
-    return to_ns - from_ns > w->c->gap_ns && !goes_on && (top == NULL || !w->inside[top->op]);
+    const bool is_async = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
+    return to_ns - from_ns > w->c->gap_ns && !is_async && (top == NULL || !w->inside[top->op]);
 }
 
 /* Handles a span between two starts or ends of ops, in which nothing changes. */

@@ -56,7 +56,7 @@ static bool is_plain(syn__str s) {
 /* Decodes the text of a JSON string, if necessary into `text`, whose capacity was ensured. */
 static syn__str decoded(writer *w, syn__str raw) {
     if (is_plain(raw)) return raw;
-    char *room = syn__buf_room(&w->text, raw.bytes);
+    char *room = syn__buf_reserve(&w->text, raw.bytes);
     if (!room) return (syn__str){"", 0};
     const syn__str s = {room, syn__loose_decode(raw, room)};
     w->text.bytes += s.bytes;
@@ -81,7 +81,7 @@ static void add_host_attributes(writer *w, const syn__pt_op *op) {
 
 /* Appends a number, such as a group id, to `text` as a string. */
 static syn__str number_text(writer *w, uint32_t number) {
-    char *room = syn__buf_room(&w->text, 16);
+    char *room = syn__buf_reserve(&w->text, 16);
     if (!room) return (syn__str){"", 0};
     const syn__str s = {room, (size_t)snprintf(room, 16, "%u", (unsigned)number)};
     w->text.bytes += s.bytes;
@@ -155,7 +155,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
     }
     if (node->n_data > 1) qsort(w->data, node->n_data, sizeof *w->data, by_id);
     /* Ensure capacity first, because pointers into `lists` must stay valid. */
-    if (!syn__buf_room(&w->lists, (n + SYN_PYTORCH_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
+    if (!syn__buf_reserve(&w->lists, (n + SYN_PYTORCH_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
         return SYN_FAIL_NOMEM(w->err, n, "dependencies");
     for (int c = 0; c < SYN_PYTORCH_EDGE_CLASSES; c++) {
         if (!class_lists[c] || !(classes >> c & 1u)) continue;
@@ -251,7 +251,7 @@ static void close_message(syn__buf *out, size_t begin) {
     if (out->failed) return;
     const size_t bytes = out->bytes - begin;
     const size_t n = (size_t)(syn__et_varint(length, bytes) - length);
-    if (!syn__buf_room(out, n)) return;
+    if (!syn__buf_reserve(out, n)) return;
     memmove(out->data + begin + n, out->data + begin, bytes);
     memcpy(out->data + begin, length, n);
     out->bytes += n;
@@ -260,7 +260,7 @@ static void close_message(syn__buf *out, size_t begin) {
 /* Adds the path of the module that called the op: "Net_0/Block_1/Linear_0". */
 static void add_module(writer *w, uint32_t op) {
     const size_t n = syn__pt_module_path(w->rank, &w->modules, op, NULL);
-    char *room = n > 0 ? syn__buf_room(&w->text, n) : NULL;
+    char *room = n > 0 ? syn__buf_reserve(&w->text, n) : NULL;
     if (room == NULL) return;
     (void)syn__pt_module_path(w->rank, &w->modules, op, room);
     w->text.bytes += n;
@@ -292,7 +292,7 @@ static syn_status write_op(writer *w, uint32_t index) {
     syn__et_node node = {.id = w->rank->ids[index]};
     w->n_attrs = 0;
     w->lists.bytes = w->text.bytes = 0;
-    if (!syn__buf_room(&w->text, text_room(w, op))) return SYN_FAIL_NOMEM(w->err, 1, "a name");
+    if (!syn__buf_reserve(&w->text, text_room(w, op))) return SYN_FAIL_NOMEM(w->err, 1, "a name");
     node.name = name_of(w, op);
     node.type = type_of(w, op);
     if (op->start_ns > 0) node.start_micros = (uint64_t)op->start_ns / 1000;
@@ -337,7 +337,7 @@ static void add_top_number(writer *w, const char *name, syn__str value) {
 
 static syn_status write_meta(writer *w, const char *version) {
     const syn__pt_host *h = &w->rank->host;
-    if (!syn__buf_room(&w->text, h->schema.bytes + h->time.bytes + 1))
+    if (!syn__buf_reserve(&w->text, h->schema.bytes + h->time.bytes + 1))
         return SYN_FAIL_NOMEM(w->err, h->schema.bytes, "metadata");
     add_top_text(w, "schema", h->schema);
     add_top_number(w, "pid", h->pid);

@@ -178,15 +178,15 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
 
 /* ---- A trace ---- */
 
-static part part_of(const syn__trace_parts *parts, uint32_t row) {
+static part part_of(const syn__trace_shards *parts, uint32_t row) {
     const uint32_t number = parts->of[row];
     if (number & SYN__TERM) return (part){.term = true};
     return number ? (part){.shard = parts->shards[number - 1]} : whole;
 }
 
 /* Finds the shards of a node's outputs. */
-static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_parts *parts, syn_call *call,
-                         syn_error *err) {
+static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *parts,
+                         syn_call *call, syn_error *err) {
     const syn_trace_node *n = &t->nodes[node];
     part in[SYN_MAX_INPUTS];
     bool any = n->op == SYN_OP_REDUCE_SCATTER;
@@ -205,7 +205,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_parts *pa
     return SYN_OK;
 }
 
-syn_status syn__trace_parts_find(const syn_trace *t, syn__trace_parts *parts, syn_error *err) {
+syn_status syn__trace_shards_find(const syn_trace *t, syn__trace_shards *parts, syn_error *err) {
     if (!t->n_shards) return SYN_OK;
     syn_call *call = syn_malloc(sizeof *call);
     parts->of = syn_calloc(t->n_tensors, sizeof *parts->of);

@@ -1,6 +1,6 @@
 /* Reads available memory from /proc, control groups and resource limits. It is separate so that
    tests can run it on a copy of /proc and /sys. */
-#include "tools/memory_room.h"
+#include "tools/memory_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -108,23 +108,23 @@ static double of_container(const char *root) {
     return least;
 }
 
-memory_room memory_room_of_machine(const char *root) {
-    const memory_room machine = {of_machine(root), "this machine has"},
-                      container = {of_container(root), "this container has"};
+memory_check memory_free_in_machine(const char *root) {
+    const memory_check machine = {of_machine(root), "this machine has"},
+                       container = {of_container(root), "this container has"};
     return container.bytes < machine.bytes ? container : machine;
 }
 
 /* ---- This process ---- */
 
-memory_room memory_room_of_process(const char *root, double space_bytes, double data_bytes) {
+memory_check memory_free_in_process(const char *root, double space_bytes, double data_bytes) {
     const double kib = 1024;
-    const memory_room space = {space_bytes -
-                                   kib * number_of(root, "/proc/self", "status", "VmSize", 0),
-                               "the limit on the address space (ulimit -v) leaves"};
-    const memory_room data = {data_bytes -
-                                  kib * number_of(root, "/proc/self", "status", "VmData", 0),
-                              "the limit on data (ulimit -d) leaves"};
-    memory_room least = data.bytes < space.bytes ? data : space;
+    const memory_check space = {space_bytes -
+                                    kib * number_of(root, "/proc/self", "status", "VmSize", 0),
+                                "the limit on the address space (ulimit -v) leaves"};
+    const memory_check data = {data_bytes -
+                                   kib * number_of(root, "/proc/self", "status", "VmData", 0),
+                               "the limit on data (ulimit -d) leaves"};
+    memory_check least = data.bytes < space.bytes ? data : space;
     if (least.bytes < 0) least.bytes = 0;
     return least;
 }
@@ -133,9 +133,9 @@ static double bytes_of(const struct rlimit *limit) {
     return limit->rlim_cur == RLIM_INFINITY ? INFINITY : (double)limit->rlim_cur;
 }
 
-memory_room memory_room_of_this_process(void) {
+memory_check memory_free_in_this_process(void) {
     struct rlimit space = {RLIM_INFINITY, RLIM_INFINITY}, data = space;
     (void)getrlimit(RLIMIT_AS, &space);
     (void)getrlimit(RLIMIT_DATA, &data);
-    return memory_room_of_process("", bytes_of(&space), bytes_of(&data));
+    return memory_free_in_process("", bytes_of(&space), bytes_of(&data));
 }

@@ -27,9 +27,9 @@ def close(a, b):
 LEVER = re.compile(r"((?:--\w+ \S+ )+)(-\d+)%( on \d+ ranks?)?( with [\d.]+ times the texts)?")
 
 
-def levers(out):
+def suggestions(out):
     """[(["--dtype", "bf16"], -0.41, " on 2 ranks", " with 2 times the texts"), ...]"""
-    found = re.search(r"^levers: (.*) \(time a text, each alone\)$", out, re.M)
+    found = re.search(r"^suggestions: (.*) \(time a text, each alone\)$", out, re.M)
     return [(option.split(), int(change) / 100, ranks, texts)
             for option, change, ranks, texts in (LEVER.fullmatch(part).groups()
                                                  for part in found.group(1).split(", "))
@@ -68,7 +68,7 @@ for run, name, args in (
         (inference_run, "inference", ["--model", "gpt2", *SIX, "--tp", "12"]),
         (training_run, "pretrain", ["--model", "gpt2", "--num_gpus", "4", "--tp", "4",
                                     "--batch_size", "2", "--activation_recompute", "full"])):
-    found = levers(start(name, "--device", "meta", *args))
+    found = suggestions(start(name, "--device", "meta", *args))
     check(1 <= len(found) <= 3, f"{args}: {found}")
     before, texts, ranks = run(*args)
     order = []
@@ -87,7 +87,7 @@ check(["--tp", "2", "--batch_size", "1"] in [options for options, *_ in found],
 
 
 def dtypes(*args):
-    return [options[1] for options, *_ in levers(start("inference", "--device", "meta", "--model",
+    return [options[1] for options, *_ in suggestions(start("inference", "--device", "meta", "--model",
                                                        "gpt3-1.3b", *SIX, *args))
             if options[0] == "--dtype"]
 
@@ -101,7 +101,7 @@ check(dtypes("--weight_dtype", "f16") == ["f16"] and dtypes("--weight_dtype", "b
       "what the weights have already")
 check("--dtype" not in start("pretrain", "--device", "meta", "--hw", "v100-32g"), "bf16 on a V100")
 for quiet in (["--json"], ["--quiet"]):
-    check("levers" not in start("inference", "--device", "meta", *SIX, *quiet), f"{quiet}")
+    check("suggestions" not in start("inference", "--device", "meta", *SIX, *quiet), f"{quiet}")
 
 # ---- what does not fit ----
 
@@ -122,7 +122,7 @@ for name, memory, args in (
                       "memory_efficiency": 0.8}}, f)
     out = start(name, "--device", "meta", *args)
     need = re.search(r"^note: +each rank needs [\d.]+ .iB for (.*), but a100-80g has ", out, re.M)
-    check(need and need.group(1) == memory and "levers" not in out, f"{args}: {out}")
+    check(need and need.group(1) == memory and "suggestions" not in out, f"{args}: {out}")
     fits = re.search(r"^to fit:  (.*)$", out, re.M).group(1).split("), ")
     check(1 <= len(fits) <= 3, f"{args}: {fits}")
     for line in fits:

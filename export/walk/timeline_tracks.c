@@ -1,6 +1,6 @@
 /* Assigns nodes to tracks: sorts the slices of a rank by lane, moves overlapping slices to
    additional tracks, and nests the ops of host threads. */
-#include "export/walk/timeline_lanes.h"
+#include "export/walk/timeline_tracks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static uint32_t cut(int64_t number, uint32_t most) {
 }
 
 /* Lane numbers: groups from 1, sends, receives, streams from 1, host threads from 0. */
-uint32_t syn__lanes_first_host(const syn_graph *graph) {
+uint32_t syn__tracks_first_host(const syn_graph *graph) {
     return graph->n_groups + 3 + LAST_STREAM;
 }
 
@@ -72,7 +72,7 @@ static int compare_places(const void *a, const void *b) {
     return 0;
 }
 
-static syn_status order_groups(syn__lanes *l, const syn_graph *graph, syn_error *err) {
+static syn_status order_groups(syn__tracks *l, const syn_graph *graph, syn_error *err) {
     const uint32_t n = graph->n_groups;
     if (l->lanes != NULL) return SYN_OK;
     group_place *places = syn_calloc((size_t)n + 1, sizeof *places);
@@ -92,7 +92,7 @@ static syn_status order_groups(syn__lanes *l, const syn_graph *graph, syn_error 
     return SYN_OK;
 }
 
-static uint32_t lane_of(const syn__lanes *l, const syn_graph *graph, const syn_node *node) {
+static uint32_t lane_of(const syn__tracks *l, const syn_graph *graph, const syn_node *node) {
     const uint32_t n_groups = graph->n_groups;
     if (node->kind == SYN_NODE_SEND) return n_groups + 1;
     if (node->kind == SYN_NODE_RECV) return n_groups + 2;
@@ -103,15 +103,15 @@ static uint32_t lane_of(const syn__lanes *l, const syn_graph *graph, const syn_n
     return node->stream <= 0 ? 0 : n_groups + 2 + cut(node->stream, LAST_STREAM);
 }
 
-void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane_thread *t,
-                    char *text, size_t bytes) {
+void syn__track_name(const syn__tracks *l, const syn_graph *graph, const syn__track_thread *t,
+                     char *text, size_t bytes) {
     const uint32_t n = graph->n_groups;
     const char *name = t->lane == 0       ? (l->foreign ? "stream 0" : "compute")
                        : t->lane == n + 1 ? "send"
                                           : "recv";
     if (t->lane >= 1 && t->lane <= n) name = graph->groups[l->groups[t->lane - 1]].name;
     if (t->host)
-        snprintf(text, bytes, "thread %u", (unsigned)(t->lane - syn__lanes_first_host(graph)));
+        snprintf(text, bytes, "thread %u", (unsigned)(t->lane - syn__tracks_first_host(graph)));
     else if (t->lane > n + 2) snprintf(text, bytes, "stream %u", (unsigned)(t->lane - n - 2));
     else snprintf(text, bytes, "%s", name);
 }
@@ -127,7 +127,7 @@ static int compare_slices(const void *a, const void *b) {
     return 0;
 }
 
-static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, syn__walk *walk,
+static syn_status collect_slices(syn__tracks *l, const syn__timeline *timeline, syn__walk *walk,
                                  uint32_t rank_index, syn_error *err) {
     const syn_graph *graph = timeline->graph;
     const uint32_t n_nodes = graph->ranks[rank_index].n_nodes;
@@ -148,7 +148,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
                           .lane = lane_of(l, graph, node)};
         if (timeline->clock == SYN__CLOCK_MEASURED && syn__is_host_op(node, &op)) {
             s->host = true;
-            s->lane = syn__lanes_first_host(graph) + cut(op.tid, LAST_THREAD);
+            s->lane = syn__tracks_first_host(graph) + cut(op.tid, LAST_THREAD);
             s->end = syn__whole_ns(span->start_ns + 1e3 * (double)op.inclusive_us);
         }
         if (l->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
@@ -159,13 +159,13 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
 
 /* ---- Threads ---- */
 
-static bool free_earlier(const syn__lanes *l, uint32_t a, uint32_t b) {
-    const syn__lane_thread *x = &l->threads[a], *y = &l->threads[b];
+static bool free_earlier(const syn__tracks *l, uint32_t a, uint32_t b) {
+    const syn__track_thread *x = &l->threads[a], *y = &l->threads[b];
     return x->free_at != y->free_at ? x->free_at < y->free_at : a < b;
 }
 
 /* Restores the heap after the thread of heap[0] was given a slice. */
-static void sift_down(syn__lanes *l) {
+static void sift_down(syn__tracks *l) {
     const uint32_t moved = l->heap[0];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < l->n_heap; i = child) {
@@ -177,19 +177,20 @@ static void sift_down(syn__lanes *l) {
 }
 
 /* Adds a track to the slice's lane, busy until the slice ends. */
-static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
-    const uint32_t base = syn__lanes_first_host(graph) + LAST_THREAD + 1; /* above every lane */
+static syn_status add_thread(syn__tracks *l, const syn_graph *graph, syn__slice *s,
+                             syn_error *err) {
+    const uint32_t base = syn__tracks_first_host(graph) + LAST_THREAD + 1; /* above every lane */
     const uint32_t index = (uint32_t)l->n_threads;
     SYN_TRY(syn_grow(&l->threads, &l->threads_cap, l->n_threads + 1, sizeof *l->threads, err));
     SYN_TRY(syn_grow(&l->heap, &l->heap_cap, l->n_heap + 1, sizeof *l->heap, err));
     const uint32_t copy = (uint32_t)l->n_heap;
     s->tid = copy == 0 ? s->lane : base + l->n_extra++;
-    l->threads[l->n_threads++] = (syn__lane_thread){.free_at = s->end,
-                                                    .lane = s->lane,
-                                                    .copy = copy,
-                                                    .tid = s->tid,
-                                                    .top = NO_SLICE,
-                                                    .host = s->host};
+    l->threads[l->n_threads++] = (syn__track_thread){.free_at = s->end,
+                                                     .lane = s->lane,
+                                                     .copy = copy,
+                                                     .tid = s->tid,
+                                                     .top = NO_SLICE,
+                                                     .host = s->host};
     size_t i = l->n_heap++;
     for (; i > 0 && free_earlier(l, index, l->heap[(i - 1) / 2]); i = (i - 1) / 2)
         l->heap[i] = l->heap[(i - 1) / 2];
@@ -198,11 +199,11 @@ static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *
 }
 
 /* Assigns the track of the lane that is free first, or a new one if none is free. */
-static syn_status assign(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
+static syn_status assign(syn__tracks *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
     /* Clocks have a resolution of about 1 ns, so an overlap that small is ignored. */
     if (l->n_heap == 0 || l->threads[l->heap[0]].free_at > s->start + 1)
         return add_thread(l, graph, s, err);
-    syn__lane_thread *t = &l->threads[l->heap[0]];
+    syn__track_thread *t = &l->threads[l->heap[0]];
     if (s->start < t->free_at) s->start = t->free_at;
     if (s->end < s->start) s->end = s->start;
     t->free_at = s->end;
@@ -213,7 +214,7 @@ static syn_status assign(syn__lanes *l, const syn_graph *graph, syn__slice *s, s
 
 /* Puts the slice on the track, within its open slices or after them. Returns false if it fits
    neither way. */
-static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) {
+static bool nest(syn__tracks *l, syn__track_thread *t, syn__slice *s, bool force) {
     while (t->top != NO_SLICE && l->slices[t->top].end <= s->start) t->top = l->outer[t->top];
     if (t->top != NO_SLICE && l->slices[t->top].end < s->end) {
         if (!force && s->end - l->slices[t->top].end > ROUNDED_NS) return false;
@@ -228,7 +229,7 @@ static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) 
 
 /* Assigns the first track of the lane that the slice fits on. The lane's tracks are the last n_heap
    ones. */
-static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice *s,
+static syn_status assign_host(syn__tracks *l, const syn_graph *graph, syn__slice *s,
                               syn_error *err) {
     const size_t first = l->n_threads - l->n_heap;
     for (size_t t = first; t < l->n_threads; t++)
@@ -238,8 +239,8 @@ static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice 
     return SYN_OK;
 }
 
-syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__walk *walk,
-                           uint32_t rank_index, syn_error *err) {
+syn_status syn__tracks_fill(syn__tracks *l, const syn__timeline *timeline, syn__walk *walk,
+                            uint32_t rank_index, syn_error *err) {
     SYN_TRY(order_groups(l, timeline->graph, err));
     SYN_TRY(collect_slices(l, timeline, walk, rank_index, err));
     SYN_TRY(syn_grow(&l->outer, &l->outer_cap, l->n_slices, sizeof *l->outer, err));
@@ -254,7 +255,7 @@ syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__wa
     return SYN_OK;
 }
 
-void syn__lanes_free(syn__lanes *l) {
+void syn__tracks_free(syn__tracks *l) {
     syn_free(l->groups);
     syn_free(l->lanes);
     syn_free(l->slices);

@@ -19,17 +19,17 @@ typedef struct syn__slice {
 } syn__slice;
 
 /* A track of the rank. */
-typedef struct syn__lane_thread {
+typedef struct syn__track_thread {
     int64_t free_at;          /* ns */
     uint32_t lane, copy, tid; /* copy: 0, or the number of this extra track of the lane, from 1 */
     uint32_t top;             /* host threads: the innermost open slice; UINT32_MAX: none */
     bool host;
-} syn__lane_thread;
+} syn__track_thread;
 
-typedef struct syn__lanes {
+typedef struct syn__tracks {
     syn__slice *slices; /* ordered by lane, start and length, longer ones first */
     size_t n_slices, slices_cap;
-    syn__lane_thread *threads; /* ordered by lane */
+    syn__track_thread *threads; /* ordered by lane */
     size_t n_threads, threads_cap;
     uint32_t *outer; /* per slice of a host thread: the slice around it; UINT32_MAX: none */
     /* private */
@@ -40,17 +40,17 @@ typedef struct syn__lanes {
     size_t outer_cap;
     uint32_t n_extra;
     bool foreign; /* PyTorch traces: streams have the device's numbers */
-} syn__lanes;
+} syn__tracks;
 
 /* Replaces the content by the nodes of a rank, which must be the selected rank of `walk`. */
-syn_status syn__lanes_fill(syn__lanes *lanes, const syn__timeline *timeline, syn__walk *walk,
-                           uint32_t rank_index, syn_error *err) SYN_MUST_USE;
-void syn__lanes_free(syn__lanes *lanes);
+syn_status syn__tracks_fill(syn__tracks *lanes, const syn__timeline *timeline, syn__walk *walk,
+                            uint32_t rank_index, syn_error *err) SYN_MUST_USE;
+void syn__tracks_free(syn__tracks *lanes);
 /* The name of a track: "compute", "tp0", "stream 7", "thread 1". */
-void syn__lane_name(const syn__lanes *lanes, const syn_graph *graph, const syn__lane_thread *thread,
-                    char *text, size_t bytes);
+void syn__track_name(const syn__tracks *lanes, const syn_graph *graph,
+                     const syn__track_thread *thread, char *text, size_t bytes);
 /* The first lane number of host threads, which only PyTorch traces have. */
-uint32_t syn__lanes_first_host(const syn_graph *graph);
+uint32_t syn__tracks_first_host(const syn_graph *graph);
 /* A host op as `syntorch convert pytorch` writes it: its thread, and its duration in us including
    the ops that it called. */
 typedef struct syn__host_op {

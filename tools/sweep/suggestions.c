@@ -1,20 +1,20 @@
 /* Tries changed options, as a sweep of one combination, and prints the best ones. */
-#include "tools/sweep/levers.h"
+#include "tools/sweep/suggestions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- What to try ---- */
 
-void levers_add(levers *l, const char *option, const char *value) {
+void suggestions_add(suggestions *l, const char *option, const char *value) {
     if (l->n == LEVERS_MOST) return;
-    l->at[l->n++] = (lever){.n = 0};
-    levers_with(l, option, value);
+    l->at[l->n++] = (suggestion){.n = 0};
+    suggestions_with(l, option, value);
 }
 
-void levers_with(levers *l, const char *option, const char *value) {
-    lever *last = &l->at[l->n - 1];
-    struct lever_setting *next = &last->set[last->n++];
+void suggestions_with(suggestions *l, const char *option, const char *value) {
+    suggestion *last = &l->at[l->n - 1];
+    struct suggestion_setting *next = &last->set[last->n++];
     next->option = option;
     snprintf(next->value, sizeof next->value, "%s", value);
 }
@@ -24,21 +24,21 @@ static const char *number(int64_t value, char text[LEVER_BYTES]) {
     return text;
 }
 
-void levers_add_number(levers *l, const char *option, int64_t value) {
+void suggestions_add_number(suggestions *l, const char *option, int64_t value) {
     char text[LEVER_BYTES];
-    levers_add(l, option, number(value, text));
+    suggestions_add(l, option, number(value, text));
 }
 
-void levers_with_number(levers *l, const char *option, int64_t value) {
+void suggestions_with_number(suggestions *l, const char *option, int64_t value) {
     char text[LEVER_BYTES];
-    levers_with(l, option, number(value, text));
+    suggestions_with(l, option, number(value, text));
 }
 
-void levers_add_dtypes(levers *l, const syn_hardware *hw, syn_dtype own, bool bf16_only) {
+void suggestions_add_dtypes(suggestions *l, const syn_hardware *hw, syn_dtype own, bool bf16_only) {
     static const syn_dtype halves[] = {SYN_BF16, SYN_F16};
     for (int i = 0; i < (bf16_only ? 1 : 2); i++)
         if (halves[i] != own && hw->peak_flops_per_ns[halves[i]] > 0)
-            levers_add(l, "dtype", syn_dtype_name(halves[i]));
+            suggestions_add(l, "dtype", syn_dtype_name(halves[i]));
 }
 
 /* ---- Trying ---- */
@@ -58,9 +58,9 @@ static void begin(trial *t, const cli_program *program, const syn_hardware *own,
 
 typedef int give(const cli_program *program, const cli_option *option, const char *text);
 
-/* Passes all settings of a lever to `how`, which is cli_check or cli_set. Returns false at the
+/* Passes all settings of a suggestion to `how`, which is cli_check or cli_set. Returns false at the
    first one that is not valid. */
-static bool give_all(const trial *t, const lever *of, give *how) {
+static bool give_all(const trial *t, const suggestion *of, give *how) {
     const cli_program *program = t->one.program;
     bool taken = true;
     for (int i = 0; i < of->n && taken; i++) {
@@ -73,7 +73,7 @@ static bool give_all(const trial *t, const lever *of, give *how) {
 
 /* Predicts the run with the changes in `of` (NULL: unchanged). Returns false if it cannot be run.
    t->try must restore the options. */
-static bool run(const trial *t, const lever *of, sweep_times *times) {
+static bool run(const trial *t, const suggestion *of, sweep_times *times) {
     syn_error err = {0};
     *times = (sweep_times){0};
     cli_keep_messages(&err);
@@ -83,8 +83,8 @@ static bool run(const trial *t, const lever *of, sweep_times *times) {
     return ran && times->tokens > 0;
 }
 
-/* The lever already kept for this option; NULL: none. */
-static lever *kept_of(levers *l, int kept, const char *option) {
+/* The suggestion already kept for this option; NULL: none. */
+static suggestion *kept_of(suggestions *l, int kept, const char *option) {
     for (int i = 0; i < kept; i++)
         if (strcmp(l->at[i].set->option, option) == 0) return &l->at[i];
     return NULL;
@@ -93,18 +93,18 @@ static lever *kept_of(levers *l, int kept, const char *option) {
 /* ---- Faster ---- */
 
 /* 0: same ranks and batch; 1: more ranks; 2: larger batch. */
-static int class_of(const levers *l, const lever *x) {
+static int class_of(const suggestions *l, const suggestion *x) {
     if (x->t.ranks > l->own.ranks) return 1;
     return x->t.tokens > l->own.tokens ? 2 : 0;
 }
 
 /* Sorts by class, then by change. */
-static void sort(levers *l) {
+static void sort(suggestions *l) {
     for (int i = 1; i < l->n; i++) {
-        const lever x = l->at[i];
+        const suggestion x = l->at[i];
         int at = i;
         for (; at > 0; at--) {
-            const lever *before = &l->at[at - 1];
+            const suggestion *before = &l->at[at - 1];
             const int more = class_of(l, before) - class_of(l, &x);
             if (more < 0 || (more == 0 && before->change <= x.change)) break;
             l->at[at] = *before;
@@ -113,19 +113,19 @@ static void sort(levers *l) {
     }
 }
 
-void levers_find(levers *l, const cli_program *program, const syn_hardware *own, sweep_try *try,
-                 void *user) {
+void suggestions_find(suggestions *l, const cli_program *program, const syn_hardware *own,
+                      sweep_try *try, void *user) {
     trial t;
     int kept = 0;
     begin(&t, program, own, try, user);
     const bool runs = run(&t, NULL, &l->own);
     const double before = l->own.ns / l->own.tokens;
     for (int i = 0; runs && i < l->n; i++) {
-        lever *x = &l->at[i];
+        suggestion *x = &l->at[i];
         if (!run(&t, x, &x->t) || !sweep_fits(own, &x->t)) continue;
         x->change = x->t.ns / x->t.tokens / before - 1;
         if (x->change > -0.01) continue;
-        lever *other = kept_of(l, kept, x->set->option);
+        suggestion *other = kept_of(l, kept, x->set->option);
         if (!other) l->at[kept++] = *x;
         else if (x->change < other->change) *other = *x;
     }
@@ -134,18 +134,18 @@ void levers_find(levers *l, const cli_program *program, const syn_hardware *own,
     if (l->n > LEVERS_SHOWN) l->n = LEVERS_SHOWN;
 }
 
-static void print_setting(const lever *x, FILE *out) {
+static void print_setting(const suggestion *x, FILE *out) {
     char value[CLI_SHOWN_BYTES];
     for (int i = 0; i < x->n; i++)
         fprintf(out, "%s--%s %s", i ? " " : "", x->set[i].option,
                 cli_shown(x->set[i].value, value, sizeof value));
 }
 
-void levers_print(const levers *l, FILE *out) {
+void suggestions_print(const suggestions *l, FILE *out) {
     for (int i = 0; i < l->n; i++) {
-        const lever *x = &l->at[i];
+        const suggestion *x = &l->at[i];
         const double texts = x->t.tokens / l->own.tokens;
-        fputs(i ? ", " : "levers: ", out);
+        fputs(i ? ", " : "suggestions: ", out);
         print_setting(x, out);
         fprintf(out, " %.0f%%", 100 * x->change);
         if (x->t.ranks != l->own.ranks)
@@ -158,20 +158,20 @@ void levers_print(const levers *l, FILE *out) {
 
 /* ---- To fit ---- */
 
-void levers_fit(levers *l, const cli_program *program, const syn_hardware *own, sweep_try *try,
-                void *user) {
+void suggestions_fit(suggestions *l, const cli_program *program, const syn_hardware *own,
+                     sweep_try *try, void *user) {
     trial t;
     int kept = 0;
     begin(&t, program, own, try, user);
     for (int i = 0; i < l->n && kept < LEVERS_SHOWN; i++) {
-        lever *x = &l->at[i];
+        suggestion *x = &l->at[i];
         if (kept_of(l, kept, x->set->option) || !run(&t, x, &x->t)) continue;
         if (sweep_fits(own, &x->t)) l->at[kept++] = *x;
     }
     l->n = kept;
 }
 
-void levers_fit_print(const levers *l, FILE *out) {
+void suggestions_fit_print(const suggestions *l, FILE *out) {
     char bytes[32];
     fputs("to fit:  ", out);
     for (int i = 0; i < l->n; i++) {
@@ -182,7 +182,8 @@ void levers_fit_print(const levers *l, FILE *out) {
     fputs(l->n > 0 ? "\n" : "nothing that was tried is enough\n", out);
 }
 
-void levers_print_need(const syn_hardware *hw, const sweep_times *t, const char *what, FILE *out) {
+void suggestions_print_need(const syn_hardware *hw, const sweep_times *t, const char *what,
+                            FILE *out) {
     char a[32], b[32], name[CLI_SHOWN_BYTES];
     fprintf(out, "note:    each rank needs %s for %s, but %s has %s\n",
             cli_bytes_text(t->rank_bytes, a, sizeof a), what,

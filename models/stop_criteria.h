@@ -9,12 +9,12 @@ SYN_API_BEGIN
 
 #define SYN_TEXT_ENDS 16
 
-typedef struct syn_text_ending {
+typedef struct syn_stop_criteria {
     int32_t ids[SYN_TEXT_ENDS]; /* a text ends behind any of these */
     int32_t n_ids;              /* 0: nothing ends it */
     int32_t fill;               /* goes on behind it while others of its batch are not done */
     int32_t begin;              /* bos_token_id, for files that are written; -1: none */
-} syn_text_ending;
+} syn_stop_criteria;
 
 /* NaN: the file does not say. */
 typedef struct syn_text_sampling {
@@ -22,7 +22,7 @@ typedef struct syn_text_sampling {
     double repetition_penalty;
 } syn_text_sampling;
 
-bool syn_text_ends(const syn_text_ending *ending, int32_t token);
+bool syn_text_ends(const syn_stop_criteria *ending, int32_t token);
 
 /* What generation_config.json says, which counts even where it says nothing: config.json is not
    looked at then, as in transformers, which without it takes all of this from there. Of its keys
@@ -30,13 +30,14 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token);
    tokens never come and are left out. `unread` gets the names, ", " between them, of settings that
    change what transformers generates and are not done ("" if there are none). What `sampling` gets
    may be any number. */
-syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_sampling *sampling,
-                                const char *path, int64_t vocab, char *unread, size_t unread_bytes,
-                                syn_error *err) SYN_MUST_USE;
+syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_text_sampling *sampling,
+                                  const char *path, int64_t vocab, char *unread,
+                                  size_t unread_bytes, syn_error *err) SYN_MUST_USE;
 
 /* Writes them as a generation_config.json; sampling may be NULL. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_sampling *sampling,
-                                const char *path, syn_error *err) SYN_MUST_USE;
+syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
+                                  const syn_text_sampling *sampling, const char *path,
+                                  syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

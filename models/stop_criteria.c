@@ -1,4 +1,4 @@
-#include "models/text_ending.h"
+#include "models/stop_criteria.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-bool syn_text_ends(const syn_text_ending *ending, int32_t token) {
+bool syn_text_ends(const syn_stop_criteria *ending, int32_t token) {
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] == token) return true;
     return false;
@@ -17,7 +17,7 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token) {
 
 /* ---- ids ---- */
 
-static syn_status take_id(syn__settings *s, syn_text_ending *ending) {
+static syn_status take_id(syn__settings *s, syn_stop_criteria *ending) {
     if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
         return syn__settings_fail(s, "\"%s\" must be an integer, a list of integers or null",
                                   s->path);
@@ -28,8 +28,8 @@ static syn_status take_id(syn__settings *s, syn_text_ending *ending) {
     return SYN_OK;
 }
 
-syn_status syn__ending_ids(syn__settings *s, void *member) {
-    syn_text_ending *ending = member;
+syn_status syn__stop_ids(syn__settings *s, void *member) {
+    syn_stop_criteria *ending = member;
     syn_json_type type = syn_json_next(&s->json);
     ending->n_ids = 0; /* instead of the default */
     if (type == SYN_JSON_NULL) return SYN_OK;
@@ -42,22 +42,22 @@ syn_status syn__ending_ids(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-syn_status syn__ending_fill(syn__settings *s, void *member) {
-    syn_text_ending read = {0};
-    SYN_TRY(syn__ending_ids(s, &read));
+syn_status syn__stop_fill(syn__settings *s, void *member) {
+    syn_stop_criteria read = {0};
+    SYN_TRY(syn__stop_ids(s, &read));
     if (read.n_ids == 1) *(int32_t *)member = read.ids[0];
     return SYN_OK;
 }
 
-syn_status syn__ending_begin(syn__settings *s, void *member) {
-    syn_text_ending read = {0};
-    SYN_TRY(syn__ending_ids(s, &read));
+syn_status syn__stop_begin(syn__settings *s, void *member) {
+    syn_stop_criteria read = {0};
+    SYN_TRY(syn__stop_ids(s, &read));
     *(int32_t *)member = read.n_ids == 1 ? read.ids[0] : -1;
     return SYN_OK;
 }
 
-void syn__ending_settle(syn_text_ending *ending, int64_t vocab) {
-    syn_text_ending kept = {.begin = -1};
+void syn__stop_settle(syn_stop_criteria *ending, int64_t vocab) {
+    syn_stop_criteria kept = {.begin = -1};
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] >= 0 && ending->ids[i] < vocab) kept.ids[kept.n_ids++] = ending->ids[i];
     kept.fill = ending->fill >= 0 && ending->fill < vocab ? ending->fill : kept.ids[0];
@@ -72,8 +72,8 @@ static void put_id(syn_sink *out, const char *key, int32_t id) {
 }
 
 /* null, not absent: transformers would take GPT-2's 50256. */
-void syn__ending_write(syn_sink *out, const void *member) {
-    const syn_text_ending *end = member;
+void syn__stop_write(syn_sink *out, const void *member) {
+    const syn_stop_criteria *end = member;
     put_id(out, "bos_token_id", end->begin);
     if (end->n_ids < 2) put_id(out, "eos_token_id", end->n_ids ? end->ids[0] : -1);
     for (int32_t i = 0; end->n_ids > 1 && i < end->n_ids; i++)
@@ -87,7 +87,7 @@ void syn__ending_write(syn_sink *out, const void *member) {
 #define UNREAD_BYTES 400
 
 typedef struct file_ending {
-    syn_text_ending ending;
+    syn_stop_criteria ending;
     syn_text_sampling sampling;
     bool do_sample;
     char unread[UNREAD_BYTES];
@@ -138,9 +138,9 @@ static syn_status read_do_sample(syn__settings *s, void *member) {
 #define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_one)
 
 static const syn__setting rows[] = {
-    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__ending_ids),
-    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__ending_fill),
-    SYN__ROW_CUSTOM("bos_token_id", offsetof(file_ending, ending.begin), syn__ending_begin),
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__stop_ids),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__stop_fill),
+    SYN__ROW_CUSTOM("bos_token_id", offsetof(file_ending, ending.begin), syn__stop_begin),
     SYN__ROW_CUSTOM("do_sample", offsetof(file_ending, do_sample), read_do_sample),
     REAL(temperature),
     REAL(top_k),
@@ -170,9 +170,9 @@ static const syn__setting rows[] = {
 };
 static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_sampling *sampling,
-                                const char *path, int64_t vocab, char *unread, size_t unread_bytes,
-                                syn_error *err) {
+syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_text_sampling *sampling,
+                                  const char *path, int64_t vocab, char *unread,
+                                  size_t unread_bytes, syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
@@ -183,7 +183,7 @@ syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_sampling *samp
     const syn_status status = syn__settings_end(&s, err);
     syn_free(json);
     SYN_TRY(status);
-    syn__ending_settle(&file.ending, vocab);
+    syn__stop_settle(&file.ending, vocab);
     *ending = file.ending;
     if (!file.do_sample)
         file.sampling = (syn_text_sampling){NAN, NAN, NAN, NAN, file.sampling.repetition_penalty};
@@ -211,12 +211,13 @@ static void write_sampling(syn_sink *out, const syn_text_sampling *s) {
 }
 
 /* _from_model_config is transformers' mark of a file that only repeats what config.json says. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_sampling *sampling,
-                                const char *path, syn_error *err) {
+syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
+                                  const syn_text_sampling *sampling, const char *path,
+                                  syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
     syn_sink_text(out, "{\n  \"_from_model_config\": true");
-    syn__ending_write(out, ending);
+    syn__stop_write(out, ending);
     if (sampling) write_sampling(out, sampling);
     syn_sink_text(out, "\n}\n");
     return syn_sink_close(out, true, err);

@@ -2,7 +2,7 @@
    versions, limits of the shell. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
-#include "tools/memory_room.h"
+#include "tools/memory_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static void clear_system(void) {
     CHECK_INT(system(command), 0);
 }
 
-static memory_room machine(void) {
-    return memory_room_of_machine(in_folder(""));
+static memory_check machine(void) {
+    return memory_free_in_machine(in_folder(""));
 }
 
 #define MEMINFO                    \
@@ -43,7 +43,7 @@ static memory_room machine(void) {
 
 static void the_machine(void) {
     put("proc/meminfo", MEMINFO);
-    const memory_room room = machine();
+    const memory_check room = machine();
     CHECK_NEAR(room.bytes, 650000 * KIB, 0.5);
     CHECK_STR(room.says, "this machine has");
     clear_system();
@@ -99,12 +99,12 @@ static void limits_of_the_shell(void) {
     put("proc/self/status",
         "Name:\tx\nVmPeak:\t  90000 kB\nVmSize:\t  80000 kB\nVmData:\t 300 kB\n");
     const char *root = in_folder("");
-    CHECK(isinf(memory_room_of_process(root, INFINITY, INFINITY).bytes));
-    CHECK_NEAR(memory_room_of_process(root, 100000 * KIB, INFINITY).bytes, 20000 * KIB, 0);
-    CHECK_HAS(memory_room_of_process(root, 100000 * KIB, INFINITY).says, "ulimit -v");
-    CHECK_NEAR(memory_room_of_process(root, 100000 * KIB, 1000 * KIB).bytes, 700 * KIB, 0);
-    CHECK_HAS(memory_room_of_process(root, 100000 * KIB, 1000 * KIB).says, "ulimit -d");
-    CHECK_NEAR(memory_room_of_process(root, 70000 * KIB, INFINITY).bytes, 0, 0);
+    CHECK(isinf(memory_free_in_process(root, INFINITY, INFINITY).bytes));
+    CHECK_NEAR(memory_free_in_process(root, 100000 * KIB, INFINITY).bytes, 20000 * KIB, 0);
+    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, INFINITY).says, "ulimit -v");
+    CHECK_NEAR(memory_free_in_process(root, 100000 * KIB, 1000 * KIB).bytes, 700 * KIB, 0);
+    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, 1000 * KIB).says, "ulimit -d");
+    CHECK_NEAR(memory_free_in_process(root, 70000 * KIB, INFINITY).bytes, 0, 0);
     clear_system();
 }
 

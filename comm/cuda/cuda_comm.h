@@ -62,9 +62,8 @@ typedef struct syn__cuda_request {
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
-    void *interleaved; /* device memory for the ranks' blocks, which are interleaved from or to rows
-                        */
-    size_t woven_bytes;
+    void *interleaved; /* device memory: the ranks' blocks, before or after they become rows */
+    size_t interleaved_bytes;
     /* Rows of the tensor in front of the gathered or scattered dimension, and their bytes. outer 1:
        the blocks are contiguous, so `interleaved` is not needed. */
     int64_t outer, inner_bytes;

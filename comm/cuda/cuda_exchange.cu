@@ -145,8 +145,8 @@ static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_
     const size_t part_bytes = r->segments[0].n_elems * (size_t)elem_bytes(r);
     const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
     r->inner_bytes = (int64_t)part_bytes / r->outer;
-    if (bytes <= r->woven_bytes) return SYN_OK;
-    SYN_TRY(syn__cuda_grow(x->device, &r->interleaved, &r->woven_bytes, bytes, bytes,
+    if (bytes <= r->interleaved_bytes) return SYN_OK;
+    SYN_TRY(syn__cuda_grow(x->device, &r->interleaved, &r->interleaved_bytes, bytes, bytes,
                            "blocks of ranks", err));
     return syn__cuda_late(x->device, err);
 }

@@ -81,7 +81,7 @@ typedef enum syn_category {
 const char *syn_category_name(syn_category c);
 
 /* Flags of a node. */
-#define SYN_NODE_VIRTUAL          1u /* computes and moves nothing (views, identities); not in .et */
+#define SYN_NODE_VIRTUAL          1u /* no work and no data (views, identities); not in .et */
 #define SYN_NODE_FUSED            2u /* one kernel for the work of several ops */
 #define SYN_NODE_SECONDARY_LOOKUP 4u /* a lookup in activations, or not the first of its batch */
 

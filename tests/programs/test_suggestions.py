@@ -87,9 +87,8 @@ check(["--tp", "2", "--batch_size", "1"] in [options for options, *_ in found],
 
 
 def dtypes(*args):
-    return [options[1] for options, *_ in suggestions(start("inference", "--device", "meta", "--model",
-                                                       "gpt3-1.3b", *SIX, *args))
-            if options[0] == "--dtype"]
+    out = start("inference", "--device", "meta", "--model", "gpt3-1.3b", *SIX, *args)
+    return [options[1] for options, *_ in suggestions(out) if options[0] == "--dtype"]
 
 
 check(dtypes("--hw", "v100-32g", "--dtype", "f32") == ["f16"], "a V100 has no peak of bf16")

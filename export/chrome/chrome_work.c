@@ -1,5 +1,6 @@
 /* Writes the device work of a rank as Chrome trace events; see chrome_work.h. */
 #include "export/chrome/chrome_work.h"
+#include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
@@ -32,18 +33,6 @@ static uint32_t lane(const syn_piece *p) {
     return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
 }
 
-static void put_i64(writer *w, const char *key, int64_t value) {
-    syn_sink_text(w->sink, key);
-    syn_sink_i64(w->sink, value);
-}
-
-static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
-    char fraction[8];
-    put_i64(w, key, base_us + ns / 1000);
-    snprintf(fraction, sizeof fraction, ".%03d", (int)(ns % 1000));
-    syn_sink_text(w->sink, fraction);
-}
-
 static int compare(const void *a, const void *b) {
     const syn_piece *x = ((const placed *)a)->piece, *y = ((const placed *)b)->piece;
     if (lane(x) != lane(y)) return lane(x) < lane(y) ? -1 : 1;
@@ -54,25 +43,25 @@ static int compare(const void *a, const void *b) {
 static void begin_metadata(writer *w, const char *name, uint32_t stream) {
     syn_sink_text(w->sink, ",\n{\"ph\":\"M\",\"name\":");
     syn_sink_json_string(w->sink, name);
-    put_i64(w, ",\"pid\":", w->walk->rank);
-    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + stream);
+    syn__put_i64(w->sink, ",\"pid\":", w->walk->rank);
+    syn__put_i64(w->sink, ",\"tid\":", (int64_t)w->first_tid + stream);
     syn_sink_text(w->sink, ",\"args\":{");
 }
 
 static void put_thread(writer *w, uint32_t stream) {
     begin_metadata(w, "thread_name", stream);
-    if (stream > 0) put_i64(w, "\"name\":\"kernels, stream ", stream);
+    if (stream > 0) syn__put_i64(w->sink, "\"name\":\"kernels, stream ", stream);
     else syn_sink_text(w->sink, "\"name\":\"host");
     syn_sink_text(w->sink, "\"}}");
     begin_metadata(w, "thread_sort_index", stream);
-    put_i64(w, "\"sort_index\":", (int64_t)w->first_tid + stream);
+    syn__put_i64(w->sink, "\"sort_index\":", (int64_t)w->first_tid + stream);
     syn_sink_text(w->sink, "}}");
 }
 
 static void put_sizes(writer *w, const char *key, const uint32_t sizes[3]) {
-    put_i64(w, key, sizes[0]);
-    put_i64(w, ",", sizes[1]);
-    put_i64(w, ",", sizes[2]);
+    syn__put_i64(w->sink, key, sizes[0]);
+    syn__put_i64(w->sink, ",", sizes[1]);
+    syn__put_i64(w->sink, ",", sizes[2]);
     syn_sink_text(w->sink, "]");
 }
 
@@ -83,24 +72,25 @@ static void put_slice(writer *w, const placed *at, int64_t start, int64_t end) {
     syn_sink_json_string(w->sink, kernel ? syn_work_name(w->work, p) : kinds[p->kind].name);
     syn_sink_text(w->sink, ",\"cat\":");
     syn_sink_json_string(w->sink, kinds[p->kind].category);
-    put_i64(w, ",\"pid\":", w->walk->rank);
-    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + lane(p));
-    put_us(w, ",\"ts\":", w->timeline->base_us, start);
-    put_us(w, ",\"dur\":", 0, end - start);
+    syn__put_i64(w->sink, ",\"pid\":", w->walk->rank);
+    syn__put_i64(w->sink, ",\"tid\":", (int64_t)w->first_tid + lane(p));
+    syn__put_us(w->sink, ",\"ts\":", w->timeline->base_us, start);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - start);
     syn_sink_text(w->sink, ",\"args\":{");
     if (at->node) {
         syn_sink_text(w->sink, "\"id\":\"");
         syn__walk_put_ref(w->sink, w->walk->rank, 'o', at->node->node);
         syn_sink_text(w->sink, "\",");
     }
-    put_i64(w, "\"device\":", p->device);
-    put_i64(w, ",\"stream\":", p->stream);
+    syn__put_i64(w->sink, "\"device\":", p->device);
+    syn__put_i64(w->sink, ",\"stream\":", p->stream);
     if (kernel && p->grid[0] > 0) {
         put_sizes(w, ",\"grid\":[", p->grid);
         put_sizes(w, ",\"block\":[", p->block);
-        put_i64(w, ",\"shared memory\":", (int64_t)p->bytes);
+        syn__put_i64(w->sink, ",\"shared memory\":", (int64_t)p->bytes);
     }
-    if (!kernel && p->kind != SYN_PIECE_WAIT) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
+    if (!kernel && p->kind != SYN_PIECE_WAIT)
+        syn__put_i64(w->sink, ",\"bytes\":", (int64_t)p->bytes);
     syn_sink_text(w->sink, "}}");
 }
 

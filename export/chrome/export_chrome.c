@@ -14,6 +14,7 @@
 #include "export/chrome/chrome_counters.h"
 #include "export/chrome/chrome_flows.h"
 #include "export/chrome/chrome_work.h"
+#include "export/text/json_put.h"
 #include "export/walk/timeline_tracks.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,28 +35,6 @@ static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
 }
 
-static void put_text(writer *w, const char *key, const char *text) {
-    put(w, key);
-    syn_sink_json_string(w->sink, text);
-}
-
-static void put_i64(writer *w, const char *key, int64_t value) {
-    put(w, key);
-    syn_sink_i64(w->sink, value);
-}
-
-static void put_u64(writer *w, const char *key, uint64_t value) {
-    put(w, key);
-    syn_sink_u64(w->sink, value);
-}
-
-static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
-    const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
-                              (char)('0' + ns % 10)};
-    put_i64(w, key, base_us + ns / 1000);
-    syn_sink_write(w->sink, fraction, sizeof fraction);
-}
-
 static void begin_event(writer *w) {
     put(w, w->first ? "\n" : ",\n");
     w->first = false;
@@ -63,9 +42,9 @@ static void begin_event(writer *w) {
 
 static void begin_metadata(writer *w, const char *name, uint32_t tid) {
     begin_event(w);
-    put_text(w, "{\"ph\":\"M\",\"name\":", name);
-    put_i64(w, ",\"pid\":", w->walk.rank);
-    put_u64(w, ",\"tid\":", tid);
+    syn__put_text(w->sink, "{\"ph\":\"M\",\"name\":", name);
+    syn__put_i64(w->sink, ",\"pid\":", w->walk.rank);
+    syn__put_u64(w->sink, ",\"tid\":", tid);
     put(w, ",\"args\":{");
 }
 
@@ -73,7 +52,7 @@ static void put_thread_name(writer *w, const syn__track_thread *t) {
     char name[128], text[160];
     syn__track_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
     if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
-    put_text(w, "\"name\":", t->copy > 0 ? text : name);
+    syn__put_text(w->sink, "\"name\":", t->copy > 0 ? text : name);
 }
 
 /* "rank 0", or "rank 0 and its copies 1, 2, 3": the ranks that this process represents. */
@@ -91,7 +70,7 @@ static void put_process_name(writer *w) {
         if (between[2] == '.') break;
         between = ", ";
     }
-    put_text(w, "\"name\":", text);
+    syn__put_text(w->sink, "\"name\":", text);
 }
 
 static void put_rank_metadata(writer *w) {
@@ -99,7 +78,7 @@ static void put_rank_metadata(writer *w) {
     put_process_name(w);
     put(w, "}}");
     begin_metadata(w, "process_sort_index", 0);
-    put_i64(w, "\"sort_index\":", w->walk.rank);
+    syn__put_i64(w->sink, "\"sort_index\":", w->walk.rank);
     put(w, "}}");
     for (size_t i = 0; i < w->lanes.n_threads; i++) {
         const syn__track_thread *t = &w->lanes.threads[i];
@@ -107,7 +86,7 @@ static void put_rank_metadata(writer *w) {
         put_thread_name(w, t);
         put(w, "}}");
         begin_metadata(w, "thread_sort_index", t->tid);
-        put_u64(w, "\"sort_index\":", t->host ? i : w->lanes.n_threads + i);
+        syn__put_u64(w->sink, "\"sort_index\":", t->host ? i : w->lanes.n_threads + i);
         put(w, "}}");
     }
 }
@@ -147,7 +126,8 @@ static const char *kineto_dtype(int32_t dtype) {
 }
 
 static void put_ranks(writer *w, const syn_graph_group *group) {
-    for (uint32_t i = 0; i < group->n_ranks; i++) put_i64(w, i == 0 ? "" : ", ", group->ranks[i]);
+    for (uint32_t i = 0; i < group->n_ranks; i++)
+        syn__put_i64(w->sink, i == 0 ? "" : ", ", group->ranks[i]);
 }
 
 static syn_status put_elems(writer *w, const char *key, const uint32_t *tensors, uint32_t n,
@@ -155,8 +135,8 @@ static syn_status put_elems(writer *w, const char *key, const uint32_t *tensors,
     const syn_graph_tensor *t;
     if (n == 0) return SYN_OK;
     SYN_TRY(syn__walk_tensor(&w->walk, tensors[0], &t, w->err));
-    if (dtype) put_text(w, ",\"dtype\":", kineto_dtype(t->spec.dtype));
-    put_i64(w, key, syn_spec_elems(&t->spec));
+    if (dtype) syn__put_text(w->sink, ",\"dtype\":", kineto_dtype(t->spec.dtype));
+    syn__put_i64(w->sink, key, syn_spec_elems(&t->spec));
     return SYN_OK;
 }
 
@@ -164,21 +144,21 @@ static syn_status put_comm_args(writer *w, const syn_node *node) {
     const bool send = node->kind == SYN_NODE_SEND, recv = node->kind == SYN_NODE_RECV;
     const syn_graph_group *group = NULL;
     if (node->group != 0) group = syn_graph_group_by_id(w->timeline.graph, node->group);
-    put_text(w, ",\"Collective name\":", kineto_collective(node->comm));
+    syn__put_text(w->sink, ",\"Collective name\":", kineto_collective(node->comm));
     SYN_TRY(put_elems(w, ",\"In msg nelems\":", node->inputs, node->n_inputs, true));
     SYN_TRY(
         put_elems(w, ",\"Out msg nelems\":", node->outputs, node->n_outputs, node->n_inputs == 0));
-    put_u64(w, ",\"bytes\":", node->comm_bytes);
-    put_u64(w, ",\"Seq\":", node->comm_index);
+    syn__put_u64(w->sink, ",\"bytes\":", node->comm_bytes);
+    syn__put_u64(w->sink, ",\"Seq\":", node->comm_index);
     if (send || recv) {
-        put_i64(w, ",\"Src Rank\":", send ? w->walk.rank : node->peer);
-        put_i64(w, ",\"Dst Rank\":", send ? node->peer : w->walk.rank);
-        put_i64(w, ",\"tag\":", node->tag);
+        syn__put_i64(w->sink, ",\"Src Rank\":", send ? w->walk.rank : node->peer);
+        syn__put_i64(w->sink, ",\"Dst Rank\":", send ? node->peer : w->walk.rank);
+        syn__put_i64(w->sink, ",\"tag\":", node->tag);
     }
     if (group == NULL) return SYN_OK;
-    put_u64(w, ",\"Group size\":", group->n_ranks);
-    put_u64(w, ",\"Process Group Name\":\"", group->id);
-    put_text(w, "\",\"Process Group Description\":", group->name);
+    syn__put_u64(w->sink, ",\"Group size\":", group->n_ranks);
+    syn__put_u64(w->sink, ",\"Process Group Name\":\"", group->id);
+    syn__put_text(w->sink, "\",\"Process Group Description\":", group->name);
     put(w, ",\"Process Group Ranks\":\"[");
     put_ranks(w, group);
     put(w, "]\"");
@@ -188,17 +168,17 @@ static syn_status put_comm_args(writer *w, const syn_node *node) {
 static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node) {
     put(w, ",\"args\":{\"id\":\"");
     syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
-    put_u64(w, "\",\"External id\":", node->id);
-    put_text(w, ",\"op\":", node->op);
-    if (node->scope[0] != '\0') put_text(w, ",\"scope\":", node->scope);
+    syn__put_u64(w->sink, "\",\"External id\":", node->id);
+    syn__put_text(w->sink, ",\"op\":", node->op);
+    if (node->scope[0] != '\0') syn__put_text(w->sink, ",\"scope\":", node->scope);
     if (!w->lanes.foreign) {
-        put_text(w, ",\"phase\":", syn_phase_name(node->phase));
-        put_u64(w, ",\"step\":", node->step);
+        syn__put_text(w->sink, ",\"phase\":", syn_phase_name(node->phase));
+        syn__put_u64(w->sink, ",\"step\":", node->step);
     }
-    put_u64(w, ",\"stream\":", s->tid);
-    if (node->flops != 0) put_u64(w, ",\"flops\":", node->flops);
-    if (node->bytes_read != 0) put_u64(w, ",\"bytes_read\":", node->bytes_read);
-    if (node->bytes_written != 0) put_u64(w, ",\"bytes_written\":", node->bytes_written);
+    syn__put_u64(w->sink, ",\"stream\":", s->tid);
+    if (node->flops != 0) syn__put_u64(w->sink, ",\"flops\":", node->flops);
+    if (node->bytes_read != 0) syn__put_u64(w->sink, ",\"bytes_read\":", node->bytes_read);
+    if (node->bytes_written != 0) syn__put_u64(w->sink, ",\"bytes_written\":", node->bytes_written);
     if (syn__walk_is_comm(node)) SYN_TRY(put_comm_args(w, node));
     put(w, "}}");
     return SYN_OK;
@@ -207,12 +187,12 @@ static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node)
 static void begin_slice(writer *w, const syn__slice *s, const char *name, const char *category,
                         int64_t start, int64_t end) {
     begin_event(w);
-    put_text(w, "{\"ph\":\"X\",\"name\":", name);
-    put_text(w, ",\"cat\":", category);
-    put_i64(w, ",\"pid\":", w->walk.rank);
-    put_u64(w, ",\"tid\":", s->tid);
-    put_us(w, ",\"ts\":", w->timeline.base_us, start);
-    put_us(w, ",\"dur\":", 0, end - start);
+    syn__put_text(w->sink, "{\"ph\":\"X\",\"name\":", name);
+    syn__put_text(w->sink, ",\"cat\":", category);
+    syn__put_i64(w->sink, ",\"pid\":", w->walk.rank);
+    syn__put_u64(w->sink, ",\"tid\":", s->tid);
+    syn__put_us(w->sink, ",\"ts\":", w->timeline.base_us, start);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - start);
 }
 
 static void put_flow(writer *w, const syn__slice *s, const syn__chrome_flow *f, int64_t start) {
@@ -222,14 +202,14 @@ static void put_flow(writer *w, const syn__slice *s, const syn__chrome_flow *f, 
     put(w, "{\"ph\":");
     put(w, head);
     if (f->phase != 's') put(w, ",\"bp\":\"e\"");
-    put_text(w, ",\"name\":", name);
-    put_text(w, ",\"cat\":", name);
-    put_u64(w, ",\"id\":", f->id);
-    put_i64(w, ",\"pid\":", w->walk.rank);
-    put_u64(w, ",\"tid\":", s->tid);
+    syn__put_text(w->sink, ",\"name\":", name);
+    syn__put_text(w->sink, ",\"cat\":", name);
+    syn__put_u64(w->sink, ",\"id\":", f->id);
+    syn__put_i64(w->sink, ",\"pid\":", w->walk.rank);
+    syn__put_u64(w->sink, ",\"tid\":", s->tid);
     const bool at_start = f->message && f->phase == 's';
-    put_us(w, ",\"ts\":", w->timeline.base_us,
-           at_start ? start : syn__chrome_arrow_end(start, s->end));
+    syn__put_us(w->sink, ",\"ts\":", w->timeline.base_us,
+                at_start ? start : syn__chrome_arrow_end(start, s->end));
     put(w, "}");
 }
 
@@ -241,7 +221,7 @@ static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, co
     begin_slice(w, s, "wait", "wait", s->start, s->start + wait);
     put(w, ",\"args\":{\"id\":\"");
     syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
-    put_text(w, "\",\"for\":", name);
+    syn__put_text(w->sink, "\",\"for\":", name);
     put(w, "}}");
     return wait;
 }
@@ -277,16 +257,17 @@ static void put_distributed(writer *w) {
     const syn_attribute *backend = syn_graph_meta(graph, "comm");
     const bool named = backend != NULL && backend->type == SYN_VALUE_TEXT && backend->text != NULL;
     const uint32_t first = w->timeline.n_ranks > 0 ? w->timeline.ranks[0] : graph->n_ranks;
-    put_text(w, ",\n\"distributedInfo\":{\"backend\":", named ? backend->text : "syntorch");
-    put_i64(w, ",\"rank\":", first < graph->n_ranks ? graph->ranks[first].rank : 0);
-    put_i64(w, ",\"world_size\":", graph->world_size);
-    put_u64(w, ",\"pg_count\":", graph->n_groups);
+    syn__put_text(w->sink,
+                  ",\n\"distributedInfo\":{\"backend\":", named ? backend->text : "syntorch");
+    syn__put_i64(w->sink, ",\"rank\":", first < graph->n_ranks ? graph->ranks[first].rank : 0);
+    syn__put_i64(w->sink, ",\"world_size\":", graph->world_size);
+    syn__put_u64(w->sink, ",\"pg_count\":", graph->n_groups);
     put(w, ",\"pg_config\":[");
     for (uint32_t g = 0; g < graph->n_groups; g++) {
         const syn_graph_group *group = &graph->groups[g];
-        put_u64(w, g == 0 ? "{\"pg_name\":\"" : ",{\"pg_name\":\"", group->id);
-        put_text(w, "\",\"pg_desc\":", group->name);
-        put_u64(w, ",\"pg_size\":", group->n_ranks);
+        syn__put_u64(w->sink, g == 0 ? "{\"pg_name\":\"" : ",{\"pg_name\":\"", group->id);
+        syn__put_text(w->sink, "\",\"pg_desc\":", group->name);
+        syn__put_u64(w->sink, ",\"pg_size\":", group->n_ranks);
         put(w, ",\"ranks\":[");
         put_ranks(w, group);
         put(w, "]}");
@@ -296,11 +277,13 @@ static void put_distributed(writer *w) {
 
 static void put_other_data(writer *w, const syn_export_options *options) {
     const syn_graph *graph = w->timeline.graph;
-    put_text(w, ",\n\"otherData\":{\"clock\":", syn__clock_name(w->timeline.clock));
-    if (w->timeline.n_untimed > 0) put_u64(w, ",\"untimed_nodes\":", w->timeline.n_untimed);
+    syn__put_text(w->sink, ",\n\"otherData\":{\"clock\":", syn__clock_name(w->timeline.clock));
+    if (w->timeline.n_untimed > 0)
+        syn__put_u64(w->sink, ",\"untimed_nodes\":", w->timeline.n_untimed);
     if (options != NULL && options->version != NULL)
-        put_text(w, ",\"generator\":", options->version);
-    if (options != NULL && options->title != NULL) put_text(w, ",\"title\":", options->title);
+        syn__put_text(w->sink, ",\"generator\":", options->version);
+    if (options != NULL && options->title != NULL)
+        syn__put_text(w->sink, ",\"title\":", options->title);
     put(w, ",\"metadata\":{");
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
         char text[256];
@@ -308,7 +291,7 @@ static void put_other_data(writer *w, const syn_export_options *options) {
         const bool is_text = a->type == SYN_VALUE_TEXT && a->text != NULL;
         if (i > 0) put(w, ",");
         syn_sink_json_string(w->sink, a->name);
-        put_text(w, ":", is_text ? a->text : syn_attribute_text(a, text, sizeof text));
+        syn__put_text(w->sink, ":", is_text ? a->text : syn_attribute_text(a, text, sizeof text));
     }
     put(w, "}}");
 }

@@ -2,6 +2,7 @@
    1 is the process, 2 its main thread, 3 the process groups; then come the other threads, the
    events of the plan, tensors and storages. */
 #include "export/kineto/kineto_recording.h"
+#include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
@@ -23,16 +24,6 @@ static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
 }
 
-static void put_text(writer *w, const char *key, const char *text) {
-    put(w, key);
-    syn_sink_json_string(w->sink, text);
-}
-
-static void put_i64(writer *w, const char *key, int64_t value) {
-    put(w, key);
-    syn_sink_i64(w->sink, value);
-}
-
 static int64_t thread_id(int thread) {
     return thread == SYN__KINETO_MAIN ? MAIN_THREAD : GROUPS + (int64_t)thread;
 }
@@ -47,19 +38,19 @@ typedef enum part { VALUES, SHAPES, TYPES, STRIDES } part;
 
 static void put_list(writer *w, const int64_t *values, int32_t n) {
     put(w, "[");
-    for (int32_t i = 0; i < n; i++) put_i64(w, i > 0 ? "," : "", values[i]);
+    for (int32_t i = 0; i < n; i++) syn__put_i64(w->sink, i > 0 ? "," : "", values[i]);
     put(w, "]");
 }
 
 /* [tensor, storage, offset, elements, bytes per element, device] */
 static void put_value(writer *w, uint32_t tensor, const syn_graph_tensor *t) {
     const uint32_t n = w->r->graph->ranks[w->r->walk.rank_index].n_tensors;
-    put_i64(w, "[", tensor_id(w, tensor, false));
-    put_i64(w, ",", tensor_id(w, t->base < n ? t->base : tensor, true));
-    put_i64(w, ",0,", syn_spec_elems(&t->spec));
-    put_i64(w, ",", (int64_t)syn_dtype_bytes((syn_dtype)t->spec.dtype));
+    syn__put_i64(w->sink, "[", tensor_id(w, tensor, false));
+    syn__put_i64(w->sink, ",", tensor_id(w, t->base < n ? t->base : tensor, true));
+    syn__put_i64(w->sink, ",0,", syn_spec_elems(&t->spec));
+    syn__put_i64(w->sink, ",", (int64_t)syn_dtype_bytes((syn_dtype)t->spec.dtype));
     if (w->r->device) {
-        put_i64(w, ",\"cuda:", w->r->device_number);
+        syn__put_i64(w->sink, ",\"cuda:", w->r->device_number);
         put(w, "\"]");
     } else {
         put(w, ",\"cpu\"]");
@@ -116,10 +107,10 @@ static syn_status put_arg(writer *w, const syn__kineto_arg *arg, part what) {
 /* ---- Nodes ---- */
 
 static void begin_node(writer *w, int64_t id, const char *name, int64_t parent) {
-    put_i64(w, w->first ? "\n{\"id\":" : ",\n{\"id\":", id);
+    syn__put_i64(w->sink, w->first ? "\n{\"id\":" : ",\n{\"id\":", id);
     w->first = false;
-    put_text(w, ",\"name\":", name);
-    put_i64(w, ",\"ctrl_deps\":", parent);
+    syn__put_text(w->sink, ",\"name\":", name);
+    syn__put_i64(w->sink, ",\"ctrl_deps\":", parent);
 }
 
 /* Writes (number, whether it is a message), (name and description of the group), rank or peer,
@@ -129,15 +120,15 @@ static void put_record_values(writer *w, const syn_node *node) {
     const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
     const syn__kineto_ranks ranks = syn__kineto_ranks_of(w->r->graph, group);
     const bool message = node->kind != SYN_NODE_COLLECTIVE;
-    put_i64(w, "[", node->comm_index);
+    syn__put_i64(w->sink, "[", node->comm_index);
     put(w, message ? ",true],[" : ",false],[");
-    put_text(w, "", syn__kineto_group_name(group, name));
-    put_text(w, ",", group != NULL ? group->name : "default_pg");
-    put_i64(w, "],", message ? syn__kineto_peer(group, node) : w->r->walk.rank);
-    put_text(w, ",", syn__kineto_call_of(node->comm)->name);
-    put_i64(w, ",[],[],", ranks.start);
-    put_i64(w, ",", ranks.stride);
-    put_i64(w, ",", ranks.size);
+    syn__put_text(w->sink, "", syn__kineto_group_name(group, name));
+    syn__put_text(w->sink, ",", group != NULL ? group->name : "default_pg");
+    syn__put_i64(w->sink, "],", message ? syn__kineto_peer(group, node) : w->r->walk.rank);
+    syn__put_text(w->sink, ",", syn__kineto_call_of(node->comm)->name);
+    syn__put_i64(w->sink, ",[],[],", ranks.start);
+    syn__put_i64(w->sink, ",", ranks.stride);
+    syn__put_i64(w->sink, ",", ranks.size);
 }
 
 static void put_record_args(writer *w, const syn_node *node, part what) {
@@ -172,20 +163,21 @@ typedef struct facts {
 } facts;
 
 static void put_number(writer *w, const char *name, const char *type, int64_t value) {
-    put_text(w, ",{\"name\":", name);
-    put_text(w, ",\"type\":", type);
-    put_i64(w, ",\"value\":", value);
+    syn__put_text(w->sink, ",{\"name\":", name);
+    syn__put_text(w->sink, ",\"type\":", type);
+    syn__put_i64(w->sink, ",\"value\":", value);
     put(w, "}");
 }
 
 static void put_string(writer *w, const char *name, const char *value) {
-    put_text(w, ",{\"name\":", name);
-    put_text(w, ",\"type\":\"string\",\"value\":", value);
+    syn__put_text(w->sink, ",{\"name\":", name);
+    syn__put_text(w->sink, ",\"type\":\"string\",\"value\":", value);
     put(w, "}");
 }
 
 static void begin_attrs(writer *w, const facts *f) {
-    put_i64(w, ",\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":", f->rf_id);
+    syn__put_i64(w->sink,
+                 ",\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":", f->rf_id);
     put(w, "}");
     put_number(w, "fw_parent", "uint64", 0);
     put_number(w, "seq_id", "int64", f->sequence);
@@ -351,12 +343,12 @@ syn_status syn__kineto_write_host(syn__kineto_recording *r, syn_sink *sink) {
     w->r = r;
     w->sink = sink;
     w->first = true;
-    put_i64(w, "{\"schema\":\"" SCHEMA "\",\"pid\":", syn__kineto_pid(r));
-    put_i64(w, ",\"time\":\"1970-01-01 00:00:00\",\"start_ts\":",
-            r->timeline.base_us + r->plan.begin / 1000);
+    syn__put_i64(w->sink, "{\"schema\":\"" SCHEMA "\",\"pid\":", syn__kineto_pid(r));
+    syn__put_i64(w->sink, ",\"time\":\"1970-01-01 00:00:00\",\"start_ts\":",
+                 r->timeline.base_us + r->plan.begin / 1000);
     put(w, ",\"nodes\":[");
     const syn_status status = put_nodes(w);
-    put_i64(w, "\n],\"finish_ts\":", r->timeline.base_us + r->plan.end / 1000);
+    syn__put_i64(w->sink, "\n],\"finish_ts\":", r->timeline.base_us + r->plan.end / 1000);
     put(w, "}\n");
     syn_free(w);
     return status;

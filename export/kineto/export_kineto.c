@@ -4,6 +4,7 @@
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_predicted.h"
 #include "export/kineto/kineto_recording.h"
+#include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
@@ -19,27 +20,10 @@ static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
 }
 
-static void put_text(writer *w, const char *key, const char *text) {
-    put(w, key);
-    syn_sink_json_string(w->sink, text);
-}
-
-static void put_i64(writer *w, const char *key, int64_t value) {
-    put(w, key);
-    syn_sink_i64(w->sink, value);
-}
-
-static void put_us(writer *w, const char *key, int64_t ns) {
-    const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
-                              (char)('0' + ns % 10)};
-    put_i64(w, key, ns / 1000);
-    syn_sink_write(w->sink, fraction, sizeof fraction);
-}
-
 /* Times count from baseTimeNanoseconds. If they counted from the epoch, a double would be too
    coarse for ns. */
 static void put_time(writer *w, int64_t ns) {
-    put_us(w, ",\"ts\":", ns);
+    syn__put_us(w->sink, ",\"ts\":", 0, ns);
 }
 
 static void begin(writer *w, const char *text) {
@@ -49,8 +33,8 @@ static void begin(writer *w, const char *text) {
 }
 
 static void put_place(writer *w, int thread) {
-    put_i64(w, ",\"pid\":", syn__kineto_pid(w->r));
-    put_i64(w, ",\"tid\":", thread);
+    syn__put_i64(w->sink, ",\"pid\":", syn__kineto_pid(w->r));
+    syn__put_i64(w->sink, ",\"tid\":", thread);
 }
 
 /* ---- Processes and threads ---- */
@@ -58,12 +42,12 @@ static void put_place(writer *w, int thread) {
 static void put_metadata(writer *w, const char *name, int thread, const char *key, const char *text,
                          int64_t number) {
     begin(w, "M\"");
-    put_text(w, ",\"name\":", name);
+    syn__put_text(w->sink, ",\"name\":", name);
     put_time(w, w->r->plan.begin);
     put_place(w, thread);
-    put_text(w, ",\"args\":{", key);
-    if (text != NULL) put_text(w, ":", text);
-    else put_i64(w, ":", number);
+    syn__put_text(w->sink, ",\"args\":{", key);
+    if (text != NULL) syn__put_text(w->sink, ":", text);
+    else syn__put_i64(w->sink, ":", number);
     put(w, "}}");
 }
 
@@ -89,7 +73,7 @@ typedef void tensor_fn(writer *w, const syn_spec *shape, const int64_t *strides)
 
 static void put_list(writer *w, const int64_t *values, int32_t n) {
     put(w, "[");
-    for (int32_t i = 0; i < n; i++) put_i64(w, i > 0 ? ", " : "", values[i]);
+    for (int32_t i = 0; i < n; i++) syn__put_i64(w->sink, i > 0 ? ", " : "", values[i]);
     put(w, "]");
 }
 
@@ -173,25 +157,26 @@ static syn_status put_record(writer *w, const syn_node *node) {
     const syn__kineto_ranks ranks = syn__kineto_ranks_of(graph, group);
     const bool send = node->kind == SYN_NODE_SEND, recv = node->kind == SYN_NODE_RECV;
     SYN_TRY(syn__kineto_elems(&w->r->walk, node, &in, &out, &dtype, w->r->err));
-    put_text(w, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
-    put_text(w, ",\"dtype\":", syn__kineto_scalar_type(dtype));
-    put_i64(w, ",\"In msg nelems\":", in);
-    put_i64(w, ",\"Out msg nelems\":", out);
+    syn__put_text(w->sink, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
+    syn__put_text(w->sink, ",\"dtype\":", syn__kineto_scalar_type(dtype));
+    syn__put_i64(w->sink, ",\"In msg nelems\":", in);
+    syn__put_i64(w->sink, ",\"Out msg nelems\":", out);
     put(w, ",\"In split size\":\"[]\",\"Out split size\":\"[]\"");
-    put_i64(w, ",\"Global rank start\":", ranks.start);
-    put_i64(w, ",\"Global rank stride\":", ranks.stride);
-    put_i64(w, ",\"Group size\":", ranks.size);
-    put_text(w, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
-    put_text(w, ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
+    syn__put_i64(w->sink, ",\"Global rank start\":", ranks.start);
+    syn__put_i64(w->sink, ",\"Global rank stride\":", ranks.stride);
+    syn__put_i64(w->sink, ",\"Group size\":", ranks.size);
+    syn__put_text(w->sink, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
+    syn__put_text(w->sink,
+                  ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
     put(w, ",\"Process Group Ranks\":\"[");
     syn__kineto_put_ranks(w->sink, graph, group);
-    put_i64(w, "]\",\"Rank\":", w->r->walk.rank);
-    put_i64(w, ",\"Seq\":", node->comm_index);
+    syn__put_i64(w->sink, "]\",\"Rank\":", w->r->walk.rank);
+    syn__put_i64(w->sink, ",\"Seq\":", node->comm_index);
     if (send || recv) {
-        put_i64(w, ",\"Src Rank\":", send ? w->r->walk.rank : node->peer);
-        put_i64(w, ",\"Dst Rank\":", send ? node->peer : w->r->walk.rank);
+        syn__put_i64(w->sink, ",\"Src Rank\":", send ? w->r->walk.rank : node->peer);
+        syn__put_i64(w->sink, ",\"Dst Rank\":", send ? node->peer : w->r->walk.rank);
     }
-    if (node->root >= 0) put_i64(w, ",\"Root Rank\":", node->root);
+    if (node->root >= 0) syn__put_i64(w->sink, ",\"Root Rank\":", node->root);
     return SYN_OK;
 }
 
@@ -205,7 +190,7 @@ static bool is_annotation(const syn__kineto_event *e) {
 static void put_arrow(writer *w, const syn__kineto_event *e) {
     const bool ends = e->kind == SYN__KINETO_BACKWARD;
     begin(w, ends ? "f\"" : "s\"");
-    put_i64(w, ",\"id\":", e->sequence);
+    syn__put_i64(w->sink, ",\"id\":", e->sequence);
     put_place(w, e->thread + 1);
     put_time(w, e->start);
     put(w, ",\"cat\":\"fwdbwd\",\"name\":\"fwdbwd\"");
@@ -218,21 +203,21 @@ static syn_status put_event(writer *w, uint32_t index) {
     char name[256];
     SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
     begin(w, is_annotation(e) ? "X\",\"cat\":\"user_annotation\"" : "X\",\"cat\":\"cpu_op\"");
-    put_text(w, ",\"name\":", syn__kineto_name(e, node, name, sizeof name));
+    syn__put_text(w->sink, ",\"name\":", syn__kineto_name(e, node, name, sizeof name));
     put_place(w, e->thread + 1);
     put_time(w, e->start);
-    put_us(w, ",\"dur\":", e->end - e->start);
-    put_i64(w, ",\"args\":{\"External id\":", (int64_t)index + 1);
-    put_i64(w, ",\"Record function id\":", (int64_t)index + SYN__KINETO_FIRST_RF);
+    syn__put_us(w->sink, ",\"dur\":", 0, e->end - e->start);
+    syn__put_i64(w->sink, ",\"args\":{\"External id\":", (int64_t)index + 1);
+    syn__put_i64(w->sink, ",\"Record function id\":", (int64_t)index + SYN__KINETO_FIRST_RF);
     if (e->sequence != 0) {
-        put_i64(w, ",\"Sequence number\":", e->sequence);
-        put_i64(w, ",\"Fwd thread id\":", e->kind == SYN__KINETO_OP ? 0 : 1);
+        syn__put_i64(w->sink, ",\"Sequence number\":", e->sequence);
+        syn__put_i64(w->sink, ",\"Fwd thread id\":", e->kind == SYN__KINETO_OP ? 0 : 1);
     }
     if (e->kind == SYN__KINETO_OP && node->scope[0] != '\0')
-        put_text(w, ",\"Module Hierarchy\":", node->scope);
+        syn__put_text(w->sink, ",\"Module Hierarchy\":", node->scope);
     SYN_TRY(put_inputs(w, e, node));
     if (e->kind == SYN__KINETO_RECORD) SYN_TRY(put_record(w, node));
-    put_i64(w, ",\"Ev Idx\":", index);
+    syn__put_i64(w->sink, ",\"Ev Idx\":", index);
     put(w, "}}");
     if (e->arrow) put_arrow(w, e);
     return SYN_OK;
@@ -245,7 +230,7 @@ static void put_counter(writer *w, int64_t ns, int64_t bytes) {
     begin(w, "C\",\"name\":\"allocated memory\"");
     put_place(w, 0);
     put_time(w, ns);
-    put_i64(w, ",\"args\":{\"bytes\":", bytes);
+    syn__put_i64(w->sink, ",\"args\":{\"bytes\":", bytes);
     put(w, "}}");
 }
 
@@ -269,12 +254,12 @@ static void put_changes(writer *w, const syn__kineto_memory *memory) {
         begin(w, "i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\"");
         put_place(w, r->plan.events[c->event].thread + 1);
         put_time(w, c->ns);
-        put_i64(w, ",\"args\":{\"Total Reserved\":0,\"Total Allocated\":", total);
-        put_i64(w, ",\"Bytes\":", c->bytes);
-        put_i64(w, ",\"Device Id\":", r->device ? (int64_t)r->device_number : -1);
-        put_i64(w, ",\"Device Type\":", r->device); /* c10::DeviceType: CPU, CUDA */
-        put_i64(w, ",\"Addr\":", (int64_t)c->tensor + 1);
-        put_i64(w, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
+        syn__put_i64(w->sink, ",\"args\":{\"Total Reserved\":0,\"Total Allocated\":", total);
+        syn__put_i64(w->sink, ",\"Bytes\":", c->bytes);
+        syn__put_i64(w->sink, ",\"Device Id\":", r->device ? (int64_t)r->device_number : -1);
+        syn__put_i64(w->sink, ",\"Device Type\":", r->device); /* c10::DeviceType: CPU, CUDA */
+        syn__put_i64(w->sink, ",\"Addr\":", (int64_t)c->tensor + 1);
+        syn__put_i64(w->sink, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
         put(w, "}}");
     }
 }
@@ -304,16 +289,17 @@ static void put_module(writer *w, uint32_t index, int64_t number) {
              (const char *)syn_intern_get(&m->classes, instance->class_name),
              (unsigned)instance->number);
     begin(w, "X\",\"cat\":\"python_function\"");
-    put_text(w, ",\"name\":", name);
+    syn__put_text(w->sink, ",\"name\":", name);
     put_place(w, SYN__KINETO_MAIN + 1);
     put_time(w, span->start);
-    put_us(w, ",\"dur\":", span->end - span->start);
+    syn__put_us(w->sink, ",\"dur\":", 0, span->end - span->start);
     put(w, ",\"args\":{");
-    if (span->parent != 0) put_i64(w, "\"Python parent id\":", span->parent);
-    put_i64(w, span->parent != 0 ? ",\"Python id\":" : "\"Python id\":", (int64_t)index + 1);
-    put_i64(w, ",\"Python module id\":", instance->number);
-    put_text(w, ",\"Module Hierarchy\":", syn_intern_get(&m->paths, span->path));
-    put_i64(w, ",\"Ev Idx\":", number);
+    if (span->parent != 0) syn__put_i64(w->sink, "\"Python parent id\":", span->parent);
+    syn__put_i64(w->sink,
+                 span->parent != 0 ? ",\"Python id\":" : "\"Python id\":", (int64_t)index + 1);
+    syn__put_i64(w->sink, ",\"Python module id\":", instance->number);
+    syn__put_text(w->sink, ",\"Module Hierarchy\":", syn_intern_get(&m->paths, span->path));
+    syn__put_i64(w->sink, ",\"Ev Idx\":", number);
     put(w, "}}");
 }
 
@@ -323,7 +309,7 @@ static void put_span(writer *w) {
     begin(w, "X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\","
              "\"tid\":\"PyTorch Profiler\"");
     put_time(w, plan->begin);
-    put_us(w, ",\"dur\":", plan->end - plan->begin);
+    syn__put_us(w->sink, ",\"dur\":", 0, plan->end - plan->begin);
     put(w, ",\"args\":{\"Op count\":0}}");
     begin(w, "i\",\"s\":\"g\",\"name\":\"Iteration Start: PyTorch Profiler\",\"pid\":\"Traces\","
              "\"tid\":\"Trace PyTorch Profiler\"");
@@ -339,10 +325,11 @@ static void put_span(writer *w) {
 static void put_group(writer *w, const syn_graph_group *group, bool first) {
     char name[16];
     const syn__kineto_ranks ranks = syn__kineto_ranks_of(w->r->graph, group);
-    put_text(w, first ? "{\"pg_name\":" : ",{\"pg_name\":", syn__kineto_group_name(group, name));
-    put_text(w, ",\"pg_desc\":", group != NULL ? group->name : "default_pg");
-    put_text(w, ",\"backend_config\":", w->r->device ? "cuda:nccl" : "cpu:gloo");
-    put_i64(w, ",\"pg_size\":", ranks.size);
+    syn__put_text(w->sink,
+                  first ? "{\"pg_name\":" : ",{\"pg_name\":", syn__kineto_group_name(group, name));
+    syn__put_text(w->sink, ",\"pg_desc\":", group != NULL ? group->name : "default_pg");
+    syn__put_text(w->sink, ",\"backend_config\":", w->r->device ? "cuda:nccl" : "cpu:gloo");
+    syn__put_i64(w->sink, ",\"pg_size\":", ranks.size);
     put(w, ",\"ranks\":[");
     syn__kineto_put_ranks(w->sink, w->r->graph, group);
     put(w, "]}");
@@ -352,10 +339,10 @@ static void put_distributed(writer *w) {
     const syn_graph *graph = w->r->graph;
     const uint32_t n = graph->n_groups;
     if (graph->world_size < 2) return;
-    put_text(w, ",\n\"distributedInfo\":{\"backend\":", w->r->device ? "nccl" : "gloo");
-    put_i64(w, ",\"rank\":", w->r->walk.rank);
-    put_i64(w, ",\"world_size\":", graph->world_size);
-    put_i64(w, ",\"pg_count\":", n > 0 ? n : 1);
+    syn__put_text(w->sink, ",\n\"distributedInfo\":{\"backend\":", w->r->device ? "nccl" : "gloo");
+    syn__put_i64(w->sink, ",\"rank\":", w->r->walk.rank);
+    syn__put_i64(w->sink, ",\"world_size\":", graph->world_size);
+    syn__put_i64(w->sink, ",\"pg_count\":", n > 0 ? n : 1);
     put(w, ",\"pg_config\":[");
     for (uint32_t i = 0; i < n; i++) put_group(w, &graph->groups[i], i == 0);
     if (n == 0) put_group(w, NULL, true);
@@ -365,9 +352,10 @@ static void put_distributed(writer *w) {
 /* Writes the known properties of the GPU for which times are predicted. */
 static void put_device(writer *w) {
     const syn_attribute *name = syn_graph_meta(w->r->graph, "hardware");
-    put_i64(w, "{\"id\":", w->r->device_number);
-    if (name != NULL && name->type == SYN_VALUE_TEXT) put_text(w, ",\"name\":", name->text);
-    put_i64(w, ",\"numSms\":", syn__kineto_multiprocessors(w->r->graph));
+    syn__put_i64(w->sink, "{\"id\":", w->r->device_number);
+    if (name != NULL && name->type == SYN_VALUE_TEXT)
+        syn__put_text(w->sink, ",\"name\":", name->text);
+    syn__put_i64(w->sink, ",\"numSms\":", syn__kineto_multiprocessors(w->r->graph));
     put(w, "}");
 }
 
@@ -384,9 +372,9 @@ syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     if (r->modules) put(w, ",\"with_stack\":1");
     if (r->memory) put(w, ",\"profile_memory\":1");
     put_distributed(w);
-    put_i64(w,
-            ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":", 1000 * r->timeline.base_us);
-    put_text(w, ",\"otherData\":{\"clock\":", syn__clock_name(r->timeline.clock));
+    syn__put_i64(w->sink, ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":",
+                 1000 * r->timeline.base_us);
+    syn__put_text(w->sink, ",\"otherData\":{\"clock\":", syn__clock_name(r->timeline.clock));
     put(w, "},\n\"traceEvents\":[");
     put_threads(w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) status = put_event(w, i);

@@ -5,6 +5,7 @@
    need its result wait for it, by cudaEventRecord, cudaStreamWaitEvent, and "Stream Wait Event",
    which names the recorded event. */
 #include "export/kineto/kineto_recording.h"
+#include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
@@ -44,27 +45,10 @@ static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
 }
 
-static void put_text(writer *w, const char *key, const char *text) {
-    put(w, key);
-    syn_sink_json_string(w->sink, text);
-}
-
-static void put_i64(writer *w, const char *key, int64_t value) {
-    put(w, key);
-    syn_sink_i64(w->sink, value);
-}
-
-static void put_us(writer *w, const char *key, int64_t ns) {
-    char fraction[8];
-    put_i64(w, key, ns / 1000);
-    snprintf(fraction, sizeof fraction, ".%03d", (int)(ns % 1000));
-    put(w, fraction);
-}
-
 static void put_place(writer *w, int64_t pid, int64_t tid, int64_t ns) {
-    put_i64(w, ",\"pid\":", pid);
-    put_i64(w, ",\"tid\":", tid);
-    put_us(w, ",\"ts\":", ns);
+    syn__put_i64(w->sink, ",\"pid\":", pid);
+    syn__put_i64(w->sink, ",\"tid\":", tid);
+    syn__put_us(w->sink, ",\"ts\":", 0, ns);
 }
 
 static int64_t whole_ns(const writer *w, uint64_t ns) {
@@ -77,18 +61,18 @@ static int64_t whole_ns(const writer *w, uint64_t ns) {
 static void put_call(writer *w, uint32_t event, const char *name, int cbid, int64_t start,
                      int64_t end) {
     const syn__kineto_event *e = &w->r->plan.events[event];
-    put_text(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":", name);
+    syn__put_text(w->sink, ",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":", name);
     put_place(w, syn__kineto_pid(w->r), e->thread + 1, start);
-    put_us(w, ",\"dur\":", end - start);
-    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
-    put_i64(w, ",\"cbid\":", cbid);
-    put_i64(w, ",\"correlation\":", ++w->correlation);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - start);
+    syn__put_i64(w->sink, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    syn__put_i64(w->sink, ",\"cbid\":", cbid);
+    syn__put_i64(w->sink, ",\"correlation\":", ++w->correlation);
     put(w, "}}");
 }
 
 static void put_arrow(writer *w, bool ends, int64_t pid, int64_t tid, int64_t ns) {
     put(w, ends ? ",\n{\"ph\":\"f\"" : ",\n{\"ph\":\"s\"");
-    put_i64(w, ",\"id\":", w->correlation);
+    syn__put_i64(w->sink, ",\"id\":", w->correlation);
     put_place(w, pid, tid, ns);
     put(w, ",\"cat\":\"ac2g\",\"name\":\"ac2g\"");
     put(w, ends ? ",\"bp\":\"e\"}" : "}");
@@ -115,14 +99,14 @@ static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     const int64_t end = b->end > over ? b->end : over;
     s->free = end + 1;
     put_call(w, b->around, kinds[kind].call, kinds[kind].cbid, b->start, b->end);
-    put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[kind].category);
-    put_text(w, ",\"name\":", kinds[kind].name);
+    syn__put_text(w->sink, ",\n{\"ph\":\"X\",\"cat\":", kinds[kind].category);
+    syn__put_text(w->sink, ",\"name\":", kinds[kind].name);
     put_place(w, b->piece->device, b->piece->stream, over);
-    put_us(w, ",\"dur\":", end - over);
-    put_i64(w, ",\"args\":{\"External id\":", (int64_t)b->around + 1);
-    put_i64(w, ",\"correlation\":", w->correlation);
-    put_i64(w, ",\"stream\":", b->piece->stream);
-    put_i64(w, ",\"device\":", b->piece->device);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - over);
+    syn__put_i64(w->sink, ",\"args\":{\"External id\":", (int64_t)b->around + 1);
+    syn__put_i64(w->sink, ",\"correlation\":", w->correlation);
+    syn__put_i64(w->sink, ",\"stream\":", b->piece->stream);
+    syn__put_i64(w->sink, ",\"device\":", b->piece->device);
     put(w, ",\"context\":1}}");
     return SYN_OK;
 }
@@ -133,23 +117,23 @@ static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint
     put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);
     put(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_sync\",\"name\":\"Stream Wait Event\"");
     put_place(w, w->r->device_number, stream_number, start);
-    put_us(w, ",\"dur\":", end - start);
-    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
-    put_i64(w, ",\"correlation\":", w->correlation);
-    put_i64(w, ",\"wait_on_stream\":", for_stream);
-    put_i64(w, ",\"wait_on_cuda_event_record_corr_id\":", record);
-    put_i64(w, ",\"wait_on_cuda_event_id\":", ++w->n_waits);
-    put_i64(w, ",\"stream\":", stream_number);
-    put_i64(w, ",\"device\":", w->r->device_number);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - start);
+    syn__put_i64(w->sink, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    syn__put_i64(w->sink, ",\"correlation\":", w->correlation);
+    syn__put_i64(w->sink, ",\"wait_on_stream\":", for_stream);
+    syn__put_i64(w->sink, ",\"wait_on_cuda_event_record_corr_id\":", record);
+    syn__put_i64(w->sink, ",\"wait_on_cuda_event_id\":", ++w->n_waits);
+    syn__put_i64(w->sink, ",\"stream\":", stream_number);
+    syn__put_i64(w->sink, ",\"device\":", w->r->device_number);
     put(w, ",\"context\":1}}");
 }
 
 /* ---- Pieces ---- */
 
 static void put_sizes(writer *w, const char *key, const uint32_t sizes[3]) {
-    put_i64(w, key, sizes[0]);
-    put_i64(w, ", ", sizes[1]);
-    put_i64(w, ", ", sizes[2]);
+    syn__put_i64(w->sink, key, sizes[0]);
+    syn__put_i64(w->sink, ", ", sizes[1]);
+    syn__put_i64(w->sink, ", ", sizes[2]);
     put(w, "]");
 }
 
@@ -159,14 +143,15 @@ static syn_status put_comm(writer *w, const syn_node *node) {
     char name[16];
     const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
     SYN_TRY(syn__kineto_elems(&w->r->walk, node, &in, &out, &dtype, w->r->err));
-    put_text(w, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
-    put_i64(w, ",\"In msg nelems\":", in);
-    put_i64(w, ",\"Out msg nelems\":", out);
-    put_i64(w, ",\"Group size\":", syn__kineto_ranks_of(w->r->graph, group).size);
-    put_text(w, ",\"dtype\":", syn__kineto_scalar_type(dtype));
+    syn__put_text(w->sink, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
+    syn__put_i64(w->sink, ",\"In msg nelems\":", in);
+    syn__put_i64(w->sink, ",\"Out msg nelems\":", out);
+    syn__put_i64(w->sink, ",\"Group size\":", syn__kineto_ranks_of(w->r->graph, group).size);
+    syn__put_text(w->sink, ",\"dtype\":", syn__kineto_scalar_type(dtype));
     put(w, ",\"In split size\":\"[]\",\"Out split size\":\"[]\"");
-    put_text(w, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
-    put_text(w, ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
+    syn__put_text(w->sink, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
+    syn__put_text(w->sink,
+                  ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
     put(w, ",\"Process Group Ranks\":\"[");
     syn__kineto_put_ranks(w->sink, w->r->graph, group);
     put(w, "]\"");
@@ -177,21 +162,21 @@ static syn_status put_piece(writer *w, uint32_t event, const syn_node *node, con
                             int64_t start, int64_t end) {
     const bool kernel = p->kind == SYN_PIECE_KERNEL;
     const syn_work *work = w->r->graph->ranks[w->r->walk.rank_index].work;
-    put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[p->kind].category);
-    put_text(w, ",\"name\":", kernel ? syn_work_name(work, p) : kinds[p->kind].name);
+    syn__put_text(w->sink, ",\n{\"ph\":\"X\",\"cat\":", kinds[p->kind].category);
+    syn__put_text(w->sink, ",\"name\":", kernel ? syn_work_name(work, p) : kinds[p->kind].name);
     put_place(w, p->device, p->stream, start);
-    put_us(w, ",\"dur\":", end - start);
-    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    syn__put_us(w->sink, ",\"dur\":", 0, end - start);
+    syn__put_i64(w->sink, ",\"args\":{\"External id\":", (int64_t)event + 1);
     if (kernel) put(w, ",\"queued\":0");
-    put_i64(w, ",\"device\":", p->device);
-    put_i64(w, ",\"context\":1,\"stream\":", p->stream);
-    put_i64(w, ",\"correlation\":", w->correlation);
+    syn__put_i64(w->sink, ",\"device\":", p->device);
+    syn__put_i64(w->sink, ",\"context\":1,\"stream\":", p->stream);
+    syn__put_i64(w->sink, ",\"correlation\":", w->correlation);
     if (kernel && p->grid[0] > 0) {
-        put_i64(w, ",\"shared memory\":", (int64_t)p->bytes);
+        syn__put_i64(w->sink, ",\"shared memory\":", (int64_t)p->bytes);
         put_sizes(w, ",\"grid\":[", p->grid);
         put_sizes(w, ",\"block\":[", p->block);
     }
-    if (!kernel) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
+    if (!kernel) syn__put_i64(w->sink, ",\"bytes\":", (int64_t)p->bytes);
     if (!kernel && end > start) {
         put(w, ",\"memory bandwidth (GB/s)\":");
         syn_sink_double(w->sink, (double)p->bytes / (double)(end - start));
@@ -301,11 +286,11 @@ static syn_status put_awaited(writer *w, uint32_t event) {
 
 static void put_metadata(writer *w, const char *name, int64_t tid, const char *key,
                          const char *text, int64_t number) {
-    put_text(w, ",\n{\"ph\":\"M\",\"name\":", name);
+    syn__put_text(w->sink, ",\n{\"ph\":\"M\",\"name\":", name);
     put_place(w, w->r->device_number, tid, w->r->plan.begin);
-    put_text(w, ",\"args\":{", key);
-    if (text != NULL) put_text(w, ":", text);
-    else put_i64(w, ":", number);
+    syn__put_text(w->sink, ",\"args\":{", key);
+    if (text != NULL) syn__put_text(w->sink, ":", text);
+    else syn__put_i64(w->sink, ":", number);
     put(w, "}}");
 }
 

@@ -15,6 +15,7 @@
    values are omitted. "dtype", "shape" (of the first output), "bytes", "type", "rank", "layer",
    "group_name", "transfer_ns", "critical_ns" and "duration_ns" are for people and are not read
    back. */
+#include "export/text/json_put.h"
 #include "export/walk/critical.h"
 #include "export/walk/links.h"
 #include "syntorch/base/memory.h"
@@ -39,24 +40,8 @@ typedef struct writer {
     double op_ns, late_ns; /* additional length of edges that lead to it */
 } writer;
 
-/* Write a member; `key` is the literal text before the value, such as ,"key": for example. */
-static void put_text(syn_sink *sink, const char *key, const char *text) {
-    syn_sink_text(sink, key);
-    syn_sink_json_string(sink, text != NULL ? text : "");
-}
-
-static void put_u64(syn_sink *sink, const char *key, uint64_t value) {
-    syn_sink_text(sink, key);
-    syn_sink_u64(sink, value);
-}
-
-static void put_i64(syn_sink *sink, const char *key, int64_t value) {
-    syn_sink_text(sink, key);
-    syn_sink_i64(sink, value);
-}
-
 static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64_t absent) {
-    if (value != absent) put_i64(sink, key, value);
+    if (value != absent) syn__put_i64(sink, key, value);
 }
 
 static void put_time(syn_sink *sink, const char *key, double ns) {
@@ -121,8 +106,8 @@ static void put_groups(syn_sink *sink, const syn_graph *graph) {
     syn_sink_text(sink, ",\n\"groups\":[");
     for (uint32_t g = 0; g < graph->n_groups; g++) {
         const syn_graph_group *group = &graph->groups[g];
-        put_u64(sink, g == 0 ? "\n{\"id\":" : ",\n{\"id\":", group->id);
-        put_text(sink, ",\"name\":", group->name);
+        syn__put_u64(sink, g == 0 ? "\n{\"id\":" : ",\n{\"id\":", group->id);
+        syn__put_text(sink, ",\"name\":", group->name);
         syn_sink_text(sink, ",\"ranks\":[");
         for (uint32_t i = 0; i < group->n_ranks; i++) {
             if (i > 0) syn_sink_char(sink, ',');
@@ -162,8 +147,8 @@ static syn_status put_copies(writer *w, syn_error *err) {
     const char *before = ",\n\"copies\":[\n{\"rank\":";
     for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
         if (!syn__is_copy(&w->copies, r)) continue;
-        put_i64(w->sink, before, graph->ranks[r].rank);
-        put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
+        syn__put_i64(w->sink, before, graph->ranks[r].rank);
+        syn__put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
         syn_sink_text(w->sink, ",\"nodes\":[");
         if (w->copies.n_changed[r] > 0) SYN_TRY(put_changed(w, r, err));
         syn_sink_text(w->sink, "]}");
@@ -179,17 +164,18 @@ static syn_status put_header(writer *w, const syn_export_options *options, uint3
     const syn_graph *graph = w->walk.graph;
     syn_sink_text(sink,
                   "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
-    put_u64(sink, ",\"format_version\":", FORMAT_VERSION);
+    syn__put_u64(sink, ",\"format_version\":", FORMAT_VERSION);
     if (options != NULL && options->version != NULL)
-        put_text(sink, ",\"generator\":", options->version);
-    if (options != NULL && options->title != NULL) put_text(sink, ",\"name\":", options->title);
-    put_i64(sink, ",\"world_size\":", graph->world_size);
+        syn__put_text(sink, ",\"generator\":", options->version);
+    if (options != NULL && options->title != NULL)
+        syn__put_text(sink, ",\"name\":", options->title);
+    syn__put_i64(sink, ",\"world_size\":", graph->world_size);
     syn_sink_text(sink, ",\"ranks\":[");
     for (uint32_t r = first; r < end; r++) {
         if (r > first) syn_sink_char(sink, ',');
         syn_sink_i64(sink, graph->ranks[r].rank);
     }
-    put_text(sink, "],\"clock\":", syn__clock_name(w->links.timeline.clock));
+    syn__put_text(sink, "],\"clock\":", syn__clock_name(w->links.timeline.clock));
     syn_sink_text(sink, ",\n\"metadata\":");
     put_attributes(sink, graph->metadata, graph->n_metadata);
     put_groups(sink, graph);
@@ -199,7 +185,7 @@ static syn_status put_header(writer *w, const syn_export_options *options, uint3
 }
 
 static void put_spec(syn_sink *sink, const syn_spec *spec) {
-    put_text(sink, ",\"dtype\":", syn_dtype_name((syn_dtype)spec->dtype));
+    syn__put_text(sink, ",\"dtype\":", syn_dtype_name((syn_dtype)spec->dtype));
     syn_sink_text(sink, ",\"shape\":");
     syn__walk_put_shape(sink, spec);
 }
@@ -209,18 +195,18 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
 static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
     const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
     if (!syn__walk_is_comm(node)) return;
-    put_text(sink, ",\"comm\":", syn_comm_kind_name(node->comm));
+    syn__put_text(sink, ",\"comm\":", syn_comm_kind_name(node->comm));
     if (node->reduce >= 0 && node->reduce < SYN_REDUCE_COUNT)
-        put_text(sink, ",\"reduce\":", syn_reduce_name((syn_reduce)node->reduce));
+        syn__put_text(sink, ",\"reduce\":", syn_reduce_name((syn_reduce)node->reduce));
     if (node->group != 0) {
         const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
-        put_u64(sink, ",\"group\":", node->group);
-        if (group != NULL) put_text(sink, ",\"group_name\":", group->name);
+        syn__put_u64(sink, ",\"group\":", node->group);
+        if (group != NULL) syn__put_text(sink, ",\"group_name\":", group->name);
     }
-    put_u64(sink, ",\"comm_bytes\":", node->comm_bytes);
-    put_u64(sink, ",\"comm_index\":", node->comm_index);
+    syn__put_u64(sink, ",\"comm_bytes\":", node->comm_bytes);
+    syn__put_u64(sink, ",\"comm_index\":", node->comm_index);
     put_i64_unless(sink, ",\"peer\":", node->peer, -1);
-    if (p2p || node->tag != -1) put_i64(sink, ",\"tag\":", node->tag);
+    if (p2p || node->tag != -1) syn__put_i64(sink, ",\"tag\":", node->tag);
     put_i64_unless(sink, ",\"root\":", node->root, -1);
 }
 
@@ -228,26 +214,26 @@ static syn_status put_op(writer *w, uint32_t index, const syn_node *node, syn_er
     syn_sink *sink = w->sink;
     syn_sink_text(sink, "{\"id\":");
     put_ref(sink, w->walk.rank, 'o', node->id);
-    if (!w->ids_ascend) put_u64(sink, ",\"program_order\":", index);
+    if (!w->ids_ascend) syn__put_u64(sink, ",\"program_order\":", index);
     syn_sink_text(sink, ",\"type\":\"op\",\"rank\":");
     syn_sink_i64(sink, w->walk.rank);
-    put_text(sink, ",\"name\":", node->label);
-    put_text(sink, ",\"op\":", node->op);
-    put_text(sink, ",\"scope\":", node->scope);
-    put_i64(sink, ",\"layer\":", syn__walk_layer(node->scope));
-    put_text(sink, ",\"phase\":", syn_phase_name(node->phase));
-    put_u64(sink, ",\"step\":", node->step);
-    put_text(sink, ",\"kind\":", syn_node_kind_name(node->kind));
-    put_text(sink, ",\"category\":", syn_category_name(node->category));
-    put_i64(sink, ",\"stream\":", node->stream);
+    syn__put_text(sink, ",\"name\":", node->label);
+    syn__put_text(sink, ",\"op\":", node->op);
+    syn__put_text(sink, ",\"scope\":", node->scope);
+    syn__put_i64(sink, ",\"layer\":", syn__walk_layer(node->scope));
+    syn__put_text(sink, ",\"phase\":", syn_phase_name(node->phase));
+    syn__put_u64(sink, ",\"step\":", node->step);
+    syn__put_text(sink, ",\"kind\":", syn_node_kind_name(node->kind));
+    syn__put_text(sink, ",\"category\":", syn_category_name(node->category));
+    syn__put_i64(sink, ",\"stream\":", node->stream);
     if (node->n_outputs > 0) {
         const syn_graph_tensor *tensor;
         SYN_TRY(syn__walk_tensor(&w->walk, node->outputs[0], &tensor, err));
         put_spec(sink, &tensor->spec);
     }
-    put_u64(sink, ",\"flops\":", node->flops);
-    put_u64(sink, ",\"bytes_read\":", node->bytes_read);
-    put_u64(sink, ",\"bytes_written\":", node->bytes_written);
+    syn__put_u64(sink, ",\"flops\":", node->flops);
+    syn__put_u64(sink, ",\"bytes_read\":", node->bytes_read);
+    syn__put_u64(sink, ",\"bytes_written\":", node->bytes_written);
     if (node->flags & SYN_NODE_VIRTUAL) syn_sink_text(sink, ",\"virtual\":true");
     if (node->flags & SYN_NODE_FUSED) syn_sink_text(sink, ",\"fused\":true");
     put_comm(sink, w->walk.graph, node);
@@ -271,11 +257,11 @@ static void put_shard(syn_sink *sink, const syn_graph_tensor *tensor) {
     const syn_shard *s = &tensor->shard;
     char text[SYN_SHARD_TEXT];
     if (s->count < 2) return;
-    put_i64(sink, ",\"shard\":[", s->axis);
-    put_i64(sink, ",", s->parts);
-    put_i64(sink, ",", s->index);
-    put_i64(sink, ",", s->count);
-    put_text(sink, "],\"part\":", syn_shard_text(&tensor->spec, s, text, sizeof text));
+    syn__put_i64(sink, ",\"shard\":[", s->axis);
+    syn__put_i64(sink, ",", s->parts);
+    syn__put_i64(sink, ",", s->index);
+    syn__put_i64(sink, ",", s->count);
+    syn__put_text(sink, "],\"part\":", syn_shard_text(&tensor->spec, s, text, sizeof text));
 }
 
 static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor) {
@@ -284,12 +270,12 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
     put_ref(sink, w->walk.rank, 't', index);
     syn_sink_text(sink, ",\"type\":\"tensor\",\"rank\":");
     syn_sink_i64(sink, w->walk.rank);
-    put_text(sink, ",\"name\":", tensor->name);
+    syn__put_text(sink, ",\"name\":", tensor->name);
     syn_sink_text(sink, ",\"role\":\"");
     syn__walk_put_role(sink, tensor->flags);
     syn_sink_char(sink, '"');
     put_spec(sink, &tensor->spec);
-    put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
+    syn__put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
     if (tensor->flags & SYN_TENSOR_VIEW) syn_sink_text(sink, ",\"view\":true");
     if (tensor->flags & SYN_TENSOR_PARTIAL) syn_sink_text(sink, ",\"term\":true");
     put_shard(sink, tensor);
@@ -350,11 +336,11 @@ static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
         syn_sink_text(sink, ",\"target\":");
         put_ref(sink, w->walk.rank, inputs ? 'o' : 't', inputs ? w->op_id : uses[i].tensor);
         syn_sink_text(sink, inputs ? ",\"kind\":\"input\"" : ",\"kind\":\"output\"");
-        put_u64(sink, ",\"position\":", uses[i].position);
+        syn__put_u64(sink, ",\"position\":", uses[i].position);
         put_duration(sink, inputs ? w->late_ns : w->op_ns);
         if (end > i + 1) {
             for (uint32_t k = i; k < end; k++)
-                put_u64(sink, k == i ? ",\"positions\":[" : ",", uses[k].position);
+                syn__put_u64(sink, k == i ? ",\"positions\":[" : ",", uses[k].position);
             syn_sink_char(sink, ']');
         }
         syn_sink_char(sink, '}');
@@ -382,7 +368,7 @@ static void put_link(void *arg, const syn__link *link) {
     syn__links_put_end(w->sink, &link->from);
     syn_sink_text(w->sink, "\",\"target\":\"");
     syn__links_put_end(w->sink, &link->to);
-    put_text(w->sink, "\",\"kind\":", link->kind);
+    syn__put_text(w->sink, "\",\"kind\":", link->kind);
     put_duration(w->sink, link->ns);
     syn_sink_text(w->sink, ",\"derived\":true}");
 }
@@ -419,12 +405,12 @@ static void put_meetings(writer *w) {
         next_line(w);
         syn_sink_text(w->sink, "{\"id\":\"");
         syn__links_put_end(w->sink, &(syn__link_end){'g', group->id, m->number});
-        put_text(w->sink,
-                 "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
-        put_text(w->sink, ",\"comm\":", syn_comm_kind_name(m->comm));
-        put_u64(w->sink, ",\"group\":", group->id);
-        put_text(w->sink, ",\"group_name\":", group->name);
-        put_u64(w->sink, ",\"n_ranks\":", m->n_members);
+        syn__put_text(w->sink,
+                      "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
+        syn__put_text(w->sink, ",\"comm\":", syn_comm_kind_name(m->comm));
+        syn__put_u64(w->sink, ",\"group\":", group->id);
+        syn__put_text(w->sink, ",\"group_name\":", group->name);
+        syn__put_u64(w->sink, ",\"n_ranks\":", m->n_members);
         syn_sink_char(w->sink, '}');
     }
     if (!w->links.has_end) return;

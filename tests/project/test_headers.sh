@@ -3,7 +3,8 @@
 # include C's atomics are private and C only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -I. -fsyntax-only)
+warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -fsyntax-only -I.
+    "-I${SYN_BUILD:-build}/generated")
 cxx=$(command -v c++ || true)
 mpi=()
 if command -v pkg-config >/dev/null && pkg-config --exists ompi-c; then

@@ -1,3 +1,4 @@
+/* The wire format of messages: writes records to protobuf's wire format, and decodes them. */
 #include "export/chakra/wire/et_node.h"
 
 #include <math.h>
@@ -20,7 +21,8 @@ bool syn__et_is_added(syn__et_record record, uint32_t number) {
     return syn__et_member_of(syn__et_message_of(record), number, &member);
 }
 
-/* Walks the fields of a message that the record lacks, as they are on the wire. */
+/* Finds the next field of a message that is in the schema but not in the record. *out is its wire
+   form, with its tag. */
 static bool next_added(syn__et_record record, syn__et_reader *r, syn__str *out) {
     syn__et_field f;
     for (const char *begin = r->cur; syn__et_read_field(r, &f); begin = r->cur) {
@@ -48,6 +50,14 @@ static void put_added(syn__buf *buf, syn__et_record record, syn__str added) {
 
 /* ---- Values ---- */
 
+syn__et_attr syn__et_number(const char *name, uint32_t field, uint64_t bits) {
+    return (syn__et_attr){.name = syn__str_of(name), .field = field, .bits = bits};
+}
+
+syn__et_attr syn__et_data(syn__str name, uint32_t field, syn__str data) {
+    return (syn__et_attr){.name = name, .field = field, .data = data};
+}
+
 bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
     const syn__et_value value = syn__et_value_of(a->field);
     const syn__et_type *type = value.type;
@@ -60,7 +70,7 @@ bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
 
 /* ---- Writing ---- */
 
-/* Plain proto3 fields are left out when they hold their default; a oneof member never is. */
+/* Plain proto3 fields are omitted if they hold their default; a oneof member is always written. */
 
 static size_t str_bytes(syn__str s) {
     return 1 + syn__et_varint_bytes(s.bytes) + s.bytes;
@@ -148,7 +158,7 @@ static void put_io(syn__buf *buf, uint32_t field, const syn__et_io *io) {
 void syn__et_put_node(syn__buf *buf, const syn__et_node *node) {
     put_uint(buf, SYN__ET_NODE_ID, node->id);
     if (node->name.bytes != 0) syn__et_put_str(buf, SYN__ET_NODE_NAME, node->name);
-    /* Enums are int32 on the wire: values beyond that are sign-extended. */
+    /* Enums are int32 on the wire, so numbers above INT32_MAX are sign-extended. */
     put_uint(buf, SYN__ET_NODE_TYPE, (uint64_t)(int64_t)(int32_t)node->type);
     put_packed(buf, SYN__ET_NODE_CTRL_DEPS, node->ctrl, node->n_ctrl);
     put_packed(buf, SYN__ET_NODE_DATA_DEPS, node->data, node->n_data);
@@ -182,7 +192,7 @@ static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
     return SYN_OK;
 }
 
-/* Notes a field that the record lacks. */
+/* If the record lacks the field, keeps the whole message in *added. */
 static void note_added(syn__et_record record, uint32_t number, syn__str message, syn__str *added) {
     if (added->bytes == 0 && syn__et_is_added(record, number)) *added = message;
 }
@@ -206,7 +216,7 @@ static bool good_list(syn__et_decoder *d, const syn__et_type *type, syn__str pay
     return r.why == NULL || fail(d, r.why, r.cur) == SYN_OK;
 }
 
-/* What a number on the wire means as a value of the type: see syn__et_attr.bits. */
+/* Converts a number from the wire to the form of syn__et_attr.bits. */
 static uint64_t value_bits(const syn__et_type *type, uint64_t v) {
     if (type->form == SYN__ET_FORM_BOOL) return v != 0;
     if (type->form == SYN__ET_FORM_FLOAT || type->bits == 64) return type->zigzag ? unzigzag(v) : v;
@@ -261,7 +271,7 @@ static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__
                                syn__et_attr *a) {
     const syn__et_type *type = value.type;
     if (f->wire != (value.is_list ? SYN__ET_WIRE_LEN : type->wire))
-        return SYN_OK; /* as an unknown field */
+        return SYN_OK; /* treated as an unknown field */
     if (value.is_list && !good_list(d, type, f->data)) return SYN_E_FORMAT;
     if (type->form == SYN__ET_FORM_STRING && !value.is_list)
         SYN_TRY(take_text(d, f->data, &a->data));
@@ -304,7 +314,7 @@ static syn_status push_dep(syn__et_decoder *d, int which, uint64_t id) {
     return SYN_OK;
 }
 
-/* Repeated numbers may come packed or one by one. */
+/* Repeated numbers may be packed or separate fields. */
 static syn_status decode_deps(syn__et_decoder *d, const syn__et_field *f) {
     const int which = f->number == SYN__ET_NODE_CTRL_DEPS ? 0 : 1;
     if (f->wire == SYN__ET_WIRE_VARINT) return push_dep(d, which, f->value);

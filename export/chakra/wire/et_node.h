@@ -51,15 +51,9 @@ typedef struct syn__et_attr {
     syn__str added; /* see syn__et_node */
 } syn__et_attr;
 
-static inline syn__et_attr syn__et_number(const char *name, uint32_t field, uint64_t bits) {
-    const syn__et_attr a = {.name = syn__str_of(name), .field = field, .bits = bits};
-    return a;
-}
-/* Of a string, bytes or list field. */
-static inline syn__et_attr syn__et_data(syn__str name, uint32_t field, syn__str data) {
-    const syn__et_attr a = {.name = name, .field = field, .data = data};
-    return a;
-}
+syn__et_attr syn__et_number(const char *name, uint32_t field, uint64_t bits);
+/* For a string, bytes or list field. */
+syn__et_attr syn__et_data(syn__str name, uint32_t field, syn__str data);
 /* The value of an integer member, clamped to int64; false for every other member. */
 bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out);
 

@@ -1,5 +1,5 @@
-/* JSON to .et. Members may come in any order: the metadata, which the .et needs first, is looked
-   for ahead of the nodes. */
+/* Converts a JSON document to an .et file. Members may come in any order, but the .et begins with
+   the metadata, so the metadata is searched for before the nodes are read. */
 #include <inttypes.h>
 
 #include "export/chakra/chakra_json.h"
@@ -8,11 +8,11 @@
 
 typedef struct source {
     syn__et_json_reader in;
-    syn__et_json_reader again; /* reads what "@wire" holds, once that is JSON */
+    syn__et_json_reader again; /* for the JSON that the bytes in "@wire" decode to */
     syn__et_decoder decoder;
     syn_sink *out;
-    int32_t rank;   /* wanted; -1: the only one */
-    syn_json ranks; /* at the begin of their list */
+    int32_t rank;   /* the rank to convert; -1: the only one in the document */
+    syn_json ranks; /* reader at the start of the "ranks" array */
     bool found;
     syn_chakra_json_stats *stats;
 } source;
@@ -23,7 +23,7 @@ static syn_status wire_fail(source *s, const char *why) {
     return syn_json_fail(&s->in.json, "this message's \"" SYN__ET_JSON_WIRE "\" %s", why);
 }
 
-/* Decodes a message and writes it as JSON; *ok is false if it is none. */
+/* Decodes a message and writes it to `text` as JSON. *ok is false if it is not a valid message. */
 static syn_status decode(source *s, syn__str message, bool is_meta, syn_sink *text, bool *ok) {
     syn__et_meta meta;
     syn__et_node node;
@@ -36,7 +36,7 @@ static syn_status decode(source *s, syn__str message, bool is_meta, syn_sink *te
     return SYN_OK;
 }
 
-/* Compares the message that `text` holds as JSON with the one just read. */
+/* Fails unless the message in `text` (as JSON) equals the message just read. */
 static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     size_t bytes;
     syn_error why = {0};
@@ -56,7 +56,7 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     return SYN_OK;
 }
 
-/* The bytes in "@wire" must be one message and mean what the other members say. */
+/* Checks that "@wire" holds exactly one message and that it equals the other members. */
 static syn_status check_wire(source *s, bool is_meta) {
     const syn__buf *wire = &s->in.wire;
     const char *data = wire->data != NULL ? wire->data : "";
@@ -74,7 +74,7 @@ static syn_status check_wire(source *s, bool is_meta) {
     return status;
 }
 
-/* Writes the message just read. */
+/* Writes the message just read. If it has "@wire", writes those bytes. */
 static syn_status put_message(source *s, bool is_meta) {
     char length[SYN__ET_VARINT_MAX];
     const syn__buf *m = &s->in.message;
@@ -103,7 +103,7 @@ static syn_status put_nodes(source *s) {
         SYN_TRY(syn__et_json_read_node(&s->in));
         SYN_TRY(put_message(s, false));
         s->stats->n_nodes++;
-        if (syn_sink_status(s->out) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
+        if (syn_sink_status(s->out) != SYN_OK) return SYN_OK; /* syn_sink_close reports the error */
     }
     return SYN_OK;
 }
@@ -114,8 +114,9 @@ static bool key_is(const syn_json *json, const char *name) {
     return syn__str_is((syn__str){json->text, json->text_bytes}, name);
 }
 
-/* Looks in the object that `from` has just entered for that member, without moving `from`: *at is
-   then a reader behind its key, to be freed. Errors are left to whoever reads on. */
+/* Searches the object that `from` has just entered for a member, without moving `from`. If found,
+   *at is a reader positioned after the member's key; the caller frees it. Errors in the object are
+   reported by the code that reads it later. */
 static bool find_member(const syn_json *from, const char *name, syn_json *at) {
     *at = *from;
     at->scratch = NULL;
@@ -129,7 +130,7 @@ static bool find_member(const syn_json *from, const char *name, syn_json *at) {
     return false;
 }
 
-/* Whether the object that `from` has just entered is that of a rank with this number. */
+/* Whether the object that `from` has just entered describes this rank. */
 static bool has_number(const syn_json *from, int64_t rank) {
     syn_json at;
     if (!find_member(from, "rank", &at)) return false;
@@ -146,7 +147,7 @@ static syn_status put_metadata_ahead(source *s) {
     const syn_json here = s->in.json;
     syn_json at;
     if (!find_member(&here, "metadata", &at)) {
-        syn_sink_char(s->out, '\0'); /* a message of no bytes */
+        syn_sink_char(s->out, '\0'); /* an empty message: length 0 */
         return SYN_OK;
     }
     at.err = s->in.err;
@@ -157,7 +158,7 @@ static syn_status put_metadata_ahead(source *s) {
     return status;
 }
 
-/* The nodes of another rank: looked for from the begin of the list. */
+/* Writes the nodes of another rank, which is searched for from the start of the list. */
 static syn_status put_nodes_of(source *s, int64_t rank) {
     const syn_json here = s->in.json;
     syn_json list = s->ranks, nodes;
@@ -181,7 +182,7 @@ static syn_status put_nodes_of(source *s, int64_t rank) {
     return status;
 }
 
-/* The rank whose object was just entered. */
+/* Writes the rank whose object was just entered. */
 static syn_status put_rank(source *s) {
     syn_json *json = &s->in.json;
     unsigned seen = 0;
@@ -269,7 +270,7 @@ syn_status syn_chakra_json_to_et(const char *name, const char *data, size_t byte
     return status;
 }
 
-/* ---- What a file is ---- */
+/* ---- File type ---- */
 
 static bool starts_with_metadata(const char *data, size_t bytes) {
     syn__et_reader r = {data, data + bytes, NULL};
@@ -283,7 +284,8 @@ static bool starts_with_metadata(const char *data, size_t bytes) {
     return ok;
 }
 
-/* JSON begins with a bracket; so may an .et, whose first byte is a length. */
+/* JSON starts with a bracket, but so can an .et, whose first byte is a length. If the first three
+   tokens are not valid JSON, the file is an .et if its metadata decodes. */
 bool syn_chakra_is_json(const char *data, size_t bytes) {
     syn_json json;
     size_t at = 0;

@@ -1,5 +1,5 @@
-/* .et to JSON. Messages are written to memory some hundred at a time and read back from there, so
-   that whatever JSON would lose is seen. */
+/* Converts an .et file to a JSON document. Messages are written to memory in batches and read back
+   from there, so that anything the JSON form would lose is detected and stored in "@wire". */
 #include <inttypes.h>
 
 #include "export/chakra/chakra_json.h"
@@ -9,11 +9,11 @@
 #include "syntorch/base/memory.h"
 
 #define BATCH_NODES 1024
-#define BATCH_BYTES ((uint64_t)1 << 18) /* of JSON; a longer message is a batch of its own */
+#define BATCH_BYTES ((uint64_t)1 << 18) /* of JSON text; a longer message is a batch of its own */
 
 typedef struct written {
     syn__et_frame frame;
-    size_t begin, end; /* of its text in the batch */
+    size_t begin, end; /* byte range of its text in the batch */
 } written;
 
 typedef struct writer {
@@ -57,7 +57,8 @@ static bool is_canonical(const syn__et_frame *frame, const syn__buf *again) {
            (m.bytes == 0 || memcmp(again->data, m.text, m.bytes) == 0);
 }
 
-/* Reads the batch's next message back and writes it. */
+/* Reads the batch's next message back from JSON and writes it, with "@wire" if its bytes differ
+   from those in the file. */
 static syn_status put_message(writer *w, const char *text, const written *entry, bool is_meta) {
     syn_error why = {0};
     w->reader.err = w->reader.json.err = &why;

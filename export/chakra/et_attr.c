@@ -1,4 +1,5 @@
-/* Attributes of execution traces as attributes of a syn_graph, and back. The names: et_attr.h. */
+/* Converts attributes of execution traces to attributes of a syn_graph, and back. et_attr.h
+   describes the attribute names. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 /* ---- Names and types ---- */
 
-/* The oneof field of an attribute whose name has no type added. */
+/* The protobuf type (oneof field) of an attribute whose graph name has no "@type" suffix. */
 static uint32_t default_field(syn__str name, syn_value_type type) {
     static const struct {
         const char *name;
@@ -49,7 +50,7 @@ bool syn__et_parse_u64(const char *text, uint64_t *out) {
 
 /* ---- To the graph ---- */
 
-/* A list or bytes as text: what the JSON form would show. */
+/* Returns a list or bytes as text, as in the JSON form. */
 static const char *json_of(const syn__et_attr *a, syn__arena *arena) {
     syn_sink *sink;
     if (syn_sink_open_memory(&sink, NULL) != SYN_OK) return NULL;
@@ -58,14 +59,14 @@ static const char *json_of(const syn__et_attr *a, syn__arena *arena) {
     size_t bytes;
     const char *data = syn_sink_data(sink, &bytes);
     const char *out = NULL;
-    /* base64 goes without its quotes */
+    /* base64 without its quotes */
     const size_t cut = syn__et_is_list(a->field) ? 0 : 1;
     if (data != NULL) out = syn__arena_text(arena, (syn__str){data + cut, bytes - 2 * cut});
     (void)syn_sink_close(sink, false, NULL);
     return out;
 }
 
-/* Fills the value; false when memory is out. */
+/* Sets the type and value of *out. Returns false if out of memory. */
 static bool value_to_graph(const syn__et_attr *a, syn__arena *arena, syn_attribute *out) {
     const syn__et_type *type = a->field != SYN__ET_NONE ? syn__et_type_of(a->field) : NULL;
     char number[24];
@@ -78,7 +79,7 @@ static bool value_to_graph(const syn__et_attr *a, syn__arena *arena, syn_attribu
         out->text = syn__arena_text(arena, a->data);
     } else if (type->form == SYN__ET_FORM_FLOAT) {
         out->f64 = syn__et_float_of(type, a->bits);
-        /* JSON has no such numbers, so the graph gets them as text. */
+        /* JSON cannot represent NaN and infinity, so the graph stores them as text. */
         if (isfinite(out->f64)) out->type = SYN_VALUE_F64;
         else out->text = isnan(out->f64) ? "NaN" : out->f64 > 0 ? "Infinity" : "-Infinity";
     } else if (!type->is_signed && a->bits > INT64_MAX) {
@@ -145,7 +146,7 @@ static bool float_from_graph(const syn_attribute *a, const syn__et_type *type, u
     return true;
 }
 
-/* Lists and bytes from their text. */
+/* Parses the text of a list or of bytes. *ok is false if it is malformed. */
 static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__arena *arena,
                                   syn__str *out, bool *ok) {
     syn__buf buf = {0};
@@ -168,7 +169,7 @@ static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__a
     return copy != NULL ? SYN_OK : SYN_E_NOMEM;
 }
 
-/* Splits "name@type"; the field is the default one if nothing is added. */
+/* Splits "name@type". Without a suffix, the field is the default of the name and value type. */
 static void split_name(const syn_attribute *a, syn__str *name, uint32_t *field) {
     const char *at = strrchr(a->name, '@');
     *name = syn__str_of(a->name);

@@ -1,5 +1,5 @@
-/* Builds a syn_graph from the messages of execution traces: the graph,
-   its metadata, dependencies. */
+/* Builds a syn_graph from the messages of execution traces: the graph itself, its metadata and its
+   dependencies. et_groups.c reads the groups, et_semantics.c the nodes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "export/chakra/et_ring.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_META 1000 /* attributes of GlobalMetadata; its entries are looked up one by one */
+/* Limit of attributes in GlobalMetadata, because entries are found by linear search. */
+#define MAX_META 1000
 
 syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint32_t n_ranks,
                                syn_error *err) {
@@ -73,8 +74,8 @@ static bool same_value(const syn_attribute *a, const syn_attribute *b) {
     return a->type == SYN_VALUE_F64 ? !(a->f64 < b->f64) && !(a->f64 > b->f64) : a->i64 == b->i64;
 }
 
-/* Whether the entry is already said for this rank by the common ones. "rank" is written as each
-   rank's number. */
+/* Whether the common entries already imply this entry for the rank. The common "rank" entry counts
+   as each rank's own number. */
 static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribute *entry) {
     const syn_attribute *common = syn_graph_meta(b->graph, entry->name);
     if (common == NULL) return false;
@@ -83,7 +84,8 @@ static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribu
     return same_value(entry, common);
 }
 
-/* The first rank's entries are everybody's; a later rank adds what differs as "name@rank3". */
+/* The entries of the first rank are common to all ranks. A later rank stores an entry that differs
+   as "name@rank3". */
 static syn_status put_meta(syn__et_builder *b, uint32_t rank, const syn_attribute *entry,
                            syn_error *err) {
     const int32_t global = b->graph->ranks[rank].rank;
@@ -158,7 +160,7 @@ static int compare_deps(const void *a, const void *b) {
     return (x->dep_class > y->dep_class) - (x->dep_class < y->dep_class);
 }
 
-/* The span's dependencies as positions in the graph's order: ascending, no two alike. */
+/* Sets the node's dependencies: positions in the graph's order, ascending, without duplicates. */
 static syn_status put_deps(syn__et_builder *b, const syn__et_index *index, uint32_t span,
                            syn_node *node, syn_error *err) {
     const size_t from = index->spans[span].first_dep;

@@ -1,4 +1,5 @@
-/* What a simulator could not run, found before anything is written. */
+/* Checks made before a trace set is written: each rank must have nodes, and the members of a group
+   must call the same collectives. Otherwise simulators fail. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -42,7 +43,7 @@ syn_status syn__et_check_rank(const syn_graph *graph, uint32_t rank, syn_error *
                     (int)graph->ranks[rank].rank);
 }
 
-/* ---- Calls of a group's members ---- */
+/* ---- Collectives of a group's members ---- */
 
 typedef struct call {
     syn_comm_kind comm;
@@ -50,20 +51,20 @@ typedef struct call {
 } call;
 
 typedef struct group_calls {
-    bool complete; /* all its members are in the graph */
-    call *calls;   /* of the first rank that has any */
+    bool complete; /* all members are in the graph */
+    call *calls;   /* calls of the group's first caller */
     size_t n_calls, calls_cap;
-    uint32_t first, latest; /* indices of ranks */
+    uint32_t first, latest; /* indices of the first and the latest rank that called */
     uint32_t n_callers;
-    size_t at; /* calls of `latest` so far */
+    size_t at; /* number of calls that `latest` has made so far */
 } group_calls;
 
 typedef struct check {
     const syn_graph *graph;
-    group_calls *groups; /* by index in the graph; last: all ranks, which has no group */
-    uint32_t *touched;   /* groups of the present rank */
+    group_calls *groups; /* by group index in the graph; the last entry is all ranks (group id 0) */
+    uint32_t *touched;   /* indices of groups that the current rank has called */
     uint32_t n_touched;
-    int32_t *ranks; /* ascending */
+    int32_t *ranks; /* global rank numbers, ascending */
     syn_cursor cursor;
     syn_error *err;
 } check;
@@ -103,7 +104,7 @@ static void close_check(check *c) {
     syn_cursor_free(&c->cursor);
 }
 
-/* "group " and "tp0", or nothing and "the world" */
+/* For messages: "group " and "tp0" for a group, "" and "the world" for all ranks. */
 static const char *group_word(const check *c, uint32_t group) {
     return group < c->graph->n_groups ? "group " : "";
 }
@@ -116,13 +117,14 @@ static int number(const check *c, uint32_t rank) {
     return (int)c->graph->ranks[rank].rank;
 }
 
-/* Index of the node's group; false if it does not count. */
+/* Sets *out to the index of the node's group. Returns false if the node is not a collective, is
+   virtual or has an unknown group. */
 static bool group_of(const check *c, const syn_node *node, uint32_t *out) {
     *out = c->graph->n_groups;
     if (node->kind != SYN_NODE_COLLECTIVE || (node->flags & SYN_NODE_VIRTUAL)) return false;
     if (node->group == 0) return true;
     const syn_graph_group *group = syn_graph_group_by_id(c->graph, node->group);
-    if (group == NULL) return false; /* the plan says so */
+    if (group == NULL) return false; /* the plan reports the unknown group */
     *out = (uint32_t)(group - c->graph->groups);
     return true;
 }
@@ -147,7 +149,8 @@ static syn_status fewer(const check *c, uint32_t group, uint32_t rank, size_t n,
                     number(c, other), n_other);
 }
 
-/* The first rank's calls are kept, those of others compared with them. */
+/* Stores the call if `rank` is the group's first caller, otherwise compares it with that rank's
+   call. */
 static syn_status add_call(check *c, uint32_t group, uint32_t rank, const syn_node *node) {
     group_calls *g = &c->groups[group];
     const call made = {node->comm, node->comm_bytes};
@@ -163,7 +166,7 @@ static syn_status add_call(check *c, uint32_t group, uint32_t rank, const syn_no
         g->calls[g->n_calls++] = made;
     } else if (g->at < g->n_calls) {
         const call *want = &g->calls[g->at];
-        /* Only the root of a scatter has an input. */
+        /* Sizes may differ in a scatter: only its root has an input. */
         const bool same_bytes = want->bytes == made.bytes || made.comm == SYN_COMM_SCATTER;
         if (want->comm != made.comm || !same_bytes) return differs(c, group, rank, &made);
     }
@@ -196,7 +199,7 @@ static bool is_member(const check *c, uint32_t group, uint32_t rank) {
     return false;
 }
 
-/* Names a member that calls nothing in a group in which others do. */
+/* Fails with the name of a member that calls nothing in a group where other members do. */
 static syn_status fail_silent(check *c, uint32_t group) {
     const group_calls *g = &c->groups[group];
     for (uint32_t rank = 0; rank < c->graph->n_ranks; rank++) {

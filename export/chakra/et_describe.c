@@ -1,11 +1,13 @@
-/* What an execution trace says about a planned node. Types of attributes as simulators read them:
-   num_ops, comm_type and comm_size int64, tensor_size uint64, comm_src, comm_dst and comm_tag
-   int32, pg_name string, inputs and outputs string lists (et_tensors.c). Simulators hang on a size
-   or cost of 0 and abort on a first node of no length, so both are raised; `clamped` says so.
+/* Fills in the fields and attributes of a planned node. Attribute types are those that simulators
+   read: num_ops, comm_type and comm_size are int64; tensor_size is uint64; comm_src, comm_dst and
+   comm_tag are int32; pg_name is a string; inputs and outputs are string lists (et_tensors.c).
+   Simulators hang on a size or cost of 0 and abort if the first node takes no time, so both are
+   raised to a minimum; the attribute `clamped` marks such nodes.
 
-   Beyond these, each only where it adds something: op (string; not the name's last part), phase
-   (string; not forward), step and stream (int64; not 0), reduce (string; not sum), root (int32),
-   and the exact times wall_ns, wait_ns, predicted_ns (int64, rounded). */
+   Further attributes are written only if they add information: op (string) if it differs from the
+   last part of the name, phase (string) if not forward, step and stream (int64) if not 0, reduce
+   (string) if not sum, root (int32), and the exact times wall_ns, wait_ns and predicted_ns (int64,
+   rounded). */
 #include <math.h>
 
 #include "export/chakra/et_walk.h"
@@ -30,7 +32,8 @@ static syn_status add_text(syn__et_walk *walk, const char *name, const char *tex
     return syn__et_walk_add(walk, &a, err);
 }
 
-/* Nanoseconds to whole units of `unit` nanoseconds; 0 for unknown or negative times. */
+/* Rounds ns nanoseconds to whole units of `unit` nanoseconds. Unknown and negative times become
+   0. */
 static uint64_t whole(double ns, double unit) {
     const double units = ns / unit;
     if (!(units > 0)) return 0;
@@ -116,7 +119,7 @@ static syn_status add_extras(syn__et_walk *walk, const syn_node *node, syn_error
     return add_ns(walk, "predicted_ns", node->predicted_ns, err);
 }
 
-/* "h.3.attn/qkv", "argmax" */
+/* Sets *out to scope and label: "h.3.attn/qkv", or "argmax" without a scope. */
 static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__str *out,
                            syn_error *err) {
     if (*node->scope == '\0') {
@@ -163,7 +166,7 @@ syn_status syn__et_describe(syn__et_walk *walk, const syn_node *node, syn__et_no
         SYN_TRY(add_message(walk, node, err));
         break;
     default:
-        /* Copies too: simulators end on memory nodes. */
+        /* Copies as well, because simulators exit on memory nodes. */
         out->type = SYN__ET_COMP_NODE;
         SYN_TRY(add_compute(walk, node, is_root, err));
     }

@@ -1,4 +1,5 @@
-/* Process groups of execution traces: from GlobalMetadata ("pg.<id>") and from comm_group.json. */
+/* Reads the process groups of execution traces, from GlobalMetadata ("pg.<id>") and from
+   comm_group.json, and checks that both agree. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -36,7 +37,8 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
                             (int)ranks[i]);
         if (ranks[i] > max) max = ranks[i];
     }
-    /* A bit per rank finds repeats; a small group of large ranks costs at most 2 MiB. */
+    /* One bit per rank detects repeats. This costs at most 2 MiB, even for a small group of large
+       rank numbers. */
     unsigned char *seen = (unsigned char *)syn_calloc((size_t)max / 8 + 1, 1);
     if (seen == NULL) return SYN_FAIL_NOMEM(err, (size_t)max / 8 + 1, "a group");
     size_t i = 0;
@@ -56,7 +58,7 @@ static int compare_ranks(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Whether the group has these ranks in any order. */
+/* Sets *out to whether the group has the same ranks, in any order. */
 static syn_status has_ranks(const syn__et_group *g, const int32_t *ranks, size_t n, bool *out,
                             syn_error *err) {
     const size_t bytes = n * sizeof *ranks;
@@ -75,8 +77,9 @@ static syn_status has_ranks(const syn__et_group *g, const int32_t *ranks, size_t
     return failed ? SYN_FAIL_NOMEM(err, 2 * bytes, "a group's ranks") : SYN_OK;
 }
 
-/* Checks that the group is the one known; takes what it lacks of *name and *ranks. The order of
-   metadata holds, not that of comm_group.json. */
+/* Fails unless the group has the same ranks as `known`. The name is taken if `known` has none. The
+   ranks are always replaced, because the order of metadata takes precedence over that of
+   comm_group.json. */
 static syn_status agree(syn__et_group *known, const char *where, char **name, int32_t **ranks,
                         size_t n, syn_error *err) {
     bool same = known->n_ranks == n && memcmp(known->ranks, *ranks, n * sizeof **ranks) == 0;
@@ -96,7 +99,8 @@ static syn_status agree(syn__et_group *known, const char *where, char **name, in
     return SYN_OK;
 }
 
-/* Adds the group, or checks that it is the one known. Takes over `ranks` and `name` in any case. */
+/* Adds the group, or checks that it equals the known one. Takes ownership of `ranks` and `name`,
+   also on failure. */
 static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, char *name,
                             int32_t *ranks, size_t n, bool listed, syn_error *err) {
     syn__et_group *known = syn__et_find_group(b, id);
@@ -126,7 +130,7 @@ static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, 
 
 /* ---- From metadata ---- */
 
-/* "pg.12" */
+/* Parses "pg.12". */
 static bool group_id(syn__str name, uint32_t *out) {
     uint64_t v = 0;
     if (name.bytes < 4 || name.bytes > 13 || memcmp(name.text, "pg.", 3) != 0 ||

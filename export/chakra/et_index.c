@@ -1,12 +1,12 @@
-/* Reads the framing of an execution trace, checks every message and puts the nodes into an order in
-   which dependencies come first. */
+/* Reads the framing of an execution trace, checks every message and orders the nodes so that each
+   comes after its dependencies. */
 #include <inttypes.h>
 
 #include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_ids.h"
 #include "syntorch/base/memory.h"
 
-/* "trace.0.et, byte 17: why" */
+/* Fails with "trace.0.et, byte 17: why". */
 static syn_status fail(const syn__et_index *index, const char *at, syn_error *err,
                        const char *why) {
     if (!index->is_file) return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: %s", index->name, why);
@@ -27,7 +27,8 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
 
 /* ---- Framing ---- */
 
-/* The next message; false at the end of the file or at damage (*status). */
+/* Reads the next message. Returns false at the end of the file, and with *status set if the file is
+   damaged. */
 static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str *out,
                          syn_status *status, syn_error *err) {
     const char *start = r->cur;
@@ -39,7 +40,7 @@ static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str
     return false;
 }
 
-/* Remembers the node; its dependencies hold ids until they are resolved. */
+/* Adds the node and reserves space for its dependencies, which are resolved later. */
 static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__str message,
                            syn_error *err) {
     const size_t n = node->n_ctrl + node->n_data;
@@ -54,8 +55,8 @@ static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__
     return SYN_OK;
 }
 
-/* Nothing but defaults: written again it would have no bytes, which other readers take for the
-   file's end. */
+/* Whether the node has only default values. Its message would be written with 0 bytes, which other
+   readers take for the end of the file. */
 static bool is_empty(const syn__et_node *n, bool lax) {
     return n->id == 0 && n->name.bytes == 0 && n->type == 0 && (n->n_ctrl == 0 || lax) &&
            n->n_data == 0 && n->start_micros == 0 && n->duration_micros == 0 && !n->io[0].present &&
@@ -106,8 +107,7 @@ static syn_status index_ids(syn__et_ids *ids, const syn__et_index *index, syn_er
 
 /* ---- Dependencies ---- */
 
-/* Attributes that list those of a node's data_deps that are of a
-   class, ascending (docs/pytorch.md). */
+/* Attributes that list the data_deps of one class, ascending by id (docs/pytorch.md). */
 static const struct {
     const char *name;
     syn_dep_class dep_class;
@@ -118,7 +118,7 @@ static const struct {
                    {"thread_deps", SYN_DEP_SYNC}};
 #define CLASS_LISTS (sizeof class_lists / sizeof class_lists[0])
 
-/* A list being read beside the data_deps. */
+/* Reads one class list in parallel with the data_deps. */
 typedef struct class_reader {
     syn__et_reader list;
     uint64_t id;
@@ -145,7 +145,7 @@ static void open_lists(class_reader *lists, const syn__et_node *node) {
     }
 }
 
-/* The class of a data_dep; ids come ascending. */
+/* The class of a data_dep. Successive calls must pass ascending ids. */
 static uint32_t class_of(class_reader *lists, uint64_t id) {
     uint32_t found = SYN_DEP_DATA;
     for (size_t k = 0; k < CLASS_LISTS; k++) {
@@ -155,7 +155,7 @@ static uint32_t class_of(class_reader *lists, uint64_t id) {
     return found;
 }
 
-/* Puts one node's dependencies behind those of the nodes before it. */
+/* Appends the node's dependencies to index->deps, of which *n are in use. */
 static syn_status resolve_node(syn__et_index *index, const syn__et_ids *known,
                                const syn__et_node *node, size_t *n, syn_error *err) {
     class_reader lists[CLASS_LISTS];
@@ -204,8 +204,8 @@ static size_t deps_end(const syn__et_index *index, size_t span) {
     return span + 1 < index->n_spans ? index->spans[span + 1].first_dep : index->n_deps;
 }
 
-/* Whether the file is in program order already: ids ascend, and every node comes after what it
-   waits for. */
+/* Whether the file is already in program order: ids ascend, and every node comes after its
+   dependencies. */
 static bool in_order(const syn__et_index *index) {
     for (size_t i = 0; i < index->n_spans; i++) {
         if (i > 0 && index->spans[i].id <= index->spans[i - 1].id) return false;
@@ -216,11 +216,11 @@ static bool in_order(const syn__et_index *index) {
     return true;
 }
 
-/* Kahn's algorithm; of the nodes that could come next the one with the least id, as in ASTRA-sim.
-   So the order of nodes in the file does not matter: tools change it. */
+/* Kahn's algorithm. Of the ready nodes it takes the one with the smallest id, as ASTRA-sim does, so
+   the order of nodes in the file does not matter (tools change it). */
 typedef struct kahn {
-    uint32_t *left;  /* dependencies not yet placed, per span */
-    uint32_t *first; /* per span: its first waiter, into waiters; one more at the end */
+    uint32_t *left;  /* per span: dependencies not yet in the order */
+    uint32_t *first; /* per span: start of its entries in waiters; n_spans + 1 starts */
     uint32_t *waiters;
     uint32_t *heap;
     size_t n_heap;
@@ -258,7 +258,8 @@ static bool kahn_open(kahn *k, const syn__et_index *index) {
                 (uint32_t *)syn_malloc((index->n_deps + 1) * sizeof(uint32_t)),
                 (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t)), 0};
     if (k->left == NULL || k->first == NULL || k->waiters == NULL || k->heap == NULL) return false;
-    /* first[s + 2] counts, then begins, the waiters of s; filling moves it to first[s + 1]. */
+    /* first[s + 2] first counts the waiters of s, then holds their start; filling moves the start
+       to first[s + 1]. */
     for (size_t i = 0; i < index->n_deps; i++) k->first[index->deps[i].node + 2]++;
     for (size_t i = 2; i < n + 2; i++) k->first[i] += k->first[i - 1];
     for (size_t i = 0; i < n; i++) {

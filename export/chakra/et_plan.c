@@ -1,14 +1,14 @@
-/* Which nodes of a rank an execution trace shows, and what each waits for. The rules
-   are in et_plan.h. */
+/* Decides which nodes of a rank appear in its execution trace, and which nodes each of them waits
+   for. et_plan.h has the rules. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "export/chakra/et_plan.h"
 #include "syntorch/base/memory.h"
 
-#define PASSED    0x80000000u /* in place[]: the node does not appear */
-#define MAX_NODES 0x7FFFFFFEu /* ids are shifted by one bit in 32 */
-#define LONG_LIST 64          /* dependencies that pass through one node before they are thinned */
+#define PASSED    0x80000000u /* flag in place[]: the node does not appear */
+#define MAX_NODES 0x7FFFFFFEu /* an id shifted left by one bit must fit in 32 bits */
+#define LONG_LIST 64          /* a node's inherited dependencies are thinned if there are more */
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
                              syn_error *err) {
@@ -34,7 +34,7 @@ void syn__et_plan_close(syn__et_plan *plan) {
     *plan = (syn__et_plan){0};
 }
 
-/* ---- Small parts ---- */
+/* ---- Helpers ---- */
 
 static syn_status push(uint32_t **array, size_t *n, size_t *cap, uint32_t value, syn_error *err) {
     if (*n == *cap) SYN_TRY(syn_grow(array, cap, *n + 1, sizeof **array, err));
@@ -48,7 +48,7 @@ static syn_status add_dep(syn__et_plan *plan, uint32_t id, bool ctrl, syn_error 
 
 static syn_status find_stream(syn__et_plan *plan, const syn_node *node, uint32_t *out,
                               syn_error *err) {
-    uint32_t *number; /* the index, plus one */
+    uint32_t *number; /* index of the stream, plus one */
     SYN_TRY(syn__streams_at(&plan->numbers, syn__stream_of(node), &number, err));
     if (*number == 0) {
         SYN_TRY(syn_grow(&plan->streams, &plan->streams_cap, plan->n_streams + 1,
@@ -65,7 +65,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Ascending, and each id once: as data if it is that at all (its code is the smaller one). */
+/* Sorts work[] by id and removes duplicates. An id that is both data and ctrl stays as data, which
+   has the smaller code. */
 static void sort_work(syn__et_plan *plan) {
     uint32_t *w = plan->work;
     size_t n = 0;
@@ -78,7 +79,7 @@ static void sort_work(syn__et_plan *plan) {
     plan->n_work = n;
 }
 
-/* Finds the latest dependency on each stream. */
+/* Sets `latest` of each stream in work[] to the greatest id there. */
 static void mark_latest(syn__et_plan *plan) {
     for (size_t i = 0; i < plan->n_work; i++)
         plan->streams[plan->stream_of[plan->work[i] >> 1]].latest = 0;
@@ -88,8 +89,8 @@ static void mark_latest(syn__et_plan *plan) {
     }
 }
 
-/* Drops what the streams' order implies: all but the latest dependency on each stream. Data
-   dependencies stay unless `data_too`. */
+/* Removes dependencies that the order of the streams implies: all except the latest on each stream.
+   Data dependencies are removed only if data_too. */
 static void thin_work(syn__et_plan *plan, bool data_too) {
     size_t n = 0;
     if (plan->n_work < 2) return;
@@ -112,7 +113,7 @@ static syn_status add_list(syn__et_plan *plan, uint32_t list, bool ctrl, syn_err
     return SYN_OK;
 }
 
-/* Puts the node's dependencies on nodes that appear into work[]. */
+/* Sets work[] to the node's dependencies, with nodes that do not appear replaced by their own. */
 static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_only,
                           syn_error *err) {
     plan->n_work = 0;
@@ -132,11 +133,11 @@ static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_on
     return SYN_OK;
 }
 
-/* Keeps work[] as the list of a node that does not appear. */
+/* For a node that does not appear: stores work[] as its list, which its dependents inherit. */
 static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_only,
                           syn_error *err) {
     uint32_t *place = &plan->place[plan->n_planned];
-    /* A chain of views shares one list. */
+    /* In a chain of views, all share one list. */
     if (node->n_deps == 1 && !data_only && node->deps[0].dep_class == SYN_DEP_DATA &&
         node->deps[0].node < plan->n_planned && plan->place[node->deps[0].node] & PASSED) {
         *place = plan->place[node->deps[0].node];
@@ -157,10 +158,11 @@ static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_on
 
 /* ---- Barriers and order ---- */
 
-/* The last nodes of the streams that ran since the barrier before: these wait for
-   all older ones. A receive may stay open across a barrier. */
+/* Sets the gate to the last node of each stream that ran since the previous barrier; those nodes
+   wait for all older ones. Receives are excluded, because they may stay open across a barrier. */
 static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
-    if (plan->n_active == 0) return SYN_OK; /* nothing ran in between: the old gate still stands */
+    if (plan->n_active == 0)
+        return SYN_OK; /* nothing ran in between, so the old gate is still valid */
     plan->n_gate = 0;
     for (size_t i = 0; i < plan->n_active; i++) {
         syn__et_stream *s = &plan->streams[plan->active[i]];
@@ -244,7 +246,8 @@ static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn
     return SYN_OK;
 }
 
-/* Whether the node is a collective that has someone to talk to. Group 0 is the whole world. */
+/* Sets *out to whether the collective's group has more than one rank. Group 0 is the whole
+   world. */
 static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t index,
                               const syn_node *node, bool *out, syn_error *err) {
     *out = graph->world_size > 1;

@@ -1,3 +1,5 @@
+/* Orders the ranks of a group for comm_group.json: where possible, hops from node to node in the
+   ring that ASTRA-sim makes of them keep their place within the node. et_ring.h explains why. */
 #include "export/chakra/et_ring.h"
 
 #include "syntorch/base/memory.h"
@@ -11,7 +13,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* How many ranks each node has, if all have equally many at the same places; else 0. */
+/* Number of ranks per node, if all nodes have the same number at the same places; otherwise 0. */
 static uint32_t width_of(const int32_t *sorted, uint32_t n, int32_t node_ranks) {
     uint32_t width = 0;
     while (width < n && sorted[width] / node_ranks == sorted[0] / node_ranks) width++;
@@ -23,7 +25,8 @@ static uint32_t width_of(const int32_t *sorted, uint32_t n, int32_t node_ranks) 
     return width;
 }
 
-/* The ranks of one node: those at `first` and `last` at its ends. */
+/* Writes the ranks of one node, beginning with node[first] and ending with node[last]. Returns the
+   end of the output. */
 static int32_t *put_node(int32_t *out, const int32_t *node, uint32_t width, uint32_t first,
                          uint32_t last) {
     *out++ = node[first];
@@ -33,8 +36,9 @@ static int32_t *put_node(int32_t *out, const int32_t *node, uint32_t width, uint
     return out;
 }
 
-/* Node after node, each entered where the one before was left. Of an odd number of nodes the last
-   is entered at a third place, so that it is left where the ring began. */
+/* Writes node after node. Each node is entered at the place at which the previous one was left. If
+   the number of nodes is odd, the last node is entered at a third place, so that it can be left at
+   the place where the ring began. */
 static void put_nodes(int32_t *out, const int32_t *sorted, uint32_t n, uint32_t width) {
     const uint32_t nodes = n / width;
     uint32_t enter = 0;
@@ -47,7 +51,8 @@ static void put_nodes(int32_t *out, const int32_t *sorted, uint32_t n, uint32_t 
     }
 }
 
-/* Two ranks on each of an odd number of nodes: along the first ones, and back along the others. */
+/* For two ranks on each of an odd number of nodes: runs along the first rank of each node and back
+   along the second. */
 static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
     for (uint32_t k = 0; k < n / 2; k++) {
         out[k] = sorted[2 * k];
@@ -55,24 +60,26 @@ static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
     }
 }
 
-/* ---- Nodes that hold different places ---- */
+/* ---- Nodes with ranks at different places ---- */
 
 enum { LINK_PLACES = 3, LINK_CHOICES = LINK_PLACES + 1 };
 
-/* The ranks of one node, and the link to the node behind it in the ring. */
+/* The ranks of one node, and the link to the next node in the ring. */
 typedef struct stop {
-    const int32_t *ranks; /* ascending */
-    int32_t place;        /* of the first */
+    const int32_t *ranks; /* in ascending order */
+    int32_t place;        /* place of the first rank within the node */
     uint32_t width;
-    /* Places that the next node has as well, as indices here and there. A link excludes one place
-       of the link before and of the one behind it, so three of them are choice enough. */
+    /* Places that the next node has too, as indices into the ranks of this node (leave) and of the
+       next one (enter). A link rules out one place for each neighbouring link, so three candidates
+       are enough. */
     uint32_t leave[LINK_PLACES], enter[LINK_PLACES], n;
-    /* By which the ring leaves: n stands for none of them. For each, with how many links between
-       equal places the ring gets there, and by which choice of the link before. */
+    /* `choice` is the link taken: 0 .. n - 1, or n for a link between different places. Per choice,
+       best[] is the greatest number of same-place links up to here, and from[] the previous link's
+       choice. */
     uint32_t choice, best[LINK_CHOICES], from[LINK_CHOICES];
 } stop;
 
-/* Nodes with the same places become neighbours. */
+/* Sorts nodes with the same places next to each other. */
 static int compare_stops(const void *a, const void *b) {
     const stop *x = a, *y = b;
     if (x->place != y->place) return compare(&x->place, &y->place);
@@ -103,12 +110,14 @@ static void find_places(stop *from, const stop *to, int32_t node_ranks) {
     }
 }
 
-/* Whether the ring can enter `at` by choice a of the link before and leave it by choice b. */
+/* Whether a ring can enter the node `at` by choice a of the previous link and leave it by choice
+   b. */
 static bool fits(const stop *before, uint32_t a, const stop *at, uint32_t b) {
     return at->width == 1 || a == before->n || b == at->n || before->enter[a] != at->leave[b];
 }
 
-/* The most links between equal places if the first one is `first`, with the choices set. */
+/* Sets the choices that give the most same-place links if the first link's choice is `first`, and
+   returns that number. */
 static uint32_t choose_from(stop *stops, uint32_t n, uint32_t first) {
     for (uint32_t b = 0; b <= stops[0].n; b++) stops[0].best[b] = b == first && b < stops[0].n;
     for (uint32_t i = 1; i < n; i++) {
@@ -145,8 +154,8 @@ static void put_stops(int32_t *out, const stop *stops, uint32_t n) {
     }
 }
 
-/* As many links between equal places as nodes in the order of their first places allow; if that is
-   no more than there are, the ranks stay as they are. */
+/* Orders the nodes by their first place and maximizes the number of same-place links. If that is no
+   gain over the given order, the ranks stay as they are. */
 static syn_status order_stops(int32_t *ranks, const int32_t *sorted, uint32_t n, int32_t node_ranks,
                               syn_error *err) {
     stop *stops = syn_malloc(n * sizeof *stops);
@@ -204,7 +213,7 @@ syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn
 
 int32_t syn__et_node_ranks(const syn_graph *graph) {
     const syn_attribute *name = syn_graph_meta(graph, "hardware");
-    const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* of no preset */
+    const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* if not a preset */
     if (own != NULL && own->type == SYN_VALUE_I64 && own->i64 > 0 && own->i64 <= INT32_MAX)
         return (int32_t)own->i64;
     if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;

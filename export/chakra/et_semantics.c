@@ -1,5 +1,5 @@
-/* What a message means as a node: kind, cost, group, times. Its attributes stay as
-   they are besides. */
+/* Derives a graph node from a message: kind, cost, group and times. The message's attributes are
+   kept as attributes of the node, too. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,12 +11,13 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/op_names.h"
 
-/* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
+/* The attributes of a message for which a node has fields. Strings end in NUL; absent ones are
+   "". */
 typedef struct known {
     uint64_t num_ops, tensor_size, comm_size, step, stream;
-    uint64_t clamped;                                     /* boolean */
-    int64_t comm_type, src, dst, tag, root;               /* -1 absent */
-    int64_t wall_ns, wait_ns, predicted_ns, inclusive_us; /* -1 absent */
+    uint64_t clamped;                                     /* a boolean */
+    int64_t comm_type, src, dst, tag, root;               /* -1 if absent */
+    int64_t wall_ns, wait_ns, predicted_ns, inclusive_us; /* -1 if absent */
     const char *pg_name, *pg_desc, *op, *phase, *reduce;
 } known;
 
@@ -59,7 +60,7 @@ static void take_number(known *k, const syn__et_attr *a) {
                  {"wait_ns", &k->wait_ns},
                  {"predicted_ns", &k->predicted_ns},
                  {"inclusive_dur", &k->inclusive_us}};
-    /* Negative costs and numbers beyond int64 mean nothing. */
+    /* Negative costs and numbers beyond int64 are ignored. */
     if (a->bits > INT64_MAX && syn__et_type_of(a->field)->is_signed) return;
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
         if (syn__str_is(a->name, any[i].name)) *any[i].slot = a->bits;
@@ -118,7 +119,7 @@ static syn_status add_number(syn__et_builder *b, const char *name, uint64_t v) {
     return add(b, &a);
 }
 
-/* Inputs and outputs: texts that the graph has no tensors for. */
+/* Stores inputs and outputs as text attributes, because the graph has no tensors for them. */
 static syn_status add_io(syn__et_builder *b, const syn__et_io *io, bool outputs) {
     static const char *const names[2][4] = {
         {"@inputs", "@inputs.values", "@inputs.shapes", "@inputs.types"},
@@ -135,7 +136,7 @@ static syn_status add_io(syn__et_builder *b, const syn__et_io *io, bool outputs)
 
 /* ---- Fields ---- */
 
-/* "h.3.attn/qkv" -> scope and label */
+/* Splits "h.3.attn/qkv" into scope and label. */
 static syn_status put_name(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
     const char *name = syn__arena_text(&b->arena, message->name);
@@ -156,8 +157,8 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
     return SYN_OK;
 }
 
-/* The group as the node knows it; a group of no name takes the one it is called by here, but for
-   "undefined", by which PyTorch means that nobody named it. */
+/* Sets the node's group. A group without a name gets pg_desc as its name, unless that is
+   "undefined", PyTorch's text for an unnamed group. */
 static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
     uint64_t id;
     syn__et_group *group = syn__et_parse_u64(k->pg_name, &id) ? syn__et_find_group(b, id) : NULL;
@@ -198,7 +199,8 @@ static bool put_message(syn__et_builder *b, bool is_send, const known *k, syn_no
     return true;
 }
 
-/* A cost that the writer raised to what simulators need was not the program's. */
+/* Resets costs that the writer had raised to the minimum that simulators need, because they are not
+   the program's. */
 static void drop_clamped(known *k) {
     if (k->clamped == 0) return;
     if (k->tensor_size == 1 || (k->tensor_size == SYN__ET_MIN_ROOT_BYTES && k->num_ops != 1))
@@ -207,7 +209,7 @@ static void drop_clamped(known *k) {
     if (k->comm_size == 1) k->comm_size = 0;
 }
 
-/* Kind and communication. A type that the graph cannot express stays as text in @type. */
+/* Sets kind and communication. A type that the graph cannot express is stored in "@type". */
 static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
     bool exact = true;
@@ -250,7 +252,7 @@ static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, cons
                         : add_number(b, "@type", message->type);
 }
 
-/* ns to whole microseconds, as the writer rounds. */
+/* Rounds to whole microseconds as the writer does (et_describe.c). */
 static uint64_t micros_of(double ns) {
     const double units = ns / 1000;
     if (!(units > 0)) return 0;
@@ -274,7 +276,7 @@ static syn_status put_times(syn__et_builder *b, const syn__et_node *message, con
     if (k->predicted_ns >= 0) out->predicted_ns = (double)k->predicted_ns;
     if (k->wall_ns >= 0) out->wall_ns = (double)k->wall_ns;
     else if ((duration != 0 || k->inclusive_us >= 0) && k->predicted_ns < 0)
-        out->wall_ns = (double)duration * 1000; /* 0: all of it in the ops it called */
+        out->wall_ns = (double)duration * 1000; /* 0: the ops it called took all the time */
     if (k->wait_ns >= 0) out->wait_ns = (double)k->wait_ns;
     const double length = syn__et_duration_ns(out);
     if (micros_of(out->start_ns) != start) SYN_TRY(add_micros(b, "@start_time_micros", start));

@@ -1,7 +1,8 @@
-/* The tensors that a node reads and writes, as ASTRA-sim's tracking of local memory wants them on
-   every node: string lists `inputs` and `outputs` of names and bytes by turns. Tensors are those
-   that own storage, whole, so each is written once: views and new versions of a tensor in place
-   count as that. Parameters and inputs, which nobody writes, are there from the beginning. */
+/* Writes the tensors that a node reads and writes, in the form that ASTRA-sim's tracking of local
+   memory needs on every node: string lists `inputs` and `outputs` that alternate names and sizes in
+   bytes. Each storage is listed as a whole, under the tensor that owns it, so that it is written
+   once: views and new in-place versions count as their owner. Parameters and inputs have no writer;
+   they exist from the start. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
 
-#define TAG (SYN__ET_STRING_LIST_VALUES << 3 | SYN__ET_WIRE_LEN) /* of a list's element */
+#define TAG (SYN__ET_STRING_LIST_VALUES << 3 | SYN__ET_WIRE_LEN) /* tag of a list element */
 
 static syn_status tensor_at(syn__et_walk *walk, uint32_t tensor, const syn_graph_tensor **out,
                             syn_error *err) {
@@ -23,8 +24,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Puts the owners of these tensors' storages into walk->owners, each once; own_only: of those alone
-   that are owners themselves. */
+/* Sets walk->owners to the owners of these tensors' storages, ascending, without duplicates.
+   own_only: skips tensors that do not own their storage. */
 static syn_status find_owners(syn__et_walk *walk, const uint32_t *tensors, uint32_t n_tensors,
                               bool own_only, size_t *n, syn_error *err) {
     const uint32_t n_all = walk->graph->ranks[walk->rank].n_tensors;
@@ -51,7 +52,8 @@ static void put_text(syn__buf *buf, const char *text, size_t bytes) {
     syn__buf_put(buf, text, bytes);
 }
 
-/* "t57", of what is there from the beginning "t3 wte.weight"; and the bytes. */
+/* Appends the name and the size in bytes. The name is "t57"; parameters, inputs and states add
+   theirs, as in "t3 wte.weight". */
 static syn_status put_tensor(syn__et_walk *walk, uint32_t tensor, syn_error *err) {
     const uint32_t named = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     const syn_graph_tensor *t;

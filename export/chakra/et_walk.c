@@ -1,4 +1,5 @@
-/* One rank of a graph as the messages of its execution trace. */
+/* Converts one rank of a graph to the messages of its execution trace: the metadata, verbatim
+   nodes, and the loop over all nodes. et_describe.c fills in planned nodes. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -6,7 +7,7 @@
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
 
-#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */
+#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as Chakra's own generator writes it */
 
 syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_t rank,
                              const char *version, syn_error *err) {
@@ -55,7 +56,7 @@ static syn_status add_string(syn__et_walk *walk, const char *name, const char *t
     return syn__et_walk_add(walk, &a, err);
 }
 
-/* A group of this rank: its name as doc_string, its members as int32_list. */
+/* Adds a group of this rank, with its name as doc_string and its members as int32_list. */
 static syn_status add_group(syn__et_walk *walk, const syn_graph_group *group, syn_error *err) {
     char name[24];
     snprintf(name, sizeof name, "pg.%" PRIu32, group->id);
@@ -79,8 +80,8 @@ static bool holds_rank(const syn_graph_group *group, int32_t rank) {
     return false;
 }
 
-/* The rank's groups by ascending id, so that equal graphs give equal files whatever their
-   order of groups. */
+/* Adds the rank's groups by ascending id, so that equal graphs give equal files, whatever the order
+   of their groups. */
 static syn_status add_groups(syn__et_walk *walk, syn_error *err) {
     const syn_graph *g = walk->graph;
     const int32_t rank = g->ranks[walk->rank].rank;
@@ -120,7 +121,8 @@ static syn_status planned_meta(syn__et_walk *walk, syn__et_meta *out, syn_error 
     return add_groups(walk, err);
 }
 
-/* The rank that "name@rank3" is for; -1 if the entry is for all. *bytes: of the name before it. */
+/* Returns the rank of an entry "name@rank3", or -1 if the entry is for all ranks. *bytes is the
+   length of the name without the suffix. */
 static int64_t rank_of_entry(const char *name, size_t *bytes) {
     const char *at = strrchr(name, '@');
     uint64_t rank;
@@ -132,8 +134,8 @@ static int64_t rank_of_entry(const char *name, size_t *bytes) {
     return (int64_t)rank;
 }
 
-/* The entry to write for `m`: the rank's own value of that name if it has one.
-   NULL: nothing now. */
+/* The entry to write for `m`: the rank's own value of that name, if it has one. NULL if nothing is
+   written at this point. */
 static const syn_attribute *entry_of(const syn_graph *g, const syn_attribute *m, int32_t rank,
                                      bool *out_own) {
     size_t bytes, base_bytes;
@@ -144,7 +146,8 @@ static const syn_attribute *entry_of(const syn_graph *g, const syn_attribute *m,
         const syn_attribute *other = &g->metadata[i];
         const int64_t other_rank = rank_of_entry(other->name, &base_bytes);
         if (base_bytes != bytes || memcmp(other->name, m->name, bytes) != 0) continue;
-        /* An own value takes the common one's place; where there is no common one, it stays. */
+        /* The rank's own value is written in place of the common one, or at its own position if
+           there is no common one. */
         if (for_rank >= 0 && other_rank < 0) return NULL;
         if (for_rank < 0 && other_rank == rank) {
             *out_own = true;
@@ -233,7 +236,8 @@ static uint32_t type_by_name(const syn_attribute *a) {
     return named ? type : (uint32_t)number_of(a);
 }
 
-/* The text of inputs or outputs that an attribute "@inputs.shapes" is; NULL if it is none. */
+/* Returns the string that an attribute like "@inputs.shapes" sets. NULL for "@inputs" and
+   "@outputs", and for other attributes, for which *is_io is false. */
 static syn__str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
     static const char *const names[2][4] = {
         {"@inputs.values", "@inputs.shapes", "@inputs.types", "@inputs"},
@@ -250,7 +254,8 @@ static syn__str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
     return NULL;
 }
 
-/* Fields of the message that the graph has no place for. True if `a` was one of them. */
+/* Takes an attribute that holds a field of the message for which a graph node has none. Returns
+   false for all others. */
 static bool take_field(syn__et_walk *walk, const syn_attribute *a, syn__et_node *out, bool *nomem) {
     bool known = false;
     if (*a->name != '@') return false;
@@ -298,7 +303,7 @@ static syn_status verbatim_deps(syn__et_walk *walk, const syn_node *node, syn__e
                             node->deps[i].node);
         const int is_data = node->deps[i].dep_class != SYN_DEP_CONTROL &&
                             node->deps[i].dep_class != SYN_DEP_INPLACE;
-        /* Two classes that are both control count once. */
+        /* A dependency with two control classes is written once. */
         const uint64_t id = walk->node_ids[node->deps[i].node];
         if (n[is_data] == 0 || walk->ids[is_data][n[is_data] - 1] != id)
             walk->ids[is_data][n[is_data]++] = id;

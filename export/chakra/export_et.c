@@ -1,4 +1,5 @@
-/* Chakra execution traces: one file a rank, written node by node in protobuf's wire format. */
+/* Exports Chakra execution traces: one file per rank, written node by node in protobuf's wire
+   format, and the set's comm_group.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "export/export.h"
 #include "syntorch/base/memory.h"
 
-/* Length, then the message; empties the buffer. */
+/* Writes the buffer's length and content, and empties the buffer. */
 static void write_message(syn_sink *sink, syn__buf *buf) {
     char length[SYN__ET_VARINT_MAX];
     if (buf->failed) return;
@@ -30,7 +31,7 @@ static syn_status write_walk(syn__et_walk *walk, syn__buf *buf, syn_sink *sink, 
         syn__et_put_node(buf, &node);
         write_message(sink, buf);
         if (buf->failed) return SYN_FAIL_NOMEM(err, buf->cap, "a node of an execution trace");
-        if (syn_sink_status(sink) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
+        if (syn_sink_status(sink) != SYN_OK) return SYN_OK; /* syn_sink_close reports the error */
     }
 }
 
@@ -93,7 +94,7 @@ static int by_id(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups of one rank have no collectives and are left out; the others by ascending id. */
+/* Writes the groups by ascending id. Groups of one rank have no collectives and are omitted. */
 syn_status syn_export_comm_group(const syn_graph *graph, int32_t node_ranks, syn_sink *sink,
                                  syn_error *err) {
     const size_t bytes = ((size_t)graph->n_groups + 1) * sizeof(syn_graph_group *);

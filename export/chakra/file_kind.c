@@ -1,3 +1,4 @@
+/* Recognizes files by their first bytes or first JSON keys. */
 #include "export/chakra/file_kind.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include "export/chakra/chakra_json.h"
 #include "syntorch/base/json.h"
 
-#define HEAD_BYTES 4096 /* of a file, looked through for what it is */
+#define HEAD_BYTES 4096 /* number of bytes at the start of a file that are searched */
 
 static const struct {
     const char *what, *hint;
@@ -34,7 +35,7 @@ static bool begins(const char *data, size_t bytes, const char *head, size_t head
 
 /* ---- Signatures ---- */
 
-/* Eight bytes of length, then a JSON object. */
+/* safetensors: eight bytes of header length, then a JSON object. */
 static bool is_safetensors(const char *data, size_t bytes) {
     uint64_t header = 0;
     if (bytes < 10 || data[8] != '{' || (data[9] != '"' && data[9] != '}')) return false;
@@ -68,7 +69,8 @@ static bool head_has(const char *data, size_t bytes, const char *word) {
     return false;
 }
 
-/* An .et may begin with '<' as a length too, but then a tag follows, never a letter, '?' or '!'. */
+/* An .et can also begin with '<' as a length, but then a tag follows, which is never a letter, '?'
+   or '!'. */
 static syn__file_kind kind_by_tag(const char *data, size_t bytes, size_t at) {
     if (bytes - at < 2 || data[at] != '<') return SYN__FILE_OTHER;
     const char c = data[at + 1];
@@ -82,8 +84,8 @@ static syn__file_kind kind_by_tag(const char *data, size_t bytes, size_t at) {
 
 /* ---- JSON ---- */
 
-/* JSON begins with an object's or array's bracket; so may an .et, whose first byte is a length:
-   then protobuf's tags follow, never a quote or bracket. */
+/* JSON starts with a bracket, but so can an .et, whose first byte is a length. In an .et, a
+   protobuf tag follows, which is never a quote or bracket. */
 static bool is_json(const char *data, size_t bytes, size_t at) {
     if (at == bytes || (data[at] != '{' && data[at] != '[')) return false;
     at = skip_space(data, bytes, at + 1);
@@ -97,8 +99,8 @@ static bool is_number(const char *text) {
     return *text == '\0';
 }
 
-/* By the keys at the top: Chakra's form has "ranks" and no nodes; PyTorch's has the "schema" before
-   its "nodes"; groups are arrays under numbers. */
+/* Decides by the top-level keys: Chakra's JSON has "ranks" and no "nodes"; PyTorch's has "schema"
+   before "nodes"; group lists have numbers as keys. */
 static syn__file_kind kind_by_key(const char *key, bool schema) {
     if (strcmp(key, "ranks") == 0) return SYN__FILE_CHAKRA_JSON;
     if (strcmp(key, "traceEvents") == 0) return SYN__FILE_TIMELINE;
@@ -133,7 +135,7 @@ static bool begins_with_word(const char *data, size_t bytes, size_t at, const ch
 static syn__file_kind kind_by_characters(const char *data, size_t bytes, size_t at) {
     const size_t end = bytes < HEAD_BYTES ? bytes : HEAD_BYTES;
     if (at == bytes) return SYN__FILE_OTHER;
-    /* Messages are full of tags and lengths, which are control characters. */
+    /* Messages contain tags and lengths, many of which are control characters. */
     for (size_t i = at; i < end; i++)
         if (((unsigned char)data[i] < ' ' && !is_space(data[i])) || data[i] == '\x7F')
             return SYN__FILE_OTHER;
@@ -142,7 +144,7 @@ static syn__file_kind kind_by_characters(const char *data, size_t bytes, size_t 
     return SYN__FILE_TEXT;
 }
 
-/* ---- All ---- */
+/* ---- All kinds ---- */
 
 syn__file_kind syn__file_kind_of(const char *data, size_t bytes) {
     syn__file_kind kind = kind_by_signature(data, bytes);

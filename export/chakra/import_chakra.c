@@ -1,6 +1,6 @@
-/* Reads {"ranks":[{"rank":0,"metadata":{...},"nodes":[...]}]} in protobuf's JSON mapping: each rank
-   becomes the bytes of its .et file, which the reader of those then takes. A rank may have the
-   number of another one instead of nodes, "nodes_of": its nodes are those of that one. */
+/* Reads {"ranks":[{"rank":0,"metadata":{...},"nodes":[...]}]} in protobuf's JSON mapping. Each rank
+   is converted to the bytes of its .et file, which et_build.c reads. Instead of "nodes", a rank may
+   have "nodes_of": the number of a rank with the same nodes. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,15 +11,16 @@
 #include "export/export.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_COPY_BYTES ((size_t)1 << 32) /* of nodes that several ranks have, all together */
+/* Limit of the bytes that all "nodes_of" ranks together add. */
+#define MAX_COPY_BYTES ((size_t)1 << 32)
 #define OWN_NODES      (-1)
 
 typedef struct rank_bytes {
-    int32_t rank; /* -1 until it is read */
+    int32_t rank; /* -1 until "rank" was read */
     bool has_meta, has_nodes;
-    int32_t nodes_of;     /* a rank, or OWN_NODES */
-    size_t n_copies;      /* ranks not yet added that have these nodes */
-    syn__buf meta, nodes; /* with their lengths */
+    int32_t nodes_of;     /* number of a rank, or OWN_NODES */
+    size_t n_copies;      /* number of ranks with these nodes that are still to be added */
+    syn__buf meta, nodes; /* each message after its length */
 } rank_bytes;
 
 typedef struct reader {
@@ -28,7 +29,7 @@ typedef struct reader {
     size_t n_ranks, ranks_cap;
 } reader;
 
-/* Appends the message just read and its length. */
+/* Appends the length and bytes of the message just read. */
 static syn_status take_message(reader *r, syn__buf *out) {
     syn__et_put_varint(out, r->in.message.bytes);
     syn__buf_put(out, r->in.message.data, r->in.message.bytes);
@@ -121,7 +122,8 @@ static int compare(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The rank whose nodes this one has: itself or, among the sorted ones, another. */
+/* The rank that has the nodes of `rank`: itself or the rank of nodes_of. NULL if there is no such
+   rank. r->ranks must be sorted. */
 static rank_bytes *owner_of(reader *r, rank_bytes *rank) {
     const rank_bytes key = {.rank = rank->nodes_of};
     if (rank->nodes_of == OWN_NODES) return rank;

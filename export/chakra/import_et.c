@@ -1,4 +1,4 @@
-/* Reads Chakra execution traces: one file, or a whole set with its groups. */
+/* Imports Chakra execution traces: a single file, or a set with its groups. */
 #include "export/chakra/et_build.h"
 #include "export/chakra/et_import.h"
 #include "export/chakra/wire/et_files.h"
@@ -14,7 +14,7 @@ static syn_status add_file(syn__et_builder *b, uint32_t rank, const char *path, 
     return status;
 }
 
-/* Ends building in any case. */
+/* Finishes the builder, also if `status` is a failure. */
 static syn_status finish(syn__et_builder *b, syn_status status, syn_graph **out, syn_error *err) {
     const syn_status finished = syn__et_builder_finish(b, status == SYN_OK ? out : NULL, err);
     return status != SYN_OK ? status : finished;
@@ -38,7 +38,7 @@ syn_status syn_import_et_memory(syn_graph **out, const char *name, const char *d
 
 /* ---- From files ---- */
 
-/* path NULL: there are none. */
+/* path NULL: there is no group file. */
 static syn_status read_groups(syn__et_builder *b, const char *path, syn_error *err) {
     char *data;
     size_t bytes;

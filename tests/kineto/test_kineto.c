@@ -1,5 +1,6 @@
-/* What stands for PyTorch's recordings: names and arguments of calls, order and nesting, memory and
-   sums by hand. Whole runs: test_kineto_sets.c. */
+/* Tests of the exporters of PyTorch-like traces on small graphs with manually computed results:
+   names and arguments of calls, order and nesting, memory, and sums. test_kineto_sets.c tests whole
+   runs. */
 #include "export/kineto/kineto_modules.h"
 #include "tests/support/exported.h"
 #include "tests/support/graphs.h"
@@ -8,14 +9,14 @@
 
 static const syn_export_options all_asked = {.profile_memory = true, .with_stack = true};
 
-/* Its duration is predicted, and nothing else known. */
+/* Makes the node's duration a prediction and its other times unknown. */
 static void foretell(syn_node *node) {
     node->predicted_ns = node->wall_ns;
     node->start_ns = node->wall_ns = node->wait_ns = SYN_NO_TIME;
 }
 
-/* A group of two ranks; rank 0's matmul makes what an all-reduce sums, and adds it. The run begins
-   at `ns`; below 0: times are predicted. */
+/* Two ranks in one group. Each rank's matmul produces a tensor, an all-reduce sums it, and an add
+   adds both. The run begins at `ns`; below 0: times are predicted. */
 static syn_graph *hand_graph_since(double ns) {
     static const int32_t ranks[] = {0, 1};
     const syn_graph_group group = {1, "dp0", ranks, 2};
@@ -66,7 +67,7 @@ static void device_by_hand(void) {
     syn_graph *graph = hand_graph();
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,\"dur\":1.999");
-    /* launched when the matmul has ended, before the op that does not wait for it */
+    /* launched when the matmul has finished, before the op that does not depend on it */
     CHECK_HAS(text, "\"name\":\"_c10d_functional::all_reduce\",\"pid\":1,\"tid\":1,\"ts\":3.001,"
                     "\"dur\":0.998");
     CHECK_HAS(text,
@@ -78,7 +79,7 @@ static void device_by_hand(void) {
                     "\"Out msg nelems\":32");
     CHECK_HAS(text, "\"Group size\":2,\"Process Group Name\":\"1\",\"Process Group Description\":"
                     "\"dp0\",\"Process Group Ranks\":\"[0, 1]\",\"Rank\":0,\"Seq\":0");
-    /* (4, 8), transposed: a view of (8, 4) */
+    /* (4, 8) transposed: a view of (8, 4) */
     CHECK_HAS(text, "\"Input Strides\":[[1, 8], [8, 1]],\"Input Dims\":[[8, 4], [4, 8]]");
     CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
     free(text);
@@ -89,8 +90,8 @@ static void device_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Events of the main thread in the numbers of a reader that adds ts and dur as doubles: each lies
-   within the last one that has not ended, with time between. */
+/* Checks the nesting of the main thread's events for a reader that adds ts and dur as doubles: each
+   event must lie strictly inside the innermost one that has not ended. */
 static void check_nesting(const char *text) {
     double ends[16] = {INFINITY}, begins[16] = {-INFINITY};
     int depth = 0, n = 0;
@@ -107,8 +108,9 @@ static void check_nesting(const char *text) {
     CHECK_INT(n, 8);
 }
 
-/* Of a run that began 11 days after its clock, where a double of us has 13 bits behind the point,
-   and of one whose clock counts from the epoch, which goes to the base: there it would have 2. */
+/* Tests runs whose clock is large at the start: 11 days, where a double in us has 13 bits after the
+   binary point, and a clock that counts from the epoch, where it would have 2. The latter is moved
+   to the base time. */
 static void late_times(void) {
     static const struct {
         double ns;
@@ -128,8 +130,9 @@ static void late_times(void) {
     }
 }
 
-/* What a device did for rank 0: a kernel of the matmul from 2.5 to 4.5 us, asked for at 1.2; NCCL's
-   kernel in a stream of its own; a fill and a kernel of other, told earlier than can be. */
+/* Adds device work for rank 0: a matmul kernel from 2.5 to 4.5 us, launched at 1.2; NCCL's kernel
+   on a stream of its own; and a fill and a kernel of `other` with start times that are earlier than
+   possible. */
 static void give_work(syn_graph *graph) {
     static const char *const names[] = {"mm", "ncclDevKernel_AllReduce", "add", "", "other<float>"};
     static const syn_node_work nodes[] = {{.node = 1, .n_pieces = 1, .call_ns = 1000},
@@ -176,7 +179,7 @@ static void work_by_hand(void) {
                     "\"shared memory\":512,\"grid\":[4, 2, 1],\"block\":[64, 1, 1]}}");
     CHECK_HAS(text, "{\"ph\":\"f\",\"id\":1,\"pid\":0,\"tid\":7,\"ts\":2.500,"
                     "\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
-    /* begins with its call, and what comes then when the stream is free */
+    /* starts no earlier than its call; the following kernel starts when the stream is free */
     CHECK_HAS(text, "\"cat\":\"gpu_memset\",\"name\":\"Memset (Device)\",\"pid\":0,\"tid\":7,"
                     "\"ts\":4.600,\"dur\":1.400,");
     CHECK_HAS(text, "\"bytes\":4000,\"memory bandwidth (GB/s)\":2.857142857142857");
@@ -190,7 +193,7 @@ static void work_by_hand(void) {
     CHECK_HAS(text, "\"name\":\"cudaStreamWaitEvent\"");
     CHECK_HAS(text, "\"backend_config\":\"cuda:nccl\"");
     CHECK(strstr(text, "gloo") == NULL);
-    /* until the last kernel has ended */
+    /* lasts until the last kernel has finished */
     CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
     free(text);
     text = export_text(&syn_export_host, graph, NULL);
@@ -207,7 +210,7 @@ static void work_by_hand(void) {
     CHECK_HAS(text, "\"name\":\"fill\",\"cat\":\"copy\",");
     free(text);
     const syn_export_options second = {.rank = &(int32_t){1}};
-    text = export_text(&syn_export_kineto, graph, &second); /* of which nothing is known */
+    text = export_text(&syn_export_kineto, graph, &second); /* has no device work */
     CHECK(strstr(text, "ac2g") == NULL);
     CHECK_HAS(text, "gloo:all_reduce");
     free(text);
@@ -216,15 +219,15 @@ static void work_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Predicted for a GPU: matmul 2000 ns, then at the same time the sum, 3000, and other, 500, which
-   is listed behind it; add, 1000, waits for the sum. The host takes 4 us for an op if there is
-   time; kernels begin 1 us after the first call. */
+/* Predicted for a GPU: matmul takes 2000 ns. Then the sum (3000 ns) and `other` (500 ns, listed
+   after it) run at the same time; add (1000 ns) waits for the sum. The host takes 4 us per op if
+   there is time; kernels start 1 us after the first call. */
 static void predicted_by_hand(void) {
     const syn_attribute gpu = {.name = "multiprocessors", .i64 = 108};
     syn_graph *graph = hand_graph_since(-1);
     syn_error err = {0};
     char *text = export_text(&syn_export_kineto, graph, NULL);
-    CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL); /* of what, nobody says */
+    CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL); /* the device is unknown */
     free(text);
     NEED_OK(syn_graph_set_meta(graph, &gpu, &err), err);
     text = export_text(&syn_export_kineto, graph, NULL);
@@ -237,7 +240,7 @@ static void predicted_by_hand(void) {
                     "\"ts\":3.001,\"dur\":0.499,");
     CHECK_HAS(text, "\"name\":\"syntorch::add<f32>\",\"pid\":0,\"tid\":7,\"ts\":6.000,"
                     "\"dur\":1.000,");
-    /* the sum waits for the matmul, whose end is the second call, and add for the sum */
+    /* the sum waits for the matmul, which finishes at the second call, and add waits for the sum */
     CHECK_HAS(text, "\"wait_on_stream\":7,\"wait_on_cuda_event_record_corr_id\":2,");
     CHECK_HAS(text, "\"wait_on_stream\":20,\"wait_on_cuda_event_record_corr_id\":5,");
     CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"In msg nelems\":32,");
@@ -253,8 +256,8 @@ static void predicted_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again: 1 ns for each begin and end.
-   PyTorch 2.15 writes such spans, and storages, with these keys. */
+/* Module spans: h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again. Each begin and
+   end takes 1 ns. PyTorch 2.15 writes such spans, and storages, with these keys. */
 static void modules_by_hand(void) {
     syn_graph *graph = hand_graph();
     char *text = export_text(&syn_export_kineto, graph, &all_asked);
@@ -290,8 +293,8 @@ static void modules_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* A number belongs to the word before it; what is like another by its first letters is not in
-   it; odd scopes end. */
+/* A number belongs to the word before it. A scope does not contain another one that merely begins
+   with the same characters. Malformed scopes must not break the walk. */
 static void module_paths(void) {
     static const char *const scopes[] = {"encoder.layer.1",
                                          "encoder.layer.10.attention_out",
@@ -344,7 +347,8 @@ static void host_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* 128 bytes each: w from the begin, x and s until add has read them, y to the end. */
+/* Each tensor has 128 bytes. w exists from the start, x and s until add has read them, y until the
+   end. */
 static void memory_by_hand(void) {
     syn_graph *graph = hand_graph();
     const syn_export_options first = {.rank = &(int32_t){0}};
@@ -360,8 +364,8 @@ static void memory_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Of two ranks: 2 matmuls of 2 us, 2 sums of 3 us (1 us of each waiting), 2 adds of 1 us, 2 of
-   0.5. */
+/* Sums over two ranks: 2 matmuls of 2 us, 2 sums of 3 us (1 us of each is wait time), 2 adds of 1
+   us, and 2 other ops of 0.5 us. */
 static void stacks_by_hand(void) {
     syn_graph *graph = hand_graph();
     char *text = export_text(&syn_export_stacks, graph, NULL);
@@ -376,8 +380,8 @@ static void stacks_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* 500 scopes of one op each, 1 to 500 us: 400 rows, and in one the others: the least 100, and "h",
-   which has no op of its own and all time within. */
+/* 500 scopes with one op each, of 1 to 500 us: 400 rows, and one row for the rest, which are the
+   100 smallest and "h" (it has no op of its own, and includes all time). */
 static void many_rows(void) {
     syn_graph *g = NULL;
     syn_error err = {0};
@@ -419,7 +423,7 @@ static void refused(void) {
     CHECK(syn_exporter_by_path("out/run_memory.csv") == &syn_export_memory_csv);
 }
 
-/* Every field that a graph can have, names that JSON must escape, and messages. */
+/* Graphs with every field, with names that JSON must escape, and with messages. */
 static void odd_graphs(void) {
     const syn_exporter *const all[] = {&syn_export_kineto, &syn_export_host, &syn_export_stacks,
                                        &syn_export_memory_csv};

@@ -1,5 +1,5 @@
-/* Sets of recordings of whole runs: test_kineto_files.py reads those that this program leaves in
-   $SYN_TEST_OUT, and compares them with the execution traces beside them. */
+/* Tests of trace sets of whole runs. test_kineto_files.py reads the sets that this program writes
+   to $SYN_TEST_OUT, and compares them with the execution traces in the same folder. */
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
 #include "syntorch/base/clock.h"
@@ -34,7 +34,7 @@ typedef struct job {
     syn_plan shape;
     syn_device device;
     bool recompute;
-    int passes; /* of a step */
+    int passes; /* microbatches per step */
     syn_ctx *kept[MOST];
 } job;
 
@@ -51,7 +51,8 @@ static syn_tensor loss_of(const job *j, syn_model *m) {
     return syn_bert_mlm_loss(m, hidden, targets, weight);
 }
 
-/* Two steps: forward, backward with bucket all-reduces, optimizer, and the loss of all. */
+/* Runs two steps: forward, backward with bucket all-reduces, optimizer, and the all-reduce of the
+   loss. */
 static syn_status steps(const job *j, syn_model *m, const syn_mesh *mesh,
                         syn_data_parallel *parallel, syn_optimizer *optimizer, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(m);
@@ -101,17 +102,18 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* ---- A device that is made up ---- */
+/* ---- A simulated device ---- */
 
 enum { CALL_NS = 3000, MOST_STREAMS = 64, COMPUTE = 7, FIRST_GROUP = 20 };
 
 typedef struct made_up {
-    uint64_t *end_ns; /* of each node, on the device */
+    uint64_t *end_ns; /* per node: when it finishes on the device */
     uint64_t now_ns, free_ns[MOST_STREAMS];
 } made_up;
 
-/* A node's call launches a kernel, of each third node a fill before it, which wait for their stream
-   and what the node depends on; a communication for all that was launched before. */
+/* Adds device work for a node. Its call launches a kernel, and every third node a fill before it;
+   both wait for their stream and for the node's dependencies. A communication waits for everything
+   that was launched before it. */
 static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node *node) {
     const bool comm = node->kind != SYN_NODE_COMPUTE;
     const uint32_t stream =
@@ -142,7 +144,8 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
     m->now_ns += CALL_NS + 500;
 }
 
-/* At the end of a step the host reads a result, for which it waits; then it has the next texts. */
+/* Adds the work between steps: the host reads a result, waits for it, and copies the next samples
+   to the device. */
 static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
     syn_unowned_piece b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
     for (int i = 0; i < 3; i++, m->now_ns += 500) {
@@ -178,7 +181,7 @@ static void invent_work(syn_ctx *ctx) {
         if (node->step != step) invent_between(&m, ctx, newest);
         step = node->step;
         newest = (uint32_t)node->id;
-        if (node->flags & SYN_NODE_VIRTUAL) { /* passes on what it waits for */
+        if (node->flags & SYN_NODE_VIRTUAL) { /* inherits the end of its dependencies */
             for (uint32_t d = 0; d < node->n_deps; d++)
                 if (m.end_ns[node->deps[d].node] > m.end_ns[i])
                     m.end_ns[i] = m.end_ns[node->deps[d].node];
@@ -193,7 +196,8 @@ static void invent_work(syn_ctx *ctx) {
     CHECK_INT(syn_ctx_status(ctx), SYN_OK);
 }
 
-/* A step's graph with the times that it has; NULL hardware: none but measured ones. */
+/* Records two steps and writes the trace set `name`. hw NULL: no predicted times, only measured
+   ones. */
 static void save_steps(const syn_model_config *config, int tp, int dp, syn_device device,
                        bool recompute, const syn_hardware *hw, const syn_export_options *how,
                        const char *name) {
@@ -234,7 +238,7 @@ static void training_sets(void) {
     save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, NULL, "order");
 }
 
-/* Of all that a device did something is known. */
+/* Checks that every node that runs on the device has device work. */
 static void check_known(const syn_graph *graph, uint32_t rank) {
     syn_cursor cursor = {0};
     for (uint32_t i = 0; i < graph->ranks[rank].n_nodes; i++) {
@@ -245,7 +249,7 @@ static void check_known(const syn_graph *graph, uint32_t rank) {
     syn_cursor_free(&cursor);
 }
 
-/* On CUDA devices rows are those of the CPU. */
+/* Checks that rows recorded on CUDA devices equal those recorded on the CPU. */
 static void cuda_steps(int tp, int dp, const char *name) {
     uint64_t hash[2][MOST];
     for (int cuda = 0; cuda < 2; cuda++) {

@@ -1,5 +1,5 @@
-/* Fuzz target of the node-link reader. What it takes must come out of the writer and in again as
-   the same text, and the other text writers and predictions must cope with it. */
+/* Fuzz target for the node-link reader. If it accepts the input, writing and reading it again must
+   give the same text, and the other text exporters and predictions must handle the graph. */
 #include "export/export.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
@@ -18,7 +18,7 @@ static syn_sink *write_text(const syn_exporter *exporter, const syn_graph *graph
     return sink;
 }
 
-/* Written with or without copies, it is read as the same. */
+/* Checks that the graph is the same after writing and reading it. */
 static void check_again(const syn_graph *graph, syn_copies copies) {
     syn_error err = {0};
     syn_graph *again = NULL;
@@ -34,7 +34,7 @@ static void check_again(const syn_graph *graph, syn_copies copies) {
     syn_graph_free(again);
 }
 
-/* Frees the graph, too. */
+/* Frees the graph as well. */
 static void predict(syn_graph *graph) {
     syn_error err = {0};
     syn_hardware hw;

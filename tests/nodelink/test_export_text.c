@@ -1,5 +1,6 @@
-/* Node-link JSON there and back, GraphML, the list of exporters. test_export_text.py
-   reads what this program leaves in $SYN_TEST_OUT with readers that are not ours. */
+/* Tests of node-link JSON (written and read again), GraphML, and the list of exporters.
+   test_export_text.py reads the files that this program writes to $SYN_TEST_OUT with independent
+   readers. */
 #include "tests/support/exported.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_graph.h"
@@ -28,7 +29,8 @@ static void round_trip(void) {
     syn_graph_free(graph);
 }
 
-/* Exporting what was read gives the bytes that exporting the original gives, in every format. */
+/* In every format, a graph that was written and read again exports to the same bytes as the
+   original. */
 static void same_bytes_in_every_format(void) {
     static const syn_exporter *const all[] = {&syn_export_json, &syn_export_graphml,
                                               &syn_export_chrome};
@@ -47,7 +49,7 @@ static void same_bytes_in_every_format(void) {
     syn_graph_free(again);
 }
 
-/* True if both graphs give the same bytes, or the same refusal, in a format. */
+/* Whether exporting both graphs succeeds and gives the same bytes. */
 static bool same_bytes(const syn_exporter *exporter, const syn_graph *a, const syn_graph *b) {
     const syn_graph *const graphs[2] = {a, b};
     syn_sink *sinks[2] = {NULL, NULL};
@@ -66,8 +68,8 @@ static bool same_bytes(const syn_exporter *exporter, const syn_graph *a, const s
     return same && status[0] == SYN_OK;
 }
 
-/* The same of a graph like those of models, in the formats of other files too; SVG and PNG are
-   drawn from what DOT shows. */
+/* The same for a graph like those of models, and for more formats. SVG, PNG and PDF are skipped:
+   they are drawn from the DOT output. */
 static void model_in_every_format(void) {
     syn_graph *graph = small_gpt_graph();
     char *json = export_text(&syn_export_json, graph, NULL);
@@ -103,8 +105,7 @@ static void one_rank_only(void) {
     syn_graph_free(graph);
 }
 
-/* What is in a hand-written file, whose sections, nodes and edges stand in another
-   order than ours. */
+/* Reads a hand-written file with sections, nodes and edges in an order other than ours. */
 static void any_order(void) {
     static const char text[] =
         "{\"edges\":[{\"target\":\"r4.t12\",\"source\":\"r4.o3\",\"position\":0,\"weight\":1.5},"
@@ -122,7 +123,7 @@ static void any_order(void) {
     CHECK_INT(g->world_size, 5);
     CHECK_INT(g->ranks[0].n_nodes, 2);
     CHECK_INT(g->ranks[0].n_tensors, 2);
-    CHECK_STR(syn_graph_node(g, 0, 0, &cursor)->op, "fill"); /* what others wait for comes first */
+    CHECK_STR(syn_graph_node(g, 0, 0, &cursor)->op, "fill"); /* dependencies come first */
     CHECK_INT(cursor.node.n_inputs, 0);
     CHECK_INT(cursor.node.outputs[0], 1);
     CHECK_STR(syn_graph_node(g, 0, 1, &cursor)->op, "add");
@@ -142,7 +143,7 @@ static void any_order(void) {
     syn_graph_free(g);
 }
 
-/* A chain of n ops listed backwards must come out forwards, and fast. */
+/* A chain of n ops listed backwards must be read in forward order, and fast. */
 static void long_chain_backwards(void) {
     const uint32_t n = 20000;
     syn_cursor cursor = {0};
@@ -182,25 +183,25 @@ static void check_order(const char *text, const uint64_t *ids, uint32_t n) {
 
 #define PLACED(id, order) "{\"id\":\"r0.o" id "\",\"program_order\":" order ",\"op\":\"a\"}"
 
-/* Program order is that of ids as numbers (or of "program_order"), whatever the file's order; an op
-   that waits for a later one moves behind it, and the others stay. */
+/* Program order follows the numeric ids (or "program_order"), whatever the order in the file. An op
+   that depends on a later one moves after it; the others stay. */
 static void order_of_ids(void) {
     static const uint64_t moved[] = {2, 3, 4, 5, 10, 11, 9}, placed[] = {7, 3, 9, 20, 4};
     check_order(
         GRAPH(OP("11") "," OP("9") "," OP("5") "," OP("10") "," OP("4") "," OP("2") "," OP("3"),
               DEP("11", "9")),
         moved, 7);
-    /* Without a "program_order" an op's is its id; equal ones by id. */
+    /* Without "program_order", the id counts as the op's order. Ties are resolved by id. */
     check_order(
         GRAPH(PLACED("3", "1") "," OP("20") "," PLACED("4", "20") "," PLACED("7", "0") "," OP("9"),
               DEP("20", "4")),
         placed, 5);
-    /* A dependency that file order breaks and ids keep. */
+    /* The order in the file contradicts this dependency, the order of ids does not. */
     static const uint64_t kept[] = {1, 2, 3};
     check_order(GRAPH(OP("3") "," OP("1") "," OP("2"), DEP("1", "3")), kept, 3);
 }
 
-/* The nodes of a file line by line in reverse, as other programs may write them. */
+/* Reads a file with its node lines reversed, as other programs may write them. */
 static void reversed_nodes(void) {
     syn_graph *graph = small_gpt_graph();
     char *text = export_text(&syn_export_json, graph, NULL);
@@ -311,7 +312,7 @@ static void refusals(void) {
     }
 }
 
-/* Every truncation of a file is refused. */
+/* Every truncated file is rejected. */
 static void truncations(void) {
     syn_graph *graph = full_graph();
     char *text = export_text(&syn_export_json, graph, NULL);
@@ -327,7 +328,7 @@ static void truncations(void) {
     syn_graph_free(graph);
 }
 
-/* ---- Memory, list, files ---- */
+/* ---- Memory, list of exporters, files ---- */
 
 static void out_of_memory(void) {
     syn_graph *graph = full_graph();
@@ -370,8 +371,8 @@ static void exporter_list(void) {
     CHECK(syn_exporter_by_name("jso") == NULL);
 }
 
-/* A graph to a file in one call: the format from the name, zeros for the defaults, and a failure
-   that leaves the old file. */
+/* Exports a graph to a file in one call. The format comes from the name, zero options are the
+   defaults, and a failure keeps the old file. */
 static void a_file_in_one_call(void) {
     const syn_export_options zero = {0};
     const int32_t nobody = 7;
@@ -409,7 +410,7 @@ static void files_for_other_readers(void) {
     syn_graph_free(graph);
 }
 
-/* What networkx made of sample.json must read as the same graph. */
+/* Files that networkx made from sample.json must give the same graph. */
 static void resaved_by_others(void) {
     static const char *const names[] = {"resaved.json", "sorted.json", "shuffled.json"};
     syn_error err = {0};
@@ -421,7 +422,7 @@ static void resaved_by_others(void) {
         snprintf(path, sizeof path, "%s/%s", getenv("SYN_TEST_RESAVED"), names[i]);
         CHECK_OK(syn_import_json(&again, path, &err), err);
         const char *difference = graph_difference(graph, again);
-        /* Sorted keys are another order of attributes, which is all that is lost. */
+        /* Sorting the keys changes the order of attributes, and nothing else. */
         if (i == 1 && difference != NULL && strcmp(difference, "metadata") == 0) difference = NULL;
         CHECK_MSG(difference == NULL, "%s: %s differs", names[i], difference);
         syn_graph_free(again);

@@ -1,4 +1,5 @@
-/* The communication view of more ranks than columns: what its columns and bars stand for. */
+/* Tests of the communication view for more ranks than columns: which ranks each column and bar
+   shows. */
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -37,10 +38,10 @@ static bool draw_mesh(drawn *x, small_training *t, int tp, int dp) {
 
 typedef struct bar {
     const char *text;
-    int columns; /* that it reaches over */
+    int columns; /* number of columns that the bar spans */
 } bar;
 
-/* Every bar of a group is one of these. */
+/* Checks the columns `heads`, and that every collective is one of `bars` and every bar exists. */
 static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars, int n_bars) {
     small_training t;
     drawn x;
@@ -68,7 +69,7 @@ static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars
     drop_ranks(tp * dp, t.ctx);
 }
 
-/* Columns stand for whole groups, so that no bar reaches ranks of which some are not in it. */
+/* A column shows ranks of whole groups, so that no bar spans ranks outside its group. */
 static void test_mesh(void) {
     static const char *const by_four[] = {">ranks 0, 4<", ">ranks 1, 5<", ">ranks 2, 6<",
                                           ">ranks 3, 7<"};
@@ -105,7 +106,8 @@ static int count_frames(const drawn *x, const char *tip, double *top) {
     return n;
 }
 
-/* Buckets do not split the layers of backward, nor does the loss's sum begin another forward. */
+/* Gradient buckets must not split the layers of backward, and the all-reduce of the loss must not
+   begin another forward panel. */
 static void test_training_step(void) {
     small_training t;
     drawn x;
@@ -118,14 +120,14 @@ static void test_training_step(void) {
         CHECK_MSG(top > before, "%s stands too high", frames[k]);
         before = top;
     }
-    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);  /* layers, there and back */
-    CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "dp0 {0,2}") >= 2); /* loss, gradients */
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);  /* layers: forward, backward */
+    CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "dp0 {0,2}") >= 2); /* loss and gradients */
     CHECK_MSG(x.d.height < 2600, "%g points high", x.d.height);
     drop(&x);
     drop_ranks(4, t.ctx);
 }
 
-/* ---- What boxes wait for ---- */
+/* ---- Edges between boxes ---- */
 
 static uint32_t unary(picture_maker *m, const char *op, uint32_t x) {
     const bool sums = strcmp(op, "all_reduce") == 0;
@@ -138,8 +140,8 @@ static uint32_t unary(picture_maker *m, const char *op, uint32_t x) {
         PICTURE_F32(2, 8, 64), PICTURE_IN(x));
 }
 
-/* Two layers in which attention and MLP read one norm and are added together, as GPT-J's and
-   GPT-NeoX's; both products may come before both all-reduces. */
+/* Two layers in which attention and MLP read the same norm and are added, as in GPT-J and GPT-NeoX.
+   products_first: both projections come before both all-reduces. */
 static syn_graph *parallel_residual(bool products_first) {
     picture_maker m;
     picture_start(&m, 2);
@@ -171,7 +173,7 @@ static syn_graph *parallel_residual(bool products_first) {
     return picture_finish(&m);
 }
 
-/* Whether a way of edges leads from one box to another. */
+/* Whether there is a path of edges between two boxes. */
 static bool leads(const syn__pic_drawing *d, size_t from, size_t to) {
     for (size_t i = 0; i < d->n_edges; i++)
         if (d->edges[i].from == from && (d->edges[i].to == to || leads(d, d->edges[i].to, to)))
@@ -185,7 +187,7 @@ static size_t box_with(const syn__pic_drawing *d, const char *label) {
     return i;
 }
 
-/* The MLP waits for no all-reduce, and none of the other's but the sum does. */
+/* Neither the MLP nor attention waits for an all-reduce; only the sum does. */
 static void test_parallel_residual(void) {
     static const syn_export_options views[] = {
         {.detail = SYN_DETAIL_MODULES}, {.detail = SYN_DETAIL_LAYERS}, {.comm_graph = true}};
@@ -204,7 +206,7 @@ static void test_parallel_residual(void) {
             bars++;
             CHECK_MSG(!leads(&x.d, i, mlp) && !leads(&x.d, i, attn), "view %d: %s is waited for",
                       k / 2, x.d.boxes[i].id);
-            /* columns of ranks have arrows from the box above alone */
+            /* in columns of ranks, boxes only have edges from the box above */
             CHECK(o->comm_graph || leads(&x.d, i, sum));
         }
         CHECK_INT(bars, 2);

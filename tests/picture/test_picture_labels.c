@@ -1,4 +1,5 @@
-/* What boxes say: whole names, inside the outlines; and what one box stands for. */
+/* Tests of box labels: names are complete and fit inside the shapes, and one box stands for several
+   equal ops. */
 #include "export/picture/picture_text.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
@@ -8,7 +9,8 @@
 static const syn_export_options plain;
 static const syn_export_options unfolded = {.no_fold = true};
 
-/* Names as long as BERT's and Llama's are whole, over two lines, and so told apart. */
+/* Names as long as those of BERT and Llama are shown completely, on two lines, so that they can be
+   distinguished. */
 static void test_names_are_whole(void) {
     static const char *const names[][2] = {
         {"cls.predictions.transform.dense.weight", "<b>transform.dense.weight</b>"},
@@ -36,8 +38,8 @@ static void test_names_are_whole(void) {
     check_geometry(g, plain);
 }
 
-/* What has no name is called by its id; a name that ends in a slash, or in the dot after its
-   layer's name, is whole. */
+/* A tensor without a name is called by its id. A name that ends with a slash, or with the dot after
+   its layer's name, is shown completely. */
 static void test_unnamed(void) {
     static const char *const names[][2] = {{"", "<b>t0</b>"},       {"  ", "<b>t1</b>"},
                                            {"/", "<b>/</b>"},       {"///", "<b>///</b>"},
@@ -64,14 +66,14 @@ static void test_unnamed(void) {
         CHECK(strstr(d.d.boxes[i].label, "\"></font>") == NULL);
     }
     drop(&d);
-    syn_graph *g = picture_hostile(); /* whose last four ops have no names */
+    syn_graph *g = picture_hostile(); /* the last four ops have no names */
     CHECK(draw(&d, g, &plain));
     CHECK_INT(count_label(&d.d, SYN__PIC_OP, "<b>o"), 4);
     drop(&d);
 }
 
-/* What a hexagon or octagon is wide where the text's corners are, 11 points from its middle, and
-   what of a pentagon is above its point. */
+/* Checks the width of a hexagon and octagon where the corners of the text are, 11 points from the
+   middle, and the part of a pentagon above its point. */
 static void test_text_is_inside(void) {
     const struct {
         int category;
@@ -100,12 +102,13 @@ static void test_text_is_inside(void) {
         drop(&x);
     }
     const syn__pic_style *s = syn__pic_style_of(SYN__PIC_OP + SYN_CATEGORY_REDUCTION);
-    const double high = 32 + s->more, upper = 0.655 * high; /* invhouse: sides end here */
+    const double high = 32 + s->more, upper = 0.655 * high; /* invhouse: its sides end here */
     CHECK(high / 2 - s->foot / 2 + 11 < upper);
     CHECK_STR(s->shape, "invhouse");
 }
 
-/* An optimizer does the same for bucket after bucket: that is one box, or all if unfolded. */
+/* An optimizer does the same for each bucket. These ops are one box, or one box each if not
+   collapsed. */
 static void test_optimizer_is_folded(void) {
     for (int k = 0; k < 2; k++) {
         picture_maker m;

@@ -1,5 +1,5 @@
-/* The way out of a picture: DOT by both writers, graphviz as a process that may be absent, hang or
-   fail, and memory that runs out anywhere; and the small texts. */
+/* Tests of picture output: DOT from both writers; graphviz as a process that can be missing, hang
+   or fail; running out of memory at any allocation; and text formatting. */
 #include "export/picture/picture_text.h"
 #include "export/walk/graph_walk.h"
 #include "tests/support/exported.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a page: 2 layers, 8 heads, tp 2, 15 steps. */
+/* A graph that fits a page: 2 layers, 8 heads, tp 2, 15 steps. */
 static const gpt_shape page = {2, 8, 2, 15, 64, 16, 256};
 
 static const syn_export_options plain;
@@ -22,7 +22,8 @@ static const syn_export_options comm = {.comm_graph = true};
 
 /* ---- DOT ---- */
 
-/* The sample's all-reduce: 2500 ns on rank 0, of which 2000 wait for rank 1, whose own are 500. */
+/* The sample's all-reduce takes 2500 ns on rank 0, of which 2000 are wait time for rank 1, and 500
+   ns on rank 1. */
 static void test_waiting_stands_apart(void) {
     syn_graph *graph = full_graph();
     char *one = export_text(&syn_export_dot, graph, &plain),
@@ -57,7 +58,8 @@ static bool save_dot(const char *path, const syn__pic_drawing *d, bool cgraph) {
     return syn_sink_close(sink, s == SYN_OK, &err) == SYN_OK && s == SYN_OK;
 }
 
-/* What graphviz's own reader and writer (nop) makes of the plain text is what cgraph writes. */
+/* If graphviz's own reader and writer (nop) processes our plain text, the result equals cgraph's
+   output. */
 static void test_both_writers_agree(void) {
     if (!syn__pic_have_cgraph()) SKIP("built without cgraph");
     if (system("command -v nop >/dev/null 2>&1") != 0) SKIP("graphviz's nop is not there");
@@ -72,7 +74,7 @@ static void test_both_writers_agree(void) {
         snprintf(command, sizeof command,
                  "cd %s && export LC_ALL=C && nop b.dot | sort >b && sort a.dot | cmp - b && test "
                  "\"$(wc -l <b)\" -gt 50",
-                 in_folder("")); /* sorted, since nop's order of clusters depends on addresses */
+                 in_folder("")); /* sorted, because nop's order of clusters depends on addresses */
         CHECK_INT(system(command), 0);
     }
 }
@@ -95,7 +97,7 @@ static void test_graphviz_missing(void) {
     CHECK_INT(clear_folder(), 0);
 }
 
-/* Runs a stand-in for neato that does `script`. */
+/* Runs graphviz with a script in place of neato. */
 static syn_status run_script(const char *script, double seconds, syn_error *err, size_t *bytes) {
     char path[4096];
     char *old = getenv("PATH") != NULL ? strdup(getenv("PATH")) : strdup("");
@@ -156,7 +158,7 @@ static void test_out_of_memory(void) {
     fail_everywhere(picture_flat(400), &plain);
 }
 
-/* ---- Texts ---- */
+/* ---- Text formatting ---- */
 
 static void test_numbers(void) {
     char buf[SYN__PIC_NUMBER];
@@ -194,7 +196,8 @@ static void test_layer_names(void) {
     CHECK_INT(syn__walk_layer_prefix("ln_1.x2"), 0);
 }
 
-/* Both views call communication's bytes the same; facts for writing a file again are not shown. */
+/* Both views use the same words for communicated bytes. Metadata that only serves to write a file
+   again is not shown. */
 static void test_words(void) {
     for (int k = 0; k < 2; k++) {
         const syn_attribute version = {

@@ -1,4 +1,5 @@
-/* Pictures for paper and slides: they can be read, and they show every collective. */
+/* Tests of pictures for paper and slides: their text is large enough to read, and every collective
+   is shown. */
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -8,7 +9,7 @@
 
 static const syn_page pages[] = {SYN_PAGE_A4, SYN_PAGE_SLIDE};
 
-/* Points of the smallest text on the page. */
+/* Size in points of the smallest text on the page. */
 static double smallest(const syn__pic_drawing *d) {
     double w, h;
     return syn__pic_smallest(d) * syn__pic_page_scale(d, d->page, &w, &h);
@@ -20,14 +21,14 @@ static const syn__pic_cluster *frame(const syn__pic_drawing *d, const char *tip)
     return NULL;
 }
 
-/* Draws it; its text can be read. */
+/* Draws the graph and checks that its text is large enough to read. */
 static void draw_page(drawn *x, syn_graph *g, const syn_export_options *o) {
     CHECK_MSG(draw(x, g, o), "%s", x->err.text);
     CHECK_MSG(smallest(&x->d) >= (o->page == SYN_PAGE_A4 ? 5.5 : 6), "text of %g points",
               smallest(&x->d));
 }
 
-/* Phases of generation stand beside each other on a slide. */
+/* On a slide, the phases of generation are drawn side by side. */
 static void test_comm_of_generation(void) {
     for (int tp = 2; tp <= 8; tp *= 2) {
         const gpt_shape c = {12, 8, tp, 15, 64, 16, 256};
@@ -66,7 +67,7 @@ static syn_graph *all_ranks(const small_training *t) {
     return syn_graph_union(&all, graphs, (uint32_t)n, &err) == SYN_OK ? all : NULL;
 }
 
-/* Of every kind and group that a step has, a page shows a bar. */
+/* A page shows a bar for every kind and group of collectives in a step. */
 static void test_comm_of_training(void) {
     static const struct {
         int tp, dp, micro;
@@ -92,8 +93,9 @@ static void test_comm_of_training(void) {
         }
 }
 
-/* A level that is asked for is drawn if it can be read, else the next one that can, and the picture
-   says so. Cuts are said as long as ops are drawn, and collectives are drawn. */
+/* The requested level of detail is drawn if its text is large enough, otherwise the next level that
+   is; the picture names the level. Sharding is shown as long as ops are drawn, and collectives are
+   always drawn. */
 static void test_trace_levels(void) {
     static const syn_detail levels[] = {SYN_DETAIL_TENSORS, SYN_DETAIL_OPS, SYN_DETAIL_MODULES,
                                         SYN_DETAIL_LAYERS};
@@ -120,7 +122,7 @@ static void test_trace_levels(void) {
             for (size_t k = 0; k < x.d.n_edges; k++)
                 enters += x.d.edges[k].label != NULL && strstr(x.d.edges[k].label, "tp_enter");
             if (as_asked) CHECK_INT(enters > 0, levels[i] <= SYN_DETAIL_OPS);
-            /* two of a layer, there and back, gradients of both kinds */
+            /* two per layer, in forward and backward, and gradients of both kinds */
             CHECK(count_look(&x.d, SYN__PIC_COLLECTIVE) >= 4);
             CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "gradients") > 0);
             drop(&x);
@@ -129,7 +131,8 @@ static void test_trace_levels(void) {
     drop_ranks(4, t.ctx);
 }
 
-/* Of generation a sheet shows ops, of one rank as of two; a slide shows what it is asked for. */
+/* For generation, a sheet shows ops, both for one rank and for two; a slide shows the requested
+   level. */
 static void test_trace_of_generation(void) {
     for (int tp = 1; tp <= 2; tp++) {
         const gpt_shape c = {12, 8, tp, 15, 64, 16, 256};
@@ -146,7 +149,7 @@ static void test_trace_of_generation(void) {
         drop(&x);
         draw_page(&x, gpt_graph(&c, false), &slide);
         CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "Level of detail: layers."), 1);
-        for (size_t i = 0; i < x.d.n_boxes; i++) /* also where a layer goes on in another column */
+        for (size_t i = 0; i < x.d.n_boxes; i++) /* also if a layer spans two columns */
             if (strstr(x.d.boxes[i].label, "<b>mlp</b>") != NULL)
                 CHECK_INT(x.d.clusters[x.d.boxes[i].cluster].level, 1);
         CHECK(tp == 1 || count_look(&x.d, SYN__PIC_COLLECTIVE) >= 10);
@@ -160,7 +163,7 @@ static const syn__pic_box *find_box(const syn__pic_drawing *d, const char *id) {
     return NULL;
 }
 
-/* Edges that end, or begin, at a box, but for those of tensors beside it. */
+/* Number of edges into (or out of) a box, without those of tensors next to it. */
 static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {
@@ -172,8 +175,8 @@ static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
     return n;
 }
 
-/* Boxes that a break between columns leaves with other ends of edges than an unbroken column has:
-   of what comes in as many, of what goes out at least one. */
+/* Number of boxes whose edges changed because of a column break: the same number must enter the
+   box, and if any left it before, at least one must leave it now. */
 static int count_lost(const syn__pic_drawing *whole, const syn__pic_drawing *broken) {
     int n = 0;
     for (size_t i = 0; i < whole->n_boxes; i++) {
@@ -190,8 +193,8 @@ static int count_lost(const syn__pic_drawing *whole, const syn__pic_drawing *bro
     return n;
 }
 
-/* What a break between columns cuts is marked at both ends: data, skip connections over
-   several columns, and order alone. */
+/* An edge that a column break cuts is marked at both ends: data, skip connections across several
+   columns, and order only. */
 static void test_column_breaks(void) {
     const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
     static const syn_detail levels[] = {SYN_DETAIL_OPS, SYN_DETAIL_MODULES, SYN_DETAIL_LAYERS};
@@ -215,7 +218,7 @@ static void test_column_breaks(void) {
         check_geometry(gpt_graph(&c, false), o);
     }
     CHECK(cut_ends > 0);
-    drawn bare; /* 100 ops in columns of 42, none of which knows tensors */
+    drawn bare; /* 100 ops without tensors, in columns of 42 */
     CHECK(draw(&bare, picture_bare(100), &(syn_export_options){.detail = SYN_DETAIL_OPS}));
     CHECK(count_label(&bare.d, SYN__PIC_PLAIN, "<i>from") > 0);
     int lonely = 0;
@@ -223,12 +226,12 @@ static void test_column_breaks(void) {
         lonely += bare.d.boxes[i].id[0] == 'r' && strstr(bare.d.boxes[i].id, "from") == NULL &&
                   strstr(bare.d.boxes[i].id, "to") == NULL &&
                   degree(&bare.d, &bare.d.boxes[i], true) == 0;
-    CHECK_INT(lonely, 1); /* the first */
+    CHECK_INT(lonely, 1); /* the first op */
     drop(&bare);
     check_geometry(picture_bare(100), (syn_export_options){.detail = SYN_DETAIL_OPS});
 }
 
-/* Whatever is asked for, and however much there is to draw, a page's texts can be read. */
+/* For any option and any graph, the text on a page is large enough to read. */
 static void test_always_readable(void) {
     static const syn_detail levels[] = {SYN_DETAIL_AUTO, SYN_DETAIL_TENSORS, SYN_DETAIL_LAYERS};
     static const gpt_shape large = {24, 16, 4, 3, 1024, 64, 50304};
@@ -258,7 +261,7 @@ static void test_always_readable(void) {
             }
 }
 
-/* Edges that begin (or end) at texts with these words. */
+/* Number of edges that begin (or end) at a text with these words. */
 static int count_cut_ends(const syn__pic_drawing *d, const char *words, bool begin) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {
@@ -268,7 +271,7 @@ static int count_cut_ends(const syn__pic_drawing *d, const char *words, bool beg
     return n;
 }
 
-/* Where a phase of ranks goes on in another panel, each rank has an arrow to it and one from it. */
+/* If a phase continues in another panel, each rank has an arrow to that panel and one from it. */
 static void test_comm_breaks(void) {
     const gpt_shape c = {2, 8, 2, 0, 64, 16, 256};
     const syn_export_options o = {.comm_graph = true, .page = SYN_PAGE_A4, .no_fold = true};

@@ -1,4 +1,5 @@
-/* The time view: where bars stand, what is folded, that host and device are apart. */
+/* Tests of the timeline view: positions of bars, what is collapsed, and separate tracks for host
+   and device. */
 #include "tests/support/exported.h"
 #include "tests/support/graphs.h"
 #include "tests/support/picture_check.h"
@@ -25,7 +26,8 @@ static double left(const syn__pic_box *b) {
     return b->x - b->w / 2;
 }
 
-/* Of the bars whose tooltip begins so: what does not fit on a shelf goes on upon the next. */
+/* Total width of the bars whose tooltip begins with `name`. A bar that does not fit on a shelf (a
+ * line of the timeline) continues on the next one. */
 static double width(const syn__pic_drawing *d, const char *name) {
     double sum = 0;
     for (size_t i = 0; i < d->n_boxes; i++)
@@ -42,7 +44,7 @@ static bool is_bar(const syn__pic_box *b) {
            strncmp(b->id, "legend", 6) != 0;
 }
 
-/* Bars of one row do not overlap by more than a line's width. */
+/* Counts bars in the same row that overlap by more than a line's width. */
 static int count_overlaps(const syn__pic_drawing *d) {
     int n = 0;
     for (size_t i = 0; i < d->n_boxes; i++)
@@ -54,9 +56,10 @@ static int count_overlaps(const syn__pic_drawing *d) {
     return n;
 }
 
-/* ---- Ranks of our own ---- */
+/* ---- Ranks recorded by Syntorch ---- */
 
-/* 3000 and 1000 ns of computation, then 500 ns together (sample_graphs.h): rank 1 waits 2000. */
+/* 3000 and 1000 ns of compute, then 500 ns of communication (sample_graphs.h): rank 1 waits 2000
+   ns. */
 static void test_ranks(void) {
     drawn x;
     CHECK(draw(&x, simulated_graph(true, false), &timeline));
@@ -70,17 +73,17 @@ static void test_ranks(void) {
     CHECK(x.d.n_edges > 0);
     int red = 0;
     for (size_t i = 0; i < x.d.n_edges; i++) red += x.d.edges[i].line == SYN__PIC_RED;
-    CHECK_INT(red, 3); /* the collective, the message, and the legend's */
+    CHECK_INT(red, 3); /* the collective, the message, and one in the legend */
     drop(&x);
 }
 
-/* Bars of steps that are drawn once, and the run in all. */
+/* Checks the totals of the steps that are drawn, and of the whole run. */
 static void check_sums(const syn__pic_drawing *d) {
     CHECK(count_text(d, "in what is drawn: computes") > 0);
     CHECK(count_text(d, "all 16 steps take") > 0);
 }
 
-/* A training program counts from 1, the trace from 0. */
+/* A training program counts steps from 1, the trace from 0. */
 static void test_step_number(void) {
     const syn_attribute step = {"step", SYN_VALUE_I64, 2, 0, NULL};
     static const int32_t ranks[1] = {0};
@@ -103,7 +106,8 @@ static void test_step_number(void) {
     drop(&x);
 }
 
-/* Of layers too narrow for their names the number is left, which tells them apart. */
+/* If a layer is too narrow for its name, only the number is shown, so that layers can be
+   distinguished. */
 static void test_narrow_layers(void) {
     static const int32_t ranks[1] = {0};
     char scope[32];
@@ -125,7 +129,7 @@ static void test_narrow_layers(void) {
     drop(&x);
 }
 
-/* No title is struck through by the line that joins its rank with the one above. */
+/* The line that joins a rank with the one above must not strike through its title. */
 static void test_titles_have_a_ground(void) {
     drawn x;
     CHECK(draw(&x, simulated_graph(true, false), &timeline));
@@ -133,7 +137,7 @@ static void test_titles_have_a_ground(void) {
         if (strstr(x.d.boxes[i].label, "rank ") != NULL && strstr(x.d.boxes[i].label, "computes"))
             CHECK_HAS(x.d.boxes[i].label, "bgcolor=\"#fafbfc\"");
     CHECK(count_text(&x.d, "waits 3.5 \xC2\xB5s for other ranks") > 0);
-    CHECK(count_text(&x.d, "tp0 \xC2\xB7 500 ns") > 0); /* without the waiting */
+    CHECK(count_text(&x.d, "tp0 \xC2\xB7 500 ns") > 0); /* without wait time */
     drop(&x);
 }
 
@@ -151,7 +155,7 @@ static void test_steps_of_a_model(void) {
     drop(&x);
 }
 
-/* ---- A recording ---- */
+/* ---- PyTorch traces ---- */
 
 enum { STEPS = 3 };
 
@@ -212,7 +216,7 @@ static void test_recording(void) {
     CHECK(count_text(&x.d, "device computes 20 \xC2\xB5s") > 0);
     CHECK(count_text(&x.d, "communicates 20 \xC2\xB5s, 10 \xC2\xB5s of it beside") > 0);
     CHECK(box(&x.d, "r0.o11") == NULL); /* the step itself is the page */
-    CHECK(box(&x.d, "r0.o23") == NULL); /* of the second */
+    CHECK(box(&x.d, "r0.o23") == NULL); /* in the second step, which is collapsed */
     const syn__pic_box *outer = box(&x.d, "r0.o13"), *inner = box(&x.d, "r0.o14"),
                        *kernel = box(&x.d, "r0.o15");
     CHECK(outer != NULL && inner != NULL && kernel != NULL);
@@ -230,11 +234,11 @@ static void test_recording(void) {
     drop(&x);
 }
 
-/* ---- By modules ---- */
+/* ---- Modules ---- */
 
-/* One call, and of `launches` what it launched: device work. dep: an earlier node, or -1. */
+/* A host call, or device work that it launched. */
 typedef struct call {
-    const char *name, *module; /* module NULL: device work, or a communication */
+    const char *name, *module; /* module NULL: device work or a communication */
     double start_us, own_us;
     int launched_by, after; /* nodes; -1: none */
     bool reduces;
@@ -273,13 +277,13 @@ static const call calls[] = {{"aten::linear", "Net_0/Linear_0", 10, 5, -1, -1, f
                              {"aten::relu", "Net_0/ReLU_0", 45, 5, -1, 3, false},
                              {"relu", NULL, 60, 4, 6, 4, false}};
 
-/* Calls of a module are one node with the time of what they launched; what computes beside a
-   communication does not wait for it. */
+/* The calls of a module become one node with the time of the work that they launched. Compute that
+   runs at the same time as a communication does not wait for it. */
 static void test_modules(void) {
     static const struct {
         const char *label;
         double us;
-        int deps[2]; /* nodes; -1: no more */
+        int deps[2]; /* nodes; -1: none */
     } want[] = {{"Linear", 8, {-1, -1}},
                 {"Linear", 16, {0, -1}},
                 {"all_reduce", 20, {1, -1}},
@@ -329,7 +333,8 @@ static void test_modules(void) {
     syn_graph_free(g);
 }
 
-/* One host call of a training step on CPUs; scope 7: a range. seq: autograd's number, -1 none. */
+/* A host call of a training step on CPUs. scope 7: a range. seq: autograd's sequence number; -1:
+   none. */
 typedef struct host_call {
     const char *name;
     int64_t tid, start_us, long_us, scope, seq;
@@ -366,7 +371,7 @@ static syn_graph *host_recording(const host_call *at, size_t n) {
     return g;
 }
 
-/* "forward ones, forward linear, ..." of the recording's boxes. */
+/* Checks phase and label of the recording's boxes against "forward ones, forward linear, ...". */
 static void check_phases(const host_call *calls_made, size_t n, const char *want) {
     char text[1024] = "";
     syn_graph *g = host_recording(calls_made, n), *modules = NULL;
@@ -389,7 +394,7 @@ static void check_phases(const host_call *calls_made, size_t n, const char *want
 
 #define EVALUATE "autograd::engine::evaluate_function: "
 
-/* DDP copies the sums back after autograd's last call, on the calling thread; the loss is read
+/* DDP copies the sums back after autograd's last call, on the calling thread. The loss is read
    after the optimizer. */
 static void test_phases(void) {
     static const host_call step[] = {
@@ -414,14 +419,14 @@ static void test_phases(void) {
     static const syn_export_options graph_view = {.view = SYN_VIEW_GRAPH};
     syn_graph *g = host_recording(step, sizeof step / sizeof *step);
     char *dot = export_text(&syn_export_dot, g, &graph_view);
-    CHECK_HAS(dot, "AccumulateGrad, Addmm"); /* by time, without what all names have */
+    CHECK_HAS(dot, "AccumulateGrad, Addmm"); /* by time, without the part that all names share */
     CHECK(strstr(dot, "AddmmBackward") == NULL);
     free(dot);
     syn_graph_free(g);
 }
 
-/* Gradients of two batches are added: two passes; autograd has a thread of its own, where all is
-   backward. */
+/* Gradients of two microbatches are accumulated, so there are two passes. Autograd has a thread of
+   its own, whose calls are all backward. */
 static void test_two_passes(void) {
     static const host_call step[] = {{"aten::linear", 1, 0, 5, 0, 1},
                                      {EVALUATE "AddmmBackward0", 2, 10, 5, 0, -1},
@@ -435,8 +440,8 @@ static void test_two_passes(void) {
                  "backward backward");
 }
 
-/* A communication within a call of its own thread is beside nothing; what another thread computes
-   meanwhile is. */
+/* A communication inside a call of its own thread overlaps with nothing; compute of another thread
+   during that time overlaps with it. */
 static void test_beside(void) {
     static const host_call step[] = {{EVALUATE "AccumulateGrad", 1, 0, 100, 0, -1},
                                      {"gloo:all_reduce", 1, 20, 40, 0, -1},
@@ -450,7 +455,7 @@ static void test_beside(void) {
     drop(&x);
 }
 
-/* Most of the run is one wait: it gets little room, and what is around it the rest. */
+/* Most of the run is one wait. It gets little width, so that the work around it gets the rest. */
 static void test_cut_short(void) {
     enum { CALLS = 50 };
     host_call step[CALLS];
@@ -467,7 +472,7 @@ static void test_cut_short(void) {
     drop(&x);
 }
 
-/* Recordings are shown as timelines unless the graph is wanted. */
+/* PyTorch traces are shown as timelines, unless the graph view is requested. */
 static void test_views(void) {
     static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
     syn_graph *g = recording(), *own = simulated_graph(true, false);
@@ -505,7 +510,7 @@ static void test_no_memory(void) {
 
 static void test_odd(void) {
     drawn x;
-    CHECK(draw(&x, picture_flat(3000), &timeline)); /* without times */
+    CHECK(draw(&x, picture_flat(3000), &timeline)); /* no times */
     CHECK_INT(count_overlaps(&x.d), 0);
     CHECK(count_text(&x.d, "without times") > 0);
     drop(&x);

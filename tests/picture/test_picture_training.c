@@ -1,5 +1,5 @@
-/* Pictures of training steps: forward and backward side by side, gradients' collectives as bars,
-   and that nothing of a step is lost or drawn twice. */
+/* Tests of pictures of training steps: forward and backward are side by side, collectives of
+   gradients are bars, and no op of a step is missing or drawn twice. */
 #include "syntorch/base/memory.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
@@ -12,7 +12,7 @@ static const syn_export_options folded;
 static const syn_export_options unfolded = {.no_fold = true};
 static const syn_export_options comm = {.comm_graph = true};
 
-/* Big enough for two buckets, of 1 MiB or more, and small enough for a picture of every op. */
+/* Large enough for two gradient buckets of 1 MiB or more, small enough to draw every op. */
 static const syn_model_config two_layers = {.family = &syn_gpt_family,
                                             .name = "two",
                                             .n_layer = 2,
@@ -39,7 +39,7 @@ static const variant recomputed = {&two_layers, 1, 2, 1, 1, SYN_RECOMPUTE_FULL};
 static const variant two_steps = {&two_layers, 1, 2, 1, 2, SYN_RECOMPUTE_NONE};
 static const variant berts = {&small_bert, 2, 2, 1, 1, SYN_RECOMPUTE_NONE};
 
-/* Runs it on meta; t->ctx is for drop_ranks. */
+/* Runs the variant on meta; t->ctx is for drop_ranks. */
 static bool train(const variant *v, small_training *t) {
     syn_error err = {0};
     *t = (small_training){.config = v->config,
@@ -54,7 +54,7 @@ static bool train(const variant *v, small_training *t) {
     return ok;
 }
 
-/* ---- Reading a drawing ---- */
+/* ---- Looking up parts of a drawing ---- */
 
 static const syn__pic_box *find_op(const drawn *x, uint32_t node, int *times) {
     const syn__pic_box *found = NULL;
@@ -68,7 +68,7 @@ static const syn__pic_box *find_op(const drawn *x, uint32_t node, int *times) {
     return found;
 }
 
-/* The panel around a box, "" without one. */
+/* The panel around a box; NULL without one. */
 static const syn__pic_cluster *panel_of(const drawn *x, const syn__pic_box *b) {
     int32_t c = b->cluster;
     while (c >= 0 && x->d.clusters[c].parent >= 0) c = x->d.clusters[c].parent;
@@ -87,7 +87,7 @@ static int count_panels(const drawn *x, const char *name) {
     return n;
 }
 
-/* As models/training/data_parallel.c records it. */
+/* Whether the node is a bucket as models/training/data_parallel.c records it. */
 static bool is_bucket(const syn_node *n) {
     return n->kind == SYN_NODE_COLLECTIVE && n->phase == SYN_PHASE_BACKWARD &&
            strcmp(n->scope, "data_parallel") == 0;
@@ -109,7 +109,7 @@ static void test_geometry(void) {
     }
 }
 
-/* ---- Every op once, where it belongs ---- */
+/* ---- Every op is drawn once, in its panel ---- */
 
 static const char *panel_for(const syn_node *n) {
     if (is_bucket(n)) return "gradients";
@@ -161,7 +161,8 @@ static const char *tip_of(const drawn *x, int32_t cluster) {
     return cluster >= 0 ? x->d.clusters[cluster].tip : "";
 }
 
-/* Frames of backward with the name and parent's name of frame `f` of forward, and its height. */
+/* Number of frames of backward with the same name, parent's name and vertical extent as frame `f`
+   of forward. */
 static int count_beside(const drawn *x, const syn__pic_cluster *f) {
     int n = 0;
     for (size_t i = 0; i < x->d.n_clusters; i++) {
@@ -175,7 +176,8 @@ static int count_beside(const drawn *x, const syn__pic_cluster *f) {
     return n;
 }
 
-/* Frames of forward, each beside its frame of backward; `least` of them. */
+/* Checks that each frame of forward is next to its frame of backward, and that there are at least
+   `least` frames. */
 static void check_bands(const variant *v, int least) {
     small_training t;
     drawn x;
@@ -197,13 +199,13 @@ static void check_bands(const variant *v, int least) {
 }
 
 static void test_bands(void) {
-    check_bands(&plain_gpt, 2 * 3 + 2); /* layers with attn and mlp; embed, head */
+    check_bands(&plain_gpt, 2 * 3 + 2); /* layers with attn and mlp; embed and head */
     check_bands(&two_ranks, 2 * 3 + 2);
     check_bands(&mesh, 2 * 3 + 2);
     check_bands(&berts, 2 * 4 + 2);
 }
 
-/* Layers are folded alike on both sides: forward's h.5 differs, backward's does not. */
+/* Layers are collapsed the same way on both sides, although only forward's h.5 differs. */
 static void test_bands_of_folded_layers(void) {
     drawn x;
     CHECK(draw(&x, picture_training(12, 1, 5), &folded));
@@ -220,7 +222,7 @@ static void test_bands_of_folded_layers(void) {
         n++;
         CHECK_MSG(beside == 1, "%s has %d frames beside it", f->tip, beside);
     }
-    CHECK_INT(n, 4); /* h.0, which reads the input, h.1 to h.4, h.5, the rest */
+    CHECK_INT(n, 4); /* h.0, which reads the input; h.1 to h.4; h.5; the rest */
     drop(&x);
 }
 
@@ -234,7 +236,7 @@ static void test_time(void) {
     for (size_t i = 0; i < x.d.n_edges; i++) {
         const syn__pic_box *a = &x.d.boxes[x.d.edges[i].from], *b = &x.d.boxes[x.d.edges[i].to];
         const bool ops = strncmp(b->id, "r0.o", 4) == 0 && panel_of(&x, a) == panel_of(&x, b);
-        if (!ops || a->x + a->w / 2 < b->x - b->w / 2) continue; /* from beside it */
+        if (!ops || a->x + a->w / 2 < b->x - b->w / 2) continue; /* from a box to the left */
         if (stands_in(&x, a, "forward")) down += a->y < b->y ? 1 : -1000;
         if (stands_in(&x, a, "backward")) up += a->y > b->y ? 1 : -1000;
     }
@@ -245,7 +247,8 @@ static void test_time(void) {
 
 /* ---- Bars ---- */
 
-/* The bar of bucket `node` covers the boxes of all ops that make its gradients, and little more. */
+/* The bar of bucket `node` spans the boxes of all ops that produce its gradients, and little
+   more. */
 static void check_bar(const drawn *x, uint32_t node, const syn_node *n) {
     int times;
     const syn__pic_box *bar = find_op(x, node, &times);
@@ -289,13 +292,14 @@ static void test_bars(void) {
     drop_ranks(2, t.ctx);
 }
 
-/* Collectives over gradients of layers drawn as one are one bar beside these, which lists them. */
+/* Collectives over gradients of layers that are drawn as one become one bar next to these layers;
+   its label lists them. */
 static void test_bars_of_folded_layers(void) {
     small_training t;
     drawn x;
     CHECK(train(&two_ranks, &t));
     CHECK(draw(&x, rank_graph(t.ctx[0]), &folded));
-    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2); /* a bucket splits no layer */
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2); /* buckets split no layer */
     syn_cursor cursor = {0};
     const syn__pic_box *bar = NULL;
     char said[32];
@@ -323,8 +327,8 @@ static void test_bars_of_folded_layers(void) {
     drop_ranks(2, t.ctx);
 }
 
-/* Two collectives over the same gradients stand beside each other; a third, whose result backward
-   uses, is an op. The loss is summed at the end of the step. */
+/* Two collectives over the same gradients are drawn side by side. A third one, whose result
+   backward uses, is drawn as an op. The loss is all-reduced at the end of the step. */
 static void test_lanes(void) {
     picture_maker m;
     drawn x;
@@ -365,9 +369,9 @@ static void test_lanes(void) {
     drop(&x);
 }
 
-/* ---- What is kept ---- */
+/* ---- Tensors saved for backward ---- */
 
-/* Of how many ops of forward, through views, node i takes data. */
+/* Number of different forward tensors, looking through views, that node `node` reads. */
 static int count_kept(const syn_graph *g, uint32_t node) {
     uint32_t seen[64];
     int n_seen = 0;
@@ -419,7 +423,7 @@ static void test_kept(void) {
     drop_ranks(1, t.ctx);
 }
 
-/* Each tp_enter of forward is joined with the all-reduce of its gradient: two a layer and that of
+/* Each tp_enter of forward is joined with the all-reduce of its gradient: two per layer, and one in
    the head. */
 static void test_pairs(void) {
     small_training t;
@@ -445,7 +449,7 @@ static void test_pairs(void) {
 
 /* ---- Errors ---- */
 
-/* Whichever allocation fails, the drawing says so and leaks nothing. */
+/* Whichever allocation fails, drawing reports it and leaks nothing. */
 static void test_memory(void) {
     small_training t;
     bool done = false;

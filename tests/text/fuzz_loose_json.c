@@ -1,5 +1,6 @@
-/* Fuzz target: the forgiving reader stays within its text, always ends, and what it hands out are
-   slices of it; the decoder and the numbers take any bytes. The first byte says what is skipped. */
+/* Fuzz target for the tolerant JSON reader: it stays within its text, always finishes, and returns
+   slices of the text. The decoder and the number parsers accept any bytes. The first input byte
+   selects which values are skipped. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ typedef struct walk {
     char open[DEPTH];
     size_t depth;
     syn__str first_key;
-    char *scratch; /* as long as the text */
+    char *scratch; /* of the text's size */
 } walk;
 
 static void need(bool cond) {
@@ -34,7 +35,7 @@ static void check_state(const walk *w, const char *before) {
     need(!w->l.broken || w->l.why != NULL);
 }
 
-/* An exact copy, so that a read beyond the slice is seen. */
+/* Uses a copy of the exact size, so that sanitizers detect reads beyond the slice. */
 static void check_text(syn__str s, char *scratch) {
     char *exact = malloc(s.bytes > 0 ? s.bytes : 1);
     int64_t i, ns;
@@ -71,7 +72,8 @@ static void take_value(walk *w, bool skip) {
     check_state(w, before);
 }
 
-/* From the value at hand to the next one, out of what closes; false at the end. */
+/* Moves from the current value to the next one, leaving arrays and objects that end. Returns false
+   at the end. */
 static bool next_value(walk *w) {
     while (w->depth > 0 && !w->l.broken) {
         syn__str key;
@@ -95,7 +97,7 @@ static void walk_all(walk *w, unsigned skips) {
         do take_value(w, skips > 0 && n % 8 == skips);
         while (next_value(w));
         if (!w->l.broken) return;
-        /* Goes on in an array of objects, as the readers of traces do. */
+        /* Resumes in an array of objects, as the trace readers do. */
         if (!syn__loose_resume(&w->l, from, w->first_key)) break;
         need(!w->l.broken && *w->l.cur == '{' && w->l.cur >= from);
         from = w->l.cur + 1;

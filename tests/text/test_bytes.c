@@ -1,4 +1,4 @@
-/* Slices, growing bytes and arenas. */
+/* Tests of string slices, growing buffers and arenas. */
 #include <stddef.h>
 
 #include "export/text/arena.h"
@@ -10,7 +10,7 @@ static void test_slices(void) {
     CHECK(syn__str_is(s, "aten::add_") && !syn__str_is(s, "aten::add"));
     CHECK(syn__str_begins(s, "aten::") && !syn__str_begins(s, "aten::add_ "));
     CHECK(syn__str_has(s, "add_") && !syn__str_has(s, "or"));
-    CHECK(syn__str_has(syn__str_of("aaab"), "aab")); /* begins again within a false start */
+    CHECK(syn__str_has(syn__str_of("aaab"), "aab")); /* the match begins within a partial match */
     CHECK(syn__str_is_utf8(syn__str_of("eight bytes and \xC3\xA9")));
     CHECK(!syn__str_is_utf8(syn__str_of("eight bytes and \xC3")));
 }
@@ -24,13 +24,13 @@ static void test_growing(void) {
     syn__buf_put(&buf, buf.data, 10000);
     syn_memory_fail_after(SYN_MEMORY_NEVER);
     CHECK(buf.failed);
-    syn__buf_put(&buf, "x", 1); /* nothing after a failure: a hole would go unnoticed */
+    syn__buf_put(&buf, "x", 1); /* no append after a failure: a gap would go unnoticed */
     CHECK_INT(buf.bytes, 10000);
     syn__buf_free(&buf);
     CHECK(buf.data == NULL && !buf.failed);
 }
 
-/* Pieces of all sizes hold what was written to them, however many come later. */
+/* Pieces of all sizes keep their content, however many are allocated later. */
 static void test_pieces(void) {
     syn__arena arena = {0};
     unsigned char *pieces[300];

@@ -1,5 +1,5 @@
-/* Files of PyTorch's traces as text in memory: mapped, from pipes, unpacked; what is refused, and
-   with which words. */
+/* Tests of reading PyTorch's trace files into memory: mapped, from pipes and unpacked; and which
+   files are rejected, with which messages. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -15,7 +15,7 @@
 
 #define LARGE (3 * SYN__FILE_TEXT_STEP + 12345)
 
-/* Text that differs from place to place, so that a shifted page would show. */
+/* Text that differs at every position, so that a shifted page would be detected. */
 static char *make_text(size_t bytes) {
     char *text = malloc(bytes + 1);
     uint64_t x = 1;
@@ -57,7 +57,7 @@ static void mapped(void) {
     }
 }
 
-/* Memory of this process, file pages among it. */
+/* Resident memory of this process in KiB, including file pages. */
 static long resident_kib(void) {
     FILE *f = fopen("/proc/self/smaps_rollup", "r");
     char line[200];
@@ -192,7 +192,7 @@ static void copies(void) {
 
 #ifdef SYN_HAVE_ZLIB
 
-/* One member; the caller frees it. */
+/* Packs the text as one gzip member; the caller frees it. */
 static unsigned char *pack(const char *text, size_t bytes, size_t *packed_bytes) {
     z_stream z = {0};
     if (deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) return NULL;
@@ -227,7 +227,8 @@ static void unpacked(void) {
     CHECK(input.packed && !input.cut && input.mapped_bytes == 0);
     CHECK_STR(input.name, path);
     syn__file_text_close(&input);
-    /* Several members, then what is none. The last one's length is no length of the whole. */
+    /* Several members, then bytes that are not a member. The length in the last member is not the
+       total length. */
     all = realloc(all, n + m + 4);
     CHECK(all != NULL);
     memcpy(all + n, part, m);
@@ -271,7 +272,7 @@ static void cut_or_damaged(void) {
         longest = input.bytes;
         syn__file_text_close(&input);
     }
-    CHECK_INT(longest, 100000); /* without the last bytes: only the check is missing */
+    CHECK_INT(longest, 100000); /* without the last bytes, only the checksum is missing */
     all[n - 6] ^= 1;
     put_file("g/x", all, n);
     syn_error err = {0};
@@ -290,7 +291,7 @@ static void bombs(void) {
     size_t n = 0;
     unsigned char *all = pack(text, LARGE, &n);
     CHECK(text != NULL && all != NULL);
-    for (int hint = 0; hint < 2; hint++) { /* also with a length that says little */
+    for (int hint = 0; hint < 2; hint++) { /* also with a length field that is too small */
         put_file("h/x", all, n);
         syn_error err = {0};
         syn__file_text input;
@@ -301,7 +302,7 @@ static void bombs(void) {
         CHECK_OK(syn__file_text_open_within(&input, path, LARGE, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
         syn__file_text_close(&input);
-        /* Zeros pack a thousandfold, which no recording does. */
+        /* Zeros compress a thousandfold, which no recording does. */
         expect(path, SYN_E_UNSUPPORTED, "allow more (--max_unpacked_mib)");
         CHECK_INT(syn__file_text_open(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
         CHECK_HAS(err.text, "of gzip unpack to more than");
@@ -313,7 +314,7 @@ static void bombs(void) {
         memset(all + n - 4, 1 - hint, 4);
     }
     free(all);
-    /* A mebibyte is allowed whatever it is packed in. */
+    /* One mebibyte is always allowed, whatever the ratio. */
     for (size_t bytes = 1 << 20; bytes <= (1 << 20) + 1; bytes++) {
         syn_error err = {0};
         syn__file_text input;

@@ -1,5 +1,5 @@
-/* What the forgiving reader's slices mean: numbers against the C library's, strings against the
-   strict reader's. */
+/* Tests of values from the tolerant reader: numbers are compared with the C library's results,
+   strings with the strict reader's. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -14,7 +14,7 @@ static unsigned pick(unsigned n) {
     return random_u32(&seed) % n;
 }
 
-/* A number as traces have them: some digits, some places, now and then an exponent. */
+/* A random number like those in traces: some digits, some decimal places, sometimes an exponent. */
 static size_t random_number(char *out) {
     size_t n = 0;
     const unsigned whole = 1 + pick(pick(4) == 0 ? 24 : 16);
@@ -33,7 +33,7 @@ static size_t random_number(char *out) {
     return n;
 }
 
-/* In a buffer without a NUL behind it, as slices are. */
+/* The text in a buffer without a NUL after it, as in slices. */
 static syn__str slice(const char *text, size_t bytes) {
     static char buf[200];
     memcpy(buf, text, bytes);
@@ -79,13 +79,14 @@ static void doubles(void) {
     }
 }
 
-/* Half way between two doubles, and a little to each side: 17 and more digits decide. */
+/* Integers at odd quarters between two doubles near 2^54 .. 2^60, and numbers slightly to either
+ * side. */
 static void halfway(void) {
     for (int i = 0; i < 20000; i++) {
         const unsigned places = 1 + pick(3);
         uint64_t unit = 1;
         for (unsigned k = 0; k < places; k++) unit *= 10;
-        /* An odd number of halves of 2^1..2^8 above 2^53, as decimal with places. */
+        /* `half` is an odd multiple of a quarter of the spacing between doubles there. */
         const unsigned shift = 1 + pick(7);
         const uint64_t even = ((UINT64_C(1) << 53) + pick(1u << 30)) << shift;
         const uint64_t half = even + (UINT64_C(1) << (shift - 1));
@@ -136,7 +137,7 @@ static void integers(void) {
     CHECK(!syn__loose_u64(syn__str_of("-9223372036854775809"), &u));
 }
 
-/* Nanoseconds from the text's own digits. */
+/* Nanoseconds are computed from the digits, not from the double. */
 static void micros(void) {
     for (int i = 0; i < 100000; i++) {
         char text[80];

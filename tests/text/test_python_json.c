@@ -1,5 +1,5 @@
-/* JSON in Python's own forms: against Python (tests/reference/python_fixture.txt), and on text that
-   is damaged, cut, nested deeply. */
+/* Tests of JSON in Python's own forms: compared with Python (tests/reference/python_fixture.txt),
+   and on damaged, truncated and deeply nested text. */
 #include "export/text/python_json.h"
 
 #include "syntorch/base/memory.h"
@@ -15,7 +15,7 @@ static bool read_line(FILE *f, char *line) {
     return true;
 }
 
-/* Text without a byte to spare on either side, so that sanitizers see reads outside of it. */
+/* Copies the text to a buffer of its exact size, so that sanitizers detect reads outside of it. */
 static syn__str exact(const char *text, size_t bytes) {
     char *copy = malloc(bytes > 0 ? bytes : 1);
     if (copy == NULL) abort();
@@ -28,7 +28,7 @@ static const char *as_text(syn__buf *buf) {
     return buf->data != NULL ? buf->data : "";
 }
 
-/* str() of the text's value, freed by the next call. */
+/* Python's str() of the JSON value; valid until the next call. */
 static const char *str(const char *json) {
     static syn__buf buf;
     const syn__str text = exact(json, strlen(json));
@@ -82,7 +82,7 @@ static void one_value_after_another(void) {
     const char *p = syn__python_text_next(&buf, json, end);
     CHECK_INT(p - json, 8);
     CHECK_STR(as_text(&buf), "[1, ']']");
-    CHECK(syn__python_text_next(&buf, p, end) == p + 1); /* a comma is no value */
+    CHECK(syn__python_text_next(&buf, p, end) == p + 1); /* a comma is not a value */
     buf.bytes = 0;
     p = syn__python_json_next(&buf, p + 2, end, 2);
     CHECK_INT(end - p, 1);
@@ -124,7 +124,7 @@ static void damaged_text(void) {
     CHECK_STR(dump("[\"\xED\xA0\x80\"]", 0), "[\n    \"\\ufffd\\ufffd\\ufffd\"\n]");
 }
 
-/* Whatever the text, the form ends, and every prefix of a text is a text. */
+/* Formatting finishes for any text, including every prefix of a valid one. */
 static void all_prefixes(void) {
     static char json[LINE_BYTES];
     FILE *f = fixture_open("python_fixture.txt");
@@ -178,7 +178,7 @@ static void deep_nesting(void) {
     CHECK(buf.bytes == text.bytes && memcmp(buf.data, json, buf.bytes) == 0);
     buf.bytes = 0;
     syn__python_json(&buf, text, 0);
-    CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes); /* linear, whatever the depth */
+    CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes); /* linear for any depth */
     syn__buf_free(&buf);
     free(json);
 }

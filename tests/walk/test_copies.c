@@ -1,5 +1,5 @@
-/* Ranks that do what another does: held once in JSON, Chakra JSON and timelines, and the same graph
-   as ever when read back. */
+/* Tests of identical ranks: JSON, Chakra JSON and timelines hold them once, and reading gives the
+   same graph as if all were written. */
 #include "tests/support/exported.h"
 #include "tests/support/files.h"
 #include "tests/support/graphs.h"
@@ -8,12 +8,12 @@
 
 #define N_RANKS 4
 
-/* What a rank may differ in. */
+/* Differences between ranks. */
 typedef struct variation {
     int64_t first_row[N_RANKS]; /* an attribute of the first op */
     uint64_t flops[N_RANKS];
     double predicted_ns[N_RANKS];
-    bool send; /* the last op of each rank sends to itself */
+    bool send; /* the last op of each rank sends to the rank itself */
 } variation;
 
 static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}, false};
@@ -88,7 +88,7 @@ static char *written(const syn_exporter *exporter, const syn_graph *g, syn_copie
     return export_text(exporter, g, &options);
 }
 
-/* The one file of which the .et of rank r is the bytes. */
+/* Checks that both graphs give the same .et bytes for every rank. */
 static void check_et(const syn_graph *a, const syn_graph *b) {
     if (!can_export(&syn_export_et)) return;
     for (int32_t r = 0; r < N_RANKS; r++) {
@@ -117,7 +117,7 @@ static void once_is_the_same_graph(void) {
     CHECK_HAS(once, "{\"rank\":3,\"of\":0,\"nodes\":[\n"
                     "{\"id\":\"r3.o1\",\"attributes\":{\"first_row\":300}}]}");
     CHECK(strstr(once, "\"r3.o2\"") == NULL && strstr(once, "\"r1.t0\"") == NULL);
-    CHECK(strstr(once, "\"kind\":\"group\"") == NULL); /* the ranks shown are one */
+    CHECK(strstr(once, "\"kind\":\"group\"") == NULL); /* only one rank is shown */
     syn_graph *again = read_json(once);
     const char *difference = graph_difference(g, again);
     CHECK_MSG(difference == NULL, "%s differs", difference);
@@ -131,7 +131,7 @@ static void once_is_the_same_graph(void) {
         }
     }
     check_et(g, again);
-    /* Small graphs hold every rank, unless asked. */
+    /* Small graphs contain every rank by default. */
     char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
     char *by_itself = written(&syn_export_json, g, SYN_COPIES_AUTO);
     CHECK_STR(by_itself, full);
@@ -161,7 +161,7 @@ static void kinds(void) {
     syn_graph_free(g);
 }
 
-/* Whoever differs in more than attributes is no copy. */
+/* A rank that differs in more than attributes is not a copy. */
 static void not_copies(void) {
     variation slower = shards, sends = shards;
     for (uint32_t r = 0; r < N_RANKS; r++) slower.predicted_ns[r] = 5 + r;
@@ -210,7 +210,8 @@ static void chakra(void) {
     syn_graph *from_once = read_chakra(once), *from_full = read_chakra(full);
     check_et(from_once, from_full);
     check_et(from_once, g);
-    /* Attributes of messages that were read are written: one more of rank 1 keeps it apart. */
+    /* Attributes of messages that were read are written again, so an additional attribute of rank 1
+       makes its nodes differ. */
     const char *at = strstr(strstr(full, "{\"rank\":1,"), "{\"name\":\"is_cpu_op\"");
     CHECK(at != NULL);
     char *odd = malloc(strlen(full) + 64);
@@ -265,7 +266,8 @@ static void refusals(void) {
     }
 }
 
-/* By hand, without "ranks": ascending; what a copy says of its ops counts. */
+/* A hand-written file without "ranks": ranks ascend, and attributes that a copy gives for its ops
+   are used. */
 static void by_hand(void) {
     static const char text[] = FILE_OF("", "{\"mine\":{},\"nodes\":[{\"attributes\":{\"a\":1,"
                                            "\"b\":\"x\"},\"id\":\"r3.o2\"}],\"of\":0,\"rank\":3},"

@@ -1,4 +1,4 @@
-/* The critical path of recordings, whose ops lie within each other, run on streams, and wait. */
+/* Tests of the critical path of recordings, with nested ops, streams and waits. */
 #include "export/walk/critical.h"
 #include "tests/support/test.h"
 
@@ -12,13 +12,13 @@ static uint64_t stream(uint64_t number) {
     return syn__critical_lane(0, true, 0, number);
 }
 
-/* An op from begin to end, in us. */
+/* An op from `begin` to `end`, in us. */
 static syn__critical_op op(uint64_t lane, double begin, double end) {
     return (syn__critical_op){
         .begin_ns = 1e3 * begin, .end_ns = 1e3 * end, .lane = lane, .last_member = SYN_NO_NODE};
 }
 
-/* Dependencies: pairs {op, what it depends on}, ascending by op. Checks the path in us. */
+/* pairs: {op, dependency}, ascending by op. Checks each op's share of the path, in us. */
 static void check_path(const syn__critical_op *ops, uint32_t n, const uint32_t (*pairs)[2],
                        uint32_t n_pairs, const double *want_us) {
     uint32_t first[MOST + 1], deps[MOST];
@@ -38,7 +38,7 @@ static void check_path(const syn__critical_op *ops, uint32_t n, const uint32_t (
     CHECK(sum <= end - begin);
 }
 
-/* A call counts without the ops that it makes; the gap between two ops counts for none. */
+/* A call counts without the ops that it makes. The gap between two ops counts for none. */
 static void test_calls(void) {
     const syn__critical_op ops[] = {op(host(0, 1), 0, 50), op(host(0, 1), 10, 20),
                                     op(host(0, 1), 30, 45), op(host(0, 1), 60, 70)};
@@ -46,7 +46,7 @@ static void test_calls(void) {
     check_path(ops, 4, deps, 4, (const double[]){25, 10, 15, 10});
 }
 
-/* A range that the program named runs nothing itself. */
+/* A range named by the program runs nothing itself. */
 static void test_range(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 50), op(host(0, 1), 10, 20)};
     const uint32_t deps[][2] = {{1, 0}};
@@ -54,8 +54,8 @@ static void test_range(void) {
     check_path(ops, 2, deps, 1, (const double[]){0, 10});
 }
 
-/* Two launches of 10 us, of which the second returns when its kernel runs already; the first kernel
-   is short, the second long. */
+/* Two launches of 10 us. The first kernel is short; the second is long, and is running before its
+   launch returns. */
 static void test_launches(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 20, 30), op(stream(7), 12, 15),
                               op(stream(7), 28, 99)};
@@ -73,8 +73,8 @@ static void test_busy_stream(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 0, 38, 48});
 }
 
-/* Nothing says why a stream was idle until 95 us: another one had just finished. A gap of 20 us or
-   less says nothing. */
+/* Nothing shows why a stream was idle until 95 us, so it is taken to wait for the other stream,
+   which had just finished. Gaps of 20 us or less mean nothing. */
 static void test_idle_stream(void) {
     syn__critical_op ops[] = {op(stream(7), 0, 10), op(stream(8), 0, 90), op(stream(7), 95, 120),
                               op(stream(8), 100, 125), op(stream(7), 140, 150)};
@@ -83,7 +83,7 @@ static void test_idle_stream(void) {
     check_path(ops, 5, deps, 3, (const double[]){0, 90, 25, 0, 10});
 }
 
-/* The host waits within op 2 for the kernel; what comes behind depends on it. */
+/* The host waits within op 2 for the kernel; the ops after it depend on it. */
 static void test_synchronise(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(stream(7), 12, 80), op(host(0, 1), 20, 85),
                               op(host(0, 1), 90, 99)};
@@ -94,7 +94,7 @@ static void test_synchronise(void) {
     check_path(ops, 4, within, 4, (const double[]){10, 68, 5, 9});
 }
 
-/* gloo's thread communicates while the program waits in no op. */
+/* gloo's thread communicates while the program waits, but not within an op. */
 static void test_gloo(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 9), 11, 80), op(host(0, 1), 14, 16),
                               op(host(0, 1), 82, 90)};
@@ -103,7 +103,7 @@ static void test_gloo(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 69, 0, 8});
 }
 
-/* The program's thread is within backward(), a range, while autograd's thread works. */
+/* The program's thread is in backward(), a range, while autograd's thread works. */
 static void test_wake(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 10, 6000),
                               op(host(0, 2), 20, 3000), op(host(0, 2), 3000, 5990),
@@ -113,7 +113,7 @@ static void test_wake(void) {
     check_path(ops, 5, deps, 4, (const double[]){10, 0, 2980, 2990, 9});
 }
 
-/* Rank 0 comes to the collective early and waits for rank 1. */
+/* Rank 0 arrives at the collective early and waits for rank 1. */
 static void test_ranks(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 10, 99), op(host(1, 1), 0, 70),
                               op(host(1, 1), 75, 98)};
@@ -123,7 +123,7 @@ static void test_ranks(void) {
     check_path(ops, 4, deps, 2, (const double[]){0, 24, 70, 0});
 }
 
-/* Nothing has a time; ops that overlap without lying within each other. */
+/* Ops without times, and ops that overlap without being nested. */
 static void test_odd(void) {
     const syn__critical_op none[] = {op(host(0, 1), 0, 0), op(host(0, 1), 5, 5)};
     const syn__critical_op across[] = {op(host(0, 1), 0, 20), op(host(0, 1), 10, 30)};

@@ -1,5 +1,5 @@
-/* Text workloads in memory: what is read of a text, hostile ones, and memory that runs out. What is
-   written of them test_text_workload.py compares with Chakra's converter. */
+/* Tests of text workloads in memory: what is read, malformed input, and running out of memory.
+   test_text_workload.py compares the written traces with those of Chakra's converter. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -24,7 +24,7 @@ static void reads_a_text(void) {
     CHECK_INT(w.parallelism, SYN_TEXT_DLRM);
     CHECK_INT(w.last_bottom, 1);
     CHECK_INT(w.n_layers, 3);
-    CHECK_INT(w.text_bytes, sizeof text - 1 - 6); /* one byte less a line */
+    CHECK_INT(w.text_bytes, sizeof text - 1 - 6); /* one byte less per line */
     const syn__text_layer *l = w.layers;
     CHECK(syn__str_is(l[0].name, "emb") && syn__str_is(l[2].name, "fc2"));
     CHECK_INT(l[1].line, 4);
@@ -41,7 +41,7 @@ static void reads_a_text(void) {
     syn_text_workload_free(&w);
 }
 
-/* Reads a copy of exactly these bytes: AddressSanitizer then sees a read past them. */
+/* Reads a copy of exactly these bytes, so that AddressSanitizer detects reads beyond them. */
 static bool ends_well(const char *data, size_t bytes) {
     syn_error err = {0};
     syn_text_workload w;
@@ -68,7 +68,7 @@ static void hostile_texts_end_well(void) {
     }
 }
 
-/* The set is complete or there is none. */
+/* Converts the text. The set must be complete on success and absent on failure. */
 static syn_status convert(void *unused, syn_error *err) {
     (void)unused;
     const syn_text_options options = {2, 2, "test"};

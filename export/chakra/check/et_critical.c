@@ -1,3 +1,5 @@
+/* Critical paths for statistics: of one recording, of a set of recordings, and of a trace whose
+   ops do not overlap. */
 #include "export/chakra/check/et_critical.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Reads the messages of an execution trace and turns its dependencies from ids into indices. */
+/* Reads the messages of an execution trace into arrays, and replaces the ids in dependencies by
+   node indices. */
 #include "export/chakra/check/et_scan.h"
 
 #include <stdlib.h>
@@ -14,9 +15,9 @@ typedef struct scanner {
     const syn__et_listener *on;
     const char *begin;
     syn__et_decoder decoder;
-    uint64_t *dep_ids; /* of all nodes, until they are resolved */
+    uint64_t *dep_ids; /* ids of the dependencies of all nodes, until they are resolved */
     size_t n_dep_ids, dep_ids_cap;
-    syn__et_ids ids; /* made when a guess fails */
+    syn__et_ids ids; /* hash table; built when it is needed for the first time */
     bool ascending;
 } scanner;
 
@@ -43,7 +44,7 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
     return SYN_FAIL_NOMEM(err, bytes, "checking an execution trace");
 }
 
-/* Reports what the decoder did not understand, which is no failure; lack of memory is. */
+/* Reports a message that the decoder rejected, and continues. Only lack of memory is a failure. */
 static syn_status pass_over(const scanner *s, syn_status status, syn_error *err) {
     if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
     const bool text = strstr(s->decoder.why, "UTF-8") != NULL;
@@ -88,7 +89,7 @@ static syn_status take_node(scanner *s, syn__str message, syn_error *err) {
     return s->on->node(s->on->user, index, s->scan->offsets[index], &node, err);
 }
 
-/* The first message. A node in its place is reported, and then taken as the node that it is. */
+/* Takes the first message, the metadata. If it is a node, reports that and takes it as a node. */
 static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     syn__et_meta meta;
     syn__et_node node;
@@ -117,7 +118,7 @@ static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
 
 /* ---- Ids ---- */
 
-/* Of nodes with one id the first is found. */
+/* Builds the hash table and reports repeated ids; a look-up finds the first node with an id. */
 static syn_status index_ids(scanner *s, syn_error *err) {
     const syn__et_scan *scan = s->scan;
     SYN_TRY(syn__et_ids_open(&s->ids, scan->ids, sizeof *scan->ids, scan->n_nodes, err));
@@ -126,7 +127,8 @@ static syn_status index_ids(scanner *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* Ids mostly count up by one, so a node's dependency is as far before it as their ids differ. */
+/* Sets *out to the index of the node with that id. Ids mostly count up by one, so the first guess
+   is that two nodes are as far apart as their ids. */
 static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, syn_error *err) {
     const uint64_t *ids = s->scan->ids;
     const uint64_t guess = node - (ids[node] - id);
@@ -146,8 +148,8 @@ static bool is_new(const uint32_t *deps, uint32_t begin, uint32_t end, uint32_t 
     return true;
 }
 
-/* Few dependencies repeat, and long lists of them are rare: only the last ones are looked at, so
-   that the step stays linear. What repeats further off does no harm. */
+/* Number of previous dependencies that a new one is compared with. Few repeat, and long lists are
+   rare, so this keeps the step linear. Repeats that are further apart stay and do no harm. */
 #define LOOK_BACK 16u
 
 static syn_status resolve(scanner *s, syn_error *err) {
@@ -199,7 +201,7 @@ static syn_status sort_ids(syn__et_scan *scan, syn_error *err) {
 
 static syn_status run(scanner *s, size_t bytes, syn_error *err) {
     SYN_TRY(read_messages(s, bytes, err));
-    /* first_dep has n + 1 entries also when n is 0. */
+    /* first_dep has n_nodes + 1 entries, also for n_nodes = 0. */
     SYN_TRY(syn_grow(&s->scan->first_dep, &s->scan->first_cap, 1, sizeof(uint32_t), err));
     if (s->scan->n_nodes == 0) s->scan->first_dep[0] = 0;
     if (!s->ascending) {

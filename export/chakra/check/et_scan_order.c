@@ -1,4 +1,4 @@
-/* The order of a scanned trace's nodes. */
+/* The topological order of a scanned trace's nodes, and the search for a cycle. */
 #include "export/chakra/check/et_scan.h"
 #include "syntorch/base/memory.h"
 
@@ -13,7 +13,8 @@ void syn__et_dag_close(syn__et_dag *dag) {
     *dag = (syn__et_dag){0};
 }
 
-/* first_child[i + 2] counts, then begins, the children of i; filling moves it to i + 1. */
+/* first_child[i + 2] first counts the children of i, then holds their start; filling moves the
+   start to first_child[i + 1]. */
 static void fill_children(syn__et_dag *dag, const syn__et_scan *scan) {
     const uint32_t n = scan->n_nodes;
     for (uint32_t k = 0; k < scan->first_dep[n]; k++) dag->first_child[scan->deps[k] + 2]++;
@@ -24,7 +25,8 @@ static void fill_children(syn__et_dag *dag, const syn__et_scan *scan) {
     }
 }
 
-/* Kahn's algorithm (CACM 1962); `left` counts what each node still waits for. */
+/* Kahn's algorithm (CACM 1962). `left` counts the dependencies of each node that are not yet
+   ordered. */
 static void put_in_order(syn__et_dag *dag, const syn__et_scan *scan, uint32_t *left) {
     uint32_t end = 0;
     for (uint32_t i = 0; i < scan->n_nodes; i++) {
@@ -59,10 +61,12 @@ syn_status syn__et_dag_open(syn__et_dag *dag, const syn__et_scan *scan, syn_erro
     return ok ? SYN_OK : no_memory(n, err);
 }
 
-/* Every node that was not ordered waits for another such, so following them ends in a cycle. */
+/* Every node that was not ordered waits for another such node, so following these dependencies ends
+   in a cycle. */
 syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, uint32_t **out,
                              uint32_t *n, syn_error *err) {
-    uint32_t *step = (uint32_t *)syn_calloc(scan->n_nodes, sizeof(uint32_t)); /* 0: not visited */
+    /* Number of each node in `path`, counted from 1; 0: not visited; UINT32_MAX: ordered. */
+    uint32_t *step = (uint32_t *)syn_calloc(scan->n_nodes, sizeof(uint32_t));
     uint32_t *path = (uint32_t *)syn_malloc(scan->n_nodes * sizeof(uint32_t));
     if (step == NULL || path == NULL) {
         syn_free(step);

@@ -1,4 +1,4 @@
-/* Statistics of execution traces: see statistics.h. */
+/* Computes the statistics of execution traces that statistics.h declares. */
 #include "export/statistics.h"
 
 #include <stdio.h>
@@ -11,12 +11,13 @@
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-enum { USER_SCOPE = 7 }; /* PyTorch's RecordScope of a range that the program named */
+/* PyTorch's RecordScope for ranges that the program named (record_function). */
+enum { USER_SCOPE = 7 };
 
 static const char *const classes[SYN_STATISTICS_CLASSES] = {"launch", "stream", "sync", "group",
                                                             "thread"};
 
-/* Without what all types share: "COLL" of COMM_COLL_NODE. */
+/* Omits the parts that all types share: "COLL" for COMM_COLL_NODE. */
 void syn_statistics_type_name(size_t type, char name[SYN_STATISTICS_NAME]) {
     const char *full = syn__et_node_type_name((uint32_t)type);
     if (full == NULL || type >= SYN_STATISTICS_TYPES - 1) full = "other";
@@ -33,7 +34,8 @@ const char *syn_statistics_class_name(size_t dependency_class) {
     return classes[dependency_class];
 }
 
-/* Where a number of an enum is counted; what the schema lacks last. */
+/* The index at which an enum value is counted. Values that the schema lacks are counted in the last
+   entry. */
 static size_t place_of(bool known, uint64_t number, size_t n) {
     return known && number < n - 1 ? (size_t)number : n - 1;
 }
@@ -42,7 +44,7 @@ static void add(uint64_t *sum, uint64_t value) {
     *sum = syn__et_sum(*sum, value);
 }
 
-/* Rows by name, while they are collected. */
+/* Rows by name, while they are being collected. */
 typedef struct table {
     syn_intern names;
     syn_statistics_row *rows;
@@ -52,11 +54,12 @@ typedef struct table {
 typedef struct collector {
     syn_statistics *out;
     table ops, groups;
-    bool scoped;            /* names are "h.3.attn/qkv": ops have the last part of them */
-    uint64_t n_nodes_named; /* nodes with a type or a name: other bytes make nodes without */
-    uint64_t *micros;       /* per node */
+    bool scoped;            /* names are like "h.3.attn/qkv"; the last part is the op */
+    uint64_t n_nodes_named; /* number of nodes with a type or a name; arbitrary bytes that decode as
+                               messages give nodes without either */
+    uint64_t *micros;       /* per node: its duration */
     size_t micros_cap;
-    syn__critical_op *times; /* per node: when it ran, if the file tells */
+    syn__critical_op *times; /* per node: when it ran, if the file has times */
     size_t times_cap;
     bool has_times;
 } collector;
@@ -89,7 +92,7 @@ static int compare_rows(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* Hands the rows over; the table keeps what was not. */
+/* Moves the rows to *rows, named and sorted. If *rows stays NULL, the table still owns them. */
 static syn_status close_table(table *t, syn_statistics_row **rows, size_t *n, syn_error *err) {
     for (; *n < t->names.n_entries; ++*n) {
         const uint32_t id = (uint32_t)*n;
@@ -192,10 +195,10 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 
 /* ---- Nodes ---- */
 
-/* What a node's attributes say; sizes that are missing or negative are 0. */
+/* Values of a node's attributes. Missing and negative sizes are 0. */
 typedef struct node_facts {
     uint64_t num_ops, tensor_size, comm_size, waiting_ns;
-    int64_t comm_type; /* -1: absent */
+    int64_t comm_type; /* -1 if absent */
     uint64_t inclusive_micros, tid, device, stream;
     bool is_cpu, has_inclusive, has_stream, is_range;
     syn__str op, group;
@@ -207,7 +210,7 @@ static uint64_t size_of(const syn__et_attr *a) {
     return (uint64_t)value;
 }
 
-/* Of a node without an attribute "op": what its name says. */
+/* The op of a node without an attribute "op", taken from its name. */
 static syn__str op_of(const collector *c, syn__str name) {
     for (size_t i = name.bytes; c->scoped && i-- > 0;)
         if (name.text[i] == '/' && i > 0 && i + 1 < name.bytes)
@@ -215,7 +218,7 @@ static syn__str op_of(const collector *c, syn__str name) {
     return name;
 }
 
-/* Numbers in a packed list of integers, of either width. */
+/* Counts the elements of a list of 64-bit integers, packed or not. */
 static uint64_t count_list(const syn__et_attr *a) {
     syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
     syn__et_field f;
@@ -266,8 +269,8 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
 }
 
-/* When the node ran, and where. Durations of host ops leave out what they called, where a file
-   tells how long both took. */
+/* When and where the node ran. The duration of a host op excludes the ops that it called if the
+   file also has inclusive_dur, which is then used instead. */
 static syn__critical_op times_of(const syn__et_node *node, const node_facts *t, bool comm) {
     const bool device = t->has_stream && !t->is_cpu;
     const double begin_ns = 1e3 * (double)node->start_micros;

@@ -1,4 +1,5 @@
-/* The validator: findings, groups, and what happens to one file. */
+/* The validator's core: stores findings, looks up groups, and checks one file. Each kind of check
+   has a file of its own (et_validate_*.c). */
 #include "export/chakra/check/et_validate.h"
 
 #include <inttypes.h>
@@ -38,7 +39,7 @@ void syn__find(syn_validator *v, syn_finding_kind kind, syn__spot spot, const ch
     va_start(args, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, args);
     va_end(args);
-    (void)SYN_FAIL(&text, SYN_E_FORMAT, "%s", sentence); /* makes cut texts valid UTF-8 */
+    (void)SYN_FAIL(&text, SYN_E_FORMAT, "%s", sentence); /* makes truncated text valid UTF-8 */
     v->status =
         syn_grow(&r->findings, &v->findings_cap, r->n_findings + 1, sizeof *r->findings, NULL);
     char *copy = syn_strdup(text.text);
@@ -58,7 +59,8 @@ void syn_validation_free(syn_validation *r) {
     *r = (syn_validation){0};
 }
 
-/* Sorts by kind and keeps the order within: there are few. */
+/* Sorts by kind, with a stable sort. One pass per kind is fast enough because there are few
+   findings. */
 static syn_status sort_findings(syn_validation *r, syn_error *err) {
     if (r->n_findings == 0) return SYN_OK;
     syn_finding *sorted = (syn_finding *)syn_malloc(r->n_findings * sizeof *sorted);
@@ -183,7 +185,7 @@ static syn_status find_cycle(syn_validator *v, const syn__checked_rank *rank,
     return SYN_OK;
 }
 
-/* Takes what the run through the set needs, as long as nothing speaks against running it. */
+/* Keeps the dependencies that syn__check_run needs, unless the set cannot be run anyway. */
 static syn_status keep_graph(syn_validator *v, syn__checked_rank *rank, const syn__et_scan *scan,
                              syn__et_dag *dag, syn_error *err) {
     if (v->how.any_node || v->how.single || v->world < 2 || v->result.n_problems != 0)
@@ -256,7 +258,7 @@ syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, s
     return check_file(v, out, data, bytes, err);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Opening and closing ---- */
 
 syn_status syn_validator_open(syn_validator **out, const syn_validate_options *options,
                               uint32_t world, syn_error *err) {
@@ -270,7 +272,7 @@ syn_status syn_validator_open(syn_validator **out, const syn_validate_options *o
     return SYN_OK;
 }
 
-#define WIDE_FRONTIER 16384u /* nodes that ASTRA-sim's reader holds at once */
+#define WIDE_FRONTIER 16384u /* number of nodes that ASTRA-sim's reader holds at once */
 
 static syn_status compare_ranks(syn_validator *v, syn_error *err) {
     if (!v->how.any_node && v->frontier > WIDE_FRONTIER)

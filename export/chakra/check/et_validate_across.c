@@ -1,4 +1,4 @@
-/* Ranks against each other: the collectives of every group, and every send with its receive. */
+/* Compares ranks with each other: the collectives of each group, and each send with its receive. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct calls_of {
     size_t n;
 } calls_of;
 
-/* The first call of a group or a later one. */
+/* Index of the first call whose group is `group` or a later one. */
 static size_t lower_bound(const syn__checked_rank *rank, uint32_t group) {
     size_t low = 0, high = rank->n_calls;
     while (low < high) {
@@ -31,14 +31,14 @@ static calls_of calls_in(const syn__checked_rank *rank, uint32_t group) {
     return calls;
 }
 
-/* Of a number of an attribute. */
+/* Formats the value of an attribute. */
 static const char *text_of(int64_t value, char out[24]) {
     if (value == SYN__ABSENT) snprintf(out, 24, "(none)");
     else snprintf(out, 24, "%" PRId64, value);
     return out;
 }
 
-/* " of 64 bytes" */
+/* Formats a size: " of 64 bytes". */
 static const char *size_text(const syn__checked_call *call, char out[48]) {
     if (call->size == SYN__ABSENT) snprintf(out, 48, " without comm_size");
     else snprintf(out, 48, " of %" PRId64 " bytes", call->size);
@@ -74,7 +74,7 @@ static void compare(syn_validator *v, uint32_t group, const calls_of *want, cons
     if (at < want->n || at < got->n) tell_mismatch(v, group, want, got, at);
 }
 
-/* Of all ranks those that were read, which may be few of many. */
+/* In the group of all ranks, compares only the ranks that were read, which may be few. */
 static void check_group(syn_validator *v, uint32_t group) {
     calls_of first = {0};
     const bool world = syn__is_world(v, group);
@@ -115,7 +115,7 @@ static int compare_messages(const void *a, const void *b) {
     return x->call->id < y->call->id ? -1 : x->call->id > y->call->id;
 }
 
-/* What a message that lacks its other half nearly matches. */
+/* Describes `near` if it would be the counterpart of `a` but differs in size; otherwise "". */
 static const char *hint(const message *a, const message *near, char out[96]) {
     char size[24];
     out[0] = '\0';
@@ -136,7 +136,7 @@ static void check_key(syn_validator *v, const message *m, size_t begin, size_t e
     const syn__checked_call *call = m[begin].call;
     const message *other = end < n ? &m[end] : NULL;
     if (hint(&m[begin], other, near)[0] == '\0' && begin > 0) hint(&m[begin], &m[begin - 1], near);
-    /* A broken or missing file may hold the other half. */
+    /* The counterpart may be in a damaged or missing file. */
     if (!repeated && call->src != SYN__ABSENT && call->dst != SYN__ABSENT &&
         (syn__checked_rank_of(v, call->src) == NULL ||
          syn__checked_rank_of(v, call->dst) == NULL) &&
@@ -149,7 +149,7 @@ static void check_key(syn_validator *v, const message *m, size_t begin, size_t e
               text_of(call->size, size), sends, recvs, near);
 }
 
-/* Also numbers the keys, for the run through the set. */
+/* Checks all messages, sorted by key. Also numbers the keys, for syn__check_run. */
 static void check_sorted(syn_validator *v, const message *m, size_t n) {
     uint32_t key = 0;
     for (size_t begin = 0, end; begin < n; begin = end, key++) {

@@ -1,4 +1,5 @@
-/* Validation of files: which belong to the set, which rank each holds, and the result as JSON. */
+/* Validates files: finds the files of a set and the rank of each, handles recordings of real runs,
+   and writes the result as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -32,7 +33,7 @@ static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error
     return status;
 }
 
-/* Ranks of a set between files that are there: one finding a gap. */
+/* Reports a gap in the ranks from `from` to to - 1, as one finding. */
 static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
     const syn__spot spot = {from, false, 0, SYN__ET_NO_OFFSET};
     if (from + 1 == to) syn__find(v, SYN_FINDING_MISSING, spot, "the set has no file for it");
@@ -61,7 +62,7 @@ static void tell_recording(syn_validator *v, const syn_validation *seen) {
               seen->n_on_cpu, seen->n_compute);
 }
 
-/* recording: what was seen of it in a first look, or NULL. */
+/* recording: the result of a first check that found a recording, or NULL. */
 static syn_status check_set(syn_validation *out, const syn__et_files *files,
                             const syn_validate_options *how, const syn_validation *recording,
                             syn_error *err) {
@@ -75,7 +76,8 @@ static syn_status check_set(syn_validation *out, const syn__et_files *files,
     return status != SYN_OK ? status : closed;
 }
 
-/* What all host ops lack for a simulator is one problem: a second look passes it over. */
+/* Checks a recording again, with options that accept host ops. In the first check every host op
+   lacks what a simulator needs; the second check reports this only once. */
 static syn_status check_recording(syn_validation *out, const syn__et_files *files,
                                   const syn_validate_options *options, syn_error *err) {
     const syn_validation seen = *out;

@@ -1,4 +1,4 @@
-/* The group file: {"<id>": [ranks...]}. */
+/* Checks the group file, {"<id>": [ranks...]}. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -6,11 +6,13 @@
 #include "syntorch/base/json.h"
 #include "syntorch/base/memory.h"
 
-#define MOST_IDS 500 /* from here on message tags wrap around: (id * 1e6 + count) mod 5e8 */
+/* Message tags are (id * 1e6 + count) mod 5e8, so they wrap around from this id on. */
+#define MOST_IDS 500
 
 static const syn__spot whole_set = {-1, false, 0, SYN__ET_NO_OFFSET};
 
-/* Whether the key is a decimal integer above 0; *id is at most 2^63. */
+/* Whether the key is a decimal integer above 0. Last digits of very long keys are dropped, so *id
+   is at most 2^63. */
 static bool good_key(const char *text, uint64_t *id) {
     *id = 0;
     for (const char *p = text; *p != '\0'; p++) {
@@ -35,7 +37,7 @@ static int compare_ranks(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Each member once, and in the set. */
+/* Checks that each member occurs once and is a rank of the set. */
 static syn_status check_members(syn_validator *v, const char *key, const syn__checked_group *g,
                                 syn_error *err) {
     for (size_t i = 0; i < g->n_members; i++) {
@@ -61,7 +63,7 @@ static syn_status check_members(syn_validator *v, const char *key, const syn__ch
     return SYN_OK;
 }
 
-/* SYN_E_FORMAT with the reader's sentence for what is not a list of ranks. */
+/* Fails with SYN_E_FORMAT and the JSON reader's message if this is not a list of ranks. */
 static syn_status read_members(syn_json *json, syn__checked_group *g, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "a group's ranks"));
     while (syn_json_next(json) != SYN_JSON_ARRAY_END) {

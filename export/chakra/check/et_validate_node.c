@@ -1,4 +1,4 @@
-/* One node: whether its attributes say what its type needs. */
+/* Checks one node: whether it has the attributes that its type needs, with valid values. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/utf8.h"
 
-/* Attributes that must be integers, pg_name and involved_dim. */
+/* Attributes that are checked. The first N_INTEGERS must be integers. */
 enum {
     COMM_TYPE,
     COMM_SIZE,
@@ -32,13 +32,13 @@ typedef struct node_check {
     const syn__et_node *node;
     syn__spot spot;
     uint32_t index;
-    const syn__et_attr *attrs[N_KNOWN]; /* NULL: not there */
-    int64_t values[N_INTEGERS];         /* SYN__ABSENT */
+    const syn__et_attr *attrs[N_KNOWN]; /* NULL if absent */
+    int64_t values[N_INTEGERS];         /* SYN__ABSENT if absent */
 } node_check;
 
 #define NAME_BYTES 64u
 
-/* The node's name for a sentence, cut between characters. */
+/* The node's name for a message, truncated between characters. */
 static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
     const syn__str s = c->node->name;
     size_t n = 0;
@@ -52,7 +52,8 @@ static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
     return out;
 }
 
-/* Most nodes are in order, so names and numbers become text only here. */
+/* Reports a finding with an attribute's value. Names and numbers are only formatted here because
+   most nodes have no findings. */
 static void find(const node_check *c, syn_finding_kind kind, const char *what, int64_t value) {
     char name[NAME_BYTES], number[32] = "not given";
     if (value != SYN__ABSENT) snprintf(number, sizeof number, "%" PRId64, value);
@@ -82,12 +83,12 @@ static void check_known(node_check *c, int which, const syn__et_attr *a) {
     *value = SYN__ABSENT;
     if (good_member(which, a, value)) {
         if (*value == SYN__ABSENT)
-            ++*value; /* the least number is there, and as wrong as the next */
+            ++*value; /* INT64_MIN means absent; the next number is just as invalid */
         return;
     }
     if (a->field == SYN__ET_NONE) return;
     if (which >= N_INTEGERS && c->node->type != SYN__ET_COMM_COLL_NODE)
-        return; /* no simulator reads it */
+        return; /* no simulator reads these on other nodes */
     char how[64];
     snprintf(how, sizeof how, " is %s, not %s", syn__et_field_name(a->field),
              which == PG_NAME        ? "string_val"
@@ -114,7 +115,7 @@ static void check_attributes(node_check *c) {
 
 /* ---- Compute ---- */
 
-/* What lasts a nanosecond on the fastest accelerator of today: 3.35 TB/s, 900 Tflop/s. */
+/* Least costs that take 1 ns on the fastest current accelerator (3.35 TB/s, 900 Tflop/s). */
 #define ROOT_BYTES 3350
 #define ROOT_OPS   900000
 
@@ -166,7 +167,7 @@ static void check_group(const node_check *c, uint32_t group) {
     const char *name = syn__checked_group_name(v, group);
     char text[NAME_BYTES];
     const bool world = syn__is_world(v, group);
-    /* A file alone: its rank or its groups are not known. */
+    /* When a single file is checked, its rank or the groups may be unknown. */
     const bool known_world = v->world != 0, known_rank = c->spot.rank >= 0;
     if (v->how.any_node || (world && !known_world)) return;
     if (!world && !v->groups[group].listed)
@@ -217,7 +218,8 @@ static void number(int64_t value, const char *absent, char out[24]) {
     else snprintf(out, 24, "%" PRId64, value);
 }
 
-/* Whether the message names its two ranks, one of them its own, and can be matched. */
+/* Whether the message can be matched: it names two different ranks, one of them its own, and has a
+   valid tag. */
 static bool good_message(const node_check *c, int64_t src, int64_t dst) {
     const bool send = c->node->type == SYN__ET_COMM_SEND_NODE;
     const int64_t own = send ? src : dst, peer = send ? dst : src, world = c->v->world;
@@ -246,9 +248,10 @@ static syn_status check_message(node_check *c, syn_error *err) {
     return add_call(c, SYN__NO_GROUP, err);
 }
 
-/* ---- The node ---- */
+/* ---- All nodes ---- */
 
-/* Simulators multiply microseconds by 1000; ranks and tags are int32 in the schema's attributes. */
+/* Simulators multiply microseconds by 1000, and ranks and tags are int32 in the schema's
+   attributes. */
 static void check_ranges(const node_check *c) {
     static const int narrow[] = {COMM_SRC, COMM_DST, COMM_TAG};
     char name[NAME_BYTES];

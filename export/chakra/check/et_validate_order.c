@@ -1,19 +1,20 @@
-/* Whether dependencies order the collectives of each group on one rank. Consecutive collectives of
-   all groups are tried first, in topological order: where they form chains nothing more is to do.
-   What is left is searched group by group. */
+/* Checks that dependencies order the collectives of each group on one rank. First it goes through
+   the collectives of all groups in topological order and puts each one that depends on the previous
+   one into the same chain; the calls of a chain are ordered. The remaining pairs are searched group
+   by group. */
 #include <inttypes.h>
 
 #include "export/chakra/check/et_validate.h"
 #include "syntorch/base/memory.h"
 
-/* Visits of a node or dependency, for each of them, before the search gives up. Groups with a
-   stream each need one pass a group. */
+/* The search gives up after this many visits per node and dependency. If each group has a stream of
+   its own, one pass per group is needed. */
 #define PASSES 64u
 
 typedef struct search {
     const syn__et_scan *scan;
-    uint32_t *place; /* of each node in the topological order; UINT32_MAX: it waits for a cycle */
-    uint32_t *seen;  /* number of the search that met the node */
+    uint32_t *place; /* per node: its topological index; UINT32_MAX if it waits for a cycle */
+    uint32_t *seen;  /* per node: number of the last search that visited it */
     uint32_t *stack;
     uint32_t n_searches;
     uint64_t steps, most_steps;
@@ -23,11 +24,11 @@ typedef struct order_check {
     syn_validator *v;
     const syn__checked_rank *rank;
     search s;
-    uint32_t *chain; /* of each collective: those of one chain follow each other in this order */
+    uint32_t *chain; /* per call: number of its chain, whose calls are ordered */
 } order_check;
 
-/* Whether node `to` waits for `from`, directly or not: goes back from it, never beyond the
-   place of `from`. */
+/* Whether node `to` depends on `from`, directly or indirectly. Searches backwards from `to`, and
+   skips nodes that come before `from` in topological order. */
 static bool reaches(search *s, uint32_t from, uint32_t to) {
     if (s->place[from] >= s->place[to]) return false;
     const uint32_t mark = ++s->n_searches;
@@ -47,13 +48,13 @@ static bool reaches(search *s, uint32_t from, uint32_t to) {
     return false;
 }
 
-/* Numbers the chains; `at` has a 0 for each node. */
+/* Numbers the chains. `at` has one entry per node, all 0 at first. */
 static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
     const syn__checked_call *calls = c->rank->calls;
     uint32_t last = UINT32_MAX, chain = 0;
     for (size_t i = 0; i < c->rank->n_calls; i++) {
         if (calls[i].group != SYN__NO_GROUP) at[calls[i].node] = (uint32_t)i + 1;
-        c->chain[i] = UINT32_MAX - (uint32_t)i; /* of nodes in cycles: chains of their own */
+        c->chain[i] = UINT32_MAX - (uint32_t)i; /* a chain of its own, for nodes in cycles */
     }
     for (uint32_t i = 0; i < dag->n_ordered; i++) {
         const uint32_t node = dag->order[i];
@@ -67,13 +68,13 @@ static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
 static bool ordered(order_check *c, const syn__checked_call *a, const syn__checked_call *b) {
     const uint32_t *place = c->s.place;
     if (place[a->node] == UINT32_MAX || place[b->node] == UINT32_MAX)
-        return true; /* reported already */
+        return true; /* reported as a cycle */
     const bool same_chain = c->chain[a - c->rank->calls] == c->chain[b - c->rank->calls];
     if (same_chain) return place[a->node] < place[b->node];
     return reaches(&c->s, a->node, b->node);
 }
 
-/* One finding a group: the first pair without an order. */
+/* Reports the first unordered pair of each group. */
 static void check_groups(order_check *c) {
     const syn__checked_call *calls = c->rank->calls;
     uint32_t reported = SYN__NO_GROUP;

@@ -1,7 +1,7 @@
-/* Runs a whole set: every rank has one communication slot, which a collective holds until all of
-   its group are there, and in which the ready node with the least id goes first. Computations and
-   the receives of sent messages end at once; a send waits for no other. What cannot be issued this
-   way stops simulators, too. */
+/* Runs a whole set to find deadlocks. Every rank has one communication slot, which a collective
+   holds until all members of its group have arrived. Of the ready nodes, the one with the smallest
+   id goes first. Compute nodes, and receives of messages that were sent, finish at once; a send
+   never waits. If a node cannot be issued this way, simulators stop as well. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 #define SHOWN_RANKS  6
 #define FIRST_QUEUED 1024u
 
-/* A call by rank and position; rank NONE: no call. */
+/* A call by rank index and index in the rank's calls. rank NONE: no call. */
 typedef struct call_at {
     uint32_t rank, call;
 } call_at;
 
-/* Calls that wait for the same, first come, first served. */
+/* Calls that wait for the same event, first in, first out. */
 typedef struct queue {
     call_at first, last;
     uint32_t n;
@@ -26,25 +26,25 @@ typedef struct queue {
 
 typedef struct rank_run {
     const syn__checked_rank *of;
-    uint32_t *left;        /* dependencies that did not finish, per node */
-    uint32_t *call_of;     /* per node; NONE */
-    uint32_t *heap;        /* calls that are ready for the slot, least id first */
-    uint32_t *n_issued;    /* at the first call of a group: how many were issued */
-    call_at *next;         /* per call: the next in its queue */
+    uint32_t *left;        /* per node: number of dependencies that have not finished */
+    uint32_t *call_of;     /* per node: its call, or NONE */
+    uint32_t *heap;        /* calls that are ready for the slot, smallest id on top */
+    uint32_t *n_issued;    /* at a group's first call: number of its calls issued */
+    call_at *next;         /* per call: the next call in its queue */
     uint8_t *waiting;      /* per call: whether it was issued or posted, and waits */
-    uint32_t n_heap, busy; /* busy: a collective, or NONE */
+    uint32_t n_heap, busy; /* busy: the collective in the slot, or NONE */
 } rank_run;
 
 typedef struct run {
     syn_validator *v;
     rank_run *ranks;
-    uint32_t *base;  /* per group: its first collective in `meetings` */
-    queue *meetings; /* per group and number: the ranks that wait in it */
+    uint32_t *base;  /* per group: index of its first collective in `meetings` */
+    queue *meetings; /* per collective of a group: the calls that wait in it */
     queue *wanted;   /* per key: receives that were posted before their send */
-    uint32_t *sent;  /* per key: sends before their receive */
+    uint32_t *sent;  /* per key: number of sends issued before their receive */
     struct finished {
         uint32_t rank, node;
-    } * work; /* ring: nodes that end, in this order */
+    } * work; /* ring buffer of finished nodes, in the order in which they finished */
     size_t work_cap, work_first, n_work;
     uint64_t n_done;
     bool no_memory;
@@ -115,7 +115,7 @@ static uint32_t heap_pop(rank_run *r) {
 
 /* ---- Steps ---- */
 
-/* All that a node waited for has finished. */
+/* Handles a node whose dependencies have all finished. */
 static void release(run *s, uint32_t rank, uint32_t node) {
     rank_run *r = &s->ranks[rank];
     const uint32_t call = r->call_of[node];
@@ -134,7 +134,7 @@ static void release(run *s, uint32_t rank, uint32_t node) {
     }
 }
 
-/* The first call of the same group. */
+/* Index of the first call of `group`, or of a later group. */
 static uint32_t first_of_group(const rank_run *r, uint32_t group) {
     size_t low = 0, high = r->of->n_calls;
     while (low < high) {
@@ -165,8 +165,8 @@ static void start(run *s, uint32_t rank) {
     if (r->busy != NONE || r->n_heap == 0) return;
     const uint32_t call = heap_pop(r);
     const syn__checked_call *c = &r->of->calls[call];
-    if (c->type == SYN__ET_COMM_COLL_NODE &&
-        c->kind != SYN__ET_BROADCAST) { /* which lasts and exchanges nothing */
+    /* A broadcast takes time but exchanges nothing, so it never waits. */
+    if (c->type == SYN__ET_COMM_COLL_NODE && c->kind != SYN__ET_BROADCAST) {
         join(s, rank, call);
         return;
     }
@@ -202,9 +202,9 @@ static void run_through(run *s) {
     } while (s->n_work > 0);
 }
 
-/* ---- What blocks ---- */
+/* ---- Deadlocks ---- */
 
-/* A member that has not come to the collective in which a rank waits. */
+/* Returns a member that has not arrived at the collective in which the rank waits, or -1. */
 static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
     const uint32_t group = r->of->calls[call].group;
     const uint32_t issued = r->n_issued[first_of_group(r, group)];
@@ -216,7 +216,7 @@ static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
     return -1;
 }
 
-/* Says what a rank waits for; returns the rank that should come, -1 for none. */
+/* Writes what the rank waits for to `text`. Returns the rank that it waits for, or -1. */
 static int32_t tell_wait(const run *s, int32_t rank, char *text, size_t room) {
     const rank_run *r = &s->ranks[rank];
     uint32_t call = r->busy;
@@ -266,7 +266,7 @@ static void tell_deadlock(const run *s) {
               s->v->result.n_nodes, text);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Opening and closing ---- */
 
 static bool open_rank(rank_run *r, const syn__checked_rank *of) {
     const size_t n = of->n_nodes, n_calls = of->n_calls + 1;
@@ -304,7 +304,8 @@ static void close_run(run *s) {
     syn_free(s->work);
 }
 
-/* Room for every meeting: all members have equally many calls, so the longest list will do. */
+/* Allocates the queues. All members of a group have the same number of calls, as the check across
+   ranks has found no problem, so the first member's number is used. */
 static bool open_meetings(run *s) {
     const syn_validator *v = s->v;
     const size_t n_groups = v->names.n_entries;
@@ -337,7 +338,7 @@ static int compare_u64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Releases what waits for nothing, least id first. */
+/* Releases the nodes without dependencies, smallest id first. */
 static void release_roots(run *s, uint32_t rank, uint64_t *roots) {
     const rank_run *r = &s->ranks[rank];
     const uint32_t *place = r->of->place;

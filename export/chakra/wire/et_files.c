@@ -1,3 +1,4 @@
+/* Finds the files of a trace set, and names the files of a new one. */
 #include "export/chakra/wire/et_files.h"
 
 #include <dirent.h>
@@ -12,7 +13,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-#define SUFFIX_BYTES 32 /* ".2147483646.et", ".comm_group.json" */
+#define SUFFIX_BYTES 32 /* longest suffix: ".2147483646.et" or ".comm_group.json" */
 
 int32_t syn__et_rank_of(const char *name, size_t *prefix_bytes) {
     const size_t bytes = strlen(name);
@@ -46,7 +47,7 @@ static int compare(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Says why neither the file nor ranks of a set were found. */
+/* Fails with the reason why neither the file nor ranks of a set were found. */
 static syn_status fail_none(const char *prefix, int folder_code, syn_error *err) {
     struct stat info;
     const int code = stat(prefix, &info) != 0 && errno != ENOENT ? errno : folder_code;
@@ -56,7 +57,8 @@ static syn_status fail_none(const char *prefix, int folder_code, syn_error *err)
                     prefix, prefix);
 }
 
-/* `path` has room for a suffix; its prefix ends at prefix_bytes. */
+/* Adds the files <prefix>.<rank>.et in `dir`. `path` begins with the prefix, of prefix_bytes bytes,
+   and has space for SUFFIX_BYTES more. */
 static syn_status add_ranks(syn__et_files *files, char *path, size_t prefix_bytes, DIR *dir,
                             syn_error *err) {
     const char *slash = strrchr(path, '/');
@@ -100,7 +102,8 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *prefix, siz
     return status;
 }
 
-/* Ranks by the names if no two are alike, else by the order in which the files were named. */
+/* Adds the named files, sorted by rank. Ranks come from the file names if all have one and no two
+   are equal; otherwise they count up in the order given. */
 static syn_status take_named(syn__et_files *files, const char *const *paths, size_t n,
                              syn_error *err) {
     size_t unused;

@@ -1,3 +1,4 @@
+/* Splits an execution trace into its length-delimited messages. */
 #include "export/chakra/wire/et_frames.h"
 
 syn__et_frames syn__et_frames_of(const char *name, const char *data, size_t bytes) {

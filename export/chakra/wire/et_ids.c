@@ -1,3 +1,5 @@
+/* A hash table from node ids to node indices, with linear probing. Ids are read from the
+   caller's array; a slot holds index + 1, or 0 if it is free. */
 #include "export/chakra/wire/et_ids.h"
 
 #include <string.h>
@@ -31,7 +33,7 @@ static size_t spread(uint64_t id) {
     return (size_t)(id ^ id >> 31);
 }
 
-/* The slot that holds the id, or the free one where it belongs. */
+/* Returns the slot with the id, or the free slot where it would be inserted. */
 static uint32_t *slot_of(const syn__et_ids *ids, uint64_t id) {
     size_t at = spread(id) & ids->mask;
     while (ids->slots[at] != 0 && id_of(ids, ids->slots[at] - 1) != id) at = (at + 1) & ids->mask;
@@ -46,5 +48,5 @@ bool syn__et_ids_add(syn__et_ids *ids, uint32_t node) {
 }
 
 uint32_t syn__et_ids_find(const syn__et_ids *ids, uint64_t id) {
-    return *slot_of(ids, id) - 1; /* of a free slot UINT32_MAX */
+    return *slot_of(ids, id) - 1; /* UINT32_MAX for a free slot */
 }

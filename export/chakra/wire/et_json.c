@@ -1,6 +1,7 @@
-/* Protobuf's JSON mapping of an execution trace's records: names in lowerCamelCase, 64-bit integers
-   as strings, enums by name, bytes in base64, NaN and infinities as strings; proto3 defaults are
-   left out, set oneof members never. */
+/* Protobuf's JSON mapping of an execution trace's records, written and read. Names are in
+   lowerCamelCase, 64-bit integers, NaN and infinities are strings, enums are names, and bytes are
+   base64. Fields that hold their proto3 default are omitted, but oneof members are always
+   written. */
 #include <math.h>
 
 #include "export/chakra/wire/et_json_print.h"
@@ -79,7 +80,8 @@ static void print_element(printer *p, const syn__et_member *m, uint64_t bits, sy
     else syn__et_print_scalar(p, m->type, bits, data);
 }
 
-/* All elements that the message has of a repeated field, or the last of any other. */
+/* Prints a field from the message's wire form: all elements of a repeated field, the last value of
+   any other. */
 static void print_member(printer *p, const syn__et_member *m, syn__str message) {
     if (message.bytes == 0) return;
     const syn__et_type *type = m->type != NULL ? m->type : syn__et_type_of(SYN__ET_BYTES);
@@ -136,7 +138,7 @@ static void print_value(printer *p, const syn__et_member *m, const syn__et_attr 
     syn__str data;
     uint64_t bits;
     syn__et_print_begin(p, '{');
-    /* MessageToJson leaves out what is empty. */
+    /* MessageToJson omits empty lists. */
     if (syn__et_member_at(m->message, 0, &values) &&
         (!p->python || syn__et_list_next(&look, &bits, &data))) {
         syn__et_print_key(p, values.name);
@@ -276,7 +278,8 @@ void syn__et_json_meta(syn_sink *sink, const syn__et_meta *meta) {
 
 /* ---- Reading ---- */
 
-/* "123" or -123 as 64-bit two's complement; false if it is no integer of that size and sign. */
+/* Parses an integer, such as 123 or "-123", to 64-bit two's complement. Returns false unless it
+   fits the type's width and sign. */
 static bool parse_integer(const char *text, bool is_signed, uint32_t bits, uint64_t *out) {
     const bool negative = *text == '-';
     if (negative) text++;
@@ -343,7 +346,7 @@ syn_status syn__et_parse_scalar(syn_json *json, const syn__et_type *type, uint64
 
 syn_status syn__et_parse_list(syn_json *json, const syn__et_type *type, uint32_t number,
                               syn__buf *out) {
-    syn__buf part = {0}; /* of numbers: all, packed; of texts: one after the other */
+    syn__buf part = {0}; /* numbers: all elements, packed; strings and bytes: the current one */
     syn_status status = SYN_OK;
     while (status == SYN_OK && syn_json_next(json) != SYN_JSON_ARRAY_END) {
         uint64_t bits = 0;

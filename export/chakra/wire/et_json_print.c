@@ -1,3 +1,5 @@
+/* Prints the parts of a JSON document in two layouts: compact, or as Python's
+   json.dumps(indent=2) does. */
 #include "export/chakra/wire/et_json_print.h"
 
 #include <math.h>
@@ -37,7 +39,7 @@ void syn__et_print_item(printer *p) {
     new_line(p);
 }
 
-/* In one piece, since a trace has millions of keys. */
+/* Written in one call, since a trace has millions of keys. */
 void syn__et_print_key(printer *p, const char *name) {
     char text[64];
     size_t n = 0;
@@ -63,9 +65,9 @@ void syn__et_print_key(printer *p, const char *name) {
     syn_sink_write(p->sink, text, n);
 }
 
-/* ---- Texts ---- */
+/* ---- Strings ---- */
 
-/* Most texts need no escapes and go out in one piece. */
+/* Most strings need no escapes and are written in one call. */
 static void plain_text(syn_sink *sink, syn__str s) {
     size_t from = 0;
     for (size_t i = 0; i < s.bytes; i++) {
@@ -83,7 +85,7 @@ static void plain_text(syn_sink *sink, syn__str s) {
     syn_sink_write(sink, s.text + from, s.bytes - from);
 }
 
-/* As json.dumps: all but ASCII's printable characters escaped. */
+/* Escapes everything except printable ASCII, as json.dumps does. */
 static void python_text(syn_sink *sink, syn__str s) {
     const char *p = s.text, *const end = p + s.bytes;
     char code[SYN__PYTHON_ESCAPE];
@@ -107,13 +109,13 @@ void syn__et_print_text(printer *p, syn__str s) {
 
 /* ---- Numbers ---- */
 
-/* The shortest decimal of at least six digits that rounds to the same float, as a double. */
+/* The shortest decimal with at least six digits that rounds to the same float, as a double. */
 static double shortest_float(float value) {
     char text[40];
     double rounded = (double)value;
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, (double)value);
-        rounded = strtod(text, NULL); /* same locale both ways */
+        rounded = strtod(text, NULL); /* printf and strtod use the same locale */
         if ((float)rounded == value) break;
     }
     return rounded;

@@ -1,3 +1,5 @@
+/* Reads the JSON form of a message and converts it to the wire form. Separate from et_json.c,
+   which writes that form and parses single values. */
 #include "export/chakra/wire/et_json_read.h"
 
 #include "syntorch/base/memory.h"
@@ -26,7 +28,8 @@ static syn_status twice(reader *r) {
     return syn_json_fail(&r->json, "the member \"%.60s\" is there twice", r->json.text);
 }
 
-/* Notes that the member with that number, whose key was just read, is there. */
+/* Records in *seen that the member with this number occurs. If strict, a second occurrence is an
+   error. */
 static syn_status once(reader *r, uint32_t *seen, unsigned number) {
     if (r->strict && (*seen >> number & 1) != 0) return twice(r);
     *seen |= UINT32_C(1) << number;
@@ -41,7 +44,7 @@ static syn_status copy(reader *r, syn__str s, syn__str *out) {
     return SYN_OK;
 }
 
-/* ---- Values. null stands for a field's default. ---- */
+/* ---- Values; null means the field's default ---- */
 
 static syn_status read_text(reader *r, const char *what, syn__str *out) {
     const syn_json_type type = syn_json_next(&r->json);
@@ -62,7 +65,7 @@ static syn_status read_number(reader *r, const syn__et_type *type, uint64_t *out
     return parse_number(r, type, out);
 }
 
-/* By name or number. */
+/* Accepts a name or a number. */
 static syn_status parse_enum(reader *r, const syn__et_member *m, const char *what, int32_t *out) {
     uint64_t bits = 0;
     if (r->json.type == SYN_JSON_STRING) {
@@ -82,7 +85,7 @@ static syn_status read_type(reader *r, const syn__et_member *m, uint32_t *out) {
     return SYN_OK;
 }
 
-/* ---- Fields that the records lack: to their wire form ---- */
+/* ---- Fields that the records lack, converted to wire form ---- */
 
 static bool holds(const syn__buf *fields, uint32_t number) {
     if (fields->bytes == 0) return false;
@@ -95,8 +98,8 @@ static bool holds(const syn__buf *fields, uint32_t number) {
 
 static syn_status read_object(reader *r, const syn__et_message *m, syn__buf *out);
 
-/* The value of the token just read, behind its key; of defaults nothing, unless it is one of
-   several. */
+/* Appends the token just read as a field in wire form. A default value appends nothing, unless the
+   field is repeated. */
 static syn_status parse_element(reader *r, const syn__et_member *m, syn__buf *out) {
     syn__buf text = {0};
     uint64_t bits = 0;
@@ -119,7 +122,7 @@ static syn_status parse_element(reader *r, const syn__et_member *m, syn__buf *ou
     return status;
 }
 
-/* Behind its key. */
+/* Appends a field whose key was just read. */
 static syn_status read_added(reader *r, const syn__et_member *m, syn__buf *out) {
     if (r->strict && holds(out, m->number)) return twice(r);
     if (syn_json_next(&r->json) == SYN_JSON_ERROR) return syn__et_json_broken(r);
@@ -147,7 +150,7 @@ static syn_status read_object(reader *r, const syn__et_message *m, syn__buf *out
     return r->json.type == SYN_JSON_ERROR ? syn__et_json_broken(r) : SYN_OK;
 }
 
-/* Moves what was read of such fields to where the message's other texts are. */
+/* Copies such fields to the arena, where the message's other strings are, and frees `fields`. */
 static syn_status keep_added(reader *r, syn_status status, syn__buf *fields, syn__str *out) {
     if (status == SYN_OK && fields->failed) status = syn__et_json_no_memory(r);
     if (status == SYN_OK && fields->bytes != 0)
@@ -203,7 +206,7 @@ static syn_status read_io(reader *r, const syn__et_member *m, syn__et_io *io) {
 
 /* ---- Attributes ---- */
 
-/* {"values":[...]} */
+/* Reads {"values":[...]}. */
 static syn_status read_list(reader *r, const syn__et_member *m, syn__et_attr *a) {
     syn__et_member values;
     uint32_t seen = 0;
@@ -290,7 +293,7 @@ static syn_status read_wire(reader *r) {
     return r->wire.failed ? syn__et_json_no_memory(r) : SYN_OK;
 }
 
-/* A member that none of the schema's is. */
+/* Reads a member that is not in the schema: "@wire" if strict, otherwise an unknown one. */
 static syn_status read_other(reader *r, uint32_t *seen) {
     if (!r->strict || !syn__str_is(key_of(r), SYN__ET_JSON_WIRE)) return syn__et_json_unknown(r);
     SYN_TRY(once(r, seen, 0));
@@ -328,7 +331,7 @@ static syn_status read_node_member(reader *r, const syn__et_message *m, uint32_t
     }
 }
 
-/* Ends a message after its last member. */
+/* Checks for errors after a message's last member. */
 static syn_status end_message(reader *r) {
     if (r->json.type == SYN_JSON_ERROR) return syn__et_json_broken(r);
     return r->added.failed ? syn__et_json_no_memory(r) : SYN_OK;

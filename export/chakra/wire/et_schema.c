@@ -1,17 +1,19 @@
+/* Looks up the schema in the descriptors that protoc-c generates. This is the only file that
+   uses protobuf-c; a build without it uses the stubs at the end. */
 #include "export/chakra/wire/et_schema.h"
 
 #include "export/chakra/wire/et_wire.h"
 #include "syntorch/base/memory.h"
 
 #if defined(SYN_HAVE_PROTOBUF_C) && SYN_HAVE_PROTOBUF_C + 0
-#include <chakra_schema.pb-c.h> /* which protoc-c makes of et_def.proto */
+#include <chakra_schema.pb-c.h> /* generated from et_def.proto by protoc-c */
 
 syn_status syn__et_supported(syn_error *err) {
     (void)err;
     return SYN_OK;
 }
 
-/* ---- Types of protobuf ---- */
+/* ---- Protobuf types ---- */
 
 #define INT(name, wire, bits, sign, zigzag) \
     { name, SYN__ET_FORM_INT, wire, bits, sign, zigzag }
@@ -49,7 +51,8 @@ const syn__et_message *syn__et_message_of(syn__et_record record) {
     return messages[record];
 }
 
-/* Most messages number their fields from 1 without a gap, so the first guess is right. */
+/* Most messages number their fields from 1 without gaps, so a field's index is usually its number
+   minus 1. */
 static const ProtobufCFieldDescriptor *field_of(const syn__et_message *m, uint32_t number) {
     if (number - 1 < m->n_fields && m->fields[number - 1].id == number)
         return &m->fields[number - 1];
@@ -76,7 +79,8 @@ bool syn__et_member_of(const syn__et_message *m, uint32_t number, syn__et_member
     return describe(field_of(m, number), out);
 }
 
-/* Whether "startTimeMicros" is what protobuf's JSON calls start_time_micros, or is that itself. */
+/* Whether `text` is the field's name or its JSON name, such as "startTimeMicros" for
+   start_time_micros. */
 static bool is_name(const char *name, syn__str text) {
     if (syn__str_is(text, name)) return true;
     size_t i = 0;
@@ -123,7 +127,7 @@ syn__et_value syn__et_value_of(uint32_t field) {
     if (f == NULL || (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) == 0)
         return (syn__et_value){NULL, false};
     if (f->type != PROTOBUF_C_TYPE_MESSAGE) return (syn__et_value){&types[f->type], false};
-    /* A list is a message of one repeated field, whose number is that of all lists. */
+    /* A list is a message with one repeated field, which has the same number in all lists. */
     const syn__et_message *list = (const syn__et_message *)f->descriptor;
     f = list->fields;
     if (list->n_fields != 1 || f->label != PROTOBUF_C_LABEL_REPEATED ||
@@ -148,7 +152,7 @@ static void release(void *unused, void *memory) {
 size_t syn__et_pack_ranks(const int32_t *ranks, size_t n, char *out) {
     Syn__Chakra__Int32List list = SYN__CHAKRA__INT32_LIST__INIT;
     list.n_values = n;
-    list.values = (int32_t *)(uintptr_t)ranks; /* which are only read */
+    list.values = (int32_t *)(uintptr_t)ranks; /* only read */
     return out == NULL ? syn__chakra__int32_list__get_packed_size(&list)
                        : syn__chakra__int32_list__pack(&list, (uint8_t *)out);
 }

@@ -1,3 +1,4 @@
+/* Reads and writes single fields of protobuf's wire format. */
 #include "export/chakra/wire/et_wire.h"
 
 void syn__et_put_varint(syn__buf *buf, uint64_t v) {

@@ -1,5 +1,5 @@
-/* Communicators: what comes out of every collective and message, against naive loops. How they fail
-   is in test_comm_failures.c, MPI in test_comm_mpi.c. */
+/* Tests communicators: results of all collectives and messages against naive loops.
+   test_comm_failures.c tests how they fail, test_comm_mpi.c tests MPI. */
 #include <sched.h>
 #include <time.h>
 
@@ -14,19 +14,19 @@
 static const int32_t world_sizes[] = {1, 2, 3, 4, 8};
 static const size_t sizes[] = {0, 1, 7, 4096, 100003};
 
-/* One collective: every rank's input, and what each must receive. */
+/* One collective, with the input and the expected result of every rank. */
 typedef struct job {
     syn_comm_kind kind;
     syn_dtype dtype;
     syn_reduce reduce;
-    size_t n; /* elements of a rank's input; of its output for reduce_scatter */
+    size_t n; /* elements of a rank's input; for reduce_scatter, of its output */
     bool in_place, list;
     int32_t size, root;
     void *in[8], *want[8];
     size_t in_elems, out_elems;
 } job;
 
-/* The segments of a list, one behind the other; otherwise one. */
+/* Cuts in and out into the consecutive segments of a list, or into one segment. */
 static int32_t cut(const job *j, char *in, char *out, syn_segment *segments) {
     const size_t parts[] = {j->n / 7, 0, j->n / 2, j->n / 50, j->n / 4};
     const int32_t n_parts = j->list ? (int32_t)COUNT(parts) : 0;
@@ -38,7 +38,7 @@ static int32_t cut(const job *j, char *in, char *out, syn_segment *segments) {
     return n_parts + 1;
 }
 
-/* Waited for at once, or started first. */
+/* Runs the collective, or starts it and waits for it (started). */
 static syn_status run_job(syn_comm *comm, const syn_group *group, const job *j, void *in, void *out,
                           bool started, syn_error *err) {
     syn_segment segments[6];
@@ -119,7 +119,8 @@ static void check_job(job *j, uint64_t seed) {
               j->in_place ? " in place" : "", err.text);
 }
 
-/* Of the reductions each, one in turn, or the first for what reduces nothing. */
+/* Which reductions to test: each, one per case alternately, or only the first, for collectives that
+   do not reduce. */
 typedef enum reductions { EACH, IN_TURN, NONE } reductions;
 
 static void check_table_of(syn_comm_kind kind, reductions which, bool in_place, bool list) {
@@ -128,10 +129,10 @@ static void check_table_of(syn_comm_kind kind, reductions which, bool in_place, 
         for (size_t s = 0; s < COUNT(sizes); s++)
             for (int d = 0; d < SYN_DTYPE_COUNT; d++)
                 for (int i = 0; i < (which == EACH ? (int)SYN_REDUCE_COUNT : 1); i++, seed++) {
-                    if (TEST_REDUCED && seed % 7 != 0) continue; /* of each kind some */
+                    if (TEST_REDUCED && seed % 7 != 0) continue; /* a sample of each kind */
                     const int turn = ((int)w + (int)s + d) % (int)SYN_REDUCE_COUNT;
                     const int r = which == IN_TURN ? turn : i;
-                    /* An input of reduce_scatter has size times as many. */
+                    /* The input of reduce_scatter has `size` times as many elements. */
                     const bool many = kind == SYN_COMM_REDUCE_SCATTER && world_sizes[w] > 3;
                     const size_t n = many && sizes[s] > 20000 ? 12503 : sizes[s];
                     job j = {.kind = kind,
@@ -175,7 +176,7 @@ static void lists_give_what_their_segments_give(void) {
     check_table_of(SYN_COMM_BROADCAST, NONE, false, true);
 }
 
-/* Every f16 and bf16 value survives a sum with zero, and sums of any two round to nearest even. */
+/* Every f16 and bf16 value survives a sum with zero, and sums of pairs round to nearest even. */
 static syn_status all_halves_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_dtype dtype = *(const syn_dtype *)arg;
     const int32_t ranks[] = {0, 1};
@@ -217,8 +218,8 @@ static void halves_round_to_nearest_even(void) {
     }
 }
 
-/* Rank 0 has done its share; rank 1 comes only then. Waiting for it to be done is
-   waiting, not transfer. */
+/* Rank 0 has done its part of a collective before rank 1 has. The time that rank 0 waits for it
+   counts as wait time, not as transfer time. */
 static syn_status leaving_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int32_t ranks[] = {0, 1};
     syn_group *group = NULL;
@@ -265,7 +266,7 @@ static void min_and_max_keep_nan(void) {
     CHECK_OK(syn_local_run(3, nan_rank, NULL, &err), err);
 }
 
-/* Integer extremes: wrapping sums, avg towards zero without overflow in i32. */
+/* Integer extremes: sums wrap, and avg rounds towards zero without overflowing i32. */
 static syn_status integer_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[] = {0, 1};
@@ -289,8 +290,8 @@ static void integers_wrap_and_truncate(void) {
     CHECK_OK(syn_local_run(2, integer_rank, NULL, &err), err);
 }
 
-/* Random programs over several overlapping groups, the same on all ranks; small integers in
-   f32 are exact. */
+/* Random programs over several overlapping groups, the same on all ranks. Small integers are exact
+   in f32. */
 enum { PROGRAM_RANKS = 4 };
 static const int32_t group_ranks[5][4] = {
     {0, 1, 2, 3}, {0, 1, -1}, {2, 3, -1}, {0, 2, -1}, {3, 1, -1}};
@@ -304,7 +305,7 @@ static syn_status program_step(syn_comm *comm, syn_group *const *groups, uint64_
                                uint64_t dice, float *in, float *out, syn_error *err) {
     const size_t g = (dice >> 8) % 5,
                  n = (dice >> 16) % 3 == 0 ? (dice >> 20) % 3000 : (dice >> 20) % 9;
-    if (dice % 5 == 4) { /* a ring of messages */
+    if (dice % 5 == 4) { /* messages in a ring */
         const int32_t next = (comm->rank + 1) % PROGRAM_RANKS,
                       last = (comm->rank + 3) % PROGRAM_RANKS;
         for (size_t i = 0; i < n; i++) in[i] = (float)value_of(step, comm->rank, i);
@@ -361,7 +362,7 @@ static void random_programs_agree(void) {
     }
 }
 
-/* Messages of one (source, destination, tag) keep their order; tags are independent. */
+/* Messages of the same source, destination and tag arrive in order; tags are independent. */
 static syn_status message_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     if (comm->rank == 0) {
@@ -416,7 +417,7 @@ static void fake_knows_groups_only(void) {
     CHECK_INT(a->index, 1);
     for (uint32_t id = 100; id < 200; id++)
         CHECK_OK(syn_comm_open_group(comm, id, "dp", pair, 2, &b, &err), err);
-    CHECK_STR(a->name, "tp1"); /* the pointer has not moved */
+    CHECK_STR(a->name, "tp1"); /* the group has not moved */
     CHECK(syn_comm_group(comm, 199) == b && syn_comm_group(comm, 5) == a);
     CHECK(syn_comm_group(comm, 99) == NULL);
     CHECK_OK(syn_comm_open_group(comm, 5, "tp1", ranks, 3, &again, &err), err);

@@ -1,5 +1,5 @@
-/* In-process ranks that disagree, fail, end early or wait for each other: every rank gets the same
-   sentence, and nothing hangs. */
+/* Tests in-process ranks that disagree, fail, end early or deadlock: every rank gets the same
+   message, and none hangs. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -10,9 +10,9 @@
 
 enum { MAX_RANKS = 8, MAX_ELEMS = 70000 };
 
-/* What one rank does in a scenario. */
+/* An action of a rank in a scenario. */
 typedef enum act {
-    NOTHING, /* ends at once */
+    NOTHING, /* ends immediately */
     REDUCE,
     GATHER,
     SCATTER,
@@ -20,8 +20,8 @@ typedef enum act {
     BARRIER,
     SEND,
     RECV,
-    FAIL,  /* returns a failure of its own */
-    SLEEP, /* for a tenth of a second, then ends */
+    FAIL,  /* returns an error of its own */
+    SLEEP, /* for 0.1 s, then ends */
     SLEEP_FAIL
 } act;
 
@@ -56,8 +56,8 @@ static const syn_comm_kind kinds[] = {[REDUCE] = SYN_COMM_ALL_REDUCE,
                                       [SEND] = SYN_COMM_SEND,
                                       [RECV] = SYN_COMM_RECV};
 
-/* Of the elements of a collective the first `tag` are a segment of their own, and if it is negative
-   as many more: 1 to 3 segments. */
+/* Splits the elements of a collective into 1 to 3 segments: the first `tag` elements are a segment
+   of their own; a negative tag makes two such segments. */
 static int32_t cut(const step *s, void *in, void *out, syn_segment *segments) {
     const bool one = s->tag == 0 || s->what == SEND || s->what == RECV;
     const size_t first = one ? 0 : (size_t)abs(s->tag), bytes = syn_dtype_bytes(s->dtype);
@@ -112,8 +112,8 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
     return status;
 }
 
-/* Runs it; every rank but `own` (which may be -1) must end with exactly `sentence`, as
-   must the whole. */
+/* Runs the scenario. Every rank except `own` (-1: none) must end with exactly `sentence`, and so
+   must the run. */
 static void check_sentence(scenario *s, int32_t own, const char *sentence) {
     syn_error err = {0};
     CHECK(syn_local_run(s->size, scenario_rank, s, &err) != SYN_OK);
@@ -204,7 +204,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
             }
 }
 
-/* The failure comes before, while or after the others arrive. */
+/* The failure comes before, while or after the other ranks arrive. */
 static void a_failing_rank_ends_all(void) {
     for (int32_t size = 2; size <= MAX_RANKS; size += 3)
         for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
@@ -263,13 +263,13 @@ static void deadlocks_are_found_and_explained(void) {
                                 {{BARRIER, 0, SYN_F32, 0, 0, 0}, {SEND, 3, SYN_F32, 0, 2, 0}}}};
         check_ends_with(&a, "rank 0 in recv(f32, 3 elements, tag 2) from rank 1",
                         "rank 1 in barrier() in group tp0 (#1)");
-        /* Three ranks that receive in a ring; a fourth is busy and must not matter. */
+        /* Three ranks receive in a ring; a fourth rank is busy and must not matter. */
         scenario b = {.size = 4};
         for (int32_t r = 0; r < 3; r++) b.steps[r][0] = (step){RECV, 1, SYN_I32, (r + 1) % 3, 0, 0};
         if (repeat < 5) b.steps[3][0].what = SLEEP;
         check_ends_with(&b, "rank 0 in recv(i32, 1 elements, tag 0) from rank 1",
                         "rank 2 in recv(i32, 1 elements, tag 0) from rank 0");
-        /* A rank that waits for itself, and another that waits for it. */
+        /* A rank waits for itself, and another rank waits for the first. */
         scenario c = {.size = 2,
                       .steps = {{{RECV, 1, SYN_I32, 0, 0, 0}}, {{RECV, 1, SYN_I32, 0, 0, 0}}}};
         check_ends_with(&c, "ranks wait for each other: rank 0 in recv", "from rank 0");
@@ -283,8 +283,7 @@ static void deadlocks_are_found_and_explained(void) {
     }
 }
 
-/* What looks like a deadlock for a moment but is not: long chains of ranks that wait for
-   a busy one. */
+/* Looks like a deadlock for a moment but is none: long chains of ranks that wait for a busy one. */
 static void chains_that_end_in_a_running_rank_are_let_be(void) {
     scenario s = {.size = MAX_RANKS, .groups = {{0, 1, 2, 3}}, .group_sizes = {4, 0}};
     for (int32_t r = 0; r < MAX_RANKS; r++) {
@@ -298,8 +297,8 @@ static void chains_that_end_in_a_running_rank_are_let_be(void) {
     CHECK_OK(syn_local_run(s.size, scenario_rank, &s, &err), err);
 }
 
-/* Rank 1 comes a tenth of a second late, so rank 0 waits and rank 1 does not; a busy machine gets
-   several tries. */
+/* Rank 1 arrives 0.1 s late, so rank 0 waits and rank 1 does not. On a busy machine the test tries
+   several times. */
 static void waiting_is_measured(void) {
     uint64_t wait_ns[2] = {0, 0};
     for (int tries = 0; tries < 10 && (wait_ns[0] < 80000000 || wait_ns[1] > 20000000); tries++) {
@@ -364,7 +363,7 @@ static void *barrier_alone(void *arg) {
     return &err;
 }
 
-/* The creator gives up, or says why a rank will never come. */
+/* The creator of the world gives up, or says why a rank will never join. */
 static void a_rank_that_never_starts_is_named(void) {
     for (int aborts = 0; aborts < 2; aborts++) {
         syn_error err = {0};
@@ -400,7 +399,7 @@ static syn_status run_two(void *unused, syn_error *err) {
     return syn_local_run(2, memory_rank, unused, err);
 }
 
-/* Whichever allocation fails, on whichever rank, the run ends with a sentence. */
+/* Whichever allocation fails, on whichever rank, the run ends with an error. */
 static void out_of_memory_at_any_step_ends_the_run(void) {
     CHECK(test_without_memory(run_two, NULL) > 0);
 }

@@ -1,5 +1,6 @@
-/* The MPI communicator. Started plainly, the program starts itself under mpirun, once per case and
-   number of ranks, and looks at output, exit code and time; under mpirun it is one of the ranks. */
+/* Tests the MPI communicator. Started normally, the program starts itself under mpirun once per
+   case and number of ranks, and checks output, exit code and time. Under mpirun it is one of the
+   ranks. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/test.h"
@@ -30,7 +31,8 @@ static double elem_at(const void *data, size_t i, syn_dtype dtype) {
     }
 }
 
-/* MPI may add in any order: floats to rounding (scale: of the summands), all else exactly. */
+/* MPI may add in any order: sums of floats are compared with a tolerance relative to the summands,
+   everything else exactly. */
 static bool equal(const void *got, const void *want, size_t n, syn_dtype dtype, syn_reduce reduce) {
     const bool exact = dtype == SYN_I32 || dtype == SYN_I64 || reduce == SYN_REDUCE_MIN ||
                        reduce == SYN_REDUCE_MAX;
@@ -71,7 +73,8 @@ static syn_status check_reductions(syn_comm *comm, const syn_group *g, buffers *
     return check(b, part, dtype, reduce, "reduce_scatter", err);
 }
 
-/* Short segments that are joined, long ones that are not, and empty ones; every other in place. */
+/* Short segments, which are packed together, long ones, which are not, and empty ones; every other
+   one in place. */
 static syn_status check_list(syn_comm *comm, const syn_group *g, buffers *b, syn_comm_kind kind,
                              syn_dtype dtype, syn_reduce reduce, syn_error *err) {
     static const size_t parts[] = {3, 1000, 0, 40000, 7, 35000, 20000, 0, 3990};
@@ -131,8 +134,8 @@ static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, s
     return run_barrier(comm, g, err);
 }
 
-/* The largest size is for pieces of the usual length. Cut into a hundred short ones, each with its
-   own exchange, it would take a minute where other programs hold the cores. */
+/* max_elems limits the size. The largest size is only for chunks of the default length: cut into a
+   hundred short chunks, each with its own MPI call, it would take a minute on a busy machine. */
 static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max_elems,
                               syn_error *err) {
     static const size_t sizes[] = {0, 1, 7, 4096, 100003};
@@ -186,7 +189,7 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     return run_all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
-/* As many elements in as many segments, but of other lengths on rank 1. */
+/* The same number of elements and segments, but other segment lengths on rank 1. */
 static syn_status cut_mismatch(syn_comm *comm, syn_error *err) {
     syn_group *world = NULL;
     float data[128] = {0};
@@ -207,7 +210,7 @@ static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
     return syn_comm_recv(comm, data, 8, SYN_I32, 0, 3, err);
 }
 
-/* All but rank 1 wait in an all_reduce; rank 1 does something else. */
+/* All ranks except rank 1 wait in an all_reduce; rank 1 does something else. */
 static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) {
     syn_group *world = NULL;
     float value = 1;
@@ -218,7 +221,7 @@ static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) 
         nanosleep(&half, NULL);
         if (strcmp(mode, "killed") == 0) kill(getpid(), SIGKILL);
         if (strcmp(mode, "fails") == 0) return SYN_FAIL(err, SYN_E_IO, "the disk is full");
-        if (strcmp(mode, "stuck") == 0) pause(); /* for ever */
+        if (strcmp(mode, "stuck") == 0) pause(); /* forever */
         return SYN_OK;
     }
     return run_all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, err);
@@ -235,7 +238,7 @@ static int run_rank(const char *mode) {
     syn_mpi_options options = {.log = log_line};
     if (strcmp(mode, "table-checked") == 0) {
         options.check_collectives = true;
-        options.chunk_elems = 1000; /* as if counts of int were that small */
+        options.chunk_elems = 1000; /* small chunks, to test splitting */
     }
     if (strstr(mode, "mismatch") != NULL) options.check_collectives = true;
     if (strcmp(mode, "stuck") == 0 || strcmp(mode, "ends") == 0) {
@@ -325,7 +328,7 @@ static void a_rank_that_fails_in_a_run_of_all_ranks_ends_the_job(void) {
 static void launchers_are_recognised(void) {
     int32_t rank = -1, size = -1;
     CHECK(!syn_mpi_launched(&rank, &size));
-    setenv("SLURM_PROCID", "0", 1); /* a batch script, not srun */
+    setenv("SLURM_PROCID", "0", 1); /* a batch script without srun */
     setenv("SLURM_NTASKS", "8", 1);
     CHECK(!syn_mpi_launched(&rank, &size));
     setenv("SLURM_STEP_NUM_TASKS", "8", 1);

@@ -1,4 +1,4 @@
-/* Operations over MPI that are started, and waited for later. */
+/* Tests asynchronous operations over MPI. */
 #include "comm/comm.h"
 #include "ops/ops.h"
 #include "tests/support/comm_calls.h"
@@ -16,7 +16,7 @@
 
 enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
 
-/* A file that one rank makes and others look for, without a word over MPI. */
+/* One rank creates a file that the others poll, so that they synchronize without MPI. */
 static void mark(void) {
     close(open(getenv("SYN_TEST_MARK"), O_WRONLY | O_CREAT, 0600));
 }
@@ -28,7 +28,7 @@ static void await_mark(void) {
 
 /* ---- Modes ---- */
 
-/* Rank 0 starts a sum and a receive, tells the others, and stays away from MPI until they have the
+/* Rank 0 starts a sum and a receive, notifies the others, and does not call MPI until they have the
    sum and the message is in its buffer. */
 static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], got[LARGE];
@@ -60,8 +60,8 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     return SYN_OK;
 }
 
-/* Several operations of two groups and messages, all under way at once. Ranks start the groups in
-   different orders if they may, and wait in orders of their own. */
+/* Several operations in two groups, and messages, all in flight at once. Ranks start the groups in
+   different orders if that is allowed, and wait in different orders. */
 enum { ROUNDS = 40, DEPTH = 5, ELEMS = 3000 };
 
 typedef struct operation {
@@ -103,7 +103,7 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     syn_request *received[2] = {NULL};
     const int32_t next = (comm->rank + 1) % comm->size,
                   last = (comm->rank + comm->size - 1) % comm->size;
-    for (int i = 0; i < 2 * DEPTH; i++) { /* first as calls that block */
+    for (int i = 0; i < 2 * DEPTH; i++) { /* first as blocking calls */
         plan(&all[i], groups[i / DEPTH], random_u64(common));
         syn_comm_call x = all[i].x;
         x.segments = &(const syn_segment){all[i].in, all[i].want, all[i].one.n_elems};
@@ -150,7 +150,7 @@ static syn_status programs(syn_comm *comm, bool in_order, syn_error *err) {
     return SYN_OK;
 }
 
-/* A few ops with exchanges of all kinds; what comes of them in *values. */
+/* Runs a few ops with all kinds of communication; *values: their results. */
 static syn_status ops_program(syn_comm *comm, const syn_group *group, bool overlap,
                               float values[16][16], uint64_t *hash, syn_error *err) {
     syn_ctx *ctx = NULL;
@@ -191,7 +191,7 @@ static syn_status ops(syn_comm *comm, syn_error *err) {
     return SYN_OK;
 }
 
-/* What was started is not waited for: close finishes the sum and takes the receive back. */
+/* Started operations that are not waited for: close finishes the sum and cancels the receive. */
 static syn_status left(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], never[10];
     syn_group *world = NULL;
@@ -216,16 +216,16 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
                                  .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
         SYN_TRY(start_exchange(comm, x, &requests[i], err));
     }
-    return wait_for(comm, requests[2], err); /* which fails with what came before it */
+    return wait_for(comm, requests[2], err); /* fails because an earlier operation has failed */
 }
 
-/* Rank 1 never comes. */
+/* Rank 1 never joins. */
 static syn_status stuck(syn_comm *comm, syn_error *err) {
     static float in, out;
     syn_group *world = NULL;
     syn_request *request = NULL;
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
-    if (comm->rank == 1) pause(); /* for ever */
+    if (comm->rank == 1) pause(); /* forever */
     SYN_TRY(start_f32_sum(comm, world, &in, &out, 1, &request, err));
     return wait_for(comm, request, err);
 }
@@ -256,7 +256,7 @@ static int run_rank(const char *mode) {
 
 /* ---- The test ---- */
 
-/* Runs a mode on n ranks; what it ended with, 77 where MPI allows one thread only. */
+/* Runs a mode on n ranks. Returns its exit code, or 77 if MPI supports only one thread. */
 static int run_mode(const char *mode, int n) {
     char path[600];
     snprintf(path, sizeof path, "%s", in_folder("mark"));

@@ -1,11 +1,11 @@
-/* One function on all ranks: computed in threads, and traced on meta into a graph. */
+/* Tests running one function on all ranks: computed in threads, and traced on meta into a graph. */
 #include "comm/comm.h"
 #include "ops/ops.h"
 #include "tests/support/test.h"
 
 enum { N = 6 };
 
-/* Sums ranks' numbers, from 1 on, over the tp group and then over the dp group. */
+/* Sums rank + 1 over the tp group and then over the dp group. */
 static syn_status add_up(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     const syn_spec spec = {SYN_F32, 1, {N}};
     const float want = *(const float *)arg;
@@ -70,7 +70,7 @@ static void a_trace_has_all_ranks(void) {
     syn_graph_free(graph);
 }
 
-/* Rank 1 fails: `how` 0 says so itself, 1 leaves a failed context. */
+/* Rank 1 fails. how: 0 returns an error, 1 leaves a failed context. */
 static syn_status fail_on_one(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     const int *how = arg;
     (void)mesh;

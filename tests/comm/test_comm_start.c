@@ -1,5 +1,5 @@
-/* Operations of in-process ranks that are started, and waited for later. That they go on meanwhile
-   is shown by programs that could not end otherwise. */
+/* Tests asynchronous operations of in-process ranks. Programs that would otherwise deadlock show
+   that the operations progress on their own. */
 #include "comm/comm_local.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -16,10 +16,10 @@ static bool has_thread(const syn_group *group) {
         ->stream.has_thread;
 }
 
-/* ---- It goes on meanwhile ---- */
+/* ---- Progress without the rank ---- */
 
-/* Rank 1 comes only after a message that rank 0 sends after the start; and rank 0 stays away from
-   the communicator until rank 1 has the result. */
+/* Rank 1 joins only after a message that rank 0 sends after it has started the sum, and rank 0 does
+   not call the communicator until rank 1 has the result. */
 static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     _Atomic int *arrived = arg;
     static _Thread_local float in[LARGE], out[LARGE], nothing[1];
@@ -48,7 +48,7 @@ static void what_is_started_goes_on_by_itself(void) {
     }
 }
 
-/* A receive that was started is filled by the sender, without the receiver. */
+/* The sender fills the buffer of a started receive, without the receiver's help. */
 static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
     _Atomic int *posted = arg;
     static _Thread_local float data[LARGE];
@@ -63,7 +63,7 @@ static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(start_f32_message(comm, SYN_COMM_RECV, data, LARGE, 0, GO, &request, err));
     atomic_store(posted, 1);
     while (atomic_load(posted) != 2) sched_yield();
-    SYN_TRY(f32_all_are(data, LARGE, 5, err)); /* before it is waited for */
+    SYN_TRY(f32_all_are(data, LARGE, 5, err)); /* before the wait */
     return wait_for(comm, request, err);
 }
 
@@ -75,7 +75,8 @@ static void a_receive_is_filled_by_the_sender(void) {
     }
 }
 
-/* What is waited for at once runs on the rank's own thread: no other is ever made. */
+/* An operation that is waited for immediately runs on the rank's own thread; no other thread is
+   created. */
 static syn_status threads_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *a = NULL, *b = NULL;
@@ -121,7 +122,7 @@ static void times_are_of_the_operation(void) {
 
 /* ---- Order ---- */
 
-/* Two groups of the same ranks, entered in opposite order, which calls that block could not be. */
+/* Two groups of the same ranks, entered in opposite order. Blocking calls would deadlock. */
 static syn_status opposite_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *groups[2] = {NULL};
@@ -147,8 +148,8 @@ static void groups_run_side_by_side(void) {
     }
 }
 
-/* Each operation reads what the one before it wrote; only the last is waited for first, and one
-   that blocks comes in between. */
+/* Each operation reads the result of the one before. The last one is waited for first, and a
+   blocking call comes in between. */
 static syn_status chain_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     enum { LINKS = 8 };
@@ -178,8 +179,8 @@ static void operations_of_a_group_keep_their_order(void) {
     }
 }
 
-/* Receives of all tags before anything is sent, both ways, waited for from the last; of one tag
-   they get the messages in order. */
+/* Both ranks start receives of all tags before anything is sent, and wait for them in reverse
+   order. Messages of one tag must arrive in order. */
 static syn_status messages_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     enum { N = 24, TAGS = 3 };

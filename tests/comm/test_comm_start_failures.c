@@ -1,5 +1,5 @@
-/* How operations of in-process ranks that were started end when they cannot be done, or when nobody
-   waits for them. */
+/* Tests how asynchronous operations of in-process ranks end if they fail or if nobody waits for
+   them. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"
@@ -8,15 +8,15 @@
 
 enum { LARGE = 20000 };
 
-/* What two ranks do with what they started: `acts` of each, in turn. */
+/* What two ranks do with their operations: each rank runs its list of `acts`. */
 typedef enum act {
     END,
     START_SUM,   /* of 3 elements */
-    START_LARGE, /* of LARGE */
+    START_LARGE, /* of LARGE elements */
     START_RECV,
-    WAIT,      /* for the oldest */
-    WAIT_LAST, /* for the newest */
-    RECV,      /* now */
+    WAIT,      /* for the oldest operation */
+    WAIT_LAST, /* for the newest operation */
+    RECV,      /* blocking */
     FAIL
 } act;
 
@@ -65,7 +65,7 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_status status = open_first(comm, 1, "pair", 2, &group, err);
     for (int i = 0; i < 5 && status == SYN_OK; i++)
         status = scenario_act(comm, group, s->acts[comm->rank][i], requests, &n, err);
-    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* the buffers are needed no more */
+    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* frees the buffers for other use */
     s->status[comm->rank] = status;
     s->error[comm->rank] = *err;
     return status;
@@ -73,10 +73,11 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
 
 static const struct {
     act acts[2][5];
-    const char *sentence; /* NULL: all goes well */
+    const char *sentence; /* expected error; NULL: none */
 } scenarios[] = {
     {{{START_SUM, WAIT}, {START_SUM, WAIT}}, NULL},
-    /* what is not waited for is finished for the other's sake; a receive is taken back */
+    /* sums that are not waited for are finished for the other rank's sake; receives are
+       cancelled */
     {{{START_LARGE}, {START_LARGE, WAIT}}, NULL},
     {{{START_LARGE, START_SUM, START_SUM}, {START_LARGE, START_SUM, START_SUM, WAIT_LAST}}, NULL},
     {{{START_RECV, START_SUM, WAIT_LAST}, {START_SUM, WAIT}}, NULL},
@@ -88,7 +89,7 @@ static const struct {
      "all_reduce(sum, f32, 3 elements)"},
     {{{START_SUM, START_LARGE, WAIT_LAST}, {START_SUM, WAIT}},
      "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
-    /* nobody waits for it but the end */
+    /* nobody waits for the second sum except the close */
     {{{START_SUM, START_SUM}, {START_SUM}},
      "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
     {{{START_RECV, WAIT}, {END}}, "rank 1 ended while rank 0 waits in recv(tag 4) for it"},
@@ -149,7 +150,7 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     x.kind = SYN_COMM_ALL_TO_ALL;
     if (start_exchange(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
         return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
-    x.kind = SYN_COMM_ALL_REDUCE; /* nothing was started: this is the first */
+    x.kind = SYN_COMM_ALL_REDUCE; /* nothing was started, so this is the group's first call */
     SYN_TRY(start_exchange(comm, x, &request, err));
     return wait_for(comm, request, err);
 }
@@ -191,7 +192,8 @@ static void out_of_memory_at_any_step_ends_the_run(void) {
     CHECK_MSG(false, "the run never succeeded");
 }
 
-/* What contexts that outlive their communicator do: hold it, and ask when it is closed. */
+/* Simulates a context that outlives its communicator: holds the communicator and waits after it is
+   closed. */
 typedef struct survivor {
     syn_comm *comm;
     syn_request *reduced, *received;
@@ -211,7 +213,7 @@ static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-/* Nothing can be started, and no group opened: what the ranks shared is gone. */
+/* Nothing can be started and no group opened: the state that the ranks shared is gone. */
 static void check_refused(syn_comm *comm) {
     const char *sentence = " is closed; nothing can be exchanged any more";
     syn_error start = {0}, message = {0}, open = {0};

@@ -1,5 +1,5 @@
-/* Ranks with CUDA devices: what they exchange, as threads and as processes, and how they end when
-   one fails. The tests of ops run on them, too. */
+/* Tests ranks with CUDA devices: communication between threads and between processes, and how ranks
+   end when one fails. The tests of ops also run on such ranks. */
 
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 
 enum { RANKS = 4, MOST = 1025 };
 
-/* Exchanges of two ranks are NCCL's, or go through the host where they share a device. */
+/* Whether two ranks communicate over NCCL. Ranks that share a device communicate through the host
+   instead. */
 static bool by_nccl(void) {
     return ref_cuda_devices() >= 2;
 }
@@ -26,14 +27,15 @@ static double value_of(const void *data, int64_t i, syn_dtype dtype) {
     return reference_widen(((const uint16_t *)data)[i], dtype);
 }
 
-/* The unit of rounding; 0: the same bits. */
+/* Rounding unit for comparisons; 0: the bits must be equal. */
 static double unit(syn_dtype dtype, syn_reduce how) {
     if (how == SYN_REDUCE_MIN || how == SYN_REDUCE_MAX) return 0;
     return dtype == SYN_F32 ? 0x1p-23 : dtype == SYN_F16 ? 0x1p-10 : dtype == SYN_BF16 ? 0x1p-7 : 0;
 }
 
-/* n elements of `got` and those from `offset` on of the reduction of what the ranks have: a library
-   may add in another order, and round each time, to a unit of the largest number on the way. */
+/* Checks that the n elements of `got` equal elements offset .. offset + n - 1 of the reduction of
+   the ranks' inputs. NCCL may add in another order and round each time, by a unit of the largest
+   intermediate value. */
 static bool reduced(void *const *of, int size, size_t offset, const void *got, int64_t n,
                     syn_dtype dtype, syn_reduce how) {
     static _Thread_local uint64_t want[RANKS * MOST];
@@ -52,7 +54,7 @@ typedef struct world {
     syn_ctx *ctx;
     const syn_group *group;
     syn_dtype dtype;
-    void *of[RANKS]; /* what each rank has: RANKS * n elements */
+    void *of[RANKS]; /* inputs of each rank, RANKS * n elements */
     int64_t n;
 } world;
 
@@ -61,7 +63,7 @@ static syn_tensor input(const world *w, int64_t n) {
     return syn_input(w->ctx, "x", &spec, w->of[w->group->index]);
 }
 
-/* The elements of t; NULL after a failure. */
+/* All elements of t; NULL after a failure. */
 static const char *read_all(const world *w, syn_tensor t) {
     static _Thread_local uint64_t data[RANKS * MOST];
     const int64_t n = t.id ? syn_spec_elems(syn_tensor_spec(w->ctx, t)) : 0;
@@ -137,8 +139,8 @@ static void every_reduction_of_every_type(void) {
 
 enum { GROUPS = 5, ROUNDS = 40 };
 
-/* Of all groups that the rank is in, sums under way at the same time, in an order that differs from
-   round to round: each element counts the members, and what one gives is the next one's input. */
+/* All groups of the rank have sums in flight at the same time, in an order that varies per round.
+   Each element counts the members, and the result of one sum is the input of the next. */
 static syn_status groups_rank(syn_comm *comm, void *arg, syn_error *err) {
     static const int32_t members[GROUPS][RANKS] = {
         {0, 1, 2, 3}, {0, 1, 2}, {1, 2, 3}, {0, 3}, {1, 2}};
@@ -180,11 +182,12 @@ static void groups_that_share_ranks(void) {
     CHECK_OK(syn_local_run(RANKS, groups_rank, NULL, &err), err);
 }
 
-/* ---- What a call costs ---- */
+/* ---- The cost of a call ---- */
 
 enum { CALLS = 50 };
 
-/* Once members have met, the host asks for an exchange and goes on: nobody looks whether it was. */
+/* After the first collective, the host queues a collective and continues without polling NCCL for
+   errors. */
 static syn_status asking_rank(syn_comm *comm, void *arg, syn_error *err) {
     uint64_t *looks = arg;
     syn_group *group;
@@ -208,13 +211,14 @@ static void calls_look_at_nothing(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
     CHECK_OK(syn_local_run(2, asking_rank, &looks, &err), err);
-    CHECK(looks < CALLS); /* but the thread that watches may, if the machine is slow */
+    CHECK(looks < CALLS); /* the watchdog thread may poll if the machine is slow */
 }
 
 /* ---- Staging memory ---- */
 
-/* Sums through the host, each larger than the one before, so that its staging memory is another:
-   devices that do nothing before they must still have to copy from the last one's. */
+/* Sums through the host, each larger than the one before, so that new staging memory is allocated
+   each time. The device runs nothing before it is waited for, and must then still copy from the
+   older staging memory. */
 static syn_status growing_rank(syn_comm *comm, void *arg, syn_error *err) {
     enum { SUMS = 6 };
     syn_group *group;
@@ -260,7 +264,7 @@ static syn_status open_rank(syn_comm *comm, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-/* 64 are more than any machine has. */
+/* No machine has 64 devices. */
 static void ranks_share_devices_only_if_asked_to(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -274,11 +278,12 @@ static void ranks_share_devices_only_if_asked_to(void) {
 }
 
 typedef struct told {
-    bool first; /* it is the first sum: members meet in the call, where their hosts wait */
+    bool first; /* this sum is the first, so the group's ranks connect in the call and their hosts
+                   wait there */
     syn_error by[RANKS];
 } told;
 
-/* Rank 2 fails while the others are in a sum, or on their way to it. */
+/* Rank 2 fails while the others are in a sum or about to call it. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     told *t = arg;
     syn_ctx *ctx = NULL;
@@ -310,7 +315,7 @@ static void a_rank_that_fails_ends_the_others(void) {
     }
 }
 
-/* Rank 0's context waits for rank 1's, which waits for rank 0 to end. */
+/* Rank 0's context waits for that of rank 1, which waits for rank 0 to end. */
 static syn_status alone_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
@@ -333,12 +338,13 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
 
 /* ---- Processes ---- */
 
-/* Rank 0 waits for a sum that rank 1 does not call: on its device, or, of the first, as it asks. */
+/* Rank 0 waits for a sum that rank 1 never calls: on its device or, if the sum is the first, inside
+   the call. */
 static syn_status miss_sum(syn_comm *comm, bool first, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
     int32_t none;
-    if (first) setenv("NCCL_RUNTIME_CONNECT", "1", 1); /* it is then that members meet */
+    if (first) setenv("NCCL_RUNTIME_CONNECT", "1", 1); /* ranks connect in the first collective */
     SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
     syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL);
@@ -362,7 +368,7 @@ static syn_status first_rank(syn_comm *comm, void *arg, syn_error *err) {
     return miss_sum(comm, true, err);
 }
 
-/* As under a launcher that shows each rank one device: its own, or to all the same. */
+/* Simulates a launcher that shows each rank only one device: its own, or the same for all. */
 static syn_status see_one_device(syn_comm *comm, int32_t first, syn_error *err) {
     char text[16];
     snprintf(text, sizeof text, "%d", (int)first);
@@ -426,7 +432,7 @@ static void processes_may_each_see_one_device(void) {
                       "sees");
 }
 
-/* Whether the process that waits says this, and the job ends. */
+/* Checks that the waiting process prints `sentence` and that the job ends. */
 static void ends_saying(const char *mode, const char *variable, const char *value,
                         const char *sentence) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
@@ -447,7 +453,8 @@ static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
         "error: all_reduce in layer: the other ranks of the group did not come within 0.2 s");
 }
 
-/* NCCL says so of itself: on a busy machine maybe before the first sum, of no layer, is over. */
+/* NCCL itself reports the failure. On a busy machine that may happen before the first sum, which
+   has no scope, is done. */
 static void a_process_that_is_gone_is_told_of(void) {
     if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
     if (!have_processes() || !by_nccl()) SKIP("no CUDA device, no MPI, or ranks share devices");

@@ -1,6 +1,6 @@
-/* Each gradient rule of the op table beside finite differences. This program and the library in it
-   are built with doubles in place of floats (tests/CMakeLists.txt), so that differences are exact
-   to nine digits and a wrong term cannot hide. */
+/* Compares each gradient rule of the op table with finite differences. This program and its copy of
+   the library are built with doubles in place of floats (tests/CMakeLists.txt), so differences are
+   exact to nine digits and no wrong term goes unnoticed. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -11,7 +11,7 @@
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
-/* Nothing here has 16 bits. */
+/* This build has no 16-bit types. */
 void syn_half_widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype) {
     (void)in, (void)out, (void)n_elems, (void)dtype;
     abort();
@@ -24,12 +24,12 @@ void syn_half_narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype d
 
 enum { MOST = 4, ROUNDS = 25, ELEMS = 4096 };
 
-/* What a case is computed from: leaves, of which one element may be moved. */
+/* Inputs of a case: its leaves, of which one element may be shifted. */
 typedef struct inputs {
     syn_ctx *ctx;
-    uint64_t state; /* of the random numbers: the same for each evaluation */
+    uint64_t state; /* of the random numbers; the same for each evaluation */
     syn_tensor leaf[MOST];
-    int n, moved_leaf; /* -1: none is */
+    int n, moved_leaf; /* -1: no leaf is shifted */
     int64_t moved_at;
     double by;
     bool ask; /* leaves require gradients */
@@ -53,7 +53,7 @@ static syn_tensor fresh(inputs *in, const syn_spec *spec) {
     return in->leaf[in->n++] = t;
 }
 
-/* A tensor of the shape that is a leaf, or any kind of view of one. */
+/* A tensor of the given shape: a leaf or a random view of one. */
 static syn_tensor some(inputs *in, int rank, const int64_t *dims) {
     syn_spec spec = {SYN_F32, rank, {0}};
     int order[SYN_MAX_RANK], back[SYN_MAX_RANK];
@@ -90,7 +90,7 @@ static syn_tensor some_ids(inputs *in, int64_t n, int64_t low, int64_t high, int
     return syn_input(in->ctx, "ids", &spec, ids);
 }
 
-/* ---- cases: one tensor, which all leaves have a part in ---- */
+/* ---- cases: each returns one tensor that depends on all leaves ---- */
 
 static syn_tensor embedding(inputs *in) {
     const int64_t rows = number(in, 1, 6), width = number(in, 1, 5), first = number(in, 0, 2);
@@ -162,7 +162,7 @@ static syn_tensor swiglu(inputs *in) {
     return syn_swiglu(in->ctx, gate, some(in, 2, dims));
 }
 
-/* Any pair that broadcasts. */
+/* Two random tensors that broadcast with each other. */
 static void pair(inputs *in, syn_tensor out[2]) {
     const int64_t dims[3] = {number(in, 1, 4), number(in, 1, 3), number(in, 1, 6)};
     for (int i = 0; i < 2; i++) {
@@ -185,13 +185,13 @@ static syn_tensor mul(inputs *in) {
     return syn_mul(in->ctx, x[0], x[1]);
 }
 
-/* A leaf that several ops use, one of them twice. */
+/* A leaf used by several ops, one of which uses it twice. */
 static syn_tensor shared(inputs *in) {
     const syn_tensor x = any(in), y = syn_tanh(in->ctx, x);
     return syn_add(in->ctx, syn_mul(in->ctx, y, y), syn_add(in->ctx, x, syn_scale(in->ctx, y, 3)));
 }
 
-/* A table that is looked up and multiplied, as a tied head does. */
+/* A table that is looked up and multiplied with, as a tied head does. */
 static syn_tensor tied(inputs *in) {
     const int64_t rows = number(in, 2, 6);
     const syn_tensor table = SOME(in, rows, number(in, 1, 5));
@@ -200,7 +200,7 @@ static syn_tensor tied(inputs *in) {
     return syn_linear(in->ctx, x, table, SYN_NO_BIAS, true);
 }
 
-/* All parts of one tensor, as queries, keys and values are. */
+/* Slices of one tensor, as queries, keys and values are. */
 static syn_tensor parts(inputs *in) {
     const int64_t n = number(in, 1, 4);
     const syn_tensor x = syn_tanh(in->ctx, SOME(in, number(in, 1, 4), 3 * n));
@@ -225,7 +225,7 @@ static syn_tensor softmax(inputs *in) {
     return syn_softmax(in->ctx, any(in));
 }
 
-/* The mask's -infinity, and the softmax that takes it. */
+/* A causal mask with -infinity, followed by softmax. */
 static syn_tensor masked(inputs *in) {
     const int64_t t = number(in, 1, 4);
     const syn_tensor x = SOME(in, number(in, 1, 2), number(in, 1, 2), t, t + number(in, 0, 2));
@@ -233,7 +233,7 @@ static syn_tensor masked(inputs *in) {
     return syn_softmax(in->ctx, syn_scale_mask(in->ctx, x, SYN_NO_MASK, 0.7, true, s - t));
 }
 
-/* A padding mask, which may hide all keys of a sequence; or none. */
+/* A padding mask, which may hide all keys of a sequence, or none. */
 static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
     float mask[512];
     const syn_spec spec = {SYN_F32, 2, {b, s}};
@@ -245,8 +245,8 @@ static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
     return syn_input(in->ctx, "mask", &spec, mask);
 }
 
-/* Heads of keys that one or several of queries share; once in a while long enough for several tiles
-   of queries and several parts of the keys. */
+/* With or without grouped keys; occasionally long enough for several tiles of queries and several
+   parts of keys. */
 static syn_tensor attention(inputs *in) {
     const bool large = number(in, 0, 9) == 0;
     const int64_t b = large ? 1 : number(in, 1, 2), g = large ? 1 : number(in, 1, 2),
@@ -311,14 +311,15 @@ static syn_tensor cross_entropy(inputs *in) {
     const int64_t n = number(in, 1, 9), v = number(in, 2, 7), classes = number(in, 1, v);
     const syn_spec one = {SYN_F32, 1, {1}};
     const float weight = (float)0.3;
-    const syn_tensor x = syn_scale(in->ctx, SOME(in, n, v), 1.5); /* its own, to be written over */
+    /* A tensor of its own, because the op overwrites it. */
+    const syn_tensor x = syn_scale(in->ctx, SOME(in, n, v), 1.5);
     const syn_tensor ids = some_ids(in, n, 0, classes - 1, SYN_IGNORED_TARGET);
     const bool mean = number(in, 0, 1);
     return syn_cross_entropy(
         in->ctx, x, ids, mean ? SYN_MEAN : syn_input(in->ctx, "weight", &one, &weight), classes);
 }
 
-/* As on one rank that has all classes. */
+/* Runs as on one rank that has all classes. */
 static syn_tensor cross_entropy_join(inputs *in) {
     const int64_t n = number(in, 1, 9), v = number(in, 2, 7), classes = number(in, 1, v);
     const syn_attr attr[2] = {{.i = classes}, {.i = 0}};
@@ -333,8 +334,8 @@ static syn_tensor cross_entropy_join(inputs *in) {
 
 static unsigned char seen[SYN_OP_COUNT];
 
-/* The sum of what the case gives, each element with a weight of its own; of a scalar itself, since
-   then the loss is that op's. */
+/* The sum of the case's result, with a weight per element. A scalar result is the loss itself, to
+   test ops that compute a loss. */
 static syn_tensor loss_of(syn_tensor (*build)(inputs *in), inputs *in) {
     const syn_tensor y = build(in);
     const syn_spec spec = *syn_tensor_spec(in->ctx, y);
@@ -436,12 +437,12 @@ static void test_rules(void) {
             check_case(rule_cases[i].name, rule_cases[i].build, seed);
 }
 
-/* Types are one here; test_ops_half has gradients of casts. */
+/* This build has one float type; test_ops_half tests gradients of casts. */
 static bool of_types(syn_op op) {
     return op == SYN_OP_CAST;
 }
 
-/* Rows whose gradient is an exchange, which takes several ranks. */
+/* Ops whose gradient communicates, which takes several ranks. */
 static bool among_ranks(syn_op op) {
     return op == SYN_OP_TP_ENTER || (syn_op_table[op].flags & SYN_OPF_COMM);
 }

@@ -1,6 +1,7 @@
-/* Fused attention in training: the kernels of every level that runs here against the definition in
-   double precision, in memory that ends where the rows end; the ops over threads, layouts and
-   dropout, beside the separate ops. Formulas: tests/gradients. */
+/* Tests fused attention in training. The kernels of every SIMD level that this machine supports are
+   compared with the definition in double precision, in memory that ends where the rows end. The ops
+   are tested with threads, layouts and dropout, and compared with the separate ops. tests/gradients
+   checks the formulas. */
 #include "models/layers.h"
 #include "ops/attention.h"
 #include "ops/rules.h"
@@ -13,7 +14,8 @@ enum { QUERIES = 64, KEYS = 200, DEPTH = 140, ROW = DEPTH + 16 };
 
 /* ---- the kernels ---- */
 
-/* What comes out, in double, and the sums of all terms' sizes, which its error grows with. */
+/* Expected results in double precision, and the sum of the absolute values of all terms, which the
+   error is proportional to. */
 static struct {
     double out[QUERIES][DEPTH], log_sum[QUERIES], far[QUERIES];
     double dq[QUERIES][DEPTH], dk[KEYS][DEPTH], dv[KEYS][DEPTH];
@@ -35,7 +37,7 @@ static double kept(const syn_attention_tile *a, int64_t query, int64_t key) {
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : (double)a->drop->keep;
 }
 
-/* Weights of a query, and its line of want.out, log_sum and far. */
+/* Computes the weights `w` of a query and its rows of want.out, want.log_sum and want.far. */
 static void exact_forward(const syn_attention_tile *a, int64_t query, double *w) {
     const int64_t visible = syn__visible_end(a, query), first = syn__first_visible_key(a, query);
     double max = -(double)INFINITY, sum = 0;
@@ -61,7 +63,7 @@ static void exact_forward(const syn_attention_tile *a, int64_t query, double *w)
     }
 }
 
-/* Adds the query's part to what is wanted of keys and values. */
+/* Adds the query's contribution to the expected gradients of keys and values. */
 static void exact_backward(const syn_attention_grad_tile *g, int64_t query, const double *w) {
     const syn_attention_tile *a = &g->of;
     const float *dout = g->dout + query * g->dout_stride, *q = a->q + query * a->q_stride;
@@ -120,7 +122,7 @@ static void describe(syn_attention_grad_tile *g, const guarded m[PLACES], syn_dr
     if (a->step && ref_int(0, 1)) a->window = ref_int(1, ref_int(0, 1) ? 40 : a->keys + 9);
     if (ref_int(0, 1)) {
         float *mask = guarded_floats(&m[4], a->keys, end);
-        const int64_t hidden = ref_int(0, 10); /* of ten */
+        const int64_t hidden = ref_int(0, 10); /* in tenths */
         for (int64_t s = 0; s < a->keys; s++)
             mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
         a->mask = mask;
@@ -151,7 +153,7 @@ static bool check_forward(const syn_attention_kernels *k, syn_attention_tile *a,
     return same;
 }
 
-/* dk and dv begin with ones, to which the gradients are added, dq with ones or not. */
+/* dk and dv start as ones, because gradients are added to them; dq may. */
 static bool check_backward(const syn_attention_kernels *k, syn_attention_grad_tile *g,
                            const guarded m[PLACES], bool end) {
     syn_attention_tile *a = &g->of;
@@ -209,7 +211,7 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
 
 static void test_kernels(void) {
     guarded m[PLACES];
-    if (ref_on_cuda()) return; /* the CPU's */
+    if (ref_on_cuda()) return; /* these are CPU kernels */
     for (int i = 0; i < PLACES; i++) m[i] = guarded_new(KEYS * ROW * 3 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (uint64_t seed = 0;
@@ -227,7 +229,7 @@ static const float *floats_of(const ref *r, float *to) {
     return to;
 }
 
-/* What the op wants in `r`: y, log-sum-exp, dq, dk, dv. */
+/* Computes the expected results r: y, log-sum-exp, dq, dk, dv. */
 static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5]) {
     static float q[REF_MAX], k[REF_MAX], v[REF_MAX], dy[REF_MAX];
     static double w[KEYS];
@@ -314,7 +316,7 @@ enum { MOST = 120000 };
 
 typedef struct results {
     float y[MOST], d[3][MOST];
-    uint64_t flops; /* of the gradient */
+    uint64_t flops; /* of the gradient op */
 } results;
 
 static void read_all(syn_ctx *ctx, syn_tensor t, float *to) {
@@ -333,8 +335,7 @@ static syn_tensor random_input(syn_ctx *ctx, int rank, const int64_t *dims, bool
     return syn_input(ctx, "x", &spec, data);
 }
 
-/* Heads as a model has them, parts of one product's result. */
-/* Of the last row of an op; 0: there is none. */
+/* Flops of the last node of an op; 0 if there is none. */
 static uint64_t flops_of(const syn_ctx *ctx, syn_op op) {
     const syn_trace *t = syn_ctx_trace(ctx);
     uint32_t at = (uint32_t)t->n_nodes - 1;
@@ -349,7 +350,8 @@ static uint64_t flops_of(const syn_ctx *ctx, syn_op op) {
     return flops;
 }
 
-/* wanted: bit i, of q, k and v. */
+/* Runs attention and its gradient on heads laid out as in a model (slices of one product's result).
+   wanted: bits 0, 1 and 2 request the gradients of q, k and v. */
 static void run_op(const shape *s, int threads, bool fused, int wanted, results *r) {
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -378,7 +380,7 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
     r->flops = flops_of(ctx, SYN_OP_ATTENTION_GRAD);
     CHECK_INT(ref_count(ctx, SYN_OP_ATTENTION_GRAD), fused);
     if (fused && wanted == 7)
-        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3); /* what the leaves keep */
+        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3); /* the copies saved for the leaves */
     syn_ctx_free(ctx);
 }
 
@@ -400,7 +402,7 @@ static void test_threads(void) {
     }
 }
 
-/* What nobody asks for is not computed, and the others are the same. */
+/* Gradients that are not requested are not computed, and the others do not change. */
 static void test_wanted(void) {
     static results all, some;
     for (int i = 0; i < SHAPES; i++) {
@@ -440,7 +442,8 @@ static void test_separate_ops(void) {
     }
 }
 
-/* A rank's heads, samples or keys' numbers of their own: the same weights go. */
+/* For a rank's heads of one sample, given by number or by key, dropout drops the same weights as
+   for the whole batch. */
 static void test_shards_of_dropout(void) {
     enum { B = 3, H = 4, T = 30, D = 8, ALL = B * H * T * D };
     static float whole[ALL], part[ALL];

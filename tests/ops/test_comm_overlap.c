@@ -1,6 +1,7 @@
-/* Ops that exchange data while the next ones run: the same rows and bits as without, nothing is
-   used before it is there or written over before it was read, and failures reach what is under way.
-   That it goes on meanwhile is shown by programs that could not end otherwise. */
+/* Tests collectives and messages that overlap with the ops after them: rows and bits are the same
+   as without overlap, no result is used before it arrives, no input is overwritten before it is
+   read, and failures reach operations in flight. Programs that would otherwise deadlock show that
+   ops really overlap. */
 
 #include "comm/comm.h"
 #include "syntorch/context_private.h"
@@ -18,7 +19,7 @@ static syn_status open_all(syn_comm *comm, uint32_t id, syn_group **group, syn_e
     return syn_comm_open_group(comm, id, "all", ranks, comm->size, group, err);
 }
 
-/* A context with overlap and its group. */
+/* Opens a context with overlap, and its group. */
 static syn_status begin(syn_comm *comm, syn_ctx **ctx, syn_group **group, syn_error *err) {
     SYN_TRY(open_all(comm, 1, group, err));
     SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
@@ -32,7 +33,7 @@ static syn_tensor filled(syn_ctx *ctx, const char *name, float value) {
     return syn_input(ctx, name, &large, data);
 }
 
-/* NULL: none, after a failure. */
+/* NULL after a failure */
 static const void *buffer_of(const syn_ctx *ctx, syn_tensor t) {
     const syn_storage *storage = syn__storage(ctx, syn__row(ctx, t));
     return storage ? storage->data : NULL;
@@ -48,20 +49,21 @@ static syn_status all_are(syn_ctx *ctx, syn_tensor t, float want, syn_error *err
     return SYN_OK;
 }
 
-/* ---- The same as without ---- */
+/* ---- The same as without overlap ---- */
 
 enum { SLOTS = 6, STEPS = 60, WIDTH = 12 };
 
 typedef struct program {
     uint64_t seed;
-    bool overlap, forget; /* forget: the rows of every ten steps */
+    bool overlap, forget; /* forget: forgets the rows every ten steps */
     syn_device device;
     uint64_t hash[RANKS_MAX];
     size_t peak_bytes[RANKS_MAX];
     float values[RANKS_MAX][SLOTS + 1][WIDTH * WIDTH];
 } program;
 
-/* One step: something of slot a (and b) into slot b, whose old tensor is given back at once. */
+/* One step: computes a tensor from slot a (and b), stores it in slot b, and drops b's old tensor
+   immediately. */
 static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor *slots,
                  syn_tensor *cache, int i) {
     const syn_tensor a = slots[dice % SLOTS], b = slots[(dice >> 8) % SLOTS];
@@ -77,7 +79,7 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
     case 2:
         got = syn_broadcast(ctx, a, (int)((dice >> 24) % (uint64_t)group->size), group);
         break;
-    case 3: /* the parts of each rank of what others scatter */
+    case 3: /* gather, along another axis, what a reduce-scatter left on each rank */
         got = syn_all_gather(ctx, syn_reduce_scatter(ctx, a, SYN_REDUCE_AVG, axis, group), 1 - axis,
                              group);
         got = syn_reshape(ctx, got, (const int64_t[]){WIDTH, WIDTH}, 2);
@@ -87,7 +89,7 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
         got = syn_recv(ctx, syn_tensor_spec(ctx, a), (group->index + group->size - 1) % group->size,
                        i);
         break;
-    case 5: /* is written over while it may still be read */
+    case 5: /* overwritten while an all-reduce may still read it */
         got = syn_all_reduce(ctx, *cache, SYN_REDUCE_AVG, group);
         *cache = syn_kv_append(ctx, *cache,
                                syn_reshape(ctx, a, (const int64_t[]){1, 1, WIDTH, WIDTH}, 4), 0);
@@ -99,7 +101,7 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
     default:
         got = syn_scale(ctx, a, -0.75);
     }
-    bool shared = false; /* a view of another slot, or of itself */
+    bool shared = false; /* a view of another slot or of itself */
     for (int k = 0; k < SLOTS; k++) shared = shared || (&slots[k] != to && slots[k].id == b.id);
     if (!shared) syn_drop(ctx, b);
     *to = got;
@@ -163,9 +165,9 @@ static void overlap_changes_neither_rows_nor_bits(void) {
     }
 }
 
-/* ---- It goes on meanwhile ---- */
+/* ---- Ops run meanwhile ---- */
 
-/* Rank 1 comes only after a message that rank 0 sends after its op. */
+/* Rank 1 joins only after a message that rank 0 sends after its all-reduce. */
 static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -174,11 +176,11 @@ static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor x = filled(ctx, "x", (float)comm->rank + 1);
     const syn_tensor y = filled(ctx, "y", 7);
     if (comm->rank == 1) {
-        syn_scale(ctx, syn_recv(ctx, &large, 0, GO), 1); /* waits for it */
+        syn_scale(ctx, syn_recv(ctx, &large, 0, GO), 1); /* waits for the message */
         if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "the message was used too early");
     }
     const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
-    const syn_tensor twice = syn_add(ctx, y, x); /* reads what the sum reads, too */
+    const syn_tensor twice = syn_add(ctx, y, x); /* reads an input of the all-reduce, too */
     if (ctx->n_pending != 1) SYN_FAIL(err, SYN_E_FORMAT, "the sum was waited for");
     if (comm->rank == 0) syn_send(ctx, twice, 1, GO);
     const syn_tensor view = syn_slice(ctx, sum, 0, 0, LARGE / 2);
@@ -199,7 +201,8 @@ static void the_next_ops_run_meanwhile(void) {
     }
 }
 
-/* What is under way keeps its buffers, released or not; others take them after the wait. */
+/* Operations in flight keep their buffers even if these are released; other tensors get them after
+   the wait. */
 static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -213,7 +216,7 @@ static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
     const void *of_sum = buffer_of(ctx, sum);
     syn_drop(ctx, x);
-    for (int i = 0; i < 3; i++) { /* takes every free buffer of the size */
+    for (int i = 0; i < 3; i++) { /* takes all free buffers of that size */
         const syn_tensor other = filled(ctx, "other", 99);
         const void *data = buffer_of(ctx, other);
         if (data == of_x || data == of_sum)
@@ -239,7 +242,7 @@ static void buffers_under_way_are_not_reused(void) {
     }
 }
 
-/* A result that nobody keeps, and one whose op's name counts. */
+/* Results are dropped while in flight. Overwriting their input waits; so does a barrier. */
 static syn_status dropped_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -251,7 +254,7 @@ static syn_status dropped_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (syn_tensor_write(ctx, x, (const float[LARGE]){0}, LARGE * sizeof(float)) == SYN_OK &&
         ctx->n_pending != 0)
         SYN_FAIL(err, SYN_E_FORMAT, "an input was written over while it was read");
-    syn_barrier(ctx, group); /* waited for, as nothing tells when it is needed */
+    syn_barrier(ctx, group); /* waits, because no later op depends on its result */
     if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "a barrier goes on");
     const syn_status s = syn_ctx_check(ctx, err);
     syn_ctx_free(ctx);
@@ -263,9 +266,9 @@ static void what_nobody_keeps_is_waited_for_before_its_input_changes(void) {
     CHECK_OK(syn_local_run(2, dropped_rank, NULL, &err), err);
 }
 
-/* What was dropped while it was under way is gone once somebody waits for it, and is refused then:
-   its buffer is the next one's. how: 0, 1 the result is read, by an op or as it is; 2 what is read
-   by others meanwhile is written over; 3 both go into one op. */
+/* A result or input dropped while its operation is in flight is freed by the wait; using it then
+   fails, because its buffer may be reused. how: 0 an op reads the dropped result, 1 the host reads
+   it, 2 the dropped input is overwritten, 3 an op reads the dropped input and the result. */
 static syn_status used_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int how = *(const int *)arg;
     syn_ctx *ctx = NULL;
@@ -295,7 +298,7 @@ static void what_was_dropped_under_way_is_gone_after_the_wait(void) {
     }
 }
 
-/* What the user did not pin is not the user's to unpin: the exchange goes on with its buffers. */
+/* The user cannot unpin a buffer that the user did not pin: the operation in flight keeps it. */
 static syn_status unpinning_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int how = *(const int *)arg;
     syn_ctx *ctx = NULL;
@@ -354,8 +357,8 @@ typedef struct failing {
     syn_error told[2];
 } failing;
 
-/* Rank 1 fails with something under way that rank 0 will not do, and may forget it; or calls
-   something else; or waits, when it is freed, for what never comes. */
+/* Rank 1 fails with an operation in flight that rank 0 never starts, and may have forgotten it; or
+   calls another collective; or frees its context while the operation can never finish. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     failing *f = arg;
     syn_ctx *ctx = NULL;

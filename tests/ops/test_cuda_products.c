@@ -1,11 +1,11 @@
-/* Products of CUDA beside those of the CPU: sizes about those of tiles and packs, few rows,
-   operands in any layout, and batches that are one stride or several. */
+/* Compares matrix products on CUDA with the CPU: sizes around those of tiles and packs, few rows,
+   operands in any layout, and batches with one stride or several. */
 
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Sums of k products of numbers up to 1; a result of 16 bits may be rounded otherwise. */
+/* For sums of k products of numbers up to 1. A 16-bit result may round to a neighbour. */
 static double tolerance(syn_dtype out) {
     return out == SYN_F32 ? 1e-5 : out == SYN_F16 ? 2e-3 : 1.6e-2;
 }
@@ -16,7 +16,7 @@ static syn_tensor matrix(syn_ctx *ctx, syn_dtype dtype, int64_t rows, int64_t co
     return ref_int(0, 2) ? both_dense(ctx, spec, -most, most) : both_wild(ctx, spec, -most, most);
 }
 
-/* A bias that need not lie on 16 bytes. */
+/* A bias whose address may not be a multiple of 16 bytes. */
 static syn_tensor random_bias(syn_ctx *ctx, syn_dtype dtype, int64_t n) {
     const syn_spec spec = {(int32_t)dtype, 1, {n}};
     return ref_int(0, 1) ? both_wild(ctx, spec, -1, 1) : both_dense(ctx, spec, -1, 1);
@@ -39,18 +39,18 @@ static void linears(both_run *r) {
     linear_of(r, ref_int(0, 29) ? m : 0, ref_int(0, 29) ? n : 0, ref_int(0, 29) ? k : 0);
 }
 
-/* So few that other kernels do it. */
+/* Few rows use other kernels. */
 static void few_rows(both_run *r) {
     linear_of(r, ref_int(1, 4), both_size(ref_int(0, 1) ? 300 : 5000), both_size(700));
 }
 
-/* So long that several blocks, or warps, share a sum. */
+/* Sums so long that several blocks or warps share one. */
 static void long_rows(both_run *r) {
     linear_of(r, ref_int(1, 4), ref_int(0, 1) ? 8 * ref_int(1, 9) : both_size(40),
               ref_int(0, 1) ? 64 * ref_int(20, 90) : ref_int(1000, 6000));
 }
 
-/* Rows of x that lie further apart than they are long, or all at one place. */
+/* The rows of x are strided, or all the same row. */
 static void rows_apart(both_run *r) {
     const syn_dtype dtype = both_float();
     const int64_t m = both_size(20), n = both_size(70), k = both_size(70);
@@ -62,7 +62,7 @@ static void rows_apart(both_run *r) {
     r->tol = tolerance(dtype);
 }
 
-/* (B, H, M, K), of which B and H are one dimension, or two, or turned. */
+/* A tensor (B, H, M, K) in which B and H can be merged, cannot be, or are swapped. */
 static syn_tensor entries(syn_ctx *ctx, syn_spec spec) {
     const syn_spec turned = {
         spec.dtype, 4, {spec.dims[0], spec.dims[2], spec.dims[1], spec.dims[3]}};
@@ -91,7 +91,7 @@ static void matmuls(both_run *r) {
     r->tol = 4 * tolerance(dtype);
 }
 
-/* The gradient of a weight, of f32 although the inputs have 16 bits: its own type to the caller. */
+/* The gradient of a weight, added to a sum of f32 even if the inputs are 16-bit. */
 static void weights(both_run *r) {
     const syn_dtype dtype = both_float();
     const int64_t rows = both_size(300), m = both_size(70), n = both_size(70);
@@ -102,7 +102,7 @@ static void weights(both_run *r) {
     r->tol = 2e-5;
 }
 
-/* What cuBLASLt was asked about one product serves for all like it. */
+/* A cuBLASLt plan is reused for all products of the same kind. */
 static void test_plans_are_kept(void) {
     static const char *const none[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
                                        "cudaMalloc", "cudaStreamSynchronize"};
@@ -128,7 +128,7 @@ static void test_plans_are_kept(void) {
     syn_ctx_free(ctx);
 }
 
-/* 1 + 2^-12 has more bits than TF32, which is for those who ask for it. */
+/* 1 + 2^-12 has more bits than TF32, which is used only if requested. */
 static void test_tf32_is_asked_for(void) {
     enum { ROWS = 8 };
     const syn_spec x = {SYN_F32, 2, {ROWS, 1}}, y = {SYN_F32, 2, {1, 1}};
@@ -145,7 +145,7 @@ static void test_tf32_is_asked_for(void) {
                                         syn_input(ctx, "y", &y, &one), SYN_NO_BIAS, false);
         CHECK_INT(syn_tensor_read(ctx, z, got, sizeof got), SYN_OK);
         if (!tf32) CHECK(got[0] == wanted && got[ROWS - 1] == wanted);
-        else if (ref_cuda_calls("cudaMalloc") > 0) CHECK(got[0] == 1); /* devices may do better */
+        else if (ref_cuda_calls("cudaMalloc") > 0) CHECK(got[0] == 1); /* hardware may be better */
         syn_ctx_free(ctx);
     }
     unsetenv("SYNTORCH_CUDA_TF32");

@@ -1,4 +1,4 @@
-/* Strided ops, sums and the optimizer of CUDA beside those of the CPU, at sizes about those of
+/* Compares strided ops, sums and the optimizer on CUDA with the CPU, at sizes around those of
    tiles, packs and blocks. */
 
 #include "ops/cuda/divisor.h"
@@ -19,7 +19,7 @@ static syn_spec random_shape(syn_dtype dtype, int min_rank) {
     return s;
 }
 
-/* What broadcasts to the shape. */
+/* A random shape that broadcasts to s. */
 static syn_spec part_of_shape(syn_spec s) {
     const int drop = (int)ref_int(0, s.rank);
     for (int d = 0; d < s.rank; d++)
@@ -51,7 +51,7 @@ static void copies(both_run *r) {
     r->n = 2;
 }
 
-/* Attention's layouts, and the last two dimensions turned. */
+/* Transposes in attention's layouts, and of the last two dimensions. */
 static void turns(both_run *r) {
     const syn_dtype dtypes[] = {SYN_F32, SYN_BF16, SYN_I32};
     const syn_spec shape = {(int32_t)dtypes[ref_int(0, 2)],
@@ -64,7 +64,7 @@ static void turns(both_run *r) {
     r->n = 3;
 }
 
-/* What a slice gives back: zeros around it, or into a sum of any layout. */
+/* The gradient of a slice: padded with zeros, or added to a sum of any layout. */
 static void slices(both_run *r) {
     const syn_spec shape = random_shape(both_float(), 1);
     const int axis = (int)ref_int(0, shape.rank - 1);
@@ -97,7 +97,7 @@ static void sums(both_run *r) {
     r->tol = 2e-6;
 }
 
-/* So many rows, or so long ones, that a sum is cut. */
+/* So many rows, or so long ones, that a sum is split. */
 static void long_sums(both_run *r) {
     const int64_t length = ref_int(9000, 30000), others = both_size(33);
     const bool down = ref_int(0, 1);
@@ -135,7 +135,7 @@ static void norms(both_run *r) {
     r->tol = 1e-6;
 }
 
-/* Two steps; what is compared is all that a step writes, of one of the parameters. */
+/* Runs two steps and compares everything that a step writes for one of the parameters. */
 static void optimizer(both_run *r) {
     syn_spec specs[LIST], all = {SYN_F32, 1, {0}};
     const syn_spec three = {SYN_F32, 1, {3}}, one = {SYN_F32, 0, {0}};
@@ -175,7 +175,8 @@ static void optimizer(both_run *r) {
     r->tol = dtype == SYN_F32 ? 1e-6 : dtype == SYN_F16 ? 1e-3 : 1e-2;
 }
 
-/* What walks divide indices with, also of tensors that fit into no memory. */
+/* Tests the division that kernels use to compute indices, also for tensors larger than any
+   memory. */
 static void test_division(void) {
     ref_seed(1);
     for (int round = 0; round < 200000; round++) {

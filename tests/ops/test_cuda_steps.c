@@ -1,5 +1,5 @@
-/* What steps of a loop ask of CUDA: from the third on one launch for what repeats, nothing of the
-   system, and the same numbers. */
+/* Tests the steps of a loop on CUDA: from the third step on, repeated ops take one graph launch,
+   nothing is allocated, and results do not change. */
 #include <stdlib.h>
 
 #include "ops/ops.h"
@@ -7,7 +7,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* The emulated device does. */
+/* Only the emulated device counts calls. */
 static bool counts(void) {
     return ref_cuda_calls("cudaMalloc") > 0;
 }
@@ -34,8 +34,8 @@ static loop open_loop(syn_device device) {
     return l;
 }
 
-/* Six ops, of which the cache's row and what is read of it differ from step to step. odd: one more,
-   in their midst. */
+/* Six ops; the cache's row and the keys read differ from step to step. odd: one more op among
+   them. */
 static void step(loop *l, int64_t position, bool odd) {
     syn_ctx *ctx = l->ctx;
     syn_tensor y = syn_scale(ctx, l->x, 1.25);
@@ -74,8 +74,8 @@ static void run(bool read_each, int odd_step) {
     CHECK(equal(&cuda, &cpu));
     CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
     const uint64_t launched = ref_cuda_calls("cudaGraphLaunch") - graphs;
-    /* The first step sums nothing; the next two are launched op by op, as is one that differs, and
-       the two behind it. */
+    /* The first step sums nothing. The next two, any step that differs, and the two after it are
+       launched op by op. */
     if (counts()) CHECK_INT(launched, ROWS - 3 - (odd_step < 0 ? 0 : 3));
     syn_ctx_free(cuda.ctx);
     syn_ctx_free(cpu.ctx);
@@ -89,13 +89,13 @@ static void test_steps_read_at_the_end(void) {
     run(false, -1);
 }
 
-/* An op more in one step: that step is launched op by op, and so are the next two. */
+/* One step has an additional op: it and the next two are launched op by op. */
 static void test_a_step_that_differs(void) {
     run(true, 9);
     run(false, 9);
 }
 
-/* The step that is captured needs a buffer that there was not, as one that reads more keys does. */
+/* The captured step needs a buffer that does not exist yet, like one that reads more keys. */
 static void test_a_step_that_needs_memory(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
@@ -119,10 +119,10 @@ static void test_a_step_that_needs_memory(void) {
     syn_ctx_free(cpu.ctx);
 }
 
-/* Between the steps tensors of ever other sizes, two of which fill most of the device: what waits
-   for its size goes back, also while ops are put off, and graphs go on. */
+/* Between steps, allocates tensors of ever different sizes, two of which fill most of the device:
+   cached buffers are freed, even while ops are deferred, and graphs keep working. */
 static void test_memory_of_other_sizes(void) {
-    enum { MIB = 1 << 18, MOST = 36 }; /* elements */
+    enum { MIB = 1 << 18, MOST = 36 }; /* in elements */
     if (!ref_has_cuda()) SKIP("no CUDA device");
     if (!counts()) SKIP("the device is not emulated");
     const char *before = getenv("SYN_EMULATED_MEMORY");
@@ -168,8 +168,9 @@ static void test_a_steady_step_asks_for_nothing(void) {
     syn_ctx_free(l.ctx);
 }
 
-/* Numbers are read while the device goes on: what was put off is launched before the host waits,
-   and all of the device is not waited for. So also of a device that does nothing by itself. */
+/* Values are read while the device works: deferred ops are launched before the host waits, and the
+   host does not wait for the whole device. Also for a device that does nothing until the host
+   waits. */
 static void test_numbers_beside_work(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int lazy = 0; lazy < 2; lazy++) {
@@ -186,7 +187,7 @@ static void test_numbers_beside_work(void) {
                 const syn_tensor squares = syn_square_sum(l.ctx, &x, 1);
                 const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
                 if (i == 0)
-                    waits = ref_cuda_calls("cudaStreamSynchronize"); /* scratch memory is there */
+                    waits = ref_cuda_calls("cudaStreamSynchronize"); /* scratch memory exists */
                 if (i > 0) CHECK_INT(syn_tensor_read_end(l.ctx, asked, &got[k][i - 1]), SYN_OK);
                 if (k && i > 2 && counts())
                     CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 1);
@@ -202,7 +203,7 @@ static void test_numbers_beside_work(void) {
     }
 }
 
-/* Times are divided among the ops of a graph, and lie one behind the other. */
+/* The time of a graph is divided among its ops, one after the other. */
 static void test_times_of_graphs(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     loop l = open_loop(SYN_DEVICE_CUDA);
@@ -223,7 +224,7 @@ static void test_times_of_graphs(void) {
         const syn_trace_time *time = &t->times[row];
         const double start = 0x1p32 * time->start_high + time->start_low;
         if (syn_op_table[t->nodes[row].op].flags & SYN_OPF_VIEW) continue;
-        CHECK_MSG(start + 2 >= end, "row %u", row); /* whole nanoseconds */
+        CHECK_MSG(start + 2 >= end, "row %u", row); /* times are rounded to nanoseconds */
         end = start + (double)time->wall_ns;
         all += (double)time->wall_ns;
     }
@@ -245,8 +246,8 @@ static void step_of_losses(syn_ctx *ctx, syn_tensor x, syn_tensor targets, int32
     syn_next_step(ctx);
 }
 
-/* A graph finds a target wrong, and its place is given to other ops before the host waits: the op
-   is told that the graph was of, or, where its row is gone, that it was forgotten. */
+/* A graph finds an invalid target, and its slot is reused by other ops before the host waits. The
+   error names the graph's op or, if its row is gone, says that it was forgotten. */
 static void test_a_fault_of_a_graph_in_flight(void) {
     const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -274,7 +275,7 @@ static void test_a_fault_of_a_graph_in_flight(void) {
     }
 }
 
-/* Who waits for a number is told what is wrong with those that came before. */
+/* Waiting for a value reports the errors of the ops before it. */
 static void test_a_fault_beside_work(void) {
     const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
     const int32_t wrong[TOKENS] = {1, 2, CLASSES, 3};
@@ -296,7 +297,7 @@ static void test_a_fault_beside_work(void) {
     syn_ctx_free(ctx);
 }
 
-/* An op that runs on the CPU runs on CUDA. */
+/* Every op with a CPU kernel has a CUDA kernel. */
 static void test_every_op_has_a_kernel(void) {
     const syn_backend *cuda;
     if (!ref_has_cuda()) SKIP("no CUDA device");

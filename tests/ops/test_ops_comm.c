@@ -1,13 +1,13 @@
-/* Collectives and messages as ops: worlds of threads against naive sums, and the same program on
-   meta with the communicator that moves nothing. */
+/* Tests collectives and messages as ops: worlds of threads against naive sums, and the same program
+   on meta with the fake communicator. */
 #include "comm/comm.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 enum { RANKS_MAX = 4 };
 
-/* What one world does. Every rank fills `x` for all ranks from the same seed, so that each knows
-   what to expect. */
+/* One world. Every rank fills `x` for all ranks from the same seed, so each knows the expected
+   results. */
 struct plan {
     int size;
     bool overlap;
@@ -23,7 +23,7 @@ static void inputs_of_all(ref *x, int size, syn_dtype dtype, uint64_t seed, syn_
         ref_fill(&x[r], spec, dtype == SYN_F32 ? -2 : -5, dtype == SYN_F32 ? 2 : 5);
 }
 
-/* A shape with room for `size` parts along every dimension. */
+/* A random shape whose dimensions are multiples of `size`. */
 static syn_spec shape(int round, int size) {
     ref_seed((uint64_t)round + 1000);
     syn_spec s = {SYN_F32, (int32_t)ref_int(1, 4), {0}};
@@ -73,8 +73,8 @@ static void naive_reduce_scatter(const ref *x, int size, int rank, syn_reduce ho
     }
 }
 
-/* Three tensors in one exchange, the second a part of the first: each becomes what it would have
-   become alone. */
+/* Three tensors in one coalesced collective, the second a view of the first: each result is the
+   same as alone. */
 static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int size, int root,
                       bool check) {
     static _Thread_local ref want[2];
@@ -95,7 +95,7 @@ static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int si
     return true;
 }
 
-/* The program: all collectives, axes, reductions and dtypes; with `check` the values, too. */
+/* Runs all collectives, axes, reductions and dtypes; `check`: compares values, too. */
 static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) {
     static _Thread_local ref x[RANKS_MAX], want;
     const int me = group->index;
@@ -105,8 +105,8 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
         const syn_spec spec = shape(round, size);
         inputs_of_all(x, size, dtype, (uint64_t)round, spec);
         const uint64_t state = ref_state;
-        syn_tensor t = ref_wild(
-            ctx, &x[me]); /* each rank its own layout would be another trace: all the same */
+        /* All ranks use the same layout, because another layout gives another trace. */
+        syn_tensor t = ref_wild(ctx, &x[me]);
         for (int how = 0; how < SYN_REDUCE_COUNT && ok; how++) {
             naive_all_reduce(x, size, (syn_reduce)how, &want);
             const syn_tensor y = syn_all_reduce(ctx, t, (syn_reduce)how, group);
@@ -128,7 +128,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
             ok = !check || ref_check(ctx, y, &x[root], 0);
         }
         ok = ok && coalesced(ctx, group, x, size, round % size, check);
-        ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* inputs are left alone */
+        ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* inputs do not change */
         syn_send(ctx, t, (me + 1) % size, round);
         const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);
         ok = ok && (!check || ref_check(ctx, got, &x[(me + size - 1) % size], 0));
@@ -182,8 +182,8 @@ static void test_worlds(void) {
     }
 }
 
-/* Two groups of two within a world of four, in another order than the world's: parts follow the
-   group's order. */
+/* Two groups of two ranks in a world of four, not in ascending order: shards follow the order of
+   the group. */
 static syn_status subgroup_main(syn_comm *comm, void *arg, syn_error *err) {
     bool *ok = arg;
     syn_ctx *ctx = NULL;
@@ -218,7 +218,7 @@ static void test_subgroups(void) {
     for (int r = 0; r < 4; r++) CHECK_MSG(ok[r], "rank %d", r);
 }
 
-/* Shapes that do not agree end every rank with a sentence that names the op. */
+/* If shapes differ, every rank ends with a message that names the op. */
 static syn_status disagree_main(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -242,7 +242,7 @@ static void test_disagreement(void) {
     CHECK_HAS(err.text, "all_reduce");
 }
 
-/* A collective without transport is a sentence, not a crash. */
+/* A collective without a communicator fails with a message. */
 static void test_without_a_communicator(void) {
     const int32_t ranks[2] = {0, 1};
     const syn_group group = {1, "tp0", ranks, 2, 0, NULL};
@@ -261,8 +261,8 @@ static void test_without_a_communicator(void) {
     syn_comm_close(fake);
 }
 
-/* Contexts that outlive their ranks: data, trace and groups are there, also what was under way at
-   the end, and nothing is exchanged. */
+/* Contexts that outlive their communicator: data, trace and groups stay valid, including results in
+   flight at the end; further communication fails. */
 typedef struct left_behind {
     bool overlap;
     syn_ctx *ctx;
@@ -320,7 +320,7 @@ static void test_contexts_outlive_communicators(void) {
     }
 }
 
-/* Two contexts of one communicator, freed before and after it is closed. */
+/* Two contexts share a communicator and are freed before and after it is closed. */
 static void test_contexts_share_a_communicator(void) {
     syn_error err = {0};
     syn_comm *fake = NULL;

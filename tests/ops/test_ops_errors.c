@@ -1,4 +1,4 @@
-/* What each op refuses, and the sentence it says so with: op, scope and the shapes concerned. */
+/* Tests what each op rejects. The message must name the op, the scope and the shapes. */
 #include "comm/comm.h"
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
@@ -17,7 +17,7 @@ static const double not_a_number = (double)NAN;
 static void top(syn_ctx *c, syn_tensor x, int64_t k) {
     syn_tensor where = {77, 1};
     syn_top_k(c, x, k, &where);
-    if (where.id != 0) abort(); /* both results are poisoned */
+    if (where.id != 0) abort(); /* both results are the invalid tensor */
 }
 
 static void least(syn_ctx *c, syn_tensor x, double min_p) {
@@ -45,7 +45,7 @@ static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
     syn_attention_train(c, q, k, k, &how);
 }
 
-/* The gradient from a result, its sums and its gradient of these shapes. */
+/* Calls attention_grad with a result y, log-sum-exp sums and result gradient dy of any shape. */
 static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy) {
     const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4), in[6] = {q, k, k, y, sums, dy};
     const syn_attr attr[8] = {{0}};
@@ -66,7 +66,7 @@ static syn_tensor turned(syn_ctx *c, syn_tensor x) {
     return syn_permute(c, x, (const int[]){1, 0}, 2);
 }
 
-/* A row that only gradient rules build. */
+/* Calls an op that only gradient rules build. */
 static void built(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b, syn_tensor third, int64_t i0,
                   int64_t i1, int64_t i2) {
     const syn_tensor in[3] = {a, b, third};
@@ -109,7 +109,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     syn_param(c, "wte.weight", &spec, shard, SYN_INIT_ZERO, 0, -1, 0);
 }
 
-/* call, words of the sentence */
+/* call, part of the expected message */
 #define REFUSED(X)                                                                                 \
     X(syn_embedding(c, F(5, 4), F(2), 0), "embedding in h.0: input 1 must be i32, but is f32[2]")  \
     X(syn_embedding(c, I(5, 4), I(2), 0), "input 0 must be f32, f16 or bf16, but is i32[5,4]")     \
@@ -372,7 +372,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(param(c, SYN_I32, 8, SYN_WHOLE), "parameters are f32, f16 or bf16, not i32")                 \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
     X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
-    X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* a good one: the test can tell */
+    X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* valid: gives no message */
 
 static const char *const sentences[] = {
 #define X(call, text) text,
@@ -391,7 +391,7 @@ static void provoke(syn_ctx *c, int number, const syn_group *g) {
     (void)single;
 }
 
-/* Cases that need other ranks, or more memory than there is. */
+/* Cases that need other ranks, or more memory than a machine has. */
 static bool only_on_meta(const char *sentence) {
     static const char *const words[] = {"group", "rank", "message",  "tag",
                                         "all_",  "redu", "too large"};
@@ -429,8 +429,7 @@ static void test_sentences(void) {
     syn_comm_close(fake);
 }
 
-/* What shapes forbid is refused before anything runs: the CPU says the same as meta, for
-   the same reason. */
+/* Invalid shapes are rejected before anything runs, so the CPU reports the same error as meta. */
 static void test_same_on_the_cpu(void) {
     for (int i = 0; i < (int)(sizeof sentences / sizeof *sentences); i++) {
         if (only_on_meta(sentences[i])) continue;

@@ -1,6 +1,6 @@
-/* Memory runs out at every single allocation of whole runs: a small GPT on both devices, its trace
-   as a graph, and collectives within a world of threads. Each time one clear error and a sound
-   trace; with the leak checker, nothing lost. */
+/* Out-of-memory tests: every allocation of whole runs fails once, for a small GPT on both devices,
+   its graph, and collectives in a world of threads. Each failure must give one clear error and a
+   valid trace; the leak checker finds lost memory. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "models/layers.h"
@@ -90,12 +90,12 @@ static void test_cpu_fused(void) {
     fail_everywhere(&(run){SYN_DEVICE_CPU, 1, true});
 }
 
-/* An error inside the door names op and scope, though it is but memory. */
+/* Running out of memory in dispatch is reported with op and scope, too. */
 static void test_sentence(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 300, 300);
     syn_push_scope(ctx, "h.7.mlp");
-    syn_gelu(ctx, x, true); /* warm: interned names and rows */
+    syn_gelu(ctx, x, true); /* warm-up: interns names, allocates rows */
     if (ref_on_cuda()) SKIP("the memory is the device's");
     syn_memory_fail_after(0);
     CHECK_INT(syn_gelu(ctx, x, true).id, 0);
@@ -106,8 +106,8 @@ static void test_sentence(void) {
     syn_ctx_free(ctx);
 }
 
-/* Ranks in threads: whichever allocation of whichever rank fails, all ranks end,
-   and nobody hangs. */
+/* Ranks are threads: whichever allocation of whichever rank fails, all ranks end, and none
+   hangs. */
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[2] = {0, 1};
@@ -127,8 +127,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Two steps of training, as examples/train_mlp.c. Gradients go over the exchange while others are
-   made. */
+/* Two training steps, as in examples/train_mlp.c. Gradients are all-reduced while others are
+   computed. */
 static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_spec xs = {SYN_F32, 2, {3, 4}}, ys = {SYN_I32, 1, {3}};
     const syn_initializer init = {.std = 0.1, .seed = 1};

@@ -1,5 +1,5 @@
-/* The ops that gradient rules build, each against its definition in double precision over random
-   shapes and layouts. That the rules build the right ones: tests/gradients. */
+/* Compares the ops that gradient rules build with their definitions in double precision, over
+   random shapes and layouts. tests/gradients checks that the rules build the right ops. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -12,7 +12,7 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
     return out[0];
 }
 
-/* Any layout whose last dimension is dense. */
+/* r in a random layout whose last dimension is dense. */
 static syn_tensor dense_rows(syn_ctx *ctx, const ref *r) {
     return syn__dense_last_dim(ctx, ref_wild(ctx, r));
 }
@@ -21,7 +21,7 @@ static int64_t width_of(const ref *r) {
     return r->spec.dims[r->spec.rank - 1];
 }
 
-/* ---- element by element ---- */
+/* ---- elementwise ---- */
 
 static double gelu(double x, bool tanh_form) {
     return tanh_form ? 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)))
@@ -32,7 +32,7 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 
-/* The slopes of gelu and silu are difference quotients, exact to ten digits: no formula is
+/* Derivatives of gelu and silu are difference quotients, exact to ten digits, so that no formula is
    written twice. */
 static void test_elements(void) {
     static ref x, dy, want;
@@ -54,7 +54,7 @@ static void test_elements(void) {
         for (int64_t i = 0; i < n; i++)
             want.v[i] = dy.v[i] * (silu(x.v[i] + step) - silu(x.v[i] - step)) / (2 * step);
         CHECK(ref_check(ctx, built(ctx, SYN_OP_SILU_GRAD, in, 2, NULL, 0, &out), &want, 2e-6));
-        const syn_tensor gated[3] = {in[0], in[1], in[1]}; /* silu(x) up, with up and dy alike */
+        const syn_tensor gated[3] = {in[0], in[1], in[1]}; /* silu(x) * up, where up equals dy */
         syn_tensor both[2];
         for (int64_t i = 0; i < n; i++) want.v[i] *= dy.v[i];
         built(ctx, SYN_OP_SWIGLU_GRAD, gated, 3, NULL, 0, both);
@@ -65,14 +65,15 @@ static void test_elements(void) {
         CHECK(ref_check(ctx, built(ctx, SYN_OP_TANH_GRAD, in, 2, NULL, 0, &out), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] + dy.v[i];
         const syn_tensor sums[2] = {syn_contiguous(ctx, in[0]), ref_wild(ctx, &dy)};
-        if (sums[0].id != in[0].id || round % 3) /* else the sum is a view: that is allowed too */
+        /* Otherwise the sum may be a view, which is allowed, too. */
+        if (sums[0].id != in[0].id || round % 3)
             CHECK(
                 ref_check(ctx, built(ctx, SYN_OP_ACCUMULATE, sums, 2, NULL, 0, &out), &want, 1e-6));
         syn_ctx_free(ctx);
     }
 }
 
-/* Into columns of a larger tensor. */
+/* Accumulates into columns of a larger tensor. */
 static void test_accumulate_in_a_view(void) {
     static ref x, dy, want;
     const int64_t dims[2] = {7, 10}, part[2] = {7, 4};
@@ -89,7 +90,7 @@ static void test_accumulate_in_a_view(void) {
 
 /* ---- rows ---- */
 
-/* dx = J' dy with softmax's Jacobian y_i (d_ij - y_j), written out. */
+/* dx = J' dy with the Jacobian of softmax, y_i (d_ij - y_j), written out. */
 static void test_softmax(void) {
     static ref y, dy, want;
     for (int round = 0; round < ROUNDS; round++) {
@@ -111,7 +112,7 @@ static void test_softmax(void) {
     }
 }
 
-/* Of layernorm, or without a mean (rms). */
+/* layernorm, or rmsnorm (rms), of a row. */
 static void normalized(bool rms, const double *x, int64_t n, double eps, double *y) {
     double mean = 0, square = 0;
     for (int64_t i = 0; i < n && !rms; i++) mean += x[i] / (double)n;
@@ -119,7 +120,7 @@ static void normalized(bool rms, const double *x, int64_t n, double eps, double 
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) / sqrt(square + eps);
 }
 
-/* The sum of a row's results, each times what comes back to it. */
+/* The sum over a row of its results, weighted by their gradients. */
 static double row_loss(bool rms, const double *x, const ref *w, const double *dy, int64_t n,
                        double eps) {
     static double y[REF_MAX];
@@ -129,8 +130,8 @@ static double row_loss(bool rms, const double *x, const ref *w, const double *dy
     return sum;
 }
 
-/* dx as difference quotients; what the parameters get as sums over rows. Rows far from zero
-   too. */
+/* dx as difference quotients; gradients of the parameters as sums over rows. Rows may be far from
+   zero. */
 static void test_norms(void) {
     static ref x, w, dy, dx, dw, db;
     static double row[REF_MAX];
@@ -181,7 +182,7 @@ static void test_embedding(void) {
     for (int round = 0; round < ROUNDS; round++) {
         ref_seed((uint64_t)round);
         const int64_t rows = ref_int(1, 9), width = ref_int(1, 40), first = ref_int(-3, 3);
-        const int64_t padding = ref_int(0, 1) ? ref_int(0, 9) : -1; /* whose row gets nothing */
+        const int64_t padding = ref_int(0, 1) ? ref_int(0, 9) : -1; /* row without a gradient */
         ref_fill(&ids, ref_random_spec(SYN_I32, 0, 3, true), -4, 14);
         syn_spec spec = ids.spec;
         spec.dtype = SYN_F32;
@@ -190,7 +191,7 @@ static void test_embedding(void) {
         ref_fill(&dy, spec, -2, 2);
         ref_fill(&sum, (syn_spec){SYN_F32, 2, {rows, width}}, -2, 2);
         want.spec = sum.spec;
-        for (int which = 0; which < 2; which++) { /* from zero, and to a sum */
+        for (int which = 0; which < 2; which++) { /* starting from zero, and from a given sum */
             for (int64_t i = 0; i < rows * width; i++) want.v[i] = which ? sum.v[i] : 0;
             for (int64_t i = 0; i < syn_spec_elems(&dy.spec); i++) {
                 const int64_t row = (int64_t)ids.v[i / width] - first;
@@ -210,7 +211,7 @@ static void test_embedding(void) {
 
 /* ---- sums and shapes ---- */
 
-/* What broadcasts to `out`: leading dimensions dropped, others made 1, at random. */
+/* A random shape that broadcasts to `out`: drops leading dimensions and sets others to 1. */
 static syn_spec shrink(const syn_spec *out) {
     syn_spec s = {out->dtype, 0, {0}};
     const int drop = ref_int(0, 2) ? 0 : (int)ref_int(0, out->rank);
@@ -218,7 +219,7 @@ static syn_spec shrink(const syn_spec *out) {
     return s;
 }
 
-/* Where element `at` of `large` lies in `small`, which broadcasts to it. */
+/* The index in `small` of the element that broadcasts to element `at` of `large`. */
 static int64_t within(const syn_spec *small, const syn_spec *large, int64_t at) {
     int64_t index[SYN_MAX_RANK], own[SYN_MAX_RANK];
     ref_index(large, at, index);
@@ -249,7 +250,7 @@ static void test_sum_and_expand(void) {
     }
 }
 
-/* A hundred thousand rows cost no digits: none of the sum's float steps is lost. */
+/* Sums of a hundred thousand rows lose no digits to float rounding. */
 static void test_sums_of_many_rows(void) {
     enum { ROWS = 100000, WIDTH = 3 };
     const syn_spec spec = {SYN_F32, 2, {ROWS, WIDTH}};

@@ -1,13 +1,13 @@
-/* A trace seen as a graph, against dependencies, numbers, names and attributes found by brute force
-   in the rows. */
+/* Compares the graph of a trace with dependencies, numbers, names and attributes found by brute
+   force in the trace's rows. */
 #include "ops/ops.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
 enum { RANKS = 2 };
 
-/* Every pair of nodes: does `later` use what `earlier` makes, or overwrite storage that `earlier`
-   used since it was last written? */
+/* For any pair of nodes: whether `later` uses a result of `earlier`, or overwrites a storage that
+   `earlier` used since it was last written. */
 static uint32_t wanted_dep(const syn_trace *t, uint32_t later, uint32_t earlier) {
     const syn_trace_node *n = &t->nodes[later], *e = &t->nodes[earlier];
     for (uint32_t k = 0; k < n->n_in; k++)
@@ -15,7 +15,7 @@ static uint32_t wanted_dep(const syn_trace *t, uint32_t later, uint32_t earlier)
     if (n->op != SYN_OP_KV_APPEND || (syn_op_table[e->op].flags & SYN_OPF_VIEW))
         return SYN_DEP_COUNT;
     const uint32_t base = t->tensors[t->inputs[n->first_in]].base;
-    for (uint32_t i = earlier + 1; i < later; i++) /* written in between: that one waited already */
+    for (uint32_t i = earlier + 1; i < later; i++) /* a write in between already waited for it */
         if (t->nodes[i].op == SYN_OP_KV_APPEND &&
             t->tensors[t->inputs[t->nodes[i].first_in]].base == base)
             return SYN_DEP_COUNT;
@@ -57,7 +57,7 @@ static void check_node(const syn_trace *t, const syn_node *n) {
     for (uint32_t i = 0; i < n->n_outputs; i++) CHECK_INT(n->outputs[i], row->first_out + i - 1);
     CHECK((n->flags & SYN_NODE_FUSED) == (row->op == SYN_OP_ATTENTION ? SYN_NODE_FUSED : 0));
     CHECK(n->start_ns == SYN_NO_TIME && n->wall_ns == SYN_NO_TIME &&
-          n->predicted_ns == SYN_NO_TIME); /* meta, no hardware */
+          n->predicted_ns == SYN_NO_TIME); /* meta without a hardware file */
     if (!(def->flags & SYN_OPF_COMM)) {
         CHECK(n->kind == SYN_NODE_COMPUTE && n->comm == SYN_COMM_NONE && n->group == 0 &&
               n->reduce == -1 && n->root == -1);
@@ -137,21 +137,21 @@ static void test_random_views(void) {
     }
 }
 
-/* The order that storage imposes, in the smallest programs: who waits for whom. */
+/* The order that storages impose, in minimal programs: which node waits for which. */
 static void test_overwriting(void) {
     syn_ctx *c = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_spec spec = {SYN_F32, 4, {1, 1, 4, 2}}, one = {SYN_F32, 4, {1, 1, 1, 2}};
     const syn_tensor v0 = syn_state(c, "cache", &spec), x = syn_input(c, "x", &one, NULL),
                      other = syn_state(c, "other", &spec);
     const syn_tensor v1 = syn_kv_append(c, v0, x, 0);  /* 0 */
-    const syn_tensor part = syn_slice(c, v1, 2, 0, 1); /* 1: a view reads nothing */
+    const syn_tensor part = syn_slice(c, v1, 2, 0, 1); /* 1: a view, reads nothing */
     syn_add(c, part, part);                            /* 2: reads through the view */
     syn_add(c, other, other);                          /* 3: another storage */
     const syn_tensor v2 = syn_kv_append(c, v1, x, 1);  /* 4: waits for 0 and 2 */
-    const syn_tensor v3 = syn_kv_append(c, v2, x, 2);  /* 5: waits for 4 alone */
+    const syn_tensor v3 = syn_kv_append(c, v2, x, 2);  /* 5: waits for 4 only */
     const syn_tensor v4 = syn_kv_append(c, syn_slice(c, v3, 2, 0, 4), x,
-                                        3); /* 6 the view, 7: waits for 6, and for 5 behind it */
-    syn_kv_append(c, v4, x, 0);             /* 8: through the view again: waits for 7 alone */
+                                        3); /* 6: the view; 7: waits for 6, and through it for 5 */
+    syn_kv_append(c, v4, x, 0);             /* 8: through the view again; waits for 7 only */
     static const struct {
         uint32_t node, on, dep_class;
     } want[] = {{1, 0, SYN_DEP_DATA},    {2, 1, SYN_DEP_DATA}, {4, 0, SYN_DEP_DATA},
@@ -178,7 +178,7 @@ static void test_overwriting(void) {
     syn_ctx_free(c);
 }
 
-/* "name=text;" of all attributes of the newest node */
+/* "name=text;" of all attributes of the last node */
 static const char *attributes(const syn_ctx *ctx) {
     static char text[512];
     syn_error err = {0};
@@ -233,7 +233,7 @@ static void test_attributes(void) {
     syn_add(c, x, x);
     CHECK_STR(attributes(c), "");
     syn_all_reduce(c, x, SYN_REDUCE_MAX, group);
-    CHECK_STR(attributes(c), ""); /* fields of communication are no attributes */
+    CHECK_STR(attributes(c), ""); /* communication fields are no attributes */
     syn_reduce_scatter(c, x, SYN_REDUCE_SUM, 0, group);
     CHECK_STR(attributes(c), "axis=0;");
     const syn_spec message = {SYN_BF16, 2, {5, 7}};
@@ -316,7 +316,7 @@ static void test_communication_fields(void) {
     syn_comm_close(fake);
 }
 
-/* Times of a run on the CPU: in order, within the run, none for views. */
+/* Times of a run on the CPU: ascending, within the run, none for views. */
 static void test_times(void) {
     syn_error err = {0};
     syn_graph *g = NULL;
@@ -335,7 +335,7 @@ static void test_times(void) {
             continue;
         }
         CHECK(n->start_ns >= last && n->wall_ns >= 0 && n->cpu_ns >= 0 && n->wait_ns == 0);
-        last = n->start_ns + n->wall_ns * (1 - 1e-6); /* durations are floats */
+        last = n->start_ns + n->wall_ns * (1 - 1e-6); /* durations are stored as floats */
         CHECK(last < 60e9);
     }
     CHECK(last > 0);

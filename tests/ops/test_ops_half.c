@@ -1,13 +1,13 @@
-/* Rows of f16 and bf16 beside the same rows of f32 on the widened values: as they compute in f32
-   and round once, the result is that of f32, rounded. Over random shapes and layouts, also empty
-   and broadcast ones, and with threads. */
+/* Compares row ops in f16 and bf16 with the same ops in f32 on the widened values. They compute in
+   f32 and round once, so the result is that of f32, rounded. Covers random shapes and layouts,
+   empty and broadcast ones included, and threads. */
 #include "syntorch/base/half.h"
 
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* A call is made twice from the same random numbers: `wide`, with the values as f32. */
+/* Each call is made twice from the same random numbers; wide: with the values as f32. */
 typedef struct half_call {
     syn_ctx *ctx;
     syn_dtype dtype;
@@ -16,7 +16,7 @@ typedef struct half_call {
     int n_out;
 } half_call;
 
-/* A tensor of 16-bit values in [low, high] in any layout. */
+/* A tensor of 16-bit values in [low, high], in a random layout. */
 static syn_tensor some(half_call *c, syn_spec spec, double low, double high) {
     static ref values;
     spec.dtype = SYN_F32;
@@ -31,7 +31,7 @@ static syn_tensor some(half_call *c, syn_spec spec, double low, double high) {
     return ref_wild(c->ctx, &values);
 }
 
-/* The same of f32, which both calls get, and integers. */
+/* The same with f32 or integer values, which are equal in both calls. */
 static syn_tensor number(half_call *c, syn_dtype dtype, syn_spec spec, double low, double high) {
     static ref values;
     spec.dtype = (int32_t)dtype;
@@ -61,7 +61,7 @@ static syn_spec any(int least) {
     return ref_random_spec(SYN_F32, least, 5, true);
 }
 
-/* Rows longer than what is widened at once, now and then. */
+/* Occasionally rows longer than the block that is widened at once. */
 static int64_t width(void) {
     return ref_int(0, 4) ? ref_int(1, 40) : ref_int(1000, 2100);
 }
@@ -147,7 +147,7 @@ static void kv_append(half_call *c) {
 }
 static void selection(half_call *c) {
     const int64_t n = width();
-    const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1); /* with equals */
+    const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1); /* with ties */
     const syn_sampling how = {0.7, ref_int(0, 5), 0.9, 3, 0};
     syn_tensor where;
     give(c, syn_argmax(c->ctx, x));
@@ -185,7 +185,7 @@ static void tanh_grad(half_call *c) {
     const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
     build(c, SYN_OP_TANH_GRAD, in, 2, NULL, 0);
 }
-/* Only sums of f32 to which 16 bits are added, or both of 16 bits. */
+/* f32 sums to which 16-bit values are added, or both 16-bit. */
 static syn_tensor sum(half_call *c, syn_spec shape) {
     return ref_int(0, 1) ? number(c, SYN_F32, shape, -3, 3) : some(c, shape, -3, 3);
 }
@@ -270,7 +270,7 @@ static void cross_entropy_join(half_call *c) {
     build(c, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, (const syn_attr[]){{.i = classes}, {.i = 4}}, 2);
 }
 
-/* Queries, keys and values, grouped or not, with a mask and dropout or not. */
+/* Queries, keys and values: with or without grouping, mask and dropout. */
 typedef struct heads {
     syn_tensor q, k, v;
     syn_attention_options how;
@@ -304,7 +304,7 @@ static void attention_train(half_call *c) {
     give(c, syn_current_version(c->ctx,
                                 (syn_tensor){c->out[0].id + 1, c->out[0].tag})); /* log-sum-exp */
 }
-/* Of a result that need not be one: sums over which the softmax is small. */
+/* The gradient for an arbitrary result with log-sum-exps for which the softmax is small. */
 static void grad_of(half_call *c, heads x) {
     const syn_attention_options *how = &x.how;
     const int64_t b = syn_tensor_dim(c->ctx, x.q, 0), h = syn_tensor_dim(c->ctx, x.q, 1),
@@ -324,7 +324,7 @@ static void grad_of(half_call *c, heads x) {
 static void attention_grad(half_call *c) {
     grad_of(c, some_heads(c));
 }
-/* Keys in several parts, each in several chunks. */
+/* Keys in several parts, each of several chunks. */
 static void attention_grad_parts(half_call *c) {
     heads x = {.how = {.scale = 0.5, .causal = true, .offset = 1300}};
     x.q = dense(c, SOME(1, 1, 3, 2));
@@ -390,9 +390,9 @@ static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t 
     return c;
 }
 
-/* Bit for bit, the f32 result rounded if the other is narrow. */
-/* On CUDA kernels take as many elements at a time as make 16 bytes, so sums of 16 bits are made in
-   another order: a result may be rounded to the next number. */
+/* Results must be equal bit for bit, the f32 result rounded if the other is 16-bit. On CUDA they
+   may round to a neighbour: kernels process as many elements at a time as fit in 16 bytes, so
+   16-bit sums are added in another order. */
 static bool nearly(float want, uint16_t bits, float got, syn_dtype narrow) {
     float step = 1e-5f;
     if (!ref_on_cuda()) return false;
@@ -437,12 +437,13 @@ static bool same_tensor(const half_call *wide, const half_call *half, int i) {
     return same;
 }
 
-/* Attention on CUDA rounds probabilities to 16 bits before they meet v (test_cuda_attention). */
+/* Attention on CUDA rounds probabilities to 16 bits before multiplying with v
+   (test_cuda_attention). */
 static bool other_bits(const char *name) {
     return ref_on_cuda() && strstr(name, "attention") != NULL;
 }
 
-static bool seen[SYN_OP_COUNT]; /* ops that had an input of 16 bits and a kernel */
+static bool seen[SYN_OP_COUNT]; /* ops with a 16-bit input and a kernel */
 
 static void note_ops(const syn_ctx *ctx) {
     const syn_trace *t = syn_ctx_trace(ctx);
@@ -475,7 +476,7 @@ static void test_beside_f32(void) {
         }
 }
 
-/* Memory runs out at each allocation of each case; on meta the same rows are made as on the CPU. */
+/* Every allocation of each case fails once; on meta the recorded rows equal those of the CPU. */
 static void test_out_of_memory(void) {
     for (size_t i = 0; i < COUNT(half_cases); i++) {
         uint64_t hashes[2];
@@ -501,12 +502,12 @@ static void test_out_of_memory(void) {
     }
 }
 
-/* Ops that have 16-bit inputs are above, or here with the reason. */
+/* Ops with 16-bit inputs must be tested above, or be listed here with the place that tests them. */
 static bool elsewhere(syn_op op) {
     return syn_op_table[op].comm != SYN_COMM_NONE ||              /* test_ops_comm */
            op == SYN_OP_LINEAR || op == SYN_OP_MATMUL ||          /* test_ops_half_products */
            op == SYN_OP_MATMUL_ADD || op == SYN_OP_ADAMW ||       /* test_ops_training */
-           op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* of f32 alone */
+           op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* f32 only */
            op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;         /* test_ops_half_types */
 }
 

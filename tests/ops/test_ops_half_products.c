@@ -1,12 +1,12 @@
-/* linear, matmul and matmul_add of 16-bit floats beside double arithmetic on the same numbers, in
-   every layout; which dtypes their gradients have. */
+/* Compares linear, matmul and matmul_add of 16-bit floats, in every layout, with double precision
+   on the same numbers, and checks the dtypes of their gradients. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const syn_dtype halves[2] = {SYN_F16, SYN_BF16};
 
-/* Numbers of about -2 to 2, as bit patterns. */
+/* Bit patterns of random numbers with magnitudes up to 2. */
 static void fill(ref *r, syn_dtype dtype, int rank, const int64_t *dims) {
     if (dtype == SYN_F16) ref_fill(r, ref_spec(dtype, rank, dims), 0x2c00, 0x4000);
     else ref_fill(r, ref_spec(dtype, rank, dims), 0x3d80, 0x4000);
@@ -19,7 +19,7 @@ static double at(const ref *r, int64_t i) {
     return ref_half((uint16_t)r->v[i], (syn_dtype)r->spec.dtype);
 }
 
-/* want += op(a) op(b), matrices behind an equal number of others. */
+/* want += op(a) op(b), for each matrix of the batch. */
 static void multiply(const ref *a, const ref *b, bool ta, bool tb, ref *want) {
     const int last = a->spec.rank - 1;
     const int64_t k = a->spec.dims[ta ? last - 1 : last];
@@ -37,7 +37,7 @@ static void zeros(ref *r, syn_dtype dtype, int rank, const int64_t *dims) {
     memset(r->v, 0, sizeof r->v);
 }
 
-/* The numbers of t beside those wanted, to half a unit in the last place of its dtype. */
+/* Whether t equals *want within half a unit in the last place of its dtype. */
 static bool near(syn_ctx *ctx, syn_tensor t, const ref *want) {
     static uint16_t bits[REF_MAX];
     const double unit = want->spec.dtype == SYN_F16 ? 0x1p-11 : 0x1p-8;
@@ -80,7 +80,7 @@ static void test_linear(void) {
     }
 }
 
-/* To the inputs' dtype, to f32, and added to f32. */
+/* Results in the inputs' dtype, in f32, and added to f32. */
 static void test_matmul(void) {
     static ref a, b, want, sum;
     for (int round = 0; round < 300; round++) {
@@ -134,7 +134,8 @@ static void test_refused(void) {
         "matmul_add: input 0 must be f32, dense, and shaped like the product, but is bf16[3,3]");
 }
 
-/* A parameter's gradient is f32, from the first product on, and f32 is what more is added to. */
+/* The gradient of a parameter is f32 from the first product on, and further gradients are added in
+   f32. */
 static void test_gradient_dtypes(void) {
     static ref x, w, ones, want;
     const int64_t m = 6, k = 5, n = 4;

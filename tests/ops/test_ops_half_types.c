@@ -1,5 +1,5 @@
-/* Where types of 16 bits meet f32: casts, gradients of bf16 and their sums in f32, and what is
-   refused. Kernels alone: test_ops_half.c. */
+/* Tests ops that mix 16-bit types and f32: casts, gradients of bf16 and their sums in f32, and what
+   is rejected. test_ops_half.c tests the kernels. */
 #include "syntorch/base/half.h"
 
 #include "ops/rules.h"
@@ -48,8 +48,8 @@ static void test_cast(void) {
 
 enum { LEAVES = 7 };
 
-/* A small network with every way in which a gradient comes by its type: lookup, normalisation,
-   product with bias, parts of one product, a parameter that is used twice and one that is cut. */
+/* A small network with all combinations of gradient dtypes: lookup, normalization, product with
+   bias, slices of one product, a parameter that is used twice and one that is sliced. */
 static syn_tensor network(syn_ctx *ctx, const syn_tensor p[LEAVES], syn_tensor ids,
                           syn_tensor classes) {
     syn_tensor x = syn_embedding(ctx, p[0], ids, 0);
@@ -65,7 +65,8 @@ static syn_tensor network(syn_ctx *ctx, const syn_tensor p[LEAVES], syn_tensor i
                              11);
 }
 
-/* Its gradients, and those of a second batch added to them, in `grads` one after the other. */
+/* Computes the gradients of the network, adds those of a second batch, and stores them one after
+   another in `grads`. */
 static void network_grads(syn_device device, bool wide, float *grads, uint64_t *hash) {
     static const int64_t dims[LEAVES][2] = {{11, 8}, {9, 8},  {0, 8}, {0, 8},
                                             {8, 16}, {0, 16}, {0, 8}};
@@ -105,7 +106,7 @@ static void network_grads(syn_device device, bool wide, float *grads, uint64_t *
     syn_ctx_free(ctx);
 }
 
-/* In bf16 all but the sums is rounded to 8 bits, some ten times on the way. */
+/* In bf16 everything but sums is rounded to 8 bits, about ten times along the way. */
 static void test_gradients_of_bf16(void) {
     enum { ELEMS = 11 * 8 + 9 * 8 + 8 + 8 + 8 * 16 + 16 + 8 };
     static float wide[ELEMS], half[ELEMS], none[ELEMS];
@@ -122,7 +123,7 @@ static void test_gradients_of_bf16(void) {
     CHECK_MSG(sqrt(error / size) < 0.02 && sqrt(error / size) > 1e-5, "%g", sqrt(error / size));
 }
 
-/* ---- what is refused ---- */
+/* ---- what is rejected ---- */
 
 static void test_mixed(void) {
     static const char *const sentences[] = {

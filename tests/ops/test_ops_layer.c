@@ -1,11 +1,11 @@
-/* embedding, layernorm, rmsnorm, rope, linear, matmul against double precision over random shapes
- * and layouts. */
+/* Compares embedding, layernorm, rmsnorm, rope, linear and matmul with double precision over random
+   shapes and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const syn_dtype weight_types[3] = {SYN_F32, SYN_F16, SYN_BF16};
 
-/* Weights of about -2 to 2; 16-bit ones as bit patterns. */
+/* Random weights with magnitudes up to 2; 16-bit ones as bit patterns. */
 static void fill_weights(ref *w, syn_spec spec) {
     if (spec.dtype == SYN_F32) ref_fill(w, spec, -2, 2);
     else if (spec.dtype == SYN_F16) ref_fill(w, spec, 0x2c00, 0x4000);
@@ -19,7 +19,7 @@ static double weight(const ref *w, int64_t at) {
                                     : ref_half((uint16_t)w->v[at], (syn_dtype)w->spec.dtype);
 }
 
-/* Now and then a context with threads. */
+/* A context, in some rounds with threads. */
 static syn_ctx *ctx_with_threads(int round) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     syn_error err = {0};
@@ -55,7 +55,7 @@ static void test_embedding(void) {
     }
 }
 
-/* What tensor-parallel ranks do: the sum over row shards is the whole lookup. */
+/* Vocabulary-parallel ranks: the sum over row shards equals the whole lookup. */
 static void test_embedding_shards(void) {
     static ref table, ids, want;
     const int64_t dims[2] = {12, 3}, n = 40;
@@ -106,7 +106,7 @@ static void test_layernorm(void) {
     }
 }
 
-/* Wide rows far from zero: residual streams look like this. */
+/* Wide rows far from zero, as in residual streams. */
 static void test_layernorm_far_from_zero(void) {
     static ref x, weight, bias, want;
     const syn_spec row = {SYN_F32, 1, {REF_MAX}}, one = {SYN_F32, 2, {1, REF_MAX}};
@@ -146,7 +146,7 @@ static void test_rmsnorm(void) {
     }
 }
 
-/* All of a head turned, or a part, or nothing; positions of each sequence, or of all. */
+/* Rotates whole heads, a part of them, or nothing; positions per sequence or shared. */
 static void test_rope(void) {
     static ref x, at, frequencies, want;
     for (int round = 0; round < 300; round++) {
@@ -177,7 +177,7 @@ static void test_rope(void) {
     }
 }
 
-/* Rows of x times w (K, N) or w' (N, K), plus bias. */
+/* Rows of x times w (K, N), or times the transpose of w (N, K), plus bias. */
 static void linear(const ref *x, const ref *w, const ref *bias, bool transpose, ref *want) {
     const int64_t k = x->spec.dims[x->spec.rank - 1], n = w->spec.dims[transpose ? 0 : 1];
     want->spec = x->spec;
@@ -212,7 +212,7 @@ static void test_linear(void) {
     }
 }
 
-/* r (1, N) as the transpose of a column that begins one element into its storage: its row stride
+/* r (1, N) as the transpose of a column that begins one element into its storage, so its row stride
    is 1. */
 static syn_tensor turned(syn_ctx *ctx, const ref *r) {
     static ref column;
@@ -224,8 +224,8 @@ static syn_tensor turned(syn_ctx *ctx, const ref *r) {
     return syn_permute(ctx, syn_slice(ctx, ref_dense(ctx, &column), 0, 1, n), swap, 2);
 }
 
-/* A leading dimension too small for the row length means nothing when there is but one row; BLAS is
-   strict about it. */
+/* With one row the leading dimension has no meaning and may be smaller than the row, but BLAS
+   rejects that. */
 static void test_single_rows(void) {
     static ref x, w, want;
     for (int round = 0; round < 32; round++) {
@@ -295,8 +295,8 @@ static void test_matmul(void) {
     }
 }
 
-/* Copies happen where strides call for them and nowhere else; shapes decide, so meta
-   and CPU agree. */
+/* Operands are copied only if their strides require it. That depends on shapes only, so meta and
+   CPU agree. */
 static void test_copies(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
@@ -305,25 +305,26 @@ static void test_copies(void) {
         syn_linear(ctx, x, w, SYN_NO_BIAS, false);
         syn_linear(ctx, syn_slice(ctx, x, 0, 1, 2), w, SYN_NO_BIAS, false); /* rows in order */
         syn_linear(ctx, syn_slice(ctx, x, 2, 3, 5), ZEROS(ctx, SYN_F32, 5, 2), SYN_NO_BIAS,
-                   false); /* 8 apart */
+                   false); /* rows 8 elements apart */
         syn_layernorm(ctx, syn_permute(ctx, x, swap, 3), ZEROS(ctx, SYN_F32, 8),
                       ZEROS(ctx, SYN_F32, 8), 1e-5);
         syn_matmul(ctx, x, x, false, true);
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0);
         syn_linear(ctx, syn_permute(ctx, x, swap, 3), w, SYN_NO_BIAS,
-                   false); /* rows in no fixed step */
+                   false); /* rows without a constant stride */
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 1);
         syn_linear(ctx, syn_slice(ctx, x, 1, 0, 3), w, SYN_NO_BIAS, false);
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 2);
         syn_matmul(ctx, x, syn_permute(ctx, x, turn, 3), false,
-                   false); /* the last dimension is not dense */
+                   false); /* last dimension not dense */
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3);
         CHECK_MSG(syn_ctx_status(ctx) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
         syn_ctx_free(ctx);
     }
 }
 
-/* Products long enough for several threads: each element by hand, wherever it was cut. */
+/* Products large enough for several threads; every element is checked, wherever the product was
+   split. */
 static void test_shared(void) {
     static float x[64 * 700], w[700 * 130], out[64 * 130];
     const int64_t shapes[][4] = {{1, 60, 700, 130}, {4, 15, 700, 130}, {2, 1, 700, 130}};
@@ -351,7 +352,7 @@ static void test_shared(void) {
     }
 }
 
-/* 16-bit weights halve the bytes read of weights and change nothing else; the trace shows them. */
+/* 16-bit weights halve the bytes read for weights and change nothing else in the trace. */
 static void test_half_costs(void) {
     syn_error err = {0};
     for (int type = 0; type < 3; type++) {
@@ -385,7 +386,7 @@ static void test_half_costs(void) {
     }
 }
 
-/* Who may be 16 bits wide, and who not. */
+/* Which inputs may be 16-bit, and in which combinations. */
 static void test_half_refused(void) {
     for (int i = 0; i < 5; i++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);

@@ -1,5 +1,5 @@
-/* Random parameters: shards are slices of one full tensor, whatever the cut; the values look normal
-   and independent. */
+/* Tests random parameters: a shard is a slice of the full tensor, however it is cut; values are
+   normally distributed and independent. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -18,8 +18,8 @@ static void make(const char *name, syn_spec full, syn_shard shard, double std, i
     syn_ctx_free(ctx);
 }
 
-/* Element by element: local index i of the axis lies in part i / per, at i % per within this rank's
-   piece of it. */
+/* Element by element: local index i along the axis belongs to part i / per, at position i % per of
+   this rank's piece of it. */
 static void test_shards(void) {
     static float whole[REF_MAX], piece[REF_MAX];
     for (int round = 0; round < 300; round++) {
@@ -50,7 +50,7 @@ static void test_shards(void) {
     }
 }
 
-/* The layers' cuts, put together again with slices and concat on the device. */
+/* Reassembles the layers' shards with slices and concat on the device. */
 static void test_layer_cuts_join(void) {
     static ref want;
     static float data[REF_MAX], piece[REF_MAX];
@@ -83,8 +83,8 @@ static void test_layer_cuts_join(void) {
 
 enum { MANY = 1 << 18 };
 
-/* Moments of a normal distribution; Irwin-Hall of four has kurtosis 3 - 0.3 and
-   ends at sqrt(12). */
+/* Moments of a normal distribution. The sum of four uniform numbers (Irwin-Hall) has kurtosis 3 -
+   0.3 and ends at sqrt(12). */
 static void test_distribution(void) {
     static float x[MANY], y[MANY], z[MANY];
     const syn_spec full = {SYN_F32, 2, {MANY / 64, 64}};
@@ -141,7 +141,8 @@ static void test_other_fillings(void) {
     syn_ctx_free(ctx);
 }
 
-/* Vocabulary padding: zero rows, in whichever shard they fall; the others as without padding. */
+/* Rows of vocabulary padding are zero in whichever shard they are; the others are as without
+   padding. */
 static void test_padded_rows(void) {
     static float plain[50 * 3], padded[52 * 3], piece[13 * 3];
     const syn_spec v50 = {SYN_F32, 2, {50, 3}}, v52 = {SYN_F32, 2, {52, 3}};
@@ -154,7 +155,7 @@ static void test_padded_rows(void) {
     CHECK(piece[32] != 0.0f && piece[33] == 0.0f && piece[38] == 0.0f);
 }
 
-/* Weights never depend on what was made before, nor does meta care. */
+/* Values do not depend on parameters created before; meta records the same trace. */
 static void test_order_does_not_matter(void) {
     static float a[100], b[100];
     const syn_spec full = {SYN_F32, 1, {100}};
@@ -172,7 +173,7 @@ static void test_order_does_not_matter(void) {
     syn_ctx_free(meta);
 }
 
-/* The shape may be another tensor's, whose row moves while the parameter is made. */
+/* The shape may point into the table of tensors, which moves while the parameter is created. */
 static void test_shape_of_another(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     static float data[3 * 600];

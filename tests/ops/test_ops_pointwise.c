@@ -1,4 +1,4 @@
-/* gelu, tanh, scale, add, mul, dropout, scale_mask against double precision over random
+/* Compares gelu, tanh, scale, add, mul, dropout and scale_mask with double precision over random
    shapes and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -25,7 +25,7 @@ static void test_gelu_values(void) {
     }
 }
 
-/* Ops of one input whose result at an element depends on that element and its place alone. */
+/* Unary ops whose result at an element depends only on that element and its index. */
 static void test_unary_layouts(void) {
     static ref x, want;
     for (int round = 0; round < 300; round++) {
@@ -71,7 +71,8 @@ static void test_unary_layouts(void) {
     }
 }
 
-/* An operand of `out`: leading dimensions dropped, others made 1, at random. */
+/* A random operand shape that broadcasts to `out`: drops leading dimensions and sets others to
+   1. */
 static syn_spec shrink(const syn_spec *out) {
     syn_spec s = {out->dtype, 0, {0}};
     const int drop = ref_int(0, 2) ? 0 : (int)ref_int(0, out->rank);
@@ -95,7 +96,7 @@ static void test_broadcasting(void) {
         ref_fill(&b, shrink(&out), -4, 4);
         sum.spec = (syn_spec){SYN_F32, a.spec.rank > b.spec.rank ? a.spec.rank : b.spec.rank, {0}};
         for (int d = 0; d < sum.spec.rank;
-             d++) { /* from the end: the longer one, but 0 where either is 0 */
+             d++) { /* from the last dimension: the longer one, or 0 if either is 0 */
             const int from_a = a.spec.rank - 1 - d, from_b = b.spec.rank - 1 - d;
             const int64_t na = from_a < 0 ? 1 : a.spec.dims[from_a],
                           nb = from_b < 0 ? 1 : b.spec.dims[from_b];
@@ -113,13 +114,13 @@ static void test_broadcasting(void) {
         const syn_tensor ta = ref_wild(ctx, &a), tb = ref_wild(ctx, &b);
         CHECK(ref_check(ctx, syn_add(ctx, ta, tb), &sum, 1e-6));
         CHECK(ref_check(ctx, syn_mul(ctx, ta, tb), &product, 1e-6));
-        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* strided operands are read in place */
-        CHECK(ref_check(ctx, ta, &a, 0));                /* and not written to */
+        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* strided operands are not copied */
+        CHECK(ref_check(ctx, ta, &a, 0));                /* or written to */
         syn_ctx_free(ctx);
     }
 }
 
-/* Rows longer than what is gathered at once, one operand turned and one repeated. */
+/* Rows longer than the block gathered at once; one operand is transposed, one broadcast. */
 static void test_long_strided_rows(void) {
     enum { ROWS = 3, N = 700 };
     static ref a, b, sum;
@@ -138,7 +139,7 @@ static void test_long_strided_rows(void) {
 
 enum { SAMPLES = 5, ROWS = 100, COLUMNS = 200, MASK = SAMPLES * ROWS * COLUMNS };
 
-/* What becomes of ones: (samples, rows, columns), from `how` on. keys NULL: none are given. */
+/* Applies dropout to ones (samples, rows, columns). keys: of the samples, or NULL. */
 static void mask_of(float *out, const syn_dropout_options *how, const int32_t *keys,
                     int64_t samples, int64_t rows, int64_t columns) {
     static float ones[MASK];
@@ -152,8 +153,8 @@ static void mask_of(float *out, const syn_dropout_options *how, const int32_t *k
     syn_ctx_free(ctx);
 }
 
-/* Standard deviations by which what stays in both masks is off what it would be if they were
-   independent. */
+/* How many standard deviations the number of elements kept by both masks is from its expected value
+   if they are independent. */
 static double both_stay(const float *a, const float *b, int n, double p) {
     double both = 0;
     for (int i = 0; i < n; i++) both += a[i] != 0 && b[i] != 0;
@@ -161,7 +162,7 @@ static double both_stay(const float *a, const float *b, int n, double p) {
     return fabs(both - q * n) / sqrt(q * (1 - q) * n);
 }
 
-/* Independent are: elements, those side by side, rows, samples, seeds, and the same place with
+/* Independence of elements, of neighbours, rows, samples and seeds, and of the same element with
    another key. */
 static void test_dropout_statistics(void) {
     static float a[MASK], b[MASK];
@@ -180,7 +181,7 @@ static void test_dropout_statistics(void) {
         CHECK(both_stay(a, b, MASK, p) < 4);
         mask_of(b, &(syn_dropout_options){.p = p, .seed = 7}, other_keys, SAMPLES, ROWS, COLUMNS);
         CHECK(both_stay(a, b, MASK, p) < 4);
-        for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* some of 400 are further off than 4 */
+        for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* some of 400 lags exceed 4 */
             CHECK_MSG(both_stay(a, a + lag, MASK - lag, p) < 5, "%d apart", lag);
         CHECK(both_stay(a, a + ROWS * COLUMNS, MASK - ROWS * COLUMNS, p) < 4);
         for (int c = 0; c < COLUMNS; c++) {
@@ -196,7 +197,7 @@ static void test_dropout_statistics(void) {
     }
 }
 
-/* With p of 10^-7 a thousand elements survive, whatever the seed: no element is always dropped. */
+/* With p = 10^-7, a thousand elements survive with every seed: no element is always dropped. */
 static void test_dropout_has_no_weak_element(void) {
     static float a[MASK];
     for (uint64_t seed = 0; seed < 50; seed++) {
@@ -206,7 +207,8 @@ static void test_dropout_has_no_weak_element(void) {
     }
 }
 
-/* A shard is made from its place, and a sample from its key, wherever it lies in the batch. */
+/* The mask of a shard follows from its position, that of a sample from its key, wherever it is in
+   the batch. */
 static void test_dropout_shards_agree(void) {
     static float whole[MASK], part[MASK];
     static const int32_t turned[SAMPLES] = {13, 12, 11, 10, 9};
@@ -233,7 +235,7 @@ static void test_dropout_shards_agree(void) {
     }
 }
 
-/* The decision belongs to the element, not to its place in memory. */
+/* Dropout depends on the element's index, not on its place in memory. */
 static void test_dropout_layouts(void) {
     static ref x, want;
     for (int round = 0; round < 100; round++) {

@@ -1,11 +1,12 @@
-/* argmax, top_k, penalties and sampling; the draws against exactly computed distributions. */
+/* Tests argmax, top_k, penalties and sampling; draws are compared with exactly computed
+   distributions. */
 
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Of equals the lowest index: selection by counting who is better. */
+/* Ties go to the lowest index. The reference counts the elements that rank higher. */
 static void test_argmax_and_top_k(void) {
     static ref x, values, indices, best;
     for (int round = 0; round < ref_rounds(400); round++) {
@@ -42,7 +43,7 @@ static void test_argmax_and_top_k(void) {
     }
 }
 
-/* Each logit by itself: whether its token is among those seen. */
+/* Each logit separately: whether its token is among those seen. */
 static void test_repetition_penalty(void) {
     static ref x, seen, want;
     for (int round = 0; round < ref_rounds(200); round++) {
@@ -66,7 +67,8 @@ static void test_repetition_penalty(void) {
         CHECK(ref_check(ctx, syn_repetition_penalty(ctx, t, ids, (double)penalty), &want, 1e-6));
         syn_ctx_free(ctx);
     }
-    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* ids are data: what they are is seen late */
+    /* Ids are data, so invalid ones are found only when the op runs. */
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_spec logits = {SYN_F32, 2, {1, 3}}, ids = {SYN_I32, 2, {1, 2}};
     float none[3];
     const syn_tensor bad =
@@ -81,8 +83,8 @@ static void test_repetition_penalty(void) {
 
 enum { VOCAB_MAX = 1000, ROWS = 3000 };
 
-/* The distribution by its definition: sort, cut to top_k, renormalise, cut to the nucleus, then to
-   what is likely enough beside the likeliest, renormalise. */
+/* The distribution by definition: sort, keep top_k, renormalize, keep the nucleus, then the tokens
+   likely enough relative to the most likely one (min_p), renormalize. */
 static void distribution(const double *logits, int n, const syn_sampling *how, double *p) {
     int order[VOCAB_MAX];
     for (int i = 0; i < n; i++) order[i] = i;
@@ -107,7 +109,7 @@ static void distribution(const double *logits, int n, const syn_sampling *how, d
     for (int i = 0; i < n; i++) p[i] /= kept;
 }
 
-/* Draws of `rows` equal rows of logits at a step. */
+/* Samples `rows` equal rows of logits at a step. */
 static void draw(const double *logits, int n, const syn_sampling *how, int64_t step, int64_t rows,
                  int32_t *out) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -123,8 +125,8 @@ static void draw(const double *logits, int n, const syn_sampling *how, int64_t s
     syn_ctx_free(ctx);
 }
 
-/* Pearson's statistic over tokens with at least 5 expected draws, the rest together; far below the
-   10^-5 quantile. */
+/* Pearson's chi-squared statistic over tokens with at least 5 expected draws, the others pooled;
+   must be far below the 10^-5 quantile. */
 static bool fits(const double *p, const int32_t *drawn, int draws, int n) {
     static double seen[VOCAB_MAX];
     double statistic = 0, rest_seen = 0, rest_wanted = 0;
@@ -183,7 +185,7 @@ static void test_sample_distribution(void) {
     }
 }
 
-/* The numbers of a line; *at goes on behind it. */
+/* Reads the numbers of a line; *at then points behind it. */
 static int numbers_of(const char **at, double *out, int most) {
     int n = 0;
     for (char *end; **at && **at != '\n'; *at = end) {
@@ -195,8 +197,8 @@ static int numbers_of(const char **at, double *out, int most) {
     return n;
 }
 
-/* The probabilities that transformers' processors and warpers leave, which are zero but for what
-   they keep. */
+/* Sampling matches the probabilities that the logits processors and warpers of transformers give;
+   these are zero for removed tokens. */
 static void test_what_transformers_keeps(void) {
     static double logits[VOCAB_MAX], p[VOCAB_MAX];
     static float rows[ROWS * VOCAB_MAX];
@@ -226,7 +228,7 @@ static void test_what_transformers_keeps(void) {
     free(text);
 }
 
-/* One row at many steps, and one row and step under many seeds: each is a fair sequence, too. */
+/* One row at many steps, and one row and step with many seeds, are fair sequences, too. */
 static void test_sample_along_steps_and_seeds(void) {
     static const double logits[3] = {0.5, 0, -1};
     static double p[3];
@@ -267,9 +269,9 @@ static void test_temperature_limits(void) {
     const syn_sampling cold = {0.0, 0, 1.0, 1, 0}, cold_cut = {0.0, 2, 0.1, 2, 0};
     draw(logits, 5, &cold, 0, 100, drawn);
     draw(logits, 5, &cold_cut, 9, 100, other);
-    for (int i = 0; i < 100; i++) CHECK(drawn[i] == 1 && other[i] == 1); /* the lowest of equals */
+    for (int i = 0; i < 100; i++) CHECK(drawn[i] == 1 && other[i] == 1); /* the lowest index wins */
     static const double nearly_cold[] = {1e-6, 1e-30, 1e-300, 1e-310, 5e-324};
-    for (int k = 0; k < 5; k++) { /* the two best share it */
+    for (int k = 0; k < 5; k++) { /* the two largest share the probability */
         const syn_sampling how = {nearly_cold[k], 0, 1.0, 1, 0};
         int ones = 0;
         draw(logits, 5, &how, 0, 1000, drawn);
@@ -304,7 +306,7 @@ static void test_sample_masked(void) {
     }
 }
 
-/* Where nothing is likely, some token of the vocabulary. */
+/* If no token has a probability, some token of the vocabulary is drawn. */
 static void test_no_probabilities(void) {
     static const double rows[3][3] = {
         {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}, {1, INFINITY, 2}};
@@ -319,8 +321,8 @@ static void test_no_probabilities(void) {
         }
 }
 
-/* A draw is a function of (seed, step, row): not of what else is drawn, in which order, or from
-   where the logits are read. */
+/* A draw is a function of (seed, step, row). It does not depend on other draws, their order, or the
+   layout of the logits. */
 static void test_sample_is_a_function(void) {
     static ref x, want;
     static int32_t all[12], few[12];
@@ -349,8 +351,8 @@ static void test_sample_is_a_function(void) {
     syn_ctx_free(ctx);
 }
 
-/* Steps in the square of this vocabulary would take hours; also of a flat distribution,
-   the worst case. */
+/* A vocabulary for which quadratic time would take hours, also with a flat distribution, the worst
+   case. */
 static void test_large_vocabulary(void) {
     enum { V = 1500000, B = 2 };
     static float logits[B * V];

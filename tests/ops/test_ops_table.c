@@ -1,7 +1,7 @@
-/* The op table: every row is whole, and every op has one line below: a call, its result's shape,
-   its flops and bytes and its payload, worked out by hand. The line is run on both devices, after a
-   failure, and with memory running out at every step. Values are compared elsewhere,
-   of every op. */
+/* Tests the op table: every row is complete, and every op has a line below: a call with the
+   expected shape, flops, bytes and payload, computed manually. Each line runs on both devices,
+   after a failure, and with every allocation failing once. Other tests compare the values of every
+   op. */
 #include "comm/comm.h"
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
@@ -40,7 +40,7 @@ static syn_tensor trained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor mas
     return syn_attention_train(c, q, k, k, &how);
 }
 
-/* The gradient of the queries. */
+/* The gradient of q. */
 static syn_tensor untrained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor y, syn_tensor sums) {
     const syn_attr attr[8] = {{.f = 0.5}};
     const syn_tensor in[6] = {q, k, k, y, sums, y};
@@ -263,13 +263,13 @@ static void test_rows_are_whole(void) {
     }
 }
 
-/* Programs whose tests compare results of ops with references (ref_check). */
+/* Test programs that compare results of ops with references (ref_check). */
 static const char *const numeric[] = {
     "test_ops_pointwise", "test_ops_layer", "test_ops_attention", "test_attention_grad",
     "test_ops_select",    "test_ops_comm",  "test_views",         "test_ops_gradients",
     "test_ops_training",  "test_ops_half",  "test_ops_half_types"};
 
-/* Marks the ops that such a program compared; false if it failed. */
+/* Runs such a program and marks the ops that it compared; false if it failed. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
     char command[4096], line[128], name[64];
     snprintf(command, sizeof command, "SYN_TEST_COMPARED=1 '%s/tests/%s'", getenv("SYN_BUILD"),
@@ -281,7 +281,8 @@ static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
     return out && pclose(out) == 0;
 }
 
-/* What was compared is taken from the traces of those tests, so that no list can say so. */
+/* The ops compared are read from the traces of those tests, so a list cannot claim more than they
+   do. */
 static void test_every_kernel_was_compared(void) {
     bool compared[SYN_OP_COUNT] = {false};
     if (TEST_REDUCED) SKIP("those programs run with the sanitizer by themselves");
@@ -289,12 +290,12 @@ static void test_every_kernel_was_compared(void) {
     for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
         CHECK_MSG(ask_compared(numeric[i], compared), "%s failed", numeric[i]);
     for (int op = 1; op < SYN_OP_COUNT; op++)
-        if (syn_op_table[op].cpu && syn_op_table[op].n_out > 0) /* send: what recv gets */
+        if (syn_op_table[op].cpu && syn_op_table[op].n_out > 0) /* recv checks send */
             CHECK_MSG(compared[op], "no test compares a result of '%s' with a reference",
                       syn_op_table[op].name);
 }
 
-/* A world of WORLD ranks of which this is one, without transport. */
+/* Rank `rank` of a fake world of WORLD ranks. */
 struct world {
     syn_comm *comm;
     syn_group *group;
@@ -307,7 +308,7 @@ static bool world_open(struct world *w, int rank) {
            syn_comm_open_group(w->comm, 9, "tp0", ranks, WORLD, &w->group, &err) == SYN_OK;
 }
 
-/* All lines in turn; *failed names the first whose result has another shape. */
+/* Runs all lines; *failed: the first whose result has another shape. */
 static void perform_all(syn_ctx *ctx, const syn_group *group, int me, const char **failed) {
     *failed = NULL;
     for (int i = 0; i < ENTRIES && !*failed; i++) {
@@ -394,8 +395,8 @@ static void test_costs(void) {
     syn_comm_close(w.comm);
 }
 
-/* Rows with a group: all of more than two ranks, and tp_enter, whose group no exporter shows. The
-   live group is found from each. */
+/* Ops with a group: all that take more than two ranks, and tp_enter, whose group no exporter shows.
+   The open group is found from the row of each. */
 static void test_groups_of_rows(void) {
     struct world w;
     syn_error err = {0};
@@ -424,13 +425,14 @@ static void test_groups_of_rows(void) {
     syn_graph_free(graph);
     syn_ctx_free(meta);
     syn_comm_close(w.comm);
-    syn_ctx *alone = ref_ctx(SYN_DEVICE_META, NULL); /* a row may name what nobody opened */
+    /* A row may name a group that was never opened. */
+    syn_ctx *alone = ref_ctx(SYN_DEVICE_META, NULL);
     syn_tp_enter(alone, ZEROS(alone, SYN_F32, 2), &ref_pair);
     CHECK(syn_ctx_trace(alone)->nodes[1].group == 1 && syn_ctx_group(alone, 1) == NULL);
     syn_ctx_free(alone);
 }
 
-/* After a failure builders do nothing, and the first sentence stays. */
+/* After a failure, builders do nothing, and the first message stays. */
 static void test_nothing_happens_after_a_failure(void) {
     struct world w;
     CHECK(world_open(&w, 0));
@@ -440,7 +442,7 @@ static void test_nothing_happens_after_a_failure(void) {
     const syn_trace *t = syn_ctx_trace(ctx);
     const size_t nodes = t->n_nodes, tensors = t->n_tensors, inputs = t->n_inputs;
     for (int i = 0; i < ENTRIES; i++) CHECK_INT(perform(ctx, entries[i].op, w.group, 0).id, 0);
-    syn_gelu(ctx, c_in, true); /* a good tensor changes nothing */
+    syn_gelu(ctx, c_in, true); /* a valid tensor makes no difference */
     syn_contiguous(ctx, c_in);
     syn_push_scope(ctx, "x");
     syn_next_step(ctx);
@@ -451,12 +453,12 @@ static void test_nothing_happens_after_a_failure(void) {
     syn_comm_close(w.comm);
 }
 
-/* Memory runs out at every allocation of every line; the trace stays sound. */
+/* Every allocation of every line fails once; the trace stays valid. */
 static void test_out_of_memory(void) {
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < ENTRIES; i++) {
             if (device == 0 && (syn_op_table[entries[i].op].flags & SYN_OPF_COMM))
-                continue; /* no transport here */
+                continue; /* without a communicator */
             bool done = false;
             for (uint64_t n = 0; !done; n++) {
                 struct world w;

@@ -1,4 +1,5 @@
-/* cross_entropy, square_sum, clip_factor, adamw against their definitions in double precision. */
+/* Compares cross_entropy, square_sum, clip_factor and adamw with their definitions in double
+   precision. */
 #include "ops/rules.h"
 #include "syntorch/base/half.h"
 #include "tests/support/ops_reference.h"
@@ -8,7 +9,7 @@ enum { ROUNDS = 200 };
 
 /* ---- losses ---- */
 
-/* Of one row: -log softmax(x)[target]; its gradient in dx. */
+/* The loss of one row, -log softmax(x)[target]; dx: its gradient. */
 static double row_loss(const double *x, int64_t classes, int64_t target, double *dx) {
     double max = -HUGE_VAL, sum = 0;
     for (int64_t i = 0; i < classes; i++) max = fmax(max, x[i]);
@@ -17,8 +18,8 @@ static double row_loss(const double *x, int64_t classes, int64_t target, double 
     return max + log(sum) - x[target];
 }
 
-/* Some targets are ignored, in some rounds all; columns from `classes` on do not count, whatever
-   they hold. */
+/* Some targets are ignored, in some rounds all. Columns from `classes` on are ignored whatever they
+   hold. */
 static void test_cross_entropy(void) {
     static ref x, targets, dx, loss;
     for (int round = 0; round < 2 * ROUNDS; round++) {
@@ -56,13 +57,13 @@ static void test_cross_entropy(void) {
                               mean ? SYN_MEAN : syn_input(ctx, "weight", &one, &given), classes);
         CHECK(ref_check(ctx, got, &loss, 2e-6));
         CHECK(ref_check(ctx, syn_current_version(ctx, logits), &dx,
-                        2e-6)); /* in place of the logits */
+                        2e-6)); /* overwrites the logits */
         syn_ctx_free(ctx);
     }
 }
 
-/* Logits in two parts, as two ranks have them: what each knows of a target, and the loss and its
-   part of the gradient when it knows what all do. */
+/* Logits in two shards, as on two ranks: what each rank knows about the targets, then loss and its
+   shard of the gradient from the combined values. */
 static void test_cross_entropy_in_parts(void) {
     static ref x, targets, dx, loss, part, known[3], all[3], got;
     for (int round = 0; round < ROUNDS; round++) {
@@ -121,7 +122,7 @@ static void test_cross_entropy_in_parts(void) {
     }
 }
 
-/* What is no class is found before anything is written, on the CPU, or when the loss is read. */
+/* Invalid targets are found before anything is written (CPU) or when the loss is read. */
 static void test_targets_that_are_no_class(void) {
     static const int32_t wrong[] = {4, -1, -99, INT32_MAX, INT32_MIN};
     const syn_spec spec = {SYN_F32, 2, {3, 5}}, three = {SYN_I32, 1, {3}};
@@ -141,11 +142,11 @@ static void test_targets_that_are_no_class(void) {
     }
 }
 
-/* ---- the optimizer's ---- */
+/* ---- ops of the optimizer ---- */
 
 enum { LISTS = 6 };
 
-/* One to LISTS tensors of all ranks; how many. */
+/* Random list of 1 to LISTS tensors of all ranks; returns its length. */
 static int some_list(ref *xs, double low, double high) {
     const int n = (int)ref_int(1, LISTS);
     for (int i = 0; i < n; i++) ref_fill(&xs[i], ref_random_spec(SYN_F32, 0, 3, true), low, high);
@@ -179,7 +180,8 @@ static void test_clipping(void) {
     }
 }
 
-/* Squares of a gradient of NaN or infinity are no number to go on with. */
+/* For a gradient with a NaN or infinity, the norm is not finite and the clip factor not positive,
+   so training cannot continue. */
 static void test_clipping_what_is_no_number(void) {
     const float broken[2] = {NAN, INFINITY};
     const syn_spec spec = {SYN_F32, 1, {1}};
@@ -195,7 +197,7 @@ static void test_clipping_what_is_no_number(void) {
     }
 }
 
-/* All parameters, one behind the other. */
+/* Concatenates all parameters. */
 static void join(ref *all, const ref *p, int n) {
     int64_t at = 0;
     for (int k = 0; k < n; k++)
@@ -203,7 +205,7 @@ static void join(ref *all, const ref *p, int n) {
     all->spec = (syn_spec){SYN_F32, 1, {at}};
 }
 
-/* Whether parameters of 16 bits are the masters, rounded. */
+/* Whether the 16-bit parameters are the rounded master weights. */
 static bool are_rounded(syn_ctx *ctx, const syn_tensor *params, int n, syn_tensor masters) {
     static float wide[REF_MAX];
     static uint16_t want[REF_MAX], got[REF_MAX];
@@ -222,8 +224,8 @@ static bool are_rounded(syn_ctx *ctx, const syn_tensor *params, int n, syn_tenso
     return at == all;
 }
 
-/* Three steps, as in algorithm 2 of Loshchilov and Hutter (2019) with its schedule 1; also of
-   parameters of 16 bits with masters. */
+/* Three steps of algorithm 2 of Loshchilov and Hutter (2019) with schedule 1; also for 16-bit
+   parameters with master weights. */
 static void test_adamw(void) {
     static ref p[LISTS], g[LISTS], m, v, master;
     for (int round = 0; round < ROUNDS / 2; round++) {
@@ -284,7 +286,7 @@ static void test_adamw(void) {
             for (int k = 0; k < n && dtype == SYN_F32; k++)
                 CHECK(ref_check(ctx, params[k], &p[k], 5e-6));
             CHECK(ref_check(ctx, moments[0], &m, 1e-6));
-            CHECK(ref_check(ctx, moments[1], &v, 2e-6 * (1 - beta2))); /* v is of that size */
+            CHECK(ref_check(ctx, moments[1], &v, 2e-6 * (1 - beta2))); /* v has that magnitude */
         }
         syn_ctx_free(ctx);
     }

@@ -1,8 +1,7 @@
-/* Matrix products at every level against double precision: random shapes, both orientations, rows
-   that lie apart, all dtypes, all numbers of threads. The bound is that of a sum of k products in
-   any order, k eps sum |x w|, and of results too small for eps (Higham 2002, "Accuracy and
-   Stability of
-   Numerical Algorithms", 3.1). */
+/* Compares matrix products at every SIMD level with double precision: random shapes, both
+   orientations, strided rows, all dtypes and numbers of threads. The error bound is that of a sum
+   of k products in any order, k eps sum |x w|, plus that of results too small for eps (Higham 2002,
+   "Accuracy and Stability of Numerical Algorithms", 3.1). */
 #include <stdint.h>
 
 #include "ops/blas.h"
@@ -11,7 +10,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* What a product is of. */
+/* The types and orientation of a product. */
 typedef struct kind {
     syn_dtype x, w, out;
     bool turn_x, turn_w, bias, add;
@@ -21,11 +20,11 @@ typedef struct problem {
     syn_product p;
     double *want, *bound; /* (m, n) */
     unsigned char *x, *w, *bias, *out, *begin;
-    size_t out_bytes; /* of out, and of what it holds at first */
-    size_t first;     /* bytes of out before p.out */
+    size_t out_bytes; /* size of `out` and of `begin`, its initial contents */
+    size_t first;     /* bytes in front of p.out */
 } problem;
 
-/* A number of about -2 to 2. */
+/* Stores a random number with a magnitude up to 2. */
 static void random_number(syn_dtype dtype, void *to, int64_t at) {
     if (dtype == SYN_F32) {
         ((float *)to)[at] = (float)ref_real(-2, 2);
@@ -56,8 +55,8 @@ static void *filled(size_t bytes, int byte) {
     return data;
 }
 
-/* A matrix of random numbers whose rows lie `ld` apart, `before` elements into the buffer. Between
-   and around them lies NaN (all bits set). */
+/* A random matrix with rows `ld` elements apart, `before` elements into the buffer. Elements
+   between and around the rows are NaN (all bits set). */
 static void *random_matrix(unsigned char **buffer, syn_dtype dtype, int64_t rows, int64_t columns,
                            int64_t ld, size_t before) {
     const size_t elem = syn_dtype_bytes(dtype);
@@ -68,7 +67,7 @@ static void *random_matrix(unsigned char **buffer, syn_dtype dtype, int64_t rows
     return *buffer + before * elem;
 }
 
-/* Addresses are those of an element, no more. Around the output lie bytes that must not change. */
+/* Addresses are aligned to an element only. The bytes around the output must not change. */
 static problem make(int64_t m, int64_t n, int64_t k, kind of) {
     const bool tx = of.turn_x, tw = of.turn_w;
     problem q = {.p = {.m = m, .n = n, .k = k, .transpose_x = tx, .transpose_w = tw}};
@@ -97,14 +96,14 @@ static problem make(int64_t m, int64_t n, int64_t k, kind of) {
     return q;
 }
 
-/* The largest error of rounding x to that type. */
+/* The largest error of rounding x to dtype. */
 static double rounding(syn_dtype dtype, double x) {
     if (dtype == SYN_F32) return 0;
     return fmax(fabs(x) * (dtype == SYN_F16 ? 0x1p-11 : 0x1p-8),
                 dtype == SYN_F16 ? 0x1p-25 : 0x1p-134);
 }
 
-/* Instructions for bf16 take numbers below 2^-126 for zero. */
+/* bf16 instructions flush numbers below 2^-126 to zero. */
 static double smallest(const syn_product *p) {
     return p->x_dtype == SYN_BF16 ? 0x1p-124 : 0x1p-149;
 }
@@ -178,7 +177,7 @@ static bool right(const problem *q, const char *how) {
     return true;
 }
 
-/* At every level, by its own kernels and as programs do. */
+/* Checks the product at every level, with the level's own kernels and as dispatched. */
 static bool right_at_all_levels(problem *q, syn_workers *workers) {
     char how[64];
     bool ok = true;
@@ -199,7 +198,7 @@ static bool right_at_all_levels(problem *q, syn_workers *workers) {
     return ok;
 }
 
-/* NULL for one. OpenBLAS then has one thread a call. */
+/* A pool of threads, NULL for one thread. OpenBLAS then uses one thread per call. */
 static syn_workers *pool(int threads) {
     syn_workers *workers = NULL;
     syn_error err = {0};
@@ -211,7 +210,8 @@ static syn_workers *pool(int threads) {
     return workers;
 }
 
-/* Every type and orientation within KINDS numbers: f32 by any w; 16 bits by the same, to either. */
+/* KINDS numbers enumerate every type and orientation: f32 x with any w; 16-bit x with the same w
+   and either output. */
 enum { KINDS = 28 };
 static kind kind_of(int64_t number) {
     static const syn_dtype of[7][3] = {
@@ -232,7 +232,7 @@ static bool try_one(int64_t m, int64_t n, int64_t k, int64_t number, syn_workers
     return ok;
 }
 
-/* Every number of rows up to more than three tiles, with columns and steps that fill no vector. */
+/* All numbers of rows up to more than three tiles, with columns and lengths that fill no vector. */
 static void test_rows(void) {
     syn_workers *three = pool(3);
     for (int64_t m = 1; m <= 40; m++)
@@ -244,7 +244,7 @@ static void test_rows(void) {
     syn_workers_free(three);
 }
 
-/* All sizes from 0 to a few, also of nothing. */
+/* All sizes from 0 to a few. */
 static void test_small(void) {
     syn_blas_set_threads(1);
     for (int round = 0; round < TEST_ROUNDS(4000); round++) {
@@ -254,8 +254,8 @@ static void test_small(void) {
     }
 }
 
-/* Across the borders of blocks (256, 512, 768 and, of pairs, 1024), pieces (1536; of one row
-   6144), copies (49, 384), what is widened at once (262144) and OpenBLAS (1024). */
+/* Sizes across the boundaries of blocks (256, 512, 768 and, for pairs, 1024), pieces (1536; of one
+   row 6144), copies (49, 384), the block widened at once (262144) and OpenBLAS (1024). */
 static void test_borders(void) {
     static const int64_t sizes[][3] = {
         {1, 300, 530},   {2, 513, 257},  {13, 290, 600}, {48, 66, 512},   {49, 257, 300},
@@ -274,7 +274,7 @@ static void test_borders(void) {
     for (int i = 1; i < 3; i++) syn_workers_free(pools[i]);
 }
 
-/* The same bits in every run with as many threads. */
+/* All runs with the same number of threads give the same bits. */
 static void test_repeatable(void) {
     static const int64_t rows[] = {1, 7, 40, 100, 300};
     const int step = TEST_REDUCED ? 7 : 3;
@@ -299,7 +299,7 @@ static void test_repeatable(void) {
     }
 }
 
-/* Without workers, OpenBLAS's own threads. */
+/* Without workers, with OpenBLAS's own threads. */
 static void test_threads_of_blas(void) {
 #ifdef __SANITIZE_THREAD__
     SKIP("the sanitizer does not see how OpenBLAS's threads wait for each other");
@@ -336,7 +336,7 @@ static float result_at(const syn_product *p, int64_t i, int64_t j) {
     return wide;
 }
 
-/* What is not finite spreads along its row of x or column of w and no further. */
+/* A NaN or infinity affects only its row of x or its column of w. */
 static void test_not_finite(void) {
     for (syn_simd level = SYN_SIMD_SCALAR; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < 280 && syn_simd_supported(level); round++) {
@@ -362,7 +362,7 @@ static void test_not_finite(void) {
         }
 }
 
-/* Every element belongs to one part, and the largest part is not far above the average. */
+/* Every element belongs to one part, and the largest part is little above the average. */
 static void test_parts(void) {
     for (int round = 0; round < 2000; round++) {
         ref_seed((uint64_t)round);

@@ -1,4 +1,5 @@
-/* The row kernels of every level that runs here against double precision and against each other. */
+/* Compares the row kernels of every SIMD level that this machine supports with double precision and
+   with each other. */
 #include <float.h>
 
 #include "ops/rows.h"
@@ -33,8 +34,8 @@ static double gelu_erf(double x) {
     return x * 0.5 * erfc(-x * root_half);
 }
 
-/* What is allowed at x, in ulps. The exponent of gelu's tanh form is rounded before the exponential
-   is taken. */
+/* Error bounds at x, in ulps. The tanh form of gelu rounds the argument of the exponential before
+   taking it. */
 static double tanh_bound(double x) {
     return x < -1 ? 3 + 4 * root_2_over_pi * (-x + 0.044715 * -x * x * x) : 4;
 }
@@ -42,10 +43,10 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 static double erf_bound(double x) {
-    return x < -12 ? 16 : 6; /* far out the factor of x is below the normal range */
+    return x < -12 ? 16 : 6; /* far from 0 the factor of x is subnormal */
 }
 static double silu_bound(double x) {
-    return x < -87 ? 110 : 4; /* likewise */
+    return x < -87 ? 110 : 4; /* the same */
 }
 static double three(double x) {
     (void)x;
@@ -69,8 +70,8 @@ static syn_unary_row kernel_of(const syn_row_kernels *k, const struct curve *c) 
     return f;
 }
 
-/* All exponents and signs. The scalar formulas of gelu lose digits where tanh and erf are near -1:
-   those are held to an absolute error. */
+/* Inputs of all exponents and signs. The scalar formulas of gelu lose digits where tanh or erf is
+   near -1; there an absolute error is allowed. */
 static void test_curves(void) {
     enum { N = 4096, STEP = 4099 };
     static float x[N], y[N];
@@ -83,7 +84,7 @@ static void test_curves(void) {
                 for (uint32_t i = 0; i < N; i++) x[i] = from_bits((uint32_t)(first + i * STEP));
                 kernel_of(syn__row_kernels_at(level), &curves[c])(x, y, N);
                 for (int i = 0; i < N; i++) {
-                    if (isinf(x[i]) && c > 0) continue; /* a test of its own */
+                    if (isinf(x[i]) && c > 0) continue; /* covered by test_specials */
                     const double want = curves[c].exact((double)x[i]);
                     const double off =
                         absolute ? fabs((double)y[i] - want) / (3e-7 * fabs((double)x[i]) + 1e-44)
@@ -99,7 +100,7 @@ static void test_curves(void) {
     }
 }
 
-/* gelu's derivatives, from 2^-127 to 2^127 on both sides. */
+/* Derivatives of gelu, from 2^-127 to 2^127 on both sides. */
 static double tanh_slope(double x) {
     const double t = tanh(root_2_over_pi * (x + 0.044715 * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root_2_over_pi * (1 + 3 * 0.044715 * x * x);
@@ -133,7 +134,7 @@ static void test_slopes(void) {
         }
 }
 
-/* Where anything but a number goes in or comes out, all levels agree with the scalar formulas. */
+/* For inputs or results that are not finite, all levels agree with the scalar formulas. */
 static void test_specials(void) {
     static const float specials[] = {INFINITY, -INFINITY, NAN,   0.0f,     -0.0f,  1e-45f, -1e-45f,
                                      1e-38f,   -1e-38f,   3e38f, -FLT_MAX, 1e20f,  -1e20f, 30.0f,
@@ -157,8 +158,8 @@ static void test_specials(void) {
         }
 }
 
-/* Every number of 16 bits, and f32 of all exponents with ties among them, is as syn_half_widen and
-   syn_half_narrow have it (test_base), bit for bit; of NaN that it is one. */
+/* Every 16-bit number, and f32 numbers of all exponents with ties among them, convert as
+   syn_half_widen and syn_half_narrow do (test_base), bit for bit; a NaN gives any NaN. */
 static void test_halves(void) {
     enum { N = 4096, STEP = 4099 };
     static float x[N], wide[N], wanted[N];
@@ -180,7 +181,7 @@ static void test_halves(void) {
             for (uint32_t j = 0; j < N; j++) {
                 const uint32_t bits = (uint32_t)(first + j * STEP);
                 x[j] = from_bits(j % 3 == 0   ? bits & 0xffff8000u /* ties of bf16 */
-                                 : j % 3 == 1 ? bits & 0xfffff000u /* of f16 */
+                                 : j % 3 == 1 ? bits & 0xfffff000u /* ties of f16 */
                                               : bits);
             }
             k->narrow(x, dtype, got, N);
@@ -206,8 +207,8 @@ static const char *const kernel_names[KERNELS] = {
 #undef X
 };
 
-/* Results in y (n) of x, a and b (n), none of them negative in `more` and `also` (n), to which a
-   kernel with several results adds, or where it puts them. */
+/* Arguments of a kernel: inputs x, a and b (n each), the result y (n), and `more` and `also` (n
+   each, not negative), which hold further results or sums to which the kernel adds. */
 typedef struct rows {
     const float *x, *a, *b;
     float *y, *more, *also;
@@ -258,7 +259,7 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_angles:
         k->angles(r->x, 12345.0f, 0.5f, -0.7f, r->y, r->more, n);
         break;
-    case KERNEL_turn: /* of an odd row the last stays */
+    case KERNEL_turn: /* an odd last element is not changed */
         k->turn(r->x, r->a, r->b, r->y, n / 2);
         if (n % 2) r->y[n - 1] = r->x[n - 1];
         break;
@@ -320,8 +321,8 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     }
 }
 
-/* How far levels may be apart: times 1 + |result|, or |result| where nothing is lost by
-   subtraction. Sums are of floats. */
+/* How far levels may differ: relative to 1 + |result|, or to |result| where no subtraction loses
+   digits. Sums are in float. */
 static float tolerance(enum kernel which, float want) {
     switch (which) {
     case KERNEL_tanh:
@@ -346,8 +347,8 @@ static float tolerance(enum kernel which, float want) {
     }
 }
 
-/* Every length, at both ends of memory that ends there, in place and not, against
-   the scalar kernels. */
+/* Compares with the scalar kernels: every length, at the start and at the end of guarded memory, in
+   place and not. */
 static void check_length(syn_simd level, enum kernel which, int64_t n, bool at_end, bool in_place) {
     static guarded memory[6];
     static float want[3][200];
@@ -381,7 +382,7 @@ static void test_lengths(void) {
                     check_length(level, (enum kernel)which, n, how & 1, how & 2);
 }
 
-/* An element's bits do not depend on where it lies, so that a row may be cut anywhere. */
+/* The bits of an element do not depend on its position, so a row can be cut anywhere. */
 static void test_cuts(void) {
     static const enum kernel of_elements[] = {
         KERNEL_gelu_tanh, KERNEL_gelu_erf,    KERNEL_tanh,  KERNEL_gelu_tanh_grad,
@@ -414,7 +415,7 @@ static void test_cuts(void) {
         }
 }
 
-/* Angles up to the largest that rope takes, beside the functions of a double. */
+/* Angles up to the largest that rope uses, compared with double precision. */
 static void test_angles(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < 20000 && syn_simd_supported(level); round++) {
@@ -432,7 +433,8 @@ static void test_angles(void) {
         }
 }
 
-/* Every level drops the same elements, also where the column wraps; so does a row that is cut. */
+/* Every level drops the same elements, also when the column index wraps; and so does a row that is
+   cut. */
 static void test_dropout(void) {
     enum { N = 300 };
     float ones[N], want[N], got[N];
@@ -454,8 +456,9 @@ static void test_dropout(void) {
         }
 }
 
-/* Against the definition, over rows of all widths of numbers. The difference from the largest is
-   rounded before the exponential; the sum's error grows with the terms in a lane. */
+/* Compares with the definition for rows of all widths and ranges. The difference from the maximum
+   is rounded before the exponential, and the error of the sum grows with the number of terms per
+   lane. */
 static void test_softmax(void) {
     static float x[5000], y[5000];
     for (syn_simd level = SYN_SIMD_AVX2; level < SYN_SIMD_COUNT; level++)
@@ -488,10 +491,10 @@ static void test_softmax_specials(void) {
             for (int i = 0; i < N; i++) x[i] = -INFINITY;
             k->softmax(x, y, N);
             for (int i = 0; i < N; i++) CHECK(y[i] == 0 && !signbit(y[i]));
-            x[at] = -3e38f; /* the only one */
+            x[at] = -3e38f; /* the only visible one */
             k->softmax(x, y, N);
             for (int i = 0; i < N; i++) CHECK(y[i] == (i == at ? 1.0f : 0.0f));
-            static const float broken[2] = {NAN, INFINITY}; /* infinity - infinity is none */
+            static const float broken[2] = {NAN, INFINITY}; /* infinity - infinity is NaN */
             for (int b = 0; b < 2; b++)
                 for (int others = 0; others < 2; others++) {
                     for (int i = 0; i < N; i++) x[i] = others ? (float)i : -INFINITY;
@@ -502,8 +505,8 @@ static void test_softmax_specials(void) {
         }
 }
 
-/* Rows far from zero, with one element that dwarfs the others, of equal elements, at both ends of
-   float's range. */
+/* Rows far from zero, with one element much larger than the others, of equal elements, and at both
+   ends of the float range. */
 static void test_layernorm(void) {
     enum { N = 1600 };
     static float x[N], w[N], b[N], y[N];
@@ -550,7 +553,7 @@ static void test_layernorm_specials(void) {
         }
 }
 
-/* Columns from `visible` on are hidden whatever they hold; all of them, or none. */
+/* Columns from `visible` on are hidden whatever they hold; possibly all, or none. */
 static void test_scale_mask(void) {
     enum { N = 50 };
     float x[N], mask[N], y[N];

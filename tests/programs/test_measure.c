@@ -1,4 +1,5 @@
-/* What is found of kernels: from times that formulas gave, and of a small model that runs. */
+/* Tests the measuring of kernels: hardware constants are recovered from times computed by formulas,
+   and a small model is measured. */
 #include <math.h>
 
 #include "syntorch/base/memory.h"
@@ -8,7 +9,7 @@
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/probe.h"
 
-/* Ops as they are recorded, with times by the prediction of *hw, all of them `n` times. */
+/* Adds an op with time ns, or, if ns is 0, with the time that *hw predicts. */
 static void put(timed_ops *ops, const syn_hardware *hw, syn_node node, double ns) {
     syn_error err = {0};
     CHECK_OK(syn_grow(&ops->at, &ops->cap, ops->n + 1, sizeof *ops->at, &err), err);
@@ -59,7 +60,8 @@ static void check_point(const syn_hw_curve *curve, int i, double at, double rate
     CHECK_NEAR(curve->points[i].rate, rate, 1e-6 * rate);
 }
 
-/* Of one op that took a, a + 1, ..., but for the last, which took much longer; in any order. */
+/* Checks the settled time of an op that took 100, 101, ... and, the last time, much longer; in any
+   order. */
 static void check_time(size_t n, double want) {
     double all[64];
     timed_op op = {.all = all, .n = n};
@@ -69,19 +71,20 @@ static void check_time(size_t n, double want) {
     CHECK_NEAR(op.ns, want, 1e-9);
 }
 
-/* The outermost twentieth does not count, and one value at least if three are there. */
+/* The slowest and fastest twentieth are ignored, at least one value if there are three. */
 static void times_are_means(void) {
     check_time(1, 100);
     check_time(2, 100.5);
     check_time(3, 101);
     check_time(20, 109.5);
     check_time(40, 119.5);
-    timed_op op = {.all = (double[]){9, 1, 1, 9, 1, 1, 9}, .n = 7}; /* slow at times */
+    timed_op op = {.all = (double[]){9, 1, 1, 9, 1, 1, 9}, .n = 7}; /* often slow */
     timed_ops_settle(&(timed_ops){&op, 1, 1});
     CHECK_NEAR(op.ns, (3 * 1 + 2 * 9) / 5.0, 1e-9);
 }
 
-/* A machine, what its ops take, and the machine again; one op of each kind was delayed. */
+/* Predicts times with known rates and recovers the rates from these times; one measurement of each
+   kind was delayed. */
 static void rates_come_back(void) {
     static syn_hardware hw;
     static syn_hw_kernels found;
@@ -107,7 +110,7 @@ static void rates_come_back(void) {
     put(&ops, &hw, attention("attention", 16), 0);
     found.launch_ns = own_ns;
     measure_rates(&found, &ops, own_ns);
-    /* a product of one row is reading, but for the launch in its time */
+    /* a product of one row is bound by reading; its time also contains the launch */
     for (int width = 0; width < 2; width++) {
         struct syn_hw_width *w = &found.widths[width];
         const double f = width + 1;
@@ -123,7 +126,7 @@ static void rates_come_back(void) {
     timed_ops_free(&ops);
 }
 
-/* Rings of four: 6 steps of 3 us and 3/2 of the bytes at 8 GB/s. */
+/* A ring of four ranks: 6 steps of 3 us, and 3/2 of the bytes at 8 GB/s. */
 static void link_comes_back(void) {
     timed_ops ops = {0};
     syn_link link = {0, 0};
@@ -159,7 +162,7 @@ static syn_node gpu_attention(int64_t tokens, syn_dtype dtype) {
     return n;
 }
 
-/* Ops on that machine at the sizes that probes have, now and then a third slower. */
+/* Ops of that machine at the sizes that probes use, some of them a third slower. */
 static void gpu_ops(timed_ops *ops, const syn_hardware *hw) {
     static const syn_dtype types[] = {SYN_F32, SYN_F16, SYN_BF16};
     static const int64_t rows[] = {1, 16, 256, 2048};
@@ -174,7 +177,7 @@ static void gpu_ops(timed_ops *ops, const syn_hardware *hw) {
     for (size_t i = 0; i < ops->n; i += 7) ops->at[i].ns *= 1.3;
 }
 
-/* Peaks are what products reach, and the bandwidth what anything does. */
+/* The peaks are those that products reach, and the bandwidth is the highest of any op. */
 static void gpu_constants_come_back(void) {
     static syn_hardware hw, found;
     timed_ops ops = {0};
@@ -214,7 +217,7 @@ static void gpu_constants_come_back(void) {
     timed_ops_free(&ops);
 }
 
-/* Counted once an op, the mean of its sizes; those of one kernel are not listed. */
+/* The number of kernels of an op is the mean over its sizes. Ops with one kernel are not listed. */
 static void kernels_are_counted(void) {
     static const struct {
         const char *op;
@@ -238,7 +241,7 @@ static void kernels_are_counted(void) {
     timed_ops_free(&ops);
 }
 
-/* Keys that the given file leaves out mean there what they meant, also in one without a library. */
+/* Keys that the given file omits keep their meaning, also in a file without a library. */
 static void stays_between_nodes(const timed_ops ops[2]) {
     static syn_hardware given, found;
     const syn_protocol *p = found.collectives.protocols;
@@ -303,7 +306,7 @@ static size_t times_of(const timed_ops *ops, const char *op, syn_phase phase) {
     return n;
 }
 
-/* Every op of every measured run is there once, with a time; those of the first run are not. */
+/* Every op of every measured run is counted once, with a time; the warm-up run is not counted. */
 static void models_run_on(syn_device device) {
     const job generating = {.device = device,
                             .layers = 2,
@@ -333,7 +336,7 @@ static void models_run_on(syn_device device) {
     timed_ops_free(&ops);
 }
 
-/* Every series has its first size, and each size was timed beside its first call. */
+/* Every series has its first size, and each size was timed in addition to its first call. */
 static void a_device_is_probed(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     probed p;
@@ -352,7 +355,7 @@ static void a_device_is_probed(void) {
     probed_free(&p);
 }
 
-/* Of each size each measured sum, by the first rank. */
+/* Rank 0 measures every sum of each size. */
 static void ranks_sum(void) {
     const job sums = {.shapes = {{1, 1, 1}},
                       .ranks = 2,

@@ -1,5 +1,5 @@
-/* What memory can still be had, from files as Linux has them: the machine's, control groups of both
-   versions, limits of the shell. */
+/* Tests how much memory is available, with simulated Linux files: those of the machine, control
+   groups of both versions, and limits of the shell. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 #include "tools/memory_check.h"
@@ -10,7 +10,7 @@
 
 #define KIB 1024.0
 
-/* Writes a file below the test's folder, and the folders that it is in. */
+/* Writes a file below the test's folder and creates its folders. */
 static void put(const char *name, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s", in_folder(name));
@@ -47,7 +47,7 @@ static void the_machine(void) {
     CHECK_NEAR(room.bytes, 650000 * KIB, 0.5);
     CHECK_STR(room.says, "this machine has");
     clear_system();
-    CHECK(machine().bytes > 1e7); /* without /proc all of the machine's */
+    CHECK(machine().bytes > 1e7); /* without /proc, the machine's total memory */
 }
 
 static void a_container_of_today(void) {
@@ -55,21 +55,21 @@ static void a_container_of_today(void) {
     put("proc/self/cgroup", "0::/user/job\n");
     put("sys/fs/cgroup/user/job/memory.max", "max\n");
     CHECK_NEAR(machine().bytes, 650000 * KIB, 0.5);
-    /* a limit of what it is in */
+    /* the limit of the parent group */
     put("sys/fs/cgroup/user/memory.max", "400000000\n");
     put("sys/fs/cgroup/user/memory.current", "150000000\n");
     CHECK_NEAR(machine().bytes, 250000000, 0.5);
     CHECK_STR(machine().says, "this container has");
-    /* caches are given up; "inactive_file_x" is another key */
+    /* file caches can be freed; "inactive_file_x" is another key */
     put("sys/fs/cgroup/user/memory.stat",
         "anon 1\ninactive_file_x 7\ninactive_file 20000000\nactive_file 30000000\n");
     CHECK_NEAR(machine().bytes, 300000000, 0.5);
-    /* its own, smaller one, which is used up */
+    /* the group's own limit, which is smaller and used up */
     put("sys/fs/cgroup/user/job/memory.max", "1000000\n");
     put("sys/fs/cgroup/user/job/memory.current", "1500000\n");
     CHECK_NEAR(machine().bytes, 0, 0);
     clear_system();
-    /* seen from inside, where the path is the namespace's root */
+    /* in a container, where the path is the root of the namespace */
     put("proc/meminfo", MEMINFO);
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "5000000\n");
@@ -88,7 +88,7 @@ static void a_container_of_yesterday(void) {
         "inactive_file 5\ntotal_inactive_file 40000000\ntotal_active_file 10000000\n");
     CHECK_NEAR(machine().bytes, 250000000, 0.5);
     clear_system();
-    /* a path of the host's, which is not there: the container's root counts */
+    /* a path on the host that does not exist here: the container's root counts */
     put("proc/self/cgroup", "4:memory:/docker/12ab\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "7000000\n");
     CHECK_NEAR(machine().bytes, 7000000, 0);

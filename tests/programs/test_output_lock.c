@@ -1,4 +1,4 @@
-/* Locks of outputs: between processes, as runs are. */
+/* Tests output locks between processes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -11,7 +11,8 @@
 #include "tests/support/test.h"
 #include "tools/output_lock.h"
 
-/* Another process that holds the lock until it is killed, or lets go of it at once. */
+/* Starts a process that takes the lock and holds it until it is killed, or releases it
+   immediately. */
 static pid_t holder(const char *prefix, bool release) {
     int ready[2];
     char byte;
@@ -46,7 +47,8 @@ static syn_status try_it(const char *prefix, syn_error *err) {
     return s;
 }
 
-/* Held by a living process; free when it is killed, which leaves the file, and when it lets go. */
+/* The lock is held while its process lives. It is free after the process was killed, which leaves
+   the file, and after a release. */
 static void held_and_free(void) {
     char prefix[300], other[300], folder[300], who[80], host[200] = "";
     syn_error err;
@@ -61,7 +63,7 @@ static void held_and_free(void) {
     CHECK_HAS(err.text, host);
     CHECK_HAS(err.text, ", since 2");
     CHECK_HAS(err.text, "trace.*': wait until it ends, or name another --save-dir");
-    CHECK_OK(try_it(other, &err), err); /* another name in the folder, and the folder itself */
+    CHECK_OK(try_it(other, &err), err); /* another prefix in the folder, and the folder itself */
     CHECK_OK(try_it(folder, &err), err);
     end(pid);
     CHECK_OK(try_it(prefix, &err), err);
@@ -75,8 +77,8 @@ static void works(void) {
     held_and_free();
 }
 
-/* Where the file system has no flock, a lock of a process that is gone is known by its number, and
-   one of another host is not taken over. */
+/* On a file system without flock, the lock of a dead process is recognized by its process id; a
+   lock of another host is not taken over. */
 static void works_without_flock(void) {
     char folder[300];
     syn_error err;
@@ -94,7 +96,8 @@ static void works_without_flock(void) {
     output_lock_pretend(false);
 }
 
-/* Takes the lock and holds it for a moment; exit code 2: another process held it then. */
+/* Takes the lock and holds it for a moment. Exit code 2: another process held it at the same
+   time. */
 static void take_alone(const char *prefix, int begin) {
     output_lock lock = {.path = NULL};
     syn_error err = {0};
@@ -109,7 +112,7 @@ static void take_alone(const char *prefix, int begin) {
     _exit(0);
 }
 
-/* Eight runs find the lock of one that is gone: no two have it at a time. */
+/* Eight processes find the lock of a dead one: no two hold it at the same time. */
 static void gone_is_taken_once(void) {
     enum { RUNS = 8, ROUNDS = 30 };
     char prefix[300], host[200] = "", left[300];
@@ -135,7 +138,7 @@ static void gone_is_taken_once(void) {
     CHECK(!path_exists(in_folder("out/.lock.guard")));
 }
 
-/* Taking it twice is taking it once; a second lock in this process is another run's. */
+/* Taking a lock twice takes it once. A second lock object in this process counts as another run. */
 static void taken_twice(void) {
     char prefix[300];
     syn_error err = {0};

@@ -55,7 +55,7 @@ void die(const char *why) {
 
 static peer open_program(const char *program, char *const arguments[]) {
     int to[2], from[2];
-    /* No other child holds an end of them: a peer ends when its pipe is closed. */
+    /* No other child inherits these ends, so a peer ends when its pipe is closed. */
     if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) die("no pipe");
     const pid_t child = fork();
     if (child < 0) die("no process");

@@ -1,7 +1,7 @@
 #include "tests/support/bert_fixture.h"
 #include "tests/support/files.h"
 
-/* A number, or all numbers of an array of arrays, one after the other. */
+/* Reads a number, or all numbers of nested arrays in order. */
 static bool bfix_read(bfix *f, syn_json *json, bfix_numbers *out) {
     const int depth = json->depth;
     int cap = 0;
@@ -35,7 +35,7 @@ static bool bfix_folders(syn_json *json, bfix_batch *batch) {
     return true;
 }
 
-/* Where the numbers of a key go; NULL: nowhere. */
+/* Where the numbers of a key are stored; NULL: the key is ignored. */
 static bfix_numbers *bfix_place(bfix *f, const char *key) {
     bfix_batch *b = f->n_batches > 0 ? &f->batches[f->n_batches - 1] : NULL;
     bfix_word *w = b && b->n_words > 0 ? &b->words[b->n_words - 1] : NULL;
@@ -77,7 +77,7 @@ static bool bfix_document(syn_json *json, bfix *f, const char *first_key) {
                 return false;
             continue;
         }
-        /* BERT's words begin with their row, GPT's only one follows the greedy tokens. */
+        /* A word of BERT begins with its row; GPT's only word follows the greedy tokens. */
         if ((strcmp(json->text, "row") == 0 || strcmp(json->text, "greedy") == 0) &&
             (f->n_batches == 0 || ++f->batches[f->n_batches - 1].n_words > 4))
             return false;

@@ -8,7 +8,7 @@ static void bref_add_norm(ref_model *w, const char *layer, int64_t width) {
     ref_add(w, name, 1, width, REF_WHOLE);
 }
 
-/* weight (out, in); cut: REF_ROWS of the output, REF_COLUMNS of the input. */
+/* weight is (out, in). cut: REF_ROWS shards the output, REF_COLUMNS the input. */
 static void bref_add_dense(ref_model *w, const char *layer, int64_t out, int64_t in, ref_cut cut) {
     char name[64];
     snprintf(name, sizeof name, "%s.weight", layer);
@@ -67,7 +67,7 @@ double *bref_alloc(int64_t n) {
     return x;
 }
 
-/* Of a layer, "" for the model itself. */
+/* Data of a parameter of a layer; layer < 0: of the model itself. */
 static const float *bref_data(const ref_model *m, int layer, const char *part) {
     char name[96];
     if (layer < 0) snprintf(name, sizeof name, "%s", part);
@@ -100,7 +100,7 @@ static void bref_dense(const ref_model *m, int layer, const char *part, const do
     }
 }
 
-/* Query q (h) over keys and values (T, h) of the visible tokens (NULL: all). */
+/* Attends from query q (h) to keys and values (T, h) of the visible tokens (NULL: all). */
 static void bref_attend(const ref_model *m, const double *q, const double *k, const double *v,
                         const bool *visible, int64_t n_tokens, double *out) {
     const int64_t h = m->config.n_embd, depth = h / m->config.n_head;

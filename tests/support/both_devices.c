@@ -39,7 +39,7 @@ static bool same_numbers(const syn_spec *spec, const unsigned char *cpu, const u
     return true;
 }
 
-/* Of each output its bytes, or false. */
+/* Runs the case; data: the bytes of each output. Returns false if it fails. */
 static bool run_on(syn_device device, both_case f, uint64_t seed, both_run *run,
                    unsigned char **data) {
     syn_error err = {0};

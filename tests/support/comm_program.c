@@ -8,9 +8,9 @@
 enum {
     MAX_RANKS = 8,
     N_GROUPS = 5,
-    ELEMS = 700, /* some inputs are copied when they are small, others never */
+    ELEMS = 700, /* communicators copy small inputs but not large ones */
     N_OPEN = 12,
-    AHEAD = 5, /* operations that may be started before one that comes first */
+    AHEAD = 5, /* how many operations may be started ahead of an earlier one */
     POISON = 0xa5
 };
 
@@ -18,7 +18,7 @@ typedef struct operation {
     int step;
     syn_comm_call x;
     size_t n_elems;       /* of all its segments */
-    syn_request *request; /* NULL: nothing is under way here */
+    syn_request *request; /* NULL: the slot is free */
     syn_segment segments[SYN_MAX_LIST];
     uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
 } operation;
@@ -26,11 +26,11 @@ typedef struct operation {
 typedef struct rank_state {
     syn_comm *comm;
     const comm_program *program;
-    uint64_t own; /* dice of this rank alone */
+    uint64_t own; /* random state of this rank only */
     syn_group *groups[N_GROUPS];
-    uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS]; /* scratch: the inputs of all members */
+    uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS]; /* scratch memory: the inputs of all members */
     operation open[N_OPEN];
-    int first; /* step: all before it were started */
+    int first; /* the first step that was not started */
     bool started[];
 } rank_state;
 
@@ -42,7 +42,7 @@ static uint64_t dice_of(const comm_program *p, int step) {
 
 /* ---- The list ---- */
 
-/* Those that it is in: of the world, and of some ranks in some order. */
+/* Opens the groups that this rank belongs to: the world, and random ranks in random order. */
 static syn_status open_groups(rank_state *s, syn_error *err) {
     for (uint32_t g = 0; g < N_GROUPS; g++) {
         int32_t ranks[MAX_RANKS], n = s->comm->size;
@@ -67,7 +67,7 @@ static bool is_message(const syn_comm_call *x) {
     return x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_RECV;
 }
 
-/* What a step is for this rank; false: nothing. */
+/* The operation of a step on this rank. Returns false if the rank takes no part. */
 static bool exchange_of(const rank_state *s, int step, syn_comm_call *x, size_t *n_elems) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
@@ -98,9 +98,9 @@ static bool ordered(const syn_comm_call *x, const syn_comm_call *y) {
     return x->kind == y->kind && x->peer == y->peer && x->tag == y->tag;
 }
 
-/* ---- What it does ---- */
+/* ---- Running the list ---- */
 
-/* The elements in so many segments, which lie an element apart in `in` and `out`. */
+/* Splits the elements into n_segments segments, which lie one element apart in `in` and `out`. */
 static void cut(operation *o, int32_t n_segments, uint64_t state) {
     const size_t bytes = syn_dtype_bytes(o->x.dtype);
     size_t at = 0, left = o->n_elems;
@@ -114,7 +114,8 @@ static void cut(operation *o, int32_t n_segments, uint64_t state) {
     }
 }
 
-/* Elements one behind the other to where segments lie; those of one segment are n_elems. */
+/* Copies contiguous elements to where the segments lie. n_elems: count if there is only one
+   segment. */
 static void place(const operation *o, void *to, const void *from, size_t n_elems) {
     const size_t bytes = syn_dtype_bytes(o->x.dtype);
     const char *next = from;
@@ -193,7 +194,7 @@ static syn_status finish(rank_state *s, operation *o, syn_error *err) {
     return check(o, err);
 }
 
-/* Waits for one that may be waited for, if there is any. */
+/* Waits for one operation that may be waited for, if there is any. */
 static syn_status finish_any(rank_state *s, syn_error *err) {
     const uint64_t at = random_u64(&s->own) >> 32;
     for (uint64_t i = 0; i < N_OPEN; i++) {
@@ -203,7 +204,7 @@ static syn_status finish_any(rank_state *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* The step to be started next. */
+/* Chooses the step to start next. */
 static int choose(const rank_state *s, uint64_t dice) {
     const int step = s->first + (int)(dice % AHEAD);
     syn_comm_call x, earlier;
@@ -225,7 +226,8 @@ static operation *free_slot(rank_state *s) {
 
 static syn_status start(rank_state *s, int step, syn_error *err) {
     operation *o = free_slot(s);
-    while (o == NULL) { /* of those that are open, fewer than AHEAD are not before s->first */
+    while (o == NULL) { /* fewer than AHEAD open operations are at or after s->first, so one can be
+                           waited for */
         SYN_TRY(finish_any(s, err));
         o = free_slot(s);
     }
@@ -260,7 +262,7 @@ syn_status comm_program_run(syn_comm *comm, const comm_program *program, syn_err
     s->program = program;
     s->own = program->seed * 104729 + (uint64_t)comm->rank + 1;
     const syn_status status = run(s, err);
-    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* what is under way ends */
+    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* ends operations in flight */
     else free(s);
     return status;
 }

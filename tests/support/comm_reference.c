@@ -19,7 +19,7 @@ uint16_t reference_narrow(double v, syn_dtype dtype) {
     if (v == 0) return (uint16_t)sign;
     int exponent = isinf(v) ? top : ilogb(v);
     if (exponent < 1 - bias) exponent = 1 - bias;
-    double units = nearbyint(ldexp(fabs(v), fraction_bits - exponent)); /* exact but for this */
+    double units = nearbyint(ldexp(fabs(v), fraction_bits - exponent)); /* the only rounding */
     if (units >= ldexp(1, fraction_bits + 1)) {
         units /= 2;
         exponent++;

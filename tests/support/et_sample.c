@@ -72,9 +72,9 @@ syn_graph *et_graph(const et_row *rows, size_t n) {
     return g;
 }
 
-/* Two pipeline stages of two tensor-parallel ranks each: {0,1} send to {2,3}, three microbatches;
-   each on stream 0, the all-reduces on stream 1, messages on stream 2; at the end a barrier, and
-   all-reduces across the stages. */
+/* Two pipeline stages of two tensor-parallel ranks each: ranks 0 and 1 send to ranks 2 and 3, for
+   three microbatches. Computations are on stream 0, all-reduces on stream 1, messages on stream 2.
+   At the end come a barrier and all-reduces across the stages. */
 static void et_pipeline_rank(syn_graph *g, uint32_t rank) {
     const bool first = rank < 2;
     const int32_t peer = first ? (int32_t)rank + 2 : (int32_t)rank - 2;
@@ -143,11 +143,11 @@ syn_graph *et_pipeline(void) {
     return g;
 }
 
-/* Two ranks whose data leaves the order of communication open, so that only the added dependencies
-   keep a simulator with one communication slot going. Two all-reduces of one group on different
-   streams, nothing between them; then rank 0 has a send that waits for a computation, and an
-   all-reduce that could start at once; rank 1 needs the message first. Four computations
-   wait for nothing. */
+/* Two ranks whose data dependencies leave the order of communication open, so that only added
+   dependencies keep a simulator with one communication slot from deadlocking. Two all-reduces of
+   one group are on different streams without a dependency. Then rank 0 has a send that waits for a
+   computation, and an all-reduce that could start immediately; rank 1 needs the message first. Four
+   computations depend on nothing. */
 static void et_overlap_rank(syn_graph *g, uint32_t rank) {
     const bool sends = rank == 0;
     const et_row rows[] = {

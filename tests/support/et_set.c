@@ -24,7 +24,7 @@ void set_drop(set_node *n, const char *name) {
     *a = n->attrs[--n->n_attrs];
 }
 
-/* One more node behind the rank's others, which waits for the last of them. */
+/* Appends a node to the rank; it depends on the rank's previous node. */
 static set_node *set_add(et_set *s, int rank, uint32_t type, const char *name) {
     const size_t i = s->n[rank]++;
     set_node *n = &s->nodes[rank][i];

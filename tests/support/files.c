@@ -18,7 +18,7 @@ static void die(const char *path) {
 }
 
 static void end_folder(void) {
-    if (getpid() != owner) return; /* a child ends */
+    if (getpid() != owner) return; /* a child process ends */
     clear_folder();
     rmdir(folder);
 }
@@ -128,7 +128,7 @@ const char *file_text(const char *path) {
     return text;
 }
 
-/* The path of `fmt` below a folder that a variable names ("." if it does not). */
+/* The path of `fmt` below a folder that an environment variable names ("." if it is not set). */
 static const char *below(const char *variable, const char *within, const char *fmt, va_list args) {
     char name[512], base[512];
     const char *folder_name = getenv(variable);

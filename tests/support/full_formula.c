@@ -3,7 +3,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* Where local element i of an axis lies in the full one: `parts` blocks, each cut. */
+/* Index in the full axis of local element i: the axis has `parts` blocks, each of which is
+   sharded. */
 static int64_t full_at(int64_t i, int64_t local, int64_t full, syn_shard shard) {
     const int64_t piece = local / shard.parts, block = full / shard.parts;
     return i / piece * block + shard.index * piece + i % piece;
@@ -56,7 +57,7 @@ void full_worse(double *worst, const float *got, const double *want, int64_t n, 
 void full_compare(const bfix_word *w, const float *logits, int64_t n, double *worst) {
     const double largest = fmax(w->top_logits.v[0], -w->min.v[0]);
     double sum = 0, squares = 0, min = INFINITY;
-    int better = 0; /* than the tenth */
+    int better = 0; /* logits above the tenth */
     for (int64_t i = 0; i < n; i++) {
         const double x = (double)logits[i];
         sum += x;

@@ -1,4 +1,5 @@
-/* Runs a fuzz target over the files of the given folders: the suite's replay of the corpora. */
+/* Runs a fuzz target over the files of the given folders, so that the test suite replays the
+   corpora. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

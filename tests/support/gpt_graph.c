@@ -10,7 +10,7 @@ enum { MOST_RANKS = 8 };
 
 /* Lives as long as the graph, which is a view of the contexts' traces. */
 typedef struct run {
-    syn_graph_source source; /* the view's, with a `free` of ours */
+    syn_graph_source source; /* that of the view, with our own `free` */
     const syn_graph_source *view;
     const gpt_shape *shape;
     syn_hardware hw;

@@ -102,7 +102,7 @@ double ref_deviation(const ref_param *p) {
     return sqrt(sum / (double)n);
 }
 
-/* ---- How a parameter is cut ---- */
+/* ---- Sharding of parameters ---- */
 
 /* The shape of a shard. */
 static void ref_shard_shape(const ref_param *p, int tp, int64_t *rows, int64_t *columns) {

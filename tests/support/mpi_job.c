@@ -20,7 +20,7 @@ int rank_ends(syn_comm *comm, syn_status status, const syn_error *err) {
     printf("error: %s\n", err->text);
     fflush(stdout);
     const struct timespec moment = {0, 300000000};
-    nanosleep(&moment, NULL); /* so that each rank's line gets out */
+    nanosleep(&moment, NULL); /* so that every rank's line is printed */
     if (comm == NULL) return 1;
     comm->ops->abort(comm, err->text);
     return 3;
@@ -41,8 +41,8 @@ int run_command(const char *command) {
     return status == -1 ? -1 : status >> 8 & 255;
 }
 
-/* Four minutes only stop one that hangs: ranks that share cores with other programs wait for them
-   at each step. */
+/* The limit of four minutes only stops ranks that hang: on a busy machine they wait for a core at
+   each step. */
 int run_mpi(const char *mode, int n) {
     char command[8192];
     run_command("mpirun --version 2>&1");

@@ -11,7 +11,7 @@ static void program_keep(program *p, syn_tensor t) {
     p->live[at] = t;
 }
 
-/* After a new version: views of the old ones cannot be used any more. */
+/* After a write, forgets views of older versions, which cannot be used any more. */
 static void program_lose_views(program *p, syn_tensor newest) {
     const syn_trace *t = syn_ctx_trace(p->ctx);
     const uint32_t base = t->tensors[syn_trace_tensor_row(t, newest.id)].base;
@@ -41,7 +41,7 @@ static syn_tensor program_view(program *p, syn_tensor x) {
     }
 }
 
-/* A parameter with a name of its own. */
+/* Creates a parameter with a unique name. */
 static syn_tensor program_param(program *p, const char *name, const syn_spec *spec, syn_init init,
                                 double std) {
     char full[32];

@@ -22,7 +22,7 @@ void ref_seed(uint64_t seed) {
     ref_state = seed * 2654435761u + 88172645463325252u;
 }
 
-int64_t ref_int(int64_t low, int64_t high) { /* both included */
+int64_t ref_int(int64_t low, int64_t high) { /* both inclusive */
     return low + (int64_t)(random_u64(&ref_state) >> 11) % (high - low + 1);
 }
 
@@ -154,8 +154,8 @@ syn_tensor ref_wild(syn_ctx *ctx, const ref *r) {
     return syn_permute(ctx, t, to, rank);
 }
 
-/* Ops whose results were compared with a reference, told at the end to test_ops_table, which asks
-   with SYN_TEST_COMPARED. */
+/* Ops whose results were compared with a reference. They are printed at the end for test_ops_table,
+   which sets SYN_TEST_COMPARED. */
 static atomic_bool ref_compared[SYN_OP_COUNT], ref_tells;
 
 static void ref_tell_compared(void) {

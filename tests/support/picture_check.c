@@ -34,7 +34,7 @@ int count_label(const syn__pic_drawing *d, int look, const char *part) {
     return n;
 }
 
-/* ---- Geometry: what makes a picture readable ---- */
+/* ---- Geometry: readability of a picture ---- */
 
 static bool overlap(const syn__pic_box *a, const syn__pic_box *b) {
     const double slack = 0.01;
@@ -57,8 +57,8 @@ static bool inside(const syn__pic_cluster *c, const syn__pic_box *b) {
            b->y - b->h / 2 >= c->y0 - 0.01 && b->y + b->h / 2 <= c->y1 + 0.01;
 }
 
-/* Every box within the page and its cluster, every cluster within its parent and apart
-   from its siblings. */
+/* Boxes must lie within the page and their cluster; clusters within their parent, without
+   overlapping siblings. */
 static int count_misplaced(const syn__pic_drawing *d) {
     int n = 0;
     const syn__pic_cluster page = {.x0 = 0, .y0 = 0, .x1 = d->width, .y1 = d->height};
@@ -88,7 +88,7 @@ static double distance(const syn__pic_box *b, syn__pic_point p) {
     return fmax(dx, dy); /* 0 on the border, negative inside */
 }
 
-/* Edges whose ends do not touch their boxes, that leave the page, or that run through a box. */
+/* Counts edges whose ends do not touch their boxes, that leave the page, or that cross a box. */
 static int count_bad_edges(const syn__pic_drawing *d) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {
@@ -109,7 +109,7 @@ static int count_bad_edges(const syn__pic_drawing *d) {
     return n;
 }
 
-/* Labels of edges that overlap each other or a box. */
+/* Counts edge labels that overlap another label or a box. */
 static int count_bad_labels(const syn__pic_drawing *d) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {

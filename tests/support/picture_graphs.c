@@ -31,7 +31,7 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
     const uint64_t bytes = syn_spec_bytes(&out);
     syn_dep deps[4];
     uint32_t n_deps = 0;
-    for (uint32_t i = 0; i < n_inputs; i++) { /* ascending, each once */
+    for (uint32_t i = 0; i < n_inputs; i++) { /* ascending, without duplicates */
         const uint32_t from = m->producer[inputs[i]];
         uint32_t at = n_deps;
         while (at > 0 && deps[at - 1].node >= from) at--;
@@ -94,7 +94,7 @@ static uint32_t picture_linear(picture_maker *m, const char *label, syn_spec out
     return picture_add(m, op, out, PICTURE_IN(x, weight));
 }
 
-/* An op of that category, labelled with its name, on x. */
+/* Adds an op of the given category, labelled with its name, that reads x. */
 static uint32_t picture_unary(picture_maker *m, const char *op, syn_category category, syn_spec out,
                               uint32_t x) {
     return picture_add(m, (picture_op){.op = op, .label = op, .category = category}, out,
@@ -271,7 +271,7 @@ syn_graph *picture_hostile(void) {
             .op = names[i], .label = names[(i + 1) % 6], .category = (syn_category)i};
         x = picture_add(&m, op, PICTURE_F32(1, INT32_MAX), PICTURE_IN(x, x));
     }
-    static const char *const unnamed[] = {"", " ", "x/", "///"}; /* graphviz rejects empty texts */
+    static const char *const unnamed[] = {"", " ", "x/", "///"}; /* Graphviz rejects empty texts */
     for (int i = 0; i < 4; i++) {
         const uint32_t w = picture_tensor(&m, unnamed[i], PICTURE_F32(1, 4), SYN_TENSOR_PARAM,
                                           SYN_NO_NODE, SYN_NO_TENSOR);

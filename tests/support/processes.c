@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* False also for one that has ended but that nobody has asked for its exit code
-   (where /proc tells). */
+/* Whether the process runs. False also for a zombie, which has ended but was not waited for (if
+   /proc exists). */
 static bool process_runs(long pid) {
     char path[64], state = 'R';
     if (kill((pid_t)pid, 0) != 0) return false;

@@ -45,7 +45,7 @@ void kernel(traces *t, int id, const char *name, const char *args) {
         10 * id + 2, id, n, name, 1000 + 10 * id + n % 5, id, n, *args != '\0' ? "," : "", args);
 }
 
-/* The two files' texts; valid until the next call. */
+/* The complete text of a file; valid until the next call. */
 static const char *whole(const char *top, const char *list, const char *elements, size_t *bytes) {
     static char text[2 * JSON_ROOM];
     *bytes = (size_t)snprintf(text, sizeof text, "{%s\"%s\":[%s]}", top, list, elements);

@@ -52,7 +52,7 @@ static void hand_one(hand *h, const hand_op *row, size_t i) {
     syn__pt_host_node *n = &h->nodes[r->host.n_nodes];
     const char *in = strstr(text, "\"inputs\": "), *out = strstr(text, "\"outputs\": ");
     *n = (syn__pt_host_node){.text = text, .text_bytes = (uint32_t)strlen(text)};
-    if (in != NULL && out != NULL) { /* the last two members, in this order */
+    if (in != NULL && out != NULL) { /* these must be the last two members, in this order */
         n->inputs = (uint32_t)(in + 10 - text);
         n->inputs_bytes = (uint32_t)(out - in - 12);
         n->outputs = (uint32_t)(out + 11 - text);

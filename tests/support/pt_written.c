@@ -22,7 +22,7 @@ static bool written_skip(const char *name) {
     return false;
 }
 
-/* The letters of the lists of dependencies that hold the value: "L", "S", "Y", "G", "T". */
+/* The letters of the dependency lists that contain the value: "L", "S", "Y", "G", "T". */
 static void written_classes(const syn__et_node *node, uint64_t value, char *out) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];

@@ -21,8 +21,8 @@ static syn_status add_facts(syn_graph *g, syn_error *err) {
     return SYN_OK;
 }
 
-/* Tensors of a rank: 0 x (input), 1 w (parameter), 2 x*x, 3 view of 2, 4 its sum over ranks, 5
-   cache (state), 6 received or sent */
+/* Tensors of a rank: 0 x (input), 1 w (parameter), 2 x*x, 3 view of 2, 4 sum of 2 over ranks, 5
+   cache (state), 6 received or sent. */
 static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
     SYN_TRY(add_tensor(g, r, "x", SYN_TENSOR_INPUT, SYN_NO_NODE, 0, 4, err));
     SYN_TRY(add_tensor(g, r, "h.0.w", SYN_TENSOR_PARAM, SYN_NO_NODE, 1, 4, err));
@@ -110,7 +110,7 @@ static syn_status add_collective(syn_graph *g, uint32_t r, syn_error *err) {
     return syn_graph_add_node(g, r, &n, err);
 }
 
-/* Rank 0 sends what rank 1 receives. */
+/* Rank 0 sends, rank 1 receives. */
 static syn_status add_p2p(syn_graph *g, uint32_t r, syn_error *err) {
     static const uint32_t sent[1] = {4}, received[1] = {6};
     static const syn_dep deps[1] = {{2, SYN_DEP_DATA}};
@@ -133,7 +133,8 @@ static syn_status add_p2p(syn_graph *g, uint32_t r, syn_error *err) {
     return syn_graph_add_node(g, r, &n, err);
 }
 
-/* A node that overlaps others in time, waits for one of a class alone, and has no tensors. */
+/* A node without tensors that overlaps others in time and has a launch dependency besides one on
+   data. */
 static syn_status add_last(syn_graph *g, uint32_t r, syn_error *err) {
     static const syn_dep deps[2] = {{1, SYN_DEP_LAUNCH}, {2, SYN_DEP_DATA}};
     syn_node n = plain_node(8, "free");
@@ -166,8 +167,9 @@ syn_graph *full_graph(void) {
     return g;
 }
 
-/* Two ranks: a computation of 3000 or 1000 ns, an all-reduce of 500 ns (rank 1 leaves it out if
-   skip_one), a message of rank 0 to rank 1, and 100 ns more computation that depends on nothing. */
+/* Two ranks: a computation of 3000 (rank 0) or 1000 ns (rank 1), an all-reduce of 500 ns (rank 1
+   omits it if skip_one), a message from rank 0 to rank 1, and a computation of 100 ns that depends
+   on nothing. */
 static syn_status simulated_rank(syn_graph *g, uint32_t r, bool with_times, bool skip_one,
                                  syn_error *err) {
     const syn_dep on_first = {0, SYN_DEP_CONTROL}, on_second = {1, SYN_DEP_CONTROL};

@@ -71,7 +71,7 @@ static syn_status add_to_hash(syn__encoder *enc, const syn__text *word, syn_erro
 
 uint64_t hash_words(uint64_t hash, const syn_tokenizer *tok, const char *text, size_t bytes) {
     syn_tokenizer words = *tok;
-    words.added = (syn__added){0}; /* [UNK] in a text is no token here */
+    words.added = (syn__added){0}; /* [UNK] in a text is not a token here */
     syn__encoder enc = {.tok = &words, .take = add_to_hash, .user = &hash};
     if (syn__encoder_run(&enc, text, bytes, NULL) != SYN_OK) abort();
     syn__encoder_free(&enc);

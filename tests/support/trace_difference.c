@@ -6,7 +6,7 @@ static bool texts_equal(const syn_trace *a, uint32_t x, const syn_trace *b, uint
     return strcmp(syn_trace_text(a, x), syn_trace_text(b, y)) == 0;
 }
 
-/* Row a of `part` is what row b of `all`, from which nothing was dropped, is. */
+/* Whether row a of `part` equals row b of `all`, from which nothing was dropped. */
 static bool tensors_equal(const syn_trace *part, uint32_t a, const syn_trace *all, uint32_t b) {
     const syn_trace_tensor *x = &part->tensors[a], *y = &all->tensors[b];
     syn_operand o, p;

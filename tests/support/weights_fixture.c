@@ -19,7 +19,7 @@ float decode(const syn_safetensors_tensor *t, int64_t i) {
     return (float)(h >> 15 ? -magnitude : magnitude);
 }
 
-/* The name that a parameter has in the file. */
+/* The name of a parameter in the file. */
 static void file_name(const checkpoint *c, const char *parameter, char out[160]) {
     const bool bare = strncmp(parameter, "cls.", 4) == 0 || strncmp(parameter, "lm_head", 7) == 0;
     snprintf(out, 160, "%s%s", bare ? "" : c->prefix, parameter);

@@ -1,6 +1,6 @@
-/* Memory that runs out at every allocation of a whole run: model, generation, graph, every exporter
-   and reader. Each failure must come back as one sentence, leave nothing behind (the sanitizer run
-   checks leaks) and no file half-written. */
+/* Out-of-memory tests: the allocations of a whole run (model, generation, graph, all exporters and
+   readers) fail one at a time. Each failure must be reported as one sentence and leave no leak (the
+   sanitizer run checks leaks) and no partial file. */
 #include "comm/comm.h"
 #include "export/export.h"
 #include "models/generate.h"
@@ -20,7 +20,7 @@
 
 struct run {
     int tp;
-    bool gather; /* the graphs travel to rank 0, as over MPI */
+    bool gather; /* gather the graphs on rank 0, as runs over MPI do */
     syn_ctx *ctx[2];
     syn_graph *gathered;
 };
@@ -64,7 +64,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Writes with one exporter into memory; reads back what can be read. */
+/* Exports to memory, and imports the result if the format has a reader. */
 static syn_status export_one(const syn_graph *graph, const syn_exporter *exporter, syn_error *err) {
     syn_status s = SYN_OK;
     syn_sink *sink = NULL;
@@ -79,8 +79,8 @@ static syn_status export_one(const syn_graph *graph, const syn_exporter *exporte
     return s != SYN_OK ? s : closed;
 }
 
-/* Graphviz draws the pictures in a process of its own, too slow for thousands of runs: DOT is all
-   of a picture that is made here. */
+/* Graphviz renders these formats in a process of its own, which is too slow for thousands of runs.
+   They share their in-process part with the DOT exporter, which is tested. */
 static bool is_picture(const syn_exporter *exporter) {
     return exporter == &syn_export_svg || exporter == &syn_export_png ||
            exporter == &syn_export_pdf;
@@ -93,7 +93,7 @@ static syn_status export_all(const syn_graph *graph, syn_error *err) {
     return syn_export_et_set(graph, NULL, in_folder("trace"), err);
 }
 
-/* What the program does besides. */
+/* The remaining steps of a program: the report, and logits as .npy. */
 static syn_status report_and_logits(const syn_graph *graph, syn_error *err) {
     static const float logits[6] = {1, 2, 3, 4, 5, 6};
     report r = {0};
@@ -119,7 +119,7 @@ static syn_status tokenize(syn_error *err) {
     return s;
 }
 
-/* All of it. */
+/* Everything: tokenizer, hardware file, generation on `tp` ranks and, if asked for, exports. */
 static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     struct run run = {.tp = tp, .gather = tp > 1 && exporting};
     syn_hardware hw;
@@ -142,7 +142,8 @@ static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     return s;
 }
 
-/* Files of the folder, removed: how many, and whether one of them has a temporary name. */
+/* Removes the files of the test's folder. Returns their number; *temporary: whether one had a
+   temporary name. */
 static int clear_files(bool *temporary) {
     DIR *dir = opendir(in_folder(""));
     *temporary = false;
@@ -156,8 +157,8 @@ static bool is_sentence(const syn_error *err) {
     return err->code != SYN_OK && strlen(err->text) > 10 && strstr(err->text, "memory") != NULL;
 }
 
-/* Fails allocation after allocation, with a sanitizer every third, but only every `stride`th past
-   `dense`. */
+/* Fails each of the first `dense` allocations (every third under a sanitizer), then every
+   `stride`th. */
 static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t stride) {
     syn_error err = {0};
     bool temporary;
@@ -175,7 +176,8 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
         const syn_status s = whole_run(tp, exporting, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         const int left = clear_files(&temporary);
-        if (syn_memory_calls() - before <= n) continue; /* the ranks' threads came by with fewer */
+        /* The ranks' threads may allocate less in this run. */
+        if (syn_memory_calls() - before <= n) continue;
         failed++;
         if (s == SYN_OK) why = "did not fail";
         else if (s != SYN_E_NOMEM || s != err.code) why = "failed with another status";
@@ -198,7 +200,7 @@ static void every_allocation_of_one_rank(void) {
     fail_everywhere(1, true, 3000, 37);
 }
 
-/* Two ranks: whichever fails, both end, with one sentence that names it. */
+/* Two ranks: whichever rank fails, both end with one sentence that names it. */
 static void every_allocation_of_two_ranks(void) {
     fail_everywhere(2, false, 3000, 37);
 }
@@ -207,7 +209,8 @@ static void every_allocation_of_gathering_and_writing(void) {
     fail_everywhere(2, true, 0, 3);
 }
 
-/* Of the two pictures, a sample: what fails early starts no graphviz. */
+/* A sample of the allocations of the two picture exporters; early failures do not start
+   Graphviz. */
 static void some_allocations_of_pictures(void) {
     struct run run = {.tp = 1};
     syn_error err = {0};

@@ -1,6 +1,6 @@
-/* A second device through the backend interface alone: buffers that the host cannot reach, work
-   that is done when it is waited for and not before, kernels of its own for three ops, times that
-   are known later. */
+/* Tests the backend interface with a second, simulated device. The host cannot reach its buffers,
+   its work runs only when something waits for it, it has kernels for three ops only, and times are
+   known late. */
 #include "syntorch/backend.h"
 
 #include "syntorch/base/clock.h"
@@ -10,20 +10,22 @@
 
 /* ---- The device ---- */
 
-/* What the host has of a buffer is an address that far from it, where none is valid. */
+/* The host's pointer to a device buffer is the real address plus FAR, which is invalid to
+   dereference. */
 #define FAR ((uintptr_t)1 << 55)
 enum { MAX_WORK = 256, WORK_NS = 7 };
 
 static void *near(const void *far) {
-    return (void *)((uintptr_t)far - FAR); /* of a host pointer: invalid, too */
+    return (void *)((uintptr_t)far - FAR); /* makes a host pointer invalid, too */
 }
 
-/* One thing to do: all it needs lies here, as the caller's is gone by then. */
+/* A queued piece of work. It holds copies of everything it needs, because the caller's data is gone
+   when it runs. */
 struct work {
     void (*run)(struct work *work); /* NULL: a node begins or ends */
     uint32_t begins, ends;
     void *to;
-    const void *from; /* of copies in: a copy of what was given */
+    const void *from; /* for copies to the device: a copy of the caller's data */
     size_t bytes;
     int byte;
     syn_call call;
@@ -38,9 +40,9 @@ struct far {
 };
 
 static int n_open, n_buffers;
-static size_t room = SIZE_MAX, held; /* bytes of all buffers */
-static const char *failing;          /* the member that fails, or NULL */
-static int good_copies;              /* out, before one fails */
+static size_t room = SIZE_MAX, held; /* limit of, and bytes in, all buffers */
+static const char *failing;          /* the backend function that fails, or NULL */
+static int good_copies;              /* copies to the host that succeed before one fails */
 static int n_copies_out;
 
 static bool fails(const char *member) {
@@ -62,7 +64,7 @@ static void far_close(void *device) {
     n_open--;
 }
 
-enum { BEFORE = 64 }; /* bytes of a buffer's own, which say how many it has */
+enum { BEFORE = 64 }; /* bytes in front of each buffer, which hold its size */
 
 static void *far_alloc(void *device, size_t bytes) {
     (void)device;
@@ -75,7 +77,7 @@ static void *far_alloc(void *device, size_t bytes) {
 }
 
 static void far_free(void *device, void *data) {
-    if (((struct far *)device)->n_work > 0) abort(); /* it may be for this buffer */
+    if (((struct far *)device)->n_work > 0) abort(); /* queued work may use this buffer */
     char *start = (char *)near(data) - BEFORE;
     size_t bytes;
     memcpy(&bytes, start, sizeof bytes);
@@ -100,7 +102,7 @@ static syn_status far_sync(void *device, syn_error *err) {
 
 static struct work *ask(void *device, void (*run)(struct work *)) {
     struct far *far = device;
-    if (far->n_work == MAX_WORK) far_sync(far, NULL); /* as a full queue does */
+    if (far->n_work == MAX_WORK) far_sync(far, NULL); /* a full queue is flushed */
     struct work *work = &far->work[far->n_work++];
     memset(work, 0, sizeof *work);
     work->run = run;
@@ -171,7 +173,7 @@ static float *element(const syn_operand *o, int64_t at) {
     return data;
 }
 
-static void run_add(struct work *work) { /* equal shapes */
+static void run_add(struct work *work) { /* of equal shapes */
     const syn_operand *out = &work->call.out[0];
     for (int64_t i = 0; i < syn_spec_elems(&out->spec); i++)
         *element(out, i) = *element(&work->call.in[0], i) + *element(&work->call.in[1], i);
@@ -185,7 +187,7 @@ static void run_scale(struct work *work) {
 
 static void run_kv_append(struct work *work) {
     const syn_operand *x = &work->call.in[1];
-    syn_operand rows = work->call.out[0]; /* those that x goes to */
+    syn_operand rows = work->call.out[0]; /* the rows that x is written to */
     rows.spec = x->spec;
     rows.data = (void *)((uintptr_t)rows.data +
                          (uintptr_t)(work->attr[0].i * rows.strides[2]) * sizeof(float));
@@ -238,7 +240,7 @@ static syn_ctx *far_ctx(void) {
     return ctx;
 }
 
-/* ---- What works on it ---- */
+/* ---- What works on this device ---- */
 
 static int n_waiting(const syn_ctx *ctx) {
     return ((const struct far *)ctx->device)->n_work;
@@ -263,7 +265,7 @@ static void test_values_travel(void) {
         for (int64_t i = 0; i < syn_spec_elems(&y.spec); i++)
             ref_encode(y.spec.dtype, y.v[i], data + (size_t)i * elem);
         CHECK_INT(syn_tensor_write(ctx, dense, data, bytes), SYN_OK);
-        free(data); /* copies have read it */
+        free(data); /* the queued copy has its own data */
         CHECK(ref_check(ctx, dense, &y, 0) && ref_check(ctx, wild, &x, 0));
         ref_fill(&y, x.spec, 0, 0);
         CHECK(ref_check(ctx, zero, &y, 0));
@@ -280,7 +282,8 @@ static syn_status counting(void *user, const char *name, const syn_spec *full, s
     return SYN_OK;
 }
 
-/* Random ones are those of the CPU; a source writes to the host's memory. */
+/* Random parameters have the same values as on the CPU. A parameter source writes to host
+   memory. */
 static void test_parameters(void) {
     const syn_spec full = {SYN_F32, 2, {12, 10}}, half = {SYN_BF16, 2, {12, 10}};
     const syn_shard shard = {1, 1, 1, 2};
@@ -309,8 +312,8 @@ static void test_parameters(void) {
     CHECK(n_open == 0 && n_buffers == 0);
 }
 
-/* A program of ops, versions and releases: the values and the memory of every device are the same,
-   and so is the trace. Buffers are used again though the work on them has not been done. */
+/* Runs a program of ops, versions and releases: values, memory and trace are the same on every
+   device. Buffers are reused while work on them is still queued. */
 static syn_tensor program(syn_ctx *ctx, const ref *x) {
     const syn_spec spec = {SYN_F32, 4, {2, 2, 6, 4}};
     syn_tensor cache = syn_state(ctx, "cache", &spec), sum = ref_dense(ctx, x);
@@ -353,7 +356,7 @@ static void test_a_program(void) {
     CHECK(n_open == 0 && n_buffers == 0);
 }
 
-/* Times are those of the device's clock, and known once it was waited for. */
+/* Times are those of the device's clock and are known after a wait. */
 static void test_times(void) {
     syn_ctx *ctx = far_ctx();
     const syn_tensor x = ZEROS(ctx, SYN_F32, 4);
@@ -370,7 +373,7 @@ static void test_times(void) {
     syn_ctx_free(ctx);
 }
 
-/* What was forgotten before its times were known gives them to no other node. */
+/* If a node was forgotten before its times arrived, no other node gets them. */
 static void test_times_of_what_was_forgotten(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -388,7 +391,7 @@ static void test_times_of_what_was_forgotten(void) {
     }
 }
 
-/* ---- What does not ---- */
+/* ---- What does not work ---- */
 
 static void test_no_kernel(void) {
     syn_ctx *ctx = far_ctx();
@@ -397,7 +400,7 @@ static void test_no_kernel(void) {
     CHECK_INT(syn_gelu(ctx, x, true).id, 0);
     CHECK_STR(syn_ctx_error(ctx)->text, "gelu in mlp: has no kernel on 'far'");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_UNSUPPORTED);
-    CHECK_INT(syn_ctx_trace(ctx)->n_nodes, 1); /* nothing was recorded, nothing was taken */
+    CHECK_INT(syn_ctx_trace(ctx)->n_nodes, 1); /* no row was recorded, no memory allocated */
     CHECK_INT(ctx->storages.used_bytes, 256);
     syn_ctx_free(ctx);
 }
@@ -432,8 +435,9 @@ static void test_what_fails(void) {
     CHECK_STR(err.text, "there is no far device");
 }
 
-/* Tensors of one size and of another in turn, where there is room for those of one: what waits goes
-   back to the device, behind the work that needs it; numbers of storages are used again. */
+/* Alternates between two tensor sizes when the device's memory fits only one of them: cached
+   buffers are returned to the device after the queued work that uses them, and storage numbers are
+   reused. */
 static void test_memory_of_other_sizes(void) {
     enum { ROUNDS = 12 };
     float data[2048], back[2048];
@@ -448,7 +452,7 @@ static void test_memory_of_other_sizes(void) {
         const syn_tensor y = syn_scale(ctx, syn_input(ctx, "x", &spec, data), 2);
         CHECK_INT(syn_tensor_read(ctx, y, back, (size_t)n * sizeof *back), SYN_OK);
         CHECK(back[n - 1] == 2 * data[n - 1]);
-        syn_scale(ctx, y, 3); /* goes on while its memory waits */
+        syn_scale(ctx, y, 3); /* still queued when its memory is released */
         syn_forget(ctx, mark, NULL, 0);
         CHECK_INT(ctx->storages.used_bytes, 0);
         CHECK_INT(ctx->storages.held_bytes, held);
@@ -465,7 +469,8 @@ static void test_memory_of_other_sizes(void) {
     CHECK(n_open == 0 && n_buffers == 0 && held == 0);
 }
 
-/* The work that is waited for before buffers go back fails: that is said. */
+/* Waiting for queued work fails when buffers must be returned to the device: the failure is
+   reported. */
 static void test_a_device_lost_while_memory_is_out(void) {
     const syn_spec small = {SYN_F32, 1, {64}}, large = {SYN_F32, 1, {128}};
     syn_ctx *ctx = far_ctx();
@@ -481,7 +486,7 @@ static void test_a_device_lost_while_memory_is_out(void) {
     syn_ctx_free(ctx);
 }
 
-/* After a read that failed the buffer is the caller's alone. */
+/* After a failed read, no queued copy writes to the caller's buffer any more. */
 static void test_a_read_that_fails_half_way(void) {
     const syn_spec spec = {SYN_F32, 2, {6, 200}};
     for (int good = 0; good < 6; good++) {
@@ -495,13 +500,13 @@ static void test_a_read_that_fails_half_way(void) {
         failing = NULL;
         good_copies = 0;
         CHECK_STR(syn_ctx_error(ctx)->text, "the far device gives nothing");
-        for (int i = 0; i < 6; i++) back[i] = -1; /* the caller's next use of it */
+        for (int i = 0; i < 6; i++) back[i] = -1; /* the caller reuses its buffer */
         syn_ctx_free(ctx);
         for (int i = 0; i < 6; i++) CHECK(back[i] == -1);
     }
 }
 
-/* What lies near each other comes in one copy, with what is between. */
+/* Elements near each other are read in one copy, including the bytes between them. */
 static void test_copies_of_a_read(void) {
     const float data[6] = {1, 2, 3, 4, 5, 6};
     const syn_spec spec = {SYN_F32, 2, {2, 3}}, wide = {SYN_F32, 2, {6, 200}};

@@ -1,4 +1,4 @@
-/* Status, memory, types and number text: the vocabulary below everything else. */
+/* Tests of syntorch/base: status and errors, memory, types, number text and UTF-8. */
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
@@ -42,7 +42,7 @@ static void status_names(void) {
     CHECK(syn_status_name((syn_status)-1) != NULL);
 }
 
-/* A cut sentence ends in "..." and holds whole characters only, wherever the cut falls. */
+/* A truncated message ends in "..." and never splits a UTF-8 character. */
 static void long_errors_are_cut(void) {
     char text[1200];
     for (size_t shift = 0; shift < 4; shift++) {
@@ -237,7 +237,7 @@ static void invalid_specs(void) {
                             {SYN_F32, -1, {0}},
                             {SYN_F32, 7, {1, 1, 1, 1, 1, 1}},
                             {SYN_F32, 2, {2, -1}},
-                            {SYN_F32, 1, {2, 3}},     /* leftover dimension */
+                            {SYN_F32, 1, {2, 3}},     /* a dimension past the rank */
                             {SYN_F32, 2, {big, big}}, /* 2^62 elements of 4 bytes */
                             {SYN_F32, 3, {big, big, big}},
                             {SYN_F32, 3, {0, INT64_MAX, 2}},
@@ -247,7 +247,7 @@ static void invalid_specs(void) {
     const syn_spec largest = {SYN_F16, 1, {INT64_MAX / 2}};
     CHECK(syn_spec_valid(&largest));
     CHECK(syn_spec_bytes(&largest) == (uint64_t)INT64_MAX - 1);
-    /* The longest text that a valid spec has fits the promised buffer. */
+    /* The text of a valid spec is never longer than SYN_SPEC_TEXT. */
     char buf[SYN_SPEC_TEXT];
     const int64_t m = INT64_MAX / 2;
     const syn_spec longest = {SYN_BF16, 6, {m, 1, 1, 1, 1, 1}};
@@ -272,14 +272,16 @@ static void numbers_as_text(void) {
     CHECK(text_of(0.30000000000000004, "0.30000000000000004"));
     CHECK(text_of(1e22, "1e+22") && text_of(9007199254740993.0, "9007199254740992"));
     CHECK(text_of(5e-324, "5e-324"));
-    /* Powers of two whose shortest text is not the nearest of its length (as Python's repr). */
+    /* Powers of two whose shortest text is not the closest one of that length; same as Python's
+       repr. */
     CHECK(text_of(0x1p-24, "5.960464477539063e-08") && text_of(0x1p-44, "5.684341886080802e-14"));
     CHECK(text_of(-0x1p89, "-6.189700196426902e+26") && text_of(0x1p122, "5.316911983139664e+36"));
     CHECK(text_of(1.7976931348623157e308, "1.7976931348623157e+308"));
     CHECK(text_of((double)NAN, "nan") && text_of(HUGE_VAL, "inf") && text_of(-HUGE_VAL, "-inf"));
 }
 
-/* Any double, and times with few decimals, read back as themselves: by strtod and by our reader. */
+/* All doubles, and times with few decimals, survive a round trip through text, read by strtod and
+   by syn_number_parse. */
 static void numbers_round_trip(void) {
     uint64_t state = 1;
     for (int i = 0; i < 200000; i++) {
@@ -292,7 +294,7 @@ static void numbers_round_trip(void) {
         const size_t n = syn_number_text(value, buf);
         CHECK_MSG(strtod(buf, NULL) == value, "%s is not %.17g", buf, value);
         CHECK_MSG(syn_number_parse(buf, n, &mine) && mine == value, "%s is not %.17g", buf, mine);
-        /* No text of 15 digits that is right may be shorter. */
+        /* If 15 digits suffice, the text is no longer than that. */
         char shortest[SYN_NUMBER_TEXT];
         snprintf(shortest, sizeof shortest, "%.15g", value);
         if (strtod(shortest, NULL) == value)
@@ -335,8 +337,8 @@ static void numbers_parse(void) {
     }
 }
 
-/* Thousands of digits: 1 + 2^-53 lies in the middle of two doubles and goes to the even one, 1; one
-   digit more than nothing behind it, however far, and it goes up. */
+/* Numbers with thousands of digits. 1 + 2^-53 lies halfway between two doubles and rounds to even,
+   to 1. Any further nonzero digit, however far behind, rounds it up. */
 static void long_numbers_round_right(void) {
     static char text[5000];
     const char half[] = "1.00000000000000011102230246251565404236316680908203125";
@@ -354,7 +356,7 @@ static void long_numbers_round_right(void) {
     CHECK(syn_number_parse(text, 4996, &got) && got == 70.0);
 }
 
-/* In a locale with a decimal comma nothing changes. */
+/* A locale with a decimal comma changes nothing. */
 static void numbers_ignore_the_locale(void) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "ps_AF"};
     const char *set = NULL;

@@ -1,4 +1,4 @@
-/* Checksums of files, against those of the reference implementation (xxHash 0.8). */
+/* Tests file checksums against the reference implementation (xxHash 0.8). */
 #include "syntorch/base/checksum.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
-/* Of the first n bytes of 0, 1, ..., 255, 0, ... */
+/* Checksums of the first n bytes of 0, 1, ..., 255, 0, ... */
 static const struct {
     size_t n;
     uint64_t sum;
@@ -22,7 +22,7 @@ static void fill(unsigned char bytes[768]) {
     for (int i = 0; i < 768; i++) bytes[i] = (unsigned char)i;
 }
 
-/* However the bytes are cut up. */
+/* The sum does not depend on how the bytes are split into pieces. */
 static void sums(void) {
     unsigned char bytes[768];
     syn__checksum sum;
@@ -40,7 +40,7 @@ static void sums(void) {
     CHECK(syn__checksum_end(&sum) == 0x44bc2cf5ad770999);
 }
 
-/* What a sink has written is what the file holds, whatever kind of file the system grants. */
+/* The checksum of a sink is that of the file it wrote, for each kind of temporary file. */
 static void of_a_sink(void) {
     unsigned char bytes[768];
     fill(bytes);

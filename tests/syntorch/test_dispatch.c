@@ -1,5 +1,5 @@
-/* The door and the context around it: what is recorded, first errors, scopes, phases and steps,
-   marks and releases, peak bytes, parameters. */
+/* Tests dispatch and the context: recorded rows, first errors, scopes, phases and steps, marks and
+   releases, peak bytes, parameters. */
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -13,7 +13,7 @@ static void test_rows_of_a_call(void) {
     const syn_tensor y = syn_name(ctx, syn_linear(ctx, x, w, SYN_NO_BIAS, false), "qkv");
     syn_pop_scope(ctx);
     syn_pop_scope(ctx);
-    syn_pop_scope(ctx); /* one too many is no harm */
+    syn_pop_scope(ctx); /* popping one scope too many is allowed */
     const syn_tensor z = syn_add(ctx, y, y);
     const syn_trace *t = syn_ctx_trace(ctx);
     CHECK_INT(t->n_nodes, 3);
@@ -52,7 +52,7 @@ static void test_first_error_wins(void) {
     snprintf(first, sizeof first, "%s", syn_ctx_error(ctx)->text);
     CHECK_STR(first, "add in a.b: the shapes f32[2,3] and f32[4] do not broadcast");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_SHAPE);
-    CHECK_HAS(syn_ctx_error(ctx)->file, "op_pointwise.c"); /* where it was first seen */
+    CHECK_HAS(syn_ctx_error(ctx)->file, "op_pointwise.c"); /* the file that detected it */
     syn_error copy = {0}, earlier = {.code = SYN_E_IO, .text = "earlier"};
     CHECK_INT(syn_ctx_check(ctx, &copy), SYN_E_SHAPE);
     CHECK_STR(copy.text, first);
@@ -94,7 +94,7 @@ static void test_scopes(void) {
         syn_ctx_free(ctx);
         name[512] = 'n';
     }
-    ctx = ref_ctx(SYN_DEVICE_META, NULL); /* a long name is kept whole */
+    ctx = ref_ctx(SYN_DEVICE_META, NULL); /* a long name is not truncated */
     name[300] = '\0';
     syn_push_scope_index(ctx, name, 7);
     syn_gelu(ctx, ZEROS(ctx, SYN_F32, 2), true);
@@ -126,7 +126,7 @@ static void test_reading(void) {
     ref_fill(&x, ref_spec(SYN_F32, 2, dims), 0, 1);
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     CHECK_INT(syn_tensor_read(ctx, (syn_tensor){0}, buf, 4),
-              SYN_E_INVALID); /* before there is any tensor */
+              SYN_E_INVALID); /* before any tensor exists */
     CHECK_STR(syn_ctx_error(ctx)->text, "the poisoned tensor cannot be read");
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -157,21 +157,22 @@ static void test_release(void) {
     CHECK(ref_check(ctx, x, &ones, 0)); /* older than the mark */
     CHECK(ref_check(ctx, view, &twice, 0));
     CHECK(ref_check(ctx, b, &twice, 0));
-    CHECK_INT(syn_tensor_spec(ctx, a)->rank, 2); /* rows outlive data */
-    syn_release(ctx, mark, keep, 2);             /* again: nothing left to do */
+    CHECK_INT(syn_tensor_spec(ctx, a)->rank, 2); /* shapes are known after the data is freed */
+    syn_release(ctx, mark, keep, 2);             /* again: frees nothing */
     CHECK_INT(syn_add(ctx, x, a).id, 0);
     CHECK_STR(syn_ctx_error(ctx)->text, "add: the data of input 1 was released");
     float buf[64];
     CHECK(syn_tensor_read(ctx, a, buf, sizeof buf) != SYN_OK);
     syn_ctx_free(ctx);
-    ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* reading what was released */
+    ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* reads released data */
     const syn_tensor y = ref_dense(ctx, &ones);
     syn_release(ctx, (syn_mark){y.id, 0, y.tag}, NULL, 0);
     CHECK_INT(syn_tensor_read(ctx, y, buf, sizeof buf), SYN_E_INVALID);
     syn_ctx_free(ctx);
 }
 
-/* Using what was released is the same failure where nothing was there: meta finds it beforehand. */
+/* Using a released tensor fails on meta, too, with the same message, so a meta run finds it
+   beforehand. */
 static void test_released_on_meta(void) {
     for (int what = 0; what < 3; what++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
@@ -189,9 +190,9 @@ static void test_released_on_meta(void) {
     }
 }
 
-/* What a release costs: the buffers behind its mark, not all rows behind it, so that a model of
-   many layers, which releases after each from one mark, costs a multiple of them. What was dropped
-   or kept stays what it is. */
+/* syn_release visits the buffers behind its mark, not all rows. A model of many layers that
+   releases after each layer from the same mark therefore takes linear time. Dropped and kept
+   tensors keep their state. */
 static void test_release_is_linear(void) {
     for (uint64_t n = 100; n <= 400; n *= 2) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -204,14 +205,15 @@ static void test_release_is_linear(void) {
             syn_release(ctx, mark, &x, 1);
             CHECK(!syn__storage(ctx, other.id) && syn__storage(ctx, x.id));
         }
-        /* two made and one kept each time but first; what was dropped is not looked at */
+        /* each release visits two new storages and, except the first, a kept one; dropped ones are
+           not visited */
         CHECK_INT(ctx->storages.visits, 3 * n - 1 - (n + 2) / 3);
         syn_ctx_free(ctx);
     }
 }
 
-/* A chain of ops with releases needs two buffers at a time however long it is; peak counts what was
-   in use together, and what would be where there is no data. */
+/* A chain of ops with releases needs two buffers at a time, whatever its length. The peak is the
+   largest number of bytes in use at once, and meta reports the same number. */
 static void test_peak_bytes(void) {
     enum { BYTES = 1 << 16 };
     for (int i = 0; i < 4; i++) {
@@ -228,7 +230,7 @@ static void test_peak_bytes(void) {
     }
 }
 
-/* Released buffers are used again: a steady step asks the system for nothing but rows. */
+/* Released buffers are reused: a steady step allocates nothing but rows. */
 static void test_steady_step_allocates_no_data(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 32, 32), w = ZEROS(ctx, SYN_F32, 32, 32);
@@ -244,8 +246,8 @@ static void test_steady_step_allocates_no_data(void) {
     syn_ctx_free(ctx);
 }
 
-/* What is pinned stays, through views and releases, until the last pin; what was never released
-   stays after it, too. Both devices count the same. */
+/* A pinned storage stays, through views and releases, until its last unpin. A storage that was not
+   released stays after that, too. Both devices count the same bytes. */
 static void test_pins(void) {
     static ref ones, twice;
     const int64_t dims[2] = {8, 8};
@@ -260,15 +262,15 @@ static void test_pins(void) {
         const syn_tensor a = syn_add(ctx, x, x), b = syn_add(ctx, x, x);
         const syn_tensor view = syn_permute(ctx, a, (const int[]){1, 0}, 2);
         syn_pin(ctx, a);
-        syn_pin(ctx, view); /* the same storage */
+        syn_pin(ctx, view); /* shares the storage */
         syn_pin(ctx, b);
         syn_pin(ctx, x);
         syn_release(ctx, mark, &b, 1);
         syn_release(ctx, mark, &b, 1);
-        syn_drop(ctx, a); /* again */
+        syn_drop(ctx, a); /* dropped twice */
         CHECK_INT(ctx->storages.used_bytes, 3 * one);
         CHECK(!data || ref_check(ctx, view, &twice, 0));
-        syn_tensor y = syn_add(ctx, a, x); /* may be used meanwhile */
+        syn_tensor y = syn_add(ctx, a, x); /* still usable */
         syn_unpin(ctx, view);
         CHECK(syn__storage(ctx, a.id));
         syn_unpin(ctx, a);
@@ -279,7 +281,7 @@ static void test_pins(void) {
         CHECK(syn__storage(ctx, b.id) && syn__storage(ctx, x.id));
         syn_release(ctx, mark, &y, 1);
         CHECK(!syn__storage(ctx, b.id) && !(data && !ref_check(ctx, x, &ones, 0)));
-        syn_pin(ctx, y); /* and a context may go with pins */
+        syn_pin(ctx, y); /* a context with pins can be freed */
         syn_release(ctx, mark, NULL, 0);
         CHECK_INT(syn_ctx_status(ctx), SYN_OK);
         CHECK_INT(ctx->storages.used_bytes, 2 * one);
@@ -296,7 +298,7 @@ static void test_pins_refused(void) {
         what < 2 ? syn_pin(ctx, x) : syn_unpin(ctx, x);
         CHECK_STR(syn_ctx_error(ctx)->text, what < 2 ? "tensor 1 cannot be pinned: it has no data"
                                                      : "tensor 1 is not pinned");
-        syn_pin(ctx, y); /* a failure does not end what others rely on */
+        syn_pin(ctx, y); /* pins also work in a failed context */
         syn_drop(ctx, y);
         syn_unpin(ctx, y);
         CHECK(syn__storage(ctx, y.id));
@@ -307,8 +309,8 @@ static void test_pins_refused(void) {
     }
 }
 
-/* A forward pass that pins what its backward pass will need releases as fast as one that does not:
-   what was released is not looked at again though it is still there. */
+/* A forward pass that pins tensors for backward releases as fast as one that does not: released
+   tensors are not visited again although they still exist. */
 static void test_pins_cost_nothing_to_releases(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     syn_tensor x = ZEROS(ctx, SYN_F32, 4), pinned[100];
@@ -327,8 +329,7 @@ static void test_pins_cost_nothing_to_releases(void) {
     syn_ctx_free(ctx);
 }
 
-/* Buffers of all sizes: aligned, as long as promised, and used again. Where there is no data the
-   numbers are the same. */
+/* Buffers of all sizes are aligned, large enough and reused. Meta counts the same numbers. */
 static void test_pool(void) {
     enum { N = 300 };
     size_t bytes[N], used[2], peak[2], held[2];
@@ -367,7 +368,7 @@ static void test_pool(void) {
     CHECK(used[0] == used[1] && peak[0] == peak[1] && held[0] == held[1]);
 }
 
-/* Memory runs out at every allocation: a sentence, and nothing is lost or counted. */
+/* Every allocation fails once: an error is reported and nothing is leaked or miscounted. */
 static void test_pool_out_of_memory(void) {
     syn_error err = {0};
     for (uint64_t n = 0, done = 0; !done; n++) {
@@ -385,7 +386,7 @@ static void test_pool_out_of_memory(void) {
     }
 }
 
-/* Contexts do not share anything: the same calls give the same ids, whatever others do. */
+/* Contexts share nothing: the same calls give the same ids, whatever other contexts do. */
 static void test_contexts_are_apart(void) {
     syn_ctx *a = ref_ctx(SYN_DEVICE_CPU, NULL), *b = ref_ctx(SYN_DEVICE_CPU, NULL);
     syn_gelu(b, ZEROS(b, SYN_F32, 3), true);
@@ -402,7 +403,7 @@ static void test_contexts_are_apart(void) {
     syn_ctx_free(NULL);
 }
 
-/* Naming what no node made changes nothing. */
+/* syn_name has no effect on a tensor that no node produced. */
 static void test_names(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 3);
@@ -423,7 +424,8 @@ static void test_names(void) {
     syn_ctx_free(ctx);
 }
 
-/* A name may be a part of one that the context has, though the table of names moves as it grows. */
+/* A name may be a substring of a name in the context's own table, although the table moves when it
+   grows. */
 static void test_names_of_the_context_itself(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     for (int i = 0; i < 300; i++) {
@@ -432,7 +434,7 @@ static void test_names_of_the_context_itself(void) {
         float got[2][4];
         snprintf(name, sizeof name, "before.w%d", i);
         memset(long_name, 'x', sizeof long_name);
-        long_name[i] = '\0'; /* somewhere the table is full */
+        long_name[i] = '\0'; /* for some i the table is full */
         syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
         const syn_tensor x = syn_input(ctx, long_name, &spec, NULL);
         syn_tensor w = syn_param(ctx, syn_ctx_param(ctx, 0).name + 7, &spec, SYN_WHOLE,

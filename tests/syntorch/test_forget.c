@@ -1,16 +1,16 @@
-/* syn_forget: rows go, what is still needed stays under its own number, and what goes on is as it
-   would have been. */
+/* Tests syn_forget: it removes rows, keeps what is still needed under its id, and later steps are
+   recorded as if nothing had been removed. */
 #include "syntorch/context_private.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_difference.h"
 
-/* ---- What stays and what goes ---- */
+/* ---- What is kept and what is removed ---- */
 
-/* A loop like generation's: a parameter, a cache, a kept result, and what is forgotten. */
+/* A loop like that of generation: a parameter, a cache, a kept result and forgotten tensors. */
 struct loop {
     syn_ctx *ctx;
-    syn_tensor w, cache, x, last; /* last: of all else that the step made, the newest */
+    syn_tensor w, cache, x, last; /* last: the most recent of the other tensors of a step */
     syn_mark mark;
 };
 
@@ -26,7 +26,7 @@ static struct loop loop_new(syn_device device) {
     return l;
 }
 
-/* x becomes twice itself and is written into the cache. */
+/* Doubles x and writes it to the cache. */
 static void loop_step(struct loop *l, int64_t step) {
     syn_push_scope_index(l->ctx, "h", 0);
     l->x = syn_name(l->ctx, syn_linear(l->ctx, l->x, l->w, SYN_NO_BIAS, false), "twice");
@@ -54,7 +54,7 @@ static void test_what_stays(void) {
         syn_forget(l.ctx, l.mark, &l.x, 1);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
         CHECK_INT(t->n_nodes, 1);
-        CHECK_INT(t->n_tensors, 5); /* poisoned, w, cache, its newest version, x */
+        CHECK_INT(t->n_tensors, 5); /* invalid tensor, w, cache, its current version, x */
         CHECK_INT(t->n_inputs, 0);
         CHECK(syn_trace_verify(t, NULL) == SYN_OK && syn_trace_hash(t) == hash);
         CHECK(holds(l.ctx, l.x, x, 2) && holds(l.ctx, l.cache, cache, 8));
@@ -67,7 +67,7 @@ static void test_what_stays(void) {
         CHECK_STR(syn_trace_tensor_name(t, version, name), "h.0/kv:0");
         CHECK_INT(t->tensors[version].flags, SYN_TENSOR_VIEW | SYN_TENSOR_STATE);
         CHECK_INT(t->tensors[version].base, 2);
-        loop_step(&l, 3); /* goes on: numbers and steps too */
+        loop_step(&l, 3); /* ids and steps continue */
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
         CHECK(syn_trace_node_number(t, 1) == 13 && syn_trace_step_of(t, 1) == 3 && t->step == 4);
         CHECK_INT(l.last.id, 3 + 4 * 4);
@@ -76,7 +76,8 @@ static void test_what_stays(void) {
     }
 }
 
-/* What was forgotten cannot be used in any way, and is told from what is another context's. */
+/* Every use of a forgotten tensor is an error, which differs from that for a tensor of another
+   context. */
 #define FORGOTTEN(X)                                                                           \
     X(syn_gelu(l.ctx, old, true), "gelu: input 0 was forgotten")                               \
     X(syn_add(l.ctx, l.x, old), "add: input 1 was forgotten")                                  \
@@ -104,7 +105,7 @@ static void test_what_goes(void) {
         const syn_tensor old = l.last;
         CHECK_INT(old.id, 7);
         syn_forget(l.ctx, l.mark, &l.x, 1);
-        syn_drop(l.ctx, old); /* it has no data, which is what was asked for */
+        syn_drop(l.ctx, old); /* no error: it has no data anyway */
         CHECK_INT(syn_tensor_spec(l.ctx, old)->rank, 0);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
 #define X(use, sentence)    \
@@ -120,8 +121,8 @@ static void test_what_goes(void) {
     }
 }
 
-/* Pinned storages stay with their owner's row; kept views bring their storage; parameters made
-   since the mark go with it. */
+/* Pinned storages stay with their owner's row, kept views keep their storage, and parameters
+   created since the mark are removed. */
 static void test_pins_views_parameters(void) {
     for (int device = 0; device < 2; device++) {
         struct loop l = loop_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -132,18 +133,18 @@ static void test_pins_views_parameters(void) {
         const syn_tensor twice = syn_scale(l.ctx, l.x, 2);
         const syn_tensor view = syn_reshape(l.ctx, twice, (const int64_t[]){2}, 1);
         syn_pin(l.ctx, pinned);
-        syn_push_scope(l.ctx, "open"); /* made since, and still needed */
+        syn_push_scope(l.ctx, "open"); /* opened since the mark, still open */
         syn_forget(l.ctx, l.mark, &view, 1);
         CHECK_INT(syn_ctx_trace(l.ctx)->n_tensors, 6);
         CHECK(holds(l.ctx, pinned, four, 2) && holds(l.ctx, view, two, 2));
-        CHECK(holds(l.ctx, twice, two, 2)); /* its storage is the view's */
+        CHECK(holds(l.ctx, twice, two, 2)); /* the view keeps its storage */
         CHECK_INT(syn_ctx_param_count(l.ctx), 1);
         CHECK_INT(syn_find_param(l.ctx, "later").id, 0);
         syn_push_scope(l.ctx, "inner");
         syn_add(l.ctx, view, view);
         const syn_trace *t = syn_ctx_trace(l.ctx);
         CHECK_STR(syn_trace_text(t, t->nodes[1].scope), "open.inner");
-        syn_unpin(l.ctx, pinned); /* released with its last pin, and forgotten with the next */
+        syn_unpin(l.ctx, pinned); /* released by this unpin, forgotten by the next syn_forget */
         syn_forget(l.ctx, l.mark, NULL, 0);
         CHECK_INT(t->n_tensors, 3);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
@@ -151,9 +152,9 @@ static void test_pins_views_parameters(void) {
     }
 }
 
-/* ---- The same program, forgetting and not ---- */
+/* ---- The same program with and without forgetting ---- */
 
-/* Forgets now and then, back to the beginning or only to a later mark; keeps what is live. */
+/* Forgets in some steps, back to the first mark or to a later one, and keeps live tensors. */
 static syn_mark marks[3];
 static int n_forgotten;
 
@@ -206,15 +207,15 @@ static void test_random_programs(void) {
     }
 }
 
-/* A window of steps seen as a graph is that stretch of the whole run's graph: only what came from
-   before is now an input, and indices and communications count from the window's beginning. */
+/* The graph of a window of steps equals that part of the whole run's graph, except that tensors
+   from before are inputs, and that indices and collectives count from the start of the window. */
 static void test_window_as_graph(void) {
     struct loop all = loop_new(SYN_DEVICE_META), part = loop_new(SYN_DEVICE_META);
     syn_mark mark = part.mark;
     for (int i = 0; i < 30; i++) {
         loop_step(&all, i);
         loop_step(&part, i);
-        if (i == 13) mark = syn_ctx_mark(part.ctx); /* 10 to 13 stay */
+        if (i == 13) mark = syn_ctx_mark(part.ctx); /* keeps steps 10 to 13 */
         if (i < 10 || i > 13) syn_forget(part.ctx, mark, &part.x, 1);
     }
     const syn_trace *t[2] = {syn_ctx_trace(all.ctx), syn_ctx_trace(part.ctx)};
@@ -257,8 +258,7 @@ static void test_window_as_graph(void) {
 
 /* ---- Memory ---- */
 
-/* Steps with attributes, shapes and layouts that never came before, for which interned
-   entries are made. */
+/* Each step uses new attributes, shapes and layouts, which are interned. */
 static void test_constant_memory(void) {
     for (int device = 0; device < 2; device++) {
         struct loop l = loop_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -281,7 +281,7 @@ static void test_constant_memory(void) {
     }
 }
 
-/* Without hashing there is no hash once a row went, and all else is the same. */
+/* Without hashing, the trace has no hash once a row was removed; the rest is the same. */
 static void test_without_hashing(void) {
     struct loop all = loop_new(SYN_DEVICE_META), part = loop_new(SYN_DEVICE_META);
     syn_ctx_set_hashing(part.ctx, false);
@@ -292,7 +292,7 @@ static void test_without_hashing(void) {
         if (i == 0) CHECK(syn_trace_hash(t) == syn_trace_hash(a));
         if (i == 3) syn_forget(part.ctx, part.mark, &part.x, 1);
         if (i >= 3) CHECK_INT(syn_trace_hash(t), 0);
-        if (i == 4) syn_ctx_set_hashing(part.ctx, true); /* which brings nothing back */
+        if (i == 4) syn_ctx_set_hashing(part.ctx, true); /* does not bring the hash back */
     }
     CHECK_INT(t->n_nodes, 9);
     CHECK_MSG(trace_difference(t, a) == 0, "number %u", trace_difference(t, a));
@@ -300,7 +300,7 @@ static void test_without_hashing(void) {
     syn_ctx_free(part.ctx);
 }
 
-/* Memory runs out wherever it can: the context has failed, and what it recorded is sound. */
+/* Every allocation fails once: the context fails, and its recorded rows are valid. */
 static void test_out_of_memory(void) {
     bool done = false;
     for (uint64_t n = 0; !done; n++) {

@@ -1,5 +1,5 @@
-/* syn_backward: what it refuses, in which order it adds, and what it keeps in memory. That each
-   op's rule is right: tests/gradients. */
+/* Tests syn_backward: what it rejects, the order in which it adds gradients, and its memory.
+   tests/gradients checks the gradient rules of the ops. */
 #include "ops/rules.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
@@ -24,7 +24,7 @@ static syn_tensor total(syn_ctx *ctx, syn_tensor x) {
     return syn_sum_to(ctx, x, NULL, 0);
 }
 
-/* Whether the gradient of t is `want`, in each element. */
+/* Whether all elements of t's gradient equal `want`. */
 static bool all_are(syn_ctx *ctx, syn_tensor t, float want) {
     float got[N] = {0};
     const syn_tensor g = syn_grad(ctx, t);
@@ -37,7 +37,7 @@ static bool all_are(syn_ctx *ctx, syn_tensor t, float want) {
     return true;
 }
 
-/* ---- what is refused ---- */
+/* ---- what is rejected ---- */
 
 static const float ones[N] = {1, 1, 1, 1};
 
@@ -47,7 +47,7 @@ static syn_status twice(syn_ctx *c) {
     return syn_backward(c, loss);
 }
 
-/* What the first pass went over is forgotten, also where a second loss needs it. */
+/* The first syn_backward clears the tape, so a second loss cannot use the same ops. */
 static syn_status through_an_earlier_pass(syn_ctx *c) {
     const syn_tensor y = syn_tanh(c, leaf(c, ones));
     if (syn_backward(c, total(c, y)) != SYN_OK) return SYN_OK;
@@ -87,7 +87,7 @@ static syn_status through_an_overwritten_tensor(syn_ctx *c) {
     const syn_tensor x = syn_input(c, "x", &spec, ones);
     syn_require_grad(c, x);
     syn_push_scope(c, "head");
-    const syn_tensor y = syn_tanh(c, x); /* whose rule needs it */
+    const syn_tensor y = syn_tanh(c, x); /* its rule needs its result */
     const syn_tensor targets = syn_input(c, "t", &two, NULL);
     const syn_status s = syn_backward(c, syn_cross_entropy(c, y, targets, SYN_MEAN, 2));
     syn_pop_scope(c);
@@ -205,7 +205,7 @@ static void test_refusals(void) {
             CHECK_MSG(strstr(syn_ctx_error(ctx)->text, refusals[i].says), "%s: %s",
                       refusals[i].name, syn_ctx_error(ctx)->text);
             CHECK_OK(syn_trace_verify(syn_ctx_trace(ctx), &err), err);
-            CHECK(syn_backward(ctx, ref_scalar(ctx)) == s); /* and nothing happens any more */
+            CHECK(syn_backward(ctx, ref_scalar(ctx)) == s); /* the context stays failed */
             syn_ctx_free(ctx);
         }
 }
@@ -239,14 +239,15 @@ static void test_off_records_nothing(void) {
     syn_release(ctx, mark, NULL, 0);
     CHECK_INT(ctx->storages.used_bytes, used);
     CHECK(!syn_set_grad(ctx, true));
-    y = syn_mul(ctx, input(ctx, ones), input(ctx, ones)); /* on, but nothing asks */
+    /* Gradients are on, but no input requires one. */
+    y = syn_mul(ctx, input(ctx, ones), input(ctx, ones));
     CHECK(!syn_requires_grad(ctx, y) && ctx->gradients.n_taped == 0);
     CHECK(syn_requires_grad(ctx, syn_tanh(ctx, x)) && ctx->gradients.n_taped == 1);
     syn_ctx_free(ctx);
 }
 
-/* Only what is asked for is built: no gradient of the input that asks for none, none of what the
-   loss does not depend on. Backward rows have the scope of theirs. */
+/* Only required gradients are computed: none for an input that does not require one, none for
+   tensors that the loss does not depend on. Backward rows have the scope of their forward op. */
 static void test_only_what_is_asked_for(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_spec w_spec = {SYN_F32, 2, {N, N}}, x_spec = {SYN_F32, 2, {2, N}};
@@ -257,7 +258,7 @@ static void test_only_what_is_asked_for(void) {
     syn_push_scope(ctx, "h.0");
     const syn_tensor y = syn_linear(ctx, x, w, SYN_NO_BIAS, false);
     syn_pop_scope(ctx);
-    syn_tanh(ctx, b); /* beside the loss */
+    syn_tanh(ctx, b); /* not part of the loss */
     syn_push_scope(ctx, "later");
     syn_set_phase(ctx, SYN_PHASE_DECODE);
     CHECK(syn_backward(ctx, total(ctx, y)) == SYN_OK);
@@ -272,15 +273,16 @@ static void test_only_what_is_asked_for(void) {
     }
     CHECK_INT(products, 1);
     CHECK(syn_grad(ctx, w).id && !syn_grad(ctx, b).id && !syn_grad(ctx, x).id);
-    syn_tanh(ctx, x); /* scope and phase are what they were */
+    syn_tanh(ctx, x); /* scope and phase are restored */
     CHECK_STR(syn_trace_text(t, t->nodes[t->n_nodes - 1].scope), "later");
     CHECK_INT(t->nodes[t->n_nodes - 1].phase, SYN_PHASE_DECODE);
     syn_ctx_free(ctx);
 }
 
-/* ---- adding ---- */
+/* ---- accumulation ---- */
 
-/* The last use comes first: (1 - 10^8) + 10^8 is 0 in f32, any other order gives 1. */
+/* Gradients are added from the last use to the first: (1 - 10^8) + 10^8 is 0 in f32; any other
+   order gives 1. */
 static void test_order_of_uses(void) {
     for (int threads = 1; threads <= 3; threads++) {
         syn_error err = {0};
@@ -297,18 +299,18 @@ static void test_order_of_uses(void) {
     }
 }
 
-/* A gradient that two places share is not written over. */
+/* A gradient tensor that two tensors share is not overwritten. */
 static void test_shared_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = leaf(ctx, ones), y = leaf(ctx, ones);
     const syn_tensor a = syn_scale(ctx, x, 3), b = syn_add(ctx, a, y);
-    const syn_tensor c = syn_add(ctx, b, a); /* of b and a the gradient is one tensor */
+    const syn_tensor c = syn_add(ctx, b, a); /* the gradients of b and a are one tensor */
     CHECK(syn_backward(ctx, total(ctx, c)) == SYN_OK);
     CHECK(all_are(ctx, x, 6) && all_are(ctx, y, 1));
     syn_ctx_free(ctx);
 }
 
-/* One tensor twice in an op whose rule adds in place, on top of what it has. */
+/* An op uses one tensor twice, its rule adds in place, and the tensor already has a gradient. */
 static void test_twice_in_one_op(void) {
     const syn_spec spec = {SYN_F32, 2, {2, 2}};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -316,11 +318,12 @@ static void test_twice_in_one_op(void) {
     syn_require_grad(ctx, x);
     const syn_tensor y = syn_linear(ctx, x, x, SYN_NO_BIAS, false);
     CHECK(syn_backward(ctx, total(ctx, syn_add(ctx, y, x))) == SYN_OK);
-    CHECK(all_are(ctx, x, 5)); /* 2 + 2 of the product, 1 of the sum */
+    CHECK(all_are(ctx, x, 5)); /* 2 + 2 from the product, 1 from the sum */
     syn_ctx_free(ctx);
 }
 
-/* Passes add up, also when the rows of the one before are gone: accumulation. */
+/* Gradients of several syn_backward calls add up, even if the rows of earlier calls were forgotten
+   (gradient accumulation). */
 static void test_passes_add_up(void) {
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -346,8 +349,8 @@ static void test_passes_add_up(void) {
     syn_ctx_free(ctx);
 }
 
-/* A gradient that an op writes over after the pass, as an all-reduce does, is found after the rows
-   in between are gone. */
+/* A gradient that an op overwrites after syn_backward, as an all-reduce does, is still found after
+   the rows in between were forgotten. */
 static void test_rewritten_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = leaf(ctx, ones);
@@ -365,7 +368,7 @@ static void test_rewritten_gradients(void) {
     syn_ctx_free(ctx);
 }
 
-/* ---- who is told ---- */
+/* ---- the ready callback ---- */
 
 typedef struct notes {
     syn_ctx *ctx;
@@ -381,7 +384,8 @@ static void note(void *user, size_t param) {
         n->complete && all_are(n->ctx, syn_ctx_param(n->ctx, param).tensor, param == 0 ? 3 : 1);
 }
 
-/* Each parameter once, when its last gradient is added; one without gradients never. */
+/* `ready` is called once for each parameter, when its gradient is final; never for a parameter
+   without one. */
 static void test_ready(void) {
     notes n = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .complete = true};
     syn_tensor p[3];
@@ -404,7 +408,7 @@ static void test_ready(void) {
 
 enum { LAYERS = 10, WIDTH = 1024 };
 
-/* x = tanh(x * w) LAYERS times, everything but the leaves released at once. */
+/* Applies x = tanh(x * w) LAYERS times, releasing everything but the leaves immediately. */
 static syn_tensor deep(syn_ctx *ctx, const syn_tensor *w) {
     const syn_spec spec = {SYN_F32, 1, {WIDTH}};
     syn_tensor x = syn_input(ctx, "x", &spec, NULL);
@@ -422,9 +426,10 @@ static syn_tensor deep(syn_ctx *ctx, const syn_tensor *w) {
     return loss;
 }
 
-/* Forward keeps x and tanh's result of each layer (one tensor where they are the same one): LAYERS
-   + 1. While the walk drops these, gradients of the weights come about, so that the most is those
-   at its beginning and what one layer needs. Afterwards all is as it was. */
+/* Forward saves LAYERS + 1 tensors: x and the result of tanh of each layer, where one layer's
+   result is the next one's x. Backward frees them while it creates the weights' gradients, so the
+   peak is the saved tensors plus what one layer's backward needs. Afterwards the memory is back to
+   its start. */
 static size_t peak_of(syn_device device) {
     const size_t bytes = WIDTH * sizeof(float);
     const syn_spec spec = {SYN_F32, 1, {WIDTH}};
@@ -465,7 +470,7 @@ static void test_memory(void) {
     CHECK_INT(cpu, meta);
 }
 
-/* What a pass would have gone over goes with the rows, and with the context. */
+/* Tensors saved for backward are freed when their rows are forgotten or the context is freed. */
 static void test_forgetting_unpins(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = leaf(ctx, ones);
@@ -481,7 +486,7 @@ static void test_forgetting_unpins(void) {
     syn_ctx_free(ctx);
 }
 
-/* What asks for a gradient in every step, and goes with it, takes constant memory. */
+/* Leaves created and forgotten in every step take constant memory. */
 static void test_leaves_of_steps(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     size_t before = 0;
@@ -490,7 +495,8 @@ static void test_leaves_of_steps(void) {
         const syn_tensor x = leaf(ctx, ones), y = leaf(ctx, ones);
         CHECK(syn_backward(ctx, total(ctx, syn_mul(ctx, x, syn_scale(ctx, y, 2)))) == SYN_OK);
         CHECK(all_are(ctx, x, 2) && all_are(ctx, y, 2));
-        CHECK(syn_tensor_write(ctx, x, ones, sizeof ones) == SYN_OK); /* needed no more */
+        /* x is no longer saved for backward. */
+        CHECK(syn_tensor_write(ctx, x, ones, sizeof ones) == SYN_OK);
         syn_drop_grads(ctx);
         syn_forget(ctx, mark, NULL, 0);
         if (i == 100) before = ctx->gradients.n_leaves;
@@ -500,9 +506,9 @@ static void test_leaves_of_steps(void) {
     syn_ctx_free(ctx);
 }
 
-/* ---- memory running out ---- */
+/* ---- out of memory ---- */
 
-/* A pass over ops of all kinds, with a gradient that comes from three sides. */
+/* syn_backward over ops of all kinds; one gradient is the sum of three. */
 static syn_status train(syn_device device, uint64_t *hash, syn_error *err) {
     static const int32_t ids[3] = {1, 0, 1};
     const syn_spec table = {SYN_F32, 2, {3, N}}, of_ids = {SYN_I32, 1, {3}};
@@ -532,7 +538,7 @@ static syn_status train_on(void *device, syn_error *err) {
     return train(*(const syn_device *)device, NULL, err);
 }
 
-/* Parameters that stay when others go have the numbers under which they can be found. */
+/* After other parameters were forgotten, `ready` gets the current numbers of the remaining ones. */
 static void test_numbers_of_parameters(void) {
     notes n = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .complete = true};
     const syn_mark mark = syn_ctx_mark(n.ctx);

@@ -1,4 +1,5 @@
-/* The graph that owns its rows: what goes in comes out, whatever memory does. */
+/* Tests the graph that owns its rows: rows read back are those added, also after failed
+   allocations. */
 #include "tests/support/graph_plan.h"
 
 #include <stdint.h>
@@ -7,7 +8,7 @@
 
 /* ---- Round trip ---- */
 
-/* Node i of a rank is the plan's. */
+/* Checks that node i of a rank equals that of the plan. */
 static void check_node(const syn_graph *g, uint32_t rank, uint32_t i, syn_cursor *cursor,
                        const plan *p) {
     const syn_node *n = syn_graph_node(g, rank, i, cursor);
@@ -31,7 +32,7 @@ static void round_trip(void) {
         CHECK_INT(g->ranks[r].n_tensors, 5);
         for (uint32_t i = 0; i < 4; i++) {
             const syn_node *n = syn_graph_node(g, r, i, &a);
-            (void)syn_graph_node(g, r, 3 - i, &b); /* another cursor does not disturb */
+            (void)syn_graph_node(g, r, 3 - i, &b); /* a second cursor does not affect the first */
             CHECK(n != NULL && node_difference(n, &p.nodes[i]) == NULL);
         }
         for (uint32_t i = 0; i < 5; i++) {
@@ -81,7 +82,7 @@ static void texts_are_copied(void) {
     syn_graph_free(g);
 }
 
-/* More attributes than the cursor itself has room for; then fewer with the same cursor. */
+/* More attributes than the cursor's own array holds; then fewer with the same cursor. */
 static void many_attributes(void) {
     enum { MANY = 100 };
     plan p;
@@ -141,7 +142,7 @@ static void attribute_texts(void) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK_STR(syn_attribute_text(&cases[i].a, buf, sizeof buf), cases[i].want);
     const syn_attribute euro = {"n", SYN_VALUE_TEXT, 0, 0, "ab\xE2\x82\xAC"};
-    CHECK_STR(syn_attribute_text(&euro, buf, 5), "ab"); /* no half characters */
+    CHECK_STR(syn_attribute_text(&euro, buf, 5), "ab"); /* characters are not split */
     CHECK_STR(syn_attribute_text(&euro, buf, 6), "ab\xE2\x82\xAC");
     CHECK_STR(syn_attribute_text(&euro, buf, 1), "");
 }
@@ -206,7 +207,7 @@ static void rows_refuse_nonsense(void) {
     CHECK_INT(g->ranks[0].n_nodes, 0);
     CHECK_OK(syn_graph_add_node(g, 0, &good, &err), err);
     syn_cursor c = {0};
-    CHECK_STR(syn_graph_node(g, 0, 0, &c)->label, "x"); /* no label: the op's name */
+    CHECK_STR(syn_graph_node(g, 0, 0, &c)->label, "x"); /* without a label, the op's name */
     CHECK_STR(syn_graph_node(g, 0, 0, &c)->scope, "");
     syn_graph_free(g);
 }
@@ -227,7 +228,7 @@ static void out_of_memory(void) {
     CHECK(test_without_memory(build_and_verify, &p) > 30);
 }
 
-/* After a failed addition the graph is as before, and the addition can be repeated. */
+/* A failed addition leaves the graph unchanged and can be repeated. */
 static void failed_additions_change_nothing(void) {
     plan p;
     syn_graph *g;
@@ -256,7 +257,7 @@ static void failed_additions_change_nothing(void) {
     syn_graph_free(g);
 }
 
-/* A chain of a million nodes, each with a tensor of its own name. */
+/* A chain of a million nodes, each with a tensor of its own. */
 static void a_million_nodes(void) {
     enum { N = 1000000 };
     const int32_t ranks[] = {0};
@@ -288,7 +289,7 @@ static void a_million_nodes(void) {
         CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
         CHECK_OK(syn_graph_add_tensor(g, 0, &t, &err), err);
     }
-    CHECK(syn_memory_calls() - calls < 1000); /* additions are amortised */
+    CHECK(syn_memory_calls() - calls < 1000); /* appending is amortized */
     CHECK_OK(syn_graph_verify(g, &err), err);
     syn_cursor c = {0};
     const syn_node *n = syn_graph_node(g, 0, 777777, &c);

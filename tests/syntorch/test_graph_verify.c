@@ -1,7 +1,7 @@
-/* syn_graph_verify finds every breach and says where it is. */
+/* syn_graph_verify finds every violation and says where it is. */
 #include "tests/support/graph_plan.h"
 
-/* One breach each, and what the sentence must say of it. */
+/* One violation each, with part of the expected message. */
 #define BREACHES(X)                                                                               \
     X(p->ranks[1] = 4, "rank 4 is not within a world of 4")                                       \
     X(p->ranks[1] = -1, "rank -1 is not within")                                                  \
@@ -69,7 +69,8 @@ static void verify_finds_each_breach(void) {
     }
 }
 
-/* Breaches that only another producer can commit: its source spoils the second node. */
+/* Violations that only a graph source of another kind can produce: this one changes the second
+   node. */
 static void (*spoil)(syn_node *node);
 
 static const syn_node *spoiled_node(const syn_graph *graph, uint32_t rank, uint32_t node,
@@ -133,7 +134,8 @@ static void verify_distrusts_other_producers(void) {
     syn_graph_free(g);
 }
 
-/* Collectives of one group are matched between ranks by a number that must ascend; ids need not. */
+/* Collectives of a group are matched across ranks by a sequence number, which must ascend. Group
+   ids need not. */
 static void verify_orders_collectives(void) {
     const int32_t ranks[] = {0, 1};
     for (uint32_t second = 0; second < 3; second++) {
@@ -163,8 +165,9 @@ static void verify_orders_collectives(void) {
     }
 }
 
-/* A cache (0), written over with x (1) by node 0: 2; a view of that by node 1: 3; and node 2, which
-   reads one of them. Node 0 may be a view that only looks as if. */
+/* Tensor 0 is a cache, which node 0 overwrites with x (1); the result is tensor 2. Tensor 3 is node
+   1's view of that. Node 2 reads tensor `read`. `flags` may make node 0 a view that only looks like
+   an overwrite. */
 static syn_status overwriting(syn_graph **g, uint32_t read, uint32_t flags, syn_error *err) {
     static const int32_t ranks[1] = {0};
     static const syn_graph_tensor tensors[4] = {

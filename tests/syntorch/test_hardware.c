@@ -1,5 +1,5 @@
-/* Hardware files: what is read, what is refused, and times against closed
-   formulas and measurements. */
+/* Tests hardware files: what is accepted and rejected, and predicted times against closed formulas
+   and measurements. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -10,7 +10,7 @@
 
 #define GIB 1073741824.0
 
-/* A file of round numbers, so that times can be worked out by hand. */
+/* A file of round numbers, so that expected times can be computed manually. */
 static const char *const toy =
     "{\"name\":\"toy\",\n"
     " \"hardware\":{\"peak_tflops\":{\"f32\":1,\"f16\":10},\n"
@@ -25,7 +25,7 @@ static syn_status parse(syn_hardware *hw, const char *json, syn_error *err) {
     return syn_hardware_parse(hw, "hw.json", json, strlen(json), err);
 }
 
-/* The toy with its first `from` replaced by `to`; static storage. */
+/* The toy file with the first `from` replaced by `to`; in static storage. */
 static const char *toy_with(const char *from, const char *to) {
     static char out[2048];
     const char *at = strstr(toy, from);
@@ -114,7 +114,7 @@ static void refuses_bad_files(void) {
         {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
         {"\"launch_us\":3", "\"launch_ms\":3", "",
          "unknown key \"launch_ms\" in \"stack\"; the keys here are name, launch_us, kernel_us, "},
-        {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a list too long ends so */
+        {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a long list is truncated */
         {"\"softmax\":2", "\"sofmax\":2",
          "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
         {"\"softmax\":2", "\"softmax\":-1", "", "\"stack.kernels.softmax\""},
@@ -157,11 +157,11 @@ static void refuses_bad_files(void) {
         CHECK_MSG(strncmp(err.text, bad[i].where, strlen(bad[i].where)) == 0, "\"%s\", not at %s",
                   err.text, bad[i].where);
         CHECK_HAS(err.text, bad[i].says);
-        CHECK(memcmp(&hw, &before, sizeof hw) == 0); /* a failure leaves the old one */
+        CHECK(memcmp(&hw, &before, sizeof hw) == 0); /* a failure leaves *hw unchanged */
     }
 }
 
-/* Each half of a file must be there: neither stands in for the other. */
+/* A file must have both halves, hardware and stack. */
 static void refuses_halves(void) {
     const char *stack = strstr(toy, ",\n \"stack\""), *hardware = strstr(toy, " \"hardware\"");
     char half[1024];
@@ -180,7 +180,7 @@ static void refuses_every_cut(void) {
     for (size_t n = 0; n < bytes; n++) {
         syn_hardware hw;
         syn_error err = {0};
-        char *cut = malloc(n + 1); /* exact size: a sanitizer sees what reads beyond */
+        char *cut = malloc(n + 1); /* exact size, so that a sanitizer finds reads past the end */
         CHECK(cut != NULL);
         memcpy(cut, toy, n);
         const syn_status status = syn_hardware_parse(&hw, "hw.json", cut, n, &err);
@@ -228,7 +228,7 @@ static void unknown_names_list_the_presets(void) {
                         "pytorch-eager, megatron, serving");
 }
 
-/* MACHINE+STACK; a machine alone has the caller's usual stack. */
+/* A name is MACHINE+STACK. A machine alone gets the caller's default stack. */
 static void names_have_two_parts(void) {
     syn_hardware hw, file;
     syn_error err = {0};
@@ -253,10 +253,10 @@ static void names_have_two_parts(void) {
     CHECK_INT(syn_hardware_load(&hw, "a100-80g+eager", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100-80g+eager");
     CHECK_INT(syn_hardware_load(&hw, "a100-80g", "eager", &err), SYN_E_INVALID);
-    CHECK_STR(hw.name, "cpu"); /* failures leave the old one */
+    CHECK_STR(hw.name, "cpu"); /* failures leave hw unchanged */
 }
 
-/* The example file says what the preset says. */
+/* The example file equals the preset. */
 static void example_equals_preset(void) {
     syn_hardware file, preset;
     syn_error err = {0};
@@ -276,7 +276,7 @@ static void example_equals_preset(void) {
     CHECK(memcmp(&file.stack, &preset.stack, sizeof file.stack) == 0);
 }
 
-/* ---- Times, worked out by hand for the toy ---- */
+/* ---- Times of the toy file, computed manually ---- */
 
 static syn_node compute(const char *op, syn_category category, uint64_t flops, uint64_t bytes) {
     return (syn_node){.kind = SYN_NODE_COMPUTE,
@@ -301,16 +301,16 @@ static void compute_times(void) {
     /* (3e9 + 1e9) flops at half of 1e12 flop/s */
     CHECK_NEAR(toy_ns(&n, SYN_F32), 8e6, 1e-3);
     CHECK_NEAR(toy_ns(&n, SYN_F16), 8e5, 1e-3);
-    CHECK_NEAR(toy_ns(&n, SYN_BF16), 8e6, 1e-3); /* no bf16: as f32 */
+    CHECK_NEAR(toy_ns(&n, SYN_BF16), 8e6, 1e-3); /* no bf16 peak: that of f32 */
     CHECK_NEAR(toy_ns(&n, SYN_I64), 8e6, 1e-3);
     n = compute("linear", SYN_CATEGORY_MATMUL, 2, 800000000);
-    CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3); /* 0.8e9 bytes at 80 of 100 GB/s */
-    /* A fused attention multiplies matrices; a softmax, of the same category, does not. */
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3); /* 0.8e9 bytes at 80% of 100 GB/s */
+    /* Fused attention runs at matrix speed; softmax, of the same category, does not. */
     n = compute("attention", SYN_CATEGORY_ATTENTION, 1000000000, 4);
     n.flags = SYN_NODE_FUSED;
     CHECK_NEAR(toy_ns(&n, SYN_F16), 4e5, 1e-3);
     n = compute("softmax", SYN_CATEGORY_ATTENTION, 1000000000, 4);
-    CHECK_NEAR(toy_ns(&n, SYN_F16), 1e6, 1e-3); /* vector work: the f32 peak, 1e12 flop/s */
+    CHECK_NEAR(toy_ns(&n, SYN_F16), 1e6, 1e-3); /* vector work: f32 peak, 1e12 flop/s */
     n = compute("gelu", SYN_CATEGORY_ELEMENTWISE, 8, 8);
     CHECK_NEAR(toy_ns(&n, SYN_F32), 3000, 0); /* one launch */
     n = compute("softmax", SYN_CATEGORY_ATTENTION, 8, 8);
@@ -328,7 +328,7 @@ static void compute_times(void) {
     CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3);
 }
 
-/* `bytes` is this rank's input. */
+/* bytes: this rank's input. */
 static double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
                             const int32_t *ranks, uint32_t n_ranks) {
     const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
@@ -378,8 +378,8 @@ static void message_times(void) {
 
 /* ---- Times against measurements ---- */
 
-/* Decoding of a model too small to fill an H100 takes what its launches take: 24 layers, 22.5 ms a
-   token (Megatron-LM's inference performance test, 583M GPT at batch 1). */
+/* Decoding with a model too small to fill an H100 is bound by launches: 24 layers, 22.5 ms per
+   token (Megatron-LM's inference performance test, 583M GPT, batch 1). */
 static void decode_is_launch_bound_on_h100(void) {
     static const char *const layer[] = {"layernorm", "linear", "matmul", "scale_mask", "softmax",
                                         "matmul",    "linear", "add",    "layernorm",  "linear",
@@ -398,8 +398,8 @@ static void decode_is_launch_bound_on_h100(void) {
     CHECK_NEAR(ns, 22.5e6, 0.15 * 22.5e6);
 }
 
-/* GPT-3 175B, tp 8, one token at context 2048: weights and KV cache of a rank read once per
-   layer, 21.92 ms over 96 layers at the A100's 2039 GB/s (closed formula). */
+/* GPT-3 175B, tp 8, one token at context 2048: each layer reads a rank's weights and KV cache once;
+   21.92 ms over 96 layers at the A100's 2039 GB/s (closed formula). */
 static void decode_roofline_of_175b(void) {
     syn_hardware hw;
     syn_error err = {0};
@@ -414,14 +414,14 @@ static void decode_roofline_of_175b(void) {
     CHECK_NEAR(96 * ns / 1e6, 21.92, 0.005);
 }
 
-/* Two cores with OpenBLAS: all products of a GPT-2 124M training step of 4 x 512 tokens took 3176
-   ms, reading the weights of one decode step (495 MB) 7.4 to 10.8 ms. */
+/* Measured on two cores with OpenBLAS: all matrix products of a GPT-2 124M training step of 4 x 512
+   tokens took 3176 ms; reading the weights of one decode step (495 MB) took 7.4 to 10.8 ms. */
 static void cpu_as_measured(void) {
     syn_hardware hw;
     syn_error err = {0};
     CHECK_OK(syn_hardware_load(&hw, "cpu", NULL, &err), err);
-    /* forward, and twice that backward, of 2048 rows through 12 layers of 12 h^2 weights
-       and the head */
+    /* forward and twice as much in backward: 2048 rows through 12 layers of 12 h^2 weights and the
+       head */
     const uint64_t weights = 12ull * 12 * 768 * 768 + 50257ull * 768;
     const syn_node step = compute("linear", SYN_CATEGORY_MATMUL, 3 * 2 * 2048 * weights, 0);
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &step, NULL, 0) / 1e6, 3176, 0.05 * 3176);

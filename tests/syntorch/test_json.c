@@ -1,18 +1,18 @@
-/* The JSON reader against RFC 8259: what it must accept and refuse, what the tokens hold, where
-   errors point. */
+/* Tests the JSON reader against RFC 8259: what it must accept and reject, the contents of tokens,
+   and error positions. */
 #include "tests/support/test.h"
 
 #include "syntorch/base/json.h"
 #include "syntorch/base/memory.h"
 
-/* Reads to the end; the last token's type. */
+/* Reads to the end or an error. Returns the last token's type; *tokens: number of tokens. */
 static syn_json_type read_all(const char *data, size_t bytes, syn_error *err, size_t *tokens) {
     syn_json json;
     syn_json_init(&json, "t.json", data, bytes, err);
     syn_json_type type;
     *tokens = 0;
     while ((type = syn_json_next(&json)) > SYN_JSON_END) ++*tokens;
-    /* The end and errors stay. */
+    /* Further calls return the same. */
     if (syn_json_next(&json) != type) type = (syn_json_type)-1;
     syn_json_free(&json);
     return type;
@@ -170,7 +170,7 @@ static void refuses(void) {
         CHECK_MSG(strncmp(err.text, "t.json:", 7) == 0, "%s", err.text);
     }
     syn_error err = {0};
-    CHECK_INT(read_exact("1\0", 2, &err), SYN_JSON_ERROR); /* a NUL is not the end */
+    CHECK_INT(read_exact("1\0", 2, &err), SYN_JSON_ERROR); /* a NUL does not end the text */
     err = (syn_error){0};
     CHECK_INT(read_exact("\"a\0b\"", 5, &err), SYN_JSON_ERROR);
     err = (syn_error){0};
@@ -179,7 +179,7 @@ static void refuses(void) {
     CHECK_INT(read_exact(NULL, 0, &err), SYN_JSON_ERROR);
 }
 
-/* Every proper prefix of a document that ends in a bracket is refused. */
+/* Every proper prefix of a document that ends in a bracket is rejected. */
 static void truncated(void) {
     const char doc[] =
         "{\"a\": [1.5e3, true, null, \"x\\u00e9\\uD83D\\uDE00\xE2\x82\xAC\"], \"b\": {}}";
@@ -301,11 +301,11 @@ static void errors_point_at_the_place(void) {
     }
 }
 
-/* The caller's own complaints point at the start of the token that they are about. */
+/* Errors that the caller reports point to the start of the token they are about. */
 static void callers_errors(void) {
     static const struct {
         const char *doc;
-        int tokens; /* to read before complaining */
+        int tokens; /* to read before reporting */
         int column;
     } want[] = {{"  123", 1, 3},
                 {"[true]", 2, 2},

@@ -1,4 +1,4 @@
-/* The JSON reader on documents: random changes of one, and a real one of a megabyte. */
+/* Tests the JSON reader on whole documents: random mutations of one, and a real one of 1 MB. */
 #include "tests/support/files.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
@@ -7,7 +7,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-/* Writes the document's tokens as compact JSON; false if it is refused. */
+/* Writes the document's tokens as compact JSON; false if the reader rejects it. */
 static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     syn_json j;
     syn_json_type type, before = SYN_JSON_OBJECT_BEGIN;
@@ -49,8 +49,8 @@ static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     return type == SYN_JSON_END;
 }
 
-/* Documents with a few bytes changed: whatever is accepted, written again and read again
-   is the same. */
+/* Documents with a few bytes changed: if one is accepted, writing and reading it again gives the
+   same document. */
 static void mutations(void) {
     static const char doc[] = "{\"nodes\": [{\"id\": 1, \"op\": \"linear\", \"t\": -1.5e-3, \"s\": "
                               "\"\\u00e9\\uD83D\\uDE00\"},"
@@ -79,10 +79,10 @@ static void mutations(void) {
         (void)syn_sink_close(twice, true, NULL);
         CHECK_MSG(same, "%s", copy);
     }
-    CHECK_MSG(accepted > 1000, "%d", accepted); /* else the test would test only refusals */
+    CHECK_MSG(accepted > 1000, "%d", accepted); /* otherwise only rejections are tested */
 }
 
-/* GPT-2's vocabulary: 50257 different ids from 0, one of which is known. */
+/* GPT-2's vocabulary: 50257 different ids from 0; one of them is checked by name. */
 static void real_vocabulary(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     const char *path = shared_path("gpt2/vocab.json");

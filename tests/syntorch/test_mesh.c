@@ -1,11 +1,11 @@
-/* The mesh: every rank's groups as arithmetic, on communicators that nobody runs. */
+/* Tests the device mesh: the groups of every rank, computed on fake communicators. */
 #include "comm/comm.h"
 #include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 #define WORLD 64
 
-/* The meshes of a world, rank by rank. */
+/* The meshes of all ranks of a world. */
 struct world {
     int32_t size;
     syn_comm *comm[WORLD];
@@ -34,7 +34,7 @@ static bool group_is(const syn_group *g, uint32_t id, const char *name, const in
            memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) == 0;
 }
 
-/* The example of Megatron-LM's documentation: 16 ranks, tensor 2, pipeline 4, and so data 2. */
+/* The example in Megatron-LM's documentation: 16 ranks, tensor 2, pipeline 4, hence data 2. */
 static void sixteen_ranks_as_megatron_has_them(void) {
     static const int32_t tp[8][2] = {{0, 1}, {2, 3},   {4, 5},   {6, 7},
                                      {8, 9}, {10, 11}, {12, 13}, {14, 15}};
@@ -70,14 +70,14 @@ static void sixteen_ranks_as_megatron_has_them(void) {
     CHECK_INT(seen, 3 * 16);
 }
 
-/* Whether two ranks are of one group along an axis: they differ in no other place. */
+/* Whether two ranks belong to one group along an axis: all their other indices are equal. */
 static bool share(const syn_mesh *a, const syn_mesh *b, int axis) {
     for (int c = 0; c < SYN_AXES; c++)
         if (c != axis && a->index[c] != b->index[c]) return false;
     return true;
 }
 
-/* Groups that members call by another id, name or order, and ids that two groups have. */
+/* Counts groups whose members disagree on id, name or order, and ids used by two groups. */
 static int disagreements(const struct world *w) {
     int bad = 0;
     for (int32_t r = 0; r < w->size; r++)
@@ -95,8 +95,8 @@ static int disagreements(const struct world *w) {
     return bad;
 }
 
-/* Every shape of some worlds in every order: each rank stands where no other does, groups have
-   their axis's ranks, and all members call a group alike. */
+/* Every shape of some worlds, in every axis order: no two ranks have the same position, each group
+   has the ranks of its axis, and all members agree on their group. */
 static void every_shape_in_every_order(void) {
     static const syn_axis orders[6][SYN_AXES] = {
         {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}, {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP},
@@ -125,7 +125,7 @@ static void every_shape_in_every_order(void) {
             }
 }
 
-/* The ids of all groups of a world are 1, 2, ... without gaps. */
+/* The group ids of a world are 1, 2, ... without gaps. */
 static void ids_count_from_one(void) {
     struct world w;
     bool seen[32] = {false};
@@ -169,7 +169,7 @@ static void shapes_that_are_refused(void) {
         syn_mesh mesh;
         CHECK_OK(syn_comm_fake_new(&comm, 3, 8, &err), err);
         const syn_status s = syn_mesh_open(&mesh, comm, &bad[i].shape, &err);
-        const bool opened = syn_comm_group(comm, 1) != NULL; /* ids count from one */
+        const bool opened = syn_comm_group(comm, 1) != NULL; /* ids start at 1 */
         syn_comm_close(comm);
         CHECK_INT(s, SYN_E_INVALID);
         CHECK(!opened);

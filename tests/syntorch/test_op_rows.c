@@ -1,11 +1,11 @@
-/* Ops that write over several inputs, which no row of ops/ops.def does yet: an optimizer will. The
-   rows here take the table's place. */
+/* Tests ops that overwrite several inputs, with rows that replace some of those of ops/ops.def. */
 #include "ops/rules.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* "update": parameter p, two moments m and v, gradient g -> p - g, g, g * g, over p, m and v. */
+/* "update": takes parameter p, moments m and v, and gradient g; overwrites p, m and v with p - g, g
+   and g * g. */
 enum { UPDATE = SYN_OP_LAYERNORM, TWICE = SYN_OP_SCALE, HALF = SYN_OP_SLICE };
 
 static syn_status update_infer(syn_call *c) {
@@ -61,7 +61,7 @@ const syn_opdef syn_op_table[SYN_OP_COUNT] = {
     [HALF] = ROW((syn_op)HALF, "half", 1, 1, SYN_OPF_VIEW, half_infer, NULL),
 };
 
-/* A parameter of ones with its moments, and a gradient of 1, 2, 3, 4. */
+/* A parameter of ones with its moments, and the gradient 1, 2, 3, 4. */
 struct optimizer {
     syn_ctx *ctx;
     syn_tensor p, m, v, g;
@@ -80,7 +80,7 @@ static struct optimizer optimizer_new(syn_device device) {
     return o;
 }
 
-/* One step; the new versions take the old ones' place in o. */
+/* Runs one step and stores the new versions in o. */
 static void step(struct optimizer *o) {
     const syn_tensor in[4] = {o->p, o->m, o->v, o->g};
     syn_tensor out[3];
@@ -103,7 +103,7 @@ static bool holds(syn_ctx *ctx, syn_tensor t, float a, float b, float c, float d
            got[2] == c && got[3] == d;
 }
 
-/* Three new versions, each in its input's storage and what its input was. */
+/* An update returns three new versions, each in the storage of its input and with its role. */
 static void test_three_versions(void) {
     for (int device = 0; device < 2; device++) {
         struct optimizer o = optimizer_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -129,7 +129,8 @@ static void test_three_versions(void) {
     }
 }
 
-/* A new version of a parameter is the parameter: asked for by number and by name, and written. */
+/* A new version of a parameter is the parameter: it is found by number and by name, and can be
+   written. */
 static void test_parameters(void) {
     const float ones[4] = {1, 1, 1, 1};
     for (int device = 0; device < 2; device++) {
@@ -152,7 +153,8 @@ static void test_parameters(void) {
     }
 }
 
-/* What was written through a view of a parameter is not the parameter, which is then lost. */
+/* A result written through a view of a parameter is not the parameter, which then has no current
+   version. */
 static void test_written_through_a_view(void) {
     struct optimizer o = optimizer_new(SYN_DEVICE_META);
     const syn_tensor whole = o.p;
@@ -167,7 +169,7 @@ static void test_written_through_a_view(void) {
     syn_ctx_free(o.ctx);
 }
 
-/* Each of the three storages is guarded; the gradient was only read. */
+/* The old versions of all three storages are stale; the gradient was only read and is not. */
 static void test_stale(void) {
     for (int which = 0; which < 8; which++) {
         struct optimizer o = optimizer_new(which % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -180,7 +182,7 @@ static void test_stale(void) {
     }
 }
 
-/* No two of them, nor an input that is only read, may share a storage. */
+/* No two overwritten inputs may share a storage, nor an overwritten one and one that is read. */
 static void test_shared_storages_are_refused(void) {
     static const char *const says[] = {"update: input 0 is overwritten, and input 1 lies in the",
                                        "update: input 1 is overwritten, and input 2 lies in the",
@@ -198,17 +200,17 @@ static void test_shared_storages_are_refused(void) {
     }
 }
 
-/* The update waits for who read any of the three, and no one else for it but
+/* The update depends on all ops that read one of the three tensors. Other ops depend on it only
    through its results. */
 static void test_order(void) {
     struct optimizer o = optimizer_new(SYN_DEVICE_META);
     syn_error err = {0};
     syn_graph *graph = NULL;
     syn_cursor cursor = {0};
-    unary(o.ctx, TWICE, o.p); /* 0, 1, 2: read what is overwritten */
+    unary(o.ctx, TWICE, o.p); /* nodes 0, 1, 2: read what is overwritten */
     unary(o.ctx, TWICE, o.m);
-    unary(o.ctx, TWICE, unary(o.ctx, HALF, o.v)); /* 2 the view, 3 */
-    unary(o.ctx, TWICE, o.g);                     /* 4: what is not */
+    unary(o.ctx, TWICE, unary(o.ctx, HALF, o.v)); /* 2: the view; 3 */
+    unary(o.ctx, TWICE, o.g);                     /* 4: reads g, which is not overwritten */
     step(&o);                                     /* 5 */
     unary(o.ctx, TWICE, o.v);                     /* 6 */
     const syn_trace *t = syn_ctx_trace(o.ctx);
@@ -225,7 +227,7 @@ static void test_order(void) {
     syn_ctx_free(o.ctx);
 }
 
-/* A step that fails for want of memory has made no versions: the old ones may be used. */
+/* A step that runs out of memory creates no versions, and the old ones stay usable. */
 static void test_out_of_memory(void) {
     bool done = false;
     for (uint64_t n = 0; !done; n++) {

@@ -1,5 +1,5 @@
-/* Parameters of 16 bits, the list of parameters, and parameters that come from a source. The values
-   of f32 parameters and their sharding are test_ops_params.c's. */
+/* Tests 16-bit parameters, the list of parameters, and parameters from a source. test_ops_params.c
+   tests the values of f32 parameters and their sharding. */
 #include "syntorch/base/half.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context.h"
@@ -13,7 +13,7 @@ static syn_ctx *open_ctx(syn_device device) {
     return ctx;
 }
 
-/* Every 16-bit number there and back, and floats between them. */
+/* Converts every 16-bit number to f32 and back, and rounds floats between them. */
 static void halves_round(void) {
     static const syn_dtype dtypes[] = {SYN_F16, SYN_BF16};
     for (int d = 0; d < 2; d++)
@@ -36,7 +36,7 @@ static void halves_round(void) {
         }
 }
 
-/* A 16-bit parameter is the f32 one rounded, for any shard. */
+/* A 16-bit parameter is the f32 one, rounded, for every shard. */
 static void half_parameters(void) {
     enum { ROWS = 6, COLUMNS = 1200 };
     static float wide[ROWS * COLUMNS];
@@ -109,7 +109,7 @@ static void from_a_source(void) {
         syn_ctx_set_param_source(ctx, NULL);
         syn_param(ctx, "z", &full, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
         CHECK_INT(a.calls, 1);
-        /* both are listed */
+        /* both are in the list */
         CHECK_INT(syn_ctx_param_count(ctx), 2);
         const syn_param_info first = syn_ctx_param(ctx, 0), second = syn_ctx_param(ctx, 1);
         CHECK_STR(first.name, "x.y");
@@ -125,15 +125,15 @@ static void from_a_source(void) {
     }
 }
 
-/* A used name is refused, on every device, however many names are in between; a parameter that was
-   forgotten gives its name back. */
+/* A name in use is rejected on every device, however many names were added since. The name of a
+   forgotten parameter can be used again. */
 static void a_used_name(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = open_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
         char name[32];
         syn_param(ctx, "h.0.w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
-        syn_input(ctx, "h.1.w", &spec, NULL); /* no parameter */
+        syn_input(ctx, "h.1.w", &spec, NULL); /* not a parameter */
         const syn_mark mark = syn_ctx_mark(ctx);
         for (int i = 1; i < 200; i++) {
             snprintf(name, sizeof name, "h.%d.w", i);

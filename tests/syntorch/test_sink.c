@@ -1,4 +1,4 @@
-/* Sinks: whole files or none, errors a user can act on. */
+/* Tests sinks: they write whole files or none, and their errors tell the user what to do. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_TMPFILE */
 #endif
@@ -16,7 +16,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink_private.h"
 
-/* Whether the folder's file system holds files without a name. */
+/* Whether the folder's file system supports files without a name. */
 static bool has_unnamed(const char *path) {
     int fd = -1;
 #ifdef O_TMPFILE
@@ -43,7 +43,7 @@ static void appears_only_when_closed(void) {
     CHECK_STR(file_text(path), "old");
     syn_sink *sink;
     CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
-    /* The old one, and a temporary one beside it only where it needs a name. */
+    /* The old file, plus a temporary one if the file system needs a name for it. */
     CHECK_INT(count_entries(in_folder("a")), has_unnamed(in_folder("a")) ? 1 : 2);
     syn_sink_text(sink, "new");
     CHECK_INT(syn_sink_bytes(sink), 3);
@@ -53,7 +53,7 @@ static void appears_only_when_closed(void) {
     CHECK_INT(count_entries(in_folder("a")), 1);
 }
 
-/* A child has written half of its file when it is killed. */
+/* A child process is killed after it has written half of its file. */
 static void killed_writers_leave_nothing(void) {
     put_folder("n");
     if (!has_unnamed(in_folder("n"))) SKIP("the file system has no files without a name");
@@ -139,7 +139,7 @@ static void large_files_are_whole(void) {
     CHECK_INT(at, total);
 }
 
-/* A limit on the file size stands for a disk that fills up. */
+/* A limit on the file size simulates a full disk. */
 static void full_disk_leaves_the_old_file(void) {
     put_folder("e");
     const char *path = in_folder("e/x.txt");
@@ -167,8 +167,8 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK_INT(count_entries(in_folder("e")), 1);
 }
 
-/* A device is written directly, never replaced, and its errors come through: small texts
-   only when closed. */
+/* A device is written directly and never replaced. Its errors are reported; for small texts only by
+   the close. */
 static void full_device_is_an_error(void) {
     struct stat info;
     if (stat("/dev/full", &info) != 0 || !S_ISCHR(info.st_mode)) SKIP("there is no /dev/full");
@@ -200,7 +200,7 @@ static void bad_places(void) {
     CHECK_INT(count_entries(in_folder("f")), 1);
 }
 
-/* Runs the check as an ordinary user, for whom permissions hold. */
+/* Runs the check as an ordinary user, because root ignores permissions. */
 static void write_protected(void) {
     put_folder("g");
     syn_error err = {0};
@@ -258,7 +258,7 @@ static void long_names_have_temporary_names(void) {
     CHECK_INT(count_entries(in_folder("i")), 1);
 }
 
-/* Standard output goes to a pipe, half of which is read slowly. */
+/* Standard output is a non-blocking pipe that is read in small pieces. */
 static void standard_output(void) {
     int ends[2];
     fflush(stdout);
@@ -300,7 +300,8 @@ static void closed_output_is_an_error(void) {
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* The cases above once more, as on a file system without unnamed files or without links to them. */
+/* Repeats the tests above, simulating a file system without unnamed files or without links to
+   them. */
 static void other_file_systems(void) {
     static const struct { bool no_unnamed, no_link; } lacks[] = {{true, false}, {false, true}};
     for (size_t i = 0; i < sizeof lacks / sizeof lacks[0]; i++) {
@@ -325,7 +326,7 @@ static void other_file_systems(void) {
     }
 }
 
-/* The old file stays until the new one is complete. */
+/* Writes a new file; the old one stays until the new one is complete. */
 static syn_status replace_old(void *text, syn_error *err) {
     syn_sink *sink = NULL;
     const char *path = in_folder("j/x");

@@ -1,4 +1,4 @@
-/* Folders and whole-file reading: what is refused, and with which words. */
+/* Tests folders and reading of whole files: what is rejected, with which message. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -65,7 +65,7 @@ static void read_files(void) {
     syn_free(data);
 }
 
-/* As `git clone` leaves where git-lfs is not installed. */
+/* What `git clone` creates if git-lfs is not installed. */
 static void pointers_of_lfs_are_told(void) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:0123\nsize 4\n";
@@ -105,7 +105,7 @@ static void sockets_are_refused(void) {
     close(fd);
 }
 
-/* A sparse file larger than any memory; file systems that hold less get a smaller one. */
+/* A sparse file larger than any memory; on file systems that cannot hold it, a smaller one. */
 static void files_larger_than_memory_are_refused(void) {
     put_folder("q");
     const char *path = put_text("q/x", "abcdef");
@@ -130,7 +130,7 @@ static void files_larger_than_memory_are_refused(void) {
     CHECK(data == NULL && bytes == 0);
 }
 
-/* Writes that many bytes into a pipe, which is read with these limits. */
+/* Writes `send` bytes to a pipe, which is read with the given limits. */
 static syn_status read_pipe(size_t send, size_t max_bytes, uint64_t memory_bytes, size_t *bytes,
                             syn_error *err) {
     const char *path = in_folder("r/pipe"), zeros[512] = {0};

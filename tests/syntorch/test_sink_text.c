@@ -1,4 +1,4 @@
-/* What sinks write: text, numbers, escapes; and sinks into memory. */
+/* Tests what sinks write (text, numbers, escapes) and sinks to memory. */
 #include "tests/support/test.h"
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-/* What `write` puts into a memory sink. */
+/* Checks the text that `statement` writes to a memory sink. */
 #define WRITTEN(statement, want)                                                                \
     do {                                                                                        \
         syn_error e = {0};                                                                      \
@@ -44,7 +44,7 @@ static void numbers(void) {
 
 #define BAD "\xEF\xBF\xBD"
 
-/* As Python's decode("utf-8", "replace") has it. */
+/* Invalid UTF-8 is replaced as Python's decode("utf-8", "replace") does. */
 static void json_strings(void) {
     WRITTEN(syn_sink_json_string(sink, ""), "\"\"");
     WRITTEN(syn_sink_json_string(sink, "a\"b\\c/d"), "\"a\\\"b\\\\c/d\"");
@@ -60,8 +60,7 @@ static void json_strings(void) {
     WRITTEN(syn_sink_json_string(sink, "\xE0\x9F\xBF"), "\"" BAD BAD BAD "\"");
     WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), "\"" BAD BAD BAD "\"");
     WRITTEN(syn_sink_json_string(sink, "\xE2(\xA1"), "\"" BAD "(" BAD "\"");
-    WRITTEN(syn_sink_json_string(
-                sink, "\xED\xA0\x80"), /* a surrogate: three bytes that are no character */
+    WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), /* a surrogate: three invalid bytes */
             "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
@@ -72,7 +71,7 @@ static void xml_text(void) {
     WRITTEN(syn_sink_xml_text(sink, "a\x01\x1F\x62"), "a\xEF\xBF\xBD\xEF\xBF\xBD\x62");
     WRITTEN(syn_sink_xml_text(sink, "\xC3\xA9\xF0\x9F\x98\x80"), "\xC3\xA9\xF0\x9F\x98\x80");
     WRITTEN(syn_sink_xml_text(sink, "\xEF\xBF\xBE\xEF\xBF\xBF\xEF\xBF\xBC"),
-            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBC"); /* U+FFFE and U+FFFF are no XML characters */
+            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBC"); /* U+FFFE and U+FFFF are not allowed in XML */
     WRITTEN(syn_sink_xml_text(sink, "\x80z"), "\xEF\xBF\xBDz");
 }
 
@@ -84,7 +83,7 @@ static void memory_grows(void) {
     long_text[sizeof long_text - 1] = '\0';
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
     for (int i = 0; i < 10000; i++) syn_sink_i64(sink, i % 10);
-    syn_sink_printf(sink, "%s", long_text); /* longer than printf's own buffer */
+    syn_sink_printf(sink, "%s", long_text); /* longer than printf's buffer */
     size_t bytes = 0;
     const char *data = syn_sink_data(sink, &bytes);
     CHECK(data != NULL);

@@ -1,8 +1,10 @@
-/* Which tensors a context takes: its own. */
+/* Tests that a context accepts only its own tensors and marks, and reads and writes of parts of
+   tensors. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* All that takes a tensor, given one of another context whose number is in range here. */
+/* All functions that take a tensor, called with a tensor of another context whose id is in range
+   here. */
 enum {
     DISPATCH,
     LATER_INPUT,
@@ -94,7 +96,7 @@ static void test_of_another_context(void) {
     }
 }
 
-/* What cannot fail takes it for the poisoned tensor, an f32 scalar. */
+/* Functions that cannot fail treat it as the invalid tensor, an f32 scalar. */
 static void test_shape_of_a_stranger(void) {
     syn_ctx *a = ref_ctx(SYN_DEVICE_META, NULL), *b = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor x = ZEROS(a, SYN_I32, 4, 5);
@@ -106,7 +108,7 @@ static void test_shape_of_a_stranger(void) {
     syn_ctx_free(b);
 }
 
-/* Contexts that follow one another at one address, as a loop that makes one a turn has them. */
+/* Contexts created one after another at the same address, as in a loop. */
 static void test_of_a_context_that_is_gone(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor old = ZEROS(ctx, SYN_F32, 4);
@@ -120,8 +122,8 @@ static void test_of_a_context_that_is_gone(void) {
     syn_ctx_free(ctx);
 }
 
-/* Neither are marks: numbers of another context would cut this one's tables anywhere, or, being
-   zeros, take its row 0. */
+/* Marks of other contexts are rejected, too: their numbers would truncate this context's tables at
+   a wrong place, or, if zero, remove row 0. */
 static void test_marks(void) {
     for (int way = 0; way < 8; way++) {
         const syn_device device = way % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
@@ -141,9 +143,9 @@ static void test_marks(void) {
     }
 }
 
-/* ---- parts, and 16 bits as f32 ---- */
+/* ---- parts of tensors, and 16-bit values as f32 ---- */
 
-/* 0, 1, ..., 5 as f32, f16 and bf16, by the formats' definitions. */
+/* 0, 1, ..., 5 in f16 and bf16, from the formats' definitions; below in f32. */
 static const uint16_t halves[2][6] = {{0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500},
                                       {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0}};
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
@@ -220,7 +222,7 @@ static void test_numbers(void) {
     syn_ctx_free(meta);
 }
 
-/* In two calls, some of them under way at a time; what is wrong with them. */
+/* Asynchronous reads in two calls, several in flight at a time, and the errors of wrong calls. */
 static void test_asked_numbers(void) {
     const syn_spec one = {SYN_F32, 0, {0}};
     float got[SYN_ASYNC_READ_VALUES] = {0};
@@ -251,7 +253,7 @@ static void test_asked_numbers(void) {
     }
 }
 
-/* What is not there, or not side by side, on every device. */
+/* Ranges outside the tensor, and tensors that are not contiguous, fail on every device. */
 static void test_parts_that_are_not(void) {
     static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
     const int turned[2] = {1, 0};

@@ -1,5 +1,6 @@
-/* Traces: the same program gives the same hash on every device and communicator, another program
-   another one; the verifier accepts what the door records and refuses damage; rows stay small. */
+/* Tests traces: a program has the same hash on every device and communicator, and different
+   programs have different hashes; the verifier accepts what dispatch records and rejects damaged
+   traces; rows stay small. */
 #include "models/causal.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/small_models.h"
@@ -31,8 +32,8 @@ static void test_random_programs(void) {
     for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
         bool sound, meta_sound;
         hashes[seed] = record(SYN_DEVICE_CPU, seed, 1, &sound);
-        const uint64_t meta =
-            record(SYN_DEVICE_META, seed, seed + 2, &meta_sound); /* seeds of draws do not count */
+        /* Seeds of random draws are not part of the hash. */
+        const uint64_t meta = record(SYN_DEVICE_META, seed, seed + 2, &meta_sound);
         CHECK_MSG(sound && meta_sound && meta == hashes[seed], "seed %llu",
                   (unsigned long long)seed);
     }
@@ -40,7 +41,7 @@ static void test_random_programs(void) {
     for (int i = 1; i < PROGRAMS; i++) CHECK(hashes[i] != hashes[i - 1]);
 }
 
-/* ---- With communication: threads that exchange data, and ranks that nobody runs ---- */
+/* ---- With communication: threads that exchange data, and fake ranks ---- */
 
 enum { RANKS = 3, WORLDS = 12 };
 
@@ -87,7 +88,7 @@ static void test_local_and_fake(void) {
     }
 }
 
-/* ---- What the hash is over ---- */
+/* ---- What the hash covers ---- */
 
 enum change {
     SAME,
@@ -165,7 +166,7 @@ static void test_what_the_hash_is_over(void) {
 
 /* ---- The verifier ---- */
 
-/* Damages one field of a sound trace; the door would never. */
+/* Damages one field of a valid trace in a way that dispatch never does. */
 static bool damage(syn_trace *t, int kind) {
     syn_trace_node *n = &t->nodes[3];
     syn_trace_tensor *x = &t->tensors[t->n_tensors - 1];
@@ -238,10 +239,10 @@ static bool damage(syn_trace *t, int kind) {
         return true;
     case 22:
         t->inputs[t->nodes[1].first_in] = (uint32_t)t->n_tensors - 1;
-        return true; /* an input made later */
+        return true; /* an input created later */
     case 23:
         x->base = (uint32_t)t->n_tensors - 2;
-        return true; /* of what owns no storage */
+        return true; /* base owns no storage */
     default:
         return false;
     }
@@ -278,7 +279,7 @@ static void test_intern(void) {
     syn_intern table = {0};
     syn_error err = {0};
     ref_seed(2);
-    for (int i = 0; i < N; i++) { /* zero bytes inside, prefixes of each other, the empty one */
+    for (int i = 0; i < N; i++) { /* with NUL bytes, prefixes of each other, and the empty string */
         lengths[i] = (size_t)ref_int(0, 24);
         for (size_t k = 0; k < lengths[i]; k++)
             bytes[i][k] = (unsigned char)ref_int(0, lengths[i] > 6 ? 255 : 1);
@@ -310,7 +311,7 @@ static void test_intern(void) {
 
 /* ---- Size ---- */
 
-/* A prompt and `steps` decode steps; the trace's bytes per node, and its hash. */
+/* Runs a prompt and `steps` decode steps. Returns the trace's bytes per node; *hash: its hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {
     syn_error err = {0};
     syn_model_config config = small_gpt;

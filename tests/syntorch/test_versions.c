@@ -1,12 +1,13 @@
-/* In-place ops: the newest version of a storage may be used, older ones and their views not. */
+/* Tests in-place ops: the current version of a storage may be used; older versions and their views
+   may not. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* A cache with two versions, and views of the first. */
+/* A cache with three versions, and views of them. */
 struct cache {
     syn_ctx *ctx;
-    syn_tensor v0, v1, v2;        /* state, and what writing over it returned */
-    syn_tensor row, part, newest; /* one row to append; views of v1 and v2 */
+    syn_tensor v0, v1, v2;        /* the state, and the results of two writes */
+    syn_tensor row, part, newest; /* a row to append; a view of v1; a view of v2 */
 };
 
 static struct cache cache_new(syn_device device) {
@@ -24,7 +25,7 @@ static struct cache cache_new(syn_device device) {
     return c;
 }
 
-/* What must not be used any more, how it was used, and what is said. */
+/* Uses of stale tensors, each with the expected message. */
 #define STALE(X)                                                                                   \
     X(syn_add(c.ctx, c.newest, c.v0),                                                              \
       "add: tensor 1, 'cache', was overwritten by kv_append (node 3): only its result, tensor 5, " \
@@ -69,8 +70,8 @@ static void test_stale(void) {
     }
 }
 
-/* The newest version and its views are as good as any; shapes of old ones can be asked for, and
-   their storage, which is that of the newest, be kept and pinned. */
+/* The current version and its views can be used. Of old versions, the shape can be read and the
+   storage, shared with the current version, kept and pinned. */
 static void test_what_is_left(void) {
     for (int device = 0; device < 2; device++) {
         const struct cache c = cache_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -86,14 +87,14 @@ static void test_what_is_left(void) {
             CHECK_INT(syn_tensor_read(c.ctx, c.v2, buf, sizeof buf), SYN_OK);
             CHECK(buf[0] == 3 && buf[1] == 4 && buf[2] == 3 && buf[3] == 4 && buf[4] == 0);
         }
-        CHECK_INT(syn_tensor_write(c.ctx, c.v2, buf, sizeof buf), SYN_OK); /* the state it is */
+        CHECK_INT(syn_tensor_write(c.ctx, c.v2, buf, sizeof buf), SYN_OK); /* the current version */
         CHECK_INT(syn_ctx_status(c.ctx), SYN_OK);
         syn_ctx_free(c.ctx);
     }
 }
 
-/* Written through a view: the result and its views may be used, all else in the storage not, even
-   what does not overlap. */
+/* After a write through a view, the result and its views may be used. All other tensors of the
+   storage are stale, even those that do not overlap with it. */
 static void test_written_through_a_view(void) {
     for (int which = 0; which < 6; which++) {
         const syn_spec spec = {SYN_F32, 4, {2, 1, 4, 2}}, one = {SYN_F32, 4, {1, 1, 1, 2}};
@@ -112,7 +113,7 @@ static void test_written_through_a_view(void) {
     }
 }
 
-/* An op may not read what it overwrites through another input. */
+/* An op may not overwrite one input and read the same storage through another. */
 static void test_overwritten_and_read(void) {
     for (int device = 0; device < 2; device++) {
         const struct cache c = cache_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -123,7 +124,7 @@ static void test_overwritten_and_read(void) {
     }
 }
 
-/* The door lets no such rows in; a damaged trace has them. */
+/* Dispatch records no such rows; a damaged trace has them. */
 static void test_verifiers(void) {
     const struct cache c = cache_new(SYN_DEVICE_META);
     syn_add(c.ctx, c.v2, c.v2);
@@ -134,14 +135,14 @@ static void test_verifiers(void) {
     CHECK_OK(syn_trace_verify(t, &err), err);
     CHECK_OK(syn_trace_graph(&graph, traces, 1, NULL, &err), err);
     CHECK_OK(syn_graph_verify(graph, &err), err);
-    t->inputs[t->nodes[5].first_in + 1] = c.part.id; /* of the add */
+    t->inputs[t->nodes[5].first_in + 1] = c.part.id; /* input of the add */
     CHECK_INT(syn_trace_verify(t, &err), SYN_E_FORMAT);
     CHECK_STR(err.text, "trace node 5 reads tensor 4, which node 3 overwrote");
     err.code = SYN_OK;
     CHECK_INT(syn_graph_verify(graph, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "rank 0, node 4 (add): reads tensor 3, which node 2 overwrote");
     t->inputs[t->nodes[5].first_in + 1] = c.v2.id;
-    t->inputs[t->nodes[3].first_in] = c.row.id; /* and what is no version of its input */
+    t->inputs[t->nodes[3].first_in] = c.row.id; /* a result that is no version of its input */
     err.code = SYN_OK;
     CHECK_INT(syn_trace_verify(t, &err), SYN_E_FORMAT);
     CHECK_STR(err.text, "trace node 3: output 0 is no new version of its input");

@@ -1,5 +1,5 @@
-/* Views: whether a reshape needs a copy, against trying every element; random chains of views,
-   copies and joins against the same done on plain arrays. */
+/* Tests views: whether a reshape needs a copy, against a brute-force check of every element; random
+   chains of views, copies and concatenations, against plain arrays. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -11,8 +11,8 @@ static int64_t address(const syn_spec *s, const int64_t *strides, int64_t at) {
     return sum;
 }
 
-/* Is there any set of strides for `to`? Each is where its dimension's second element lies; then all
-   must fit. */
+/* Whether strides exist that make `to` a view of *o. Each stride follows from the second element of
+   its dimension; then all elements must match. */
 static bool view_exists(const syn_operand *o, const syn_spec *to) {
     const int64_t n = syn_spec_elems(to);
     int64_t strides[SYN_MAX_RANK] = {0}, step = 1;
@@ -25,7 +25,7 @@ static bool view_exists(const syn_operand *o, const syn_spec *to) {
     return true;
 }
 
-/* A random shape of n elements: its factors dealt to the dimensions. */
+/* A random shape of n elements: distributes the prime factors over the dimensions. */
 static syn_spec shape_of(int64_t n, int rank) {
     syn_spec s = {SYN_F32, rank, {0}};
     for (int d = 0; d < rank; d++) s.dims[d] = 1;
@@ -35,7 +35,7 @@ static syn_spec shape_of(int64_t n, int rank) {
     return s;
 }
 
-/* Strides of a permuted, cut tensor, or (one time in four) any at all. */
+/* Strides of a permuted, sliced tensor or, in one of four cases, arbitrary ones. */
 static void random_strides(syn_operand *o) {
     int order[SYN_MAX_RANK];
     for (int d = 0; d < o->spec.rank; d++) order[d] = d;
@@ -75,7 +75,7 @@ static void test_view_strides(void) {
     CHECK_MSG(yes > 20000 && no > 20000, "%d views, %d copies: not a test of both", yes, no);
 }
 
-/* ---- Chains ---- */
+/* ---- Chains of ops ---- */
 
 static void permuted(const ref *x, const int *order, ref *y) {
     int64_t from[SYN_MAX_RANK], to[SYN_MAX_RANK];
@@ -99,7 +99,7 @@ static void sliced(const ref *x, int axis, int64_t start, int64_t length, ref *y
     }
 }
 
-/* One random view op on both sides. */
+/* Applies one random view op to the tensor and to the plain array. */
 static syn_tensor step(syn_ctx *ctx, syn_tensor t, const ref *x, ref *y) {
     const int rank = x->spec.rank;
     const int64_t n = syn_spec_elems(&x->spec);
@@ -185,9 +185,9 @@ static void test_contiguous_is_free_when_it_can(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor t = ref_dense(ctx, &x), part = syn_slice(ctx, t, 0, 2, 1);
     CHECK_INT(syn_contiguous(ctx, t).id, t.id);
-    CHECK_INT(syn_contiguous(ctx, part).id, part.id); /* an offset is no gap */
+    CHECK_INT(syn_contiguous(ctx, part).id, part.id); /* an offset leaves it contiguous */
     const syn_tensor one = syn_permute(ctx, part, swap, 3);
-    CHECK_INT(syn_contiguous(ctx, one).id, one.id); /* nor is the order of a dimension of 1 */
+    CHECK_INT(syn_contiguous(ctx, one).id, one.id); /* nor does a dimension of size 1 matter */
     const syn_tensor turned = syn_permute(ctx, t, swap, 3);
     CHECK(syn_contiguous(ctx, turned).id != turned.id);
     CHECK(!syn_tensor_contiguous(ctx, turned) && syn_tensor_contiguous(ctx, part));
@@ -231,7 +231,7 @@ static void test_concat(void) {
     }
 }
 
-/* Cutting along an axis and joining again is the identity. */
+/* Slicing along an axis and concatenating the slices is the identity. */
 static void test_concat_undoes_slice(void) {
     static ref x;
     for (int round = 0; round < 100; round++) {
@@ -248,7 +248,7 @@ static void test_concat_undoes_slice(void) {
     }
 }
 
-/* Writing to a storage shows in its views: they are the same bytes. */
+/* Writes to a storage are visible through its views, which share its bytes. */
 static void test_views_share_storage(void) {
     const int64_t dims[4] = {1, 2, 3, 2}, flat = 12;
     const syn_spec cache = ref_spec(SYN_F32, 4, dims);
@@ -266,14 +266,15 @@ static void test_views_share_storage(void) {
     syn_ctx_free(ctx);
 }
 
-/* Leaves other bytes on the stack each time. */
+/* Leaves different bytes on the stack for each i. */
 static __attribute__((noinline)) int64_t scribble(int i) {
     volatile int64_t used[512];
     for (int k = 0; k < 512; k++) used[k] = i * 1000 + k;
     return used[7];
 }
 
-/* Views of one shape and step share a table entry, whatever lay in memory before. */
+/* Views of equal shape and strides share one table entry, so padding bytes of a struct must not
+   count. */
 static void equal_layouts_are_one(void) {
     syn_error err = {0};
     syn_ctx *ctx;

@@ -1,11 +1,12 @@
-/* What a device did for nodes: found by number, dropped with rows, the same as bytes and back. */
+/* Tests the recorded device work of nodes: found by node, dropped with rows, and unchanged by a
+   round trip through bytes. */
 #include "ops/ops.h"
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/work.h"
 #include "tests/support/test.h"
 
-/* Node n has n % 3 pieces, whose bytes are 100 n + i. */
+/* Adds the work of node n: n % 3 pieces; piece i has 100 n + i bytes. */
 static void add(syn_work *work, uint32_t n) {
     syn_piece pieces[2] = {0};
     const syn_node_work node = {.node = n, .n_pieces = n % 3, .call_ns = 7 * n};
@@ -31,7 +32,7 @@ static bool has(const syn_work *work, uint32_t n) {
     return same;
 }
 
-/* A piece that came after node n, whose bytes are that number. */
+/* Adds a piece of n bytes that came after node n. */
 static void add_between(syn_work *work, uint32_t n) {
     const syn_unowned_piece between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
     syn_error err = {0};
@@ -43,7 +44,8 @@ static bool has_between(const syn_work *work, size_t i, uint32_t n) {
            work->between[i].piece.kind == SYN_PIECE_COPY_OUT && work->between[i].piece.bytes == n;
 }
 
-/* In any order; what is there stays; what is dropped goes, and can come again. */
+/* Work can be added in any order. Adding twice changes nothing; dropped work is gone and can be
+   added again. */
 static void found_by_number(void) {
     static const uint32_t order[] = {2, 4, 5, 11, 8, 7, 14, 1};
     const size_t n = sizeof order / sizeof *order;
@@ -67,14 +69,15 @@ static void found_by_number(void) {
     syn_work_drop(&work, 8);
     CHECK(work.n_between == 2 && has_between(&work, 0, 0) && has_between(&work, 1, 4));
     add_between(&work, 9);
-    syn_work_drop(&work, 9); /* of no node */
+    syn_work_drop(&work, 9); /* node 9 has none */
     CHECK(work.n_between == 2);
     syn_work_drop(&work, 0);
     CHECK(work.n_nodes == 0 && work.n_pieces == 0 && work.n_between == 0);
     syn_work_free(&work);
 }
 
-/* Every cut and every changed byte of the counts is refused, or read as it is. */
+/* Truncated input is rejected. Input with a changed byte is rejected, or its nodes refer to
+   existing pieces only. */
 static void as_bytes(void) {
     syn_work work = {0}, back;
     syn_error err = {0};
@@ -108,7 +111,8 @@ static void as_bytes(void) {
     syn_work_free(&work);
 }
 
-/* A context stores it for rows that it has, since its start; they take it along when they go. */
+/* A context stores the work of rows that it has, with times since its creation; forgetting rows
+   removes their work. */
 static void of_a_context(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     syn_ctx *ctx = NULL;
@@ -141,7 +145,7 @@ static void of_a_context(void) {
     CHECK(syn_trace_hash(syn_ctx_trace(ctx)) == hash);
     syn_forget(ctx, mark, NULL, 0);
     CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_between == 2);
-    /* Told late of what came after node 2: before that was forgotten, and since. */
+    /* Work after node 2 that is reported late, begun before node 2 was forgotten and after. */
     for (int since = 0; since < 2; since++) {
         const syn_unowned_piece late = {2, {.call_ns = since ? syn__clock_ns() : now}};
         syn_ctx_add_unowned_work(ctx, &late);

@@ -1,5 +1,5 @@
-/* The pool of threads: every task exactly once, ranges without gap or overlap, rounds that begin
-   while threads spin and while they sleep, and threads that cannot be had. */
+/* Tests the thread pool: every task runs once, ranges have no gap or overlap, rounds start while
+   threads spin and while they sleep, and threads may be unavailable. */
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
 #include "tests/support/test.h"
@@ -10,7 +10,7 @@
 #define MOST 1000
 
 struct counts {
-    atomic_int of[MOST]; /* by task or element */
+    atomic_int of[MOST]; /* calls per task or element */
     int workers;
     atomic_int bad;
 };
@@ -76,7 +76,7 @@ static void note_range(void *arg, int64_t begin, int64_t end, int worker) {
     struct pieces *p = arg;
     (void)worker;
     atomic_fetch_add(&p->n, 1);
-    if (end - begin < p->least) p->least = -1; /* the test's grain is at most what a piece may be */
+    if (end - begin < p->least) p->least = -1; /* a piece must not be shorter than the grain */
 }
 
 static void pieces_are_not_too_small(void) {
@@ -96,7 +96,7 @@ static void pieces_are_not_too_small(void) {
     syn_workers_free(w);
 }
 
-/* Threads that sleep must wake, and a caller that has gone to sleep as well. */
+/* Sleeping threads must wake, and so must a caller that has gone to sleep. */
 static void slow_task(void *arg, int64_t i, int worker) {
     const struct timespec pause = {0, i == 0 ? 0 : 2000000};
     (void)worker;

@@ -79,16 +79,16 @@ static void doubles(void) {
     }
 }
 
-/* Integers at odd quarters between two doubles near 2^54 .. 2^60, and numbers slightly to either
- * side. */
+/* Integers exactly halfway between two doubles near 2^53 .. 2^59, and numbers slightly to either
+   side. */
 static void halfway(void) {
     for (int i = 0; i < 20000; i++) {
         const unsigned places = 1 + pick(3);
         uint64_t unit = 1;
         for (unsigned k = 0; k < places; k++) unit *= 10;
-        /* `half` is an odd multiple of a quarter of the spacing between doubles there. */
+        /* Doubles there are 2^shift apart. */
         const unsigned shift = 1 + pick(7);
-        const uint64_t even = ((UINT64_C(1) << 53) + pick(1u << 30)) << shift;
+        const uint64_t even = ((UINT64_C(1) << 52) + pick(1u << 30)) << shift;
         const uint64_t half = even + (UINT64_C(1) << (shift - 1));
         if (half > UINT64_MAX / 2) continue;
         const int64_t off = (int64_t)pick(3) - 1;

@@ -1,5 +1,5 @@
 /* Looks up the schema in the descriptors that protoc-c generates. This is the only file that
-   uses protobuf-c; a build without it uses the stubs at the end. */
+   uses protobuf-c; a build without it uses the replacements at the end. */
 #include "export/chakra/wire/et_schema.h"
 
 #include "export/chakra/wire/et_wire.h"

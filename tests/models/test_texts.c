@@ -62,9 +62,9 @@ static const struct {
     {QUESTION("{\"question\": \"q\", \"question\": \"r\", \"answers\": []}"),
      "\"question\" is there twice"},
     {"\x1f\x8b\x08", "squad.json is packed by gzip; unpack it first"},
-    {"\xef\xbb\xbf" QUESTION(WHOLE), "the document starts with a byte order mark"},
+    {"\xef\xbb\xbf" QUESTION(WHOLE), "the document starts with a byte order mark; remove it"},
     {PARAGRAPH("{\"context\": \"\\ud800\", \"qas\": [" WHOLE "]}"),
-     "half of a surrogate pair stands alone"},
+     "unpaired surrogate in a string"},
     {QUESTION("{\"question\": \"q\", \"answers\": [}"), "expected"},
 };
 

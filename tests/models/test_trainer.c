@@ -177,7 +177,7 @@ static void check_accident(syn_plan shape, const accident *a) {
 static void test_bad_parameter(void) {
     const accident a = {"h.1.mlp.c_fc.bias", NAN,
                         "step 4: the loss is NaN: first, on rank 0, tensor 'h.1.mlp.c_fc.bias', "
-                        "given from outside, holds NaN at element 5"};
+                        "set by the caller, holds NaN at element 5"};
     check_accident((syn_plan){.tp = 1, .dp = 1}, &a);
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
@@ -193,8 +193,8 @@ static void test_overflow(void) {
 
 static void test_bad_texts(void) {
     const accident a = {NULL, NAN,
-                        "step 4: the loss is NaN: first, on rank 1, tensor 'factor', given from "
-                        "outside, holds NaN at element 0"};
+                        "step 4: the loss is NaN: first, on rank 1, tensor 'factor', set by the "
+                        "caller, holds NaN at element 0"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 

@@ -129,7 +129,8 @@ static void test_targets_that_are_no_class(void) {
         const int32_t targets[3] = {0, SYN_IGNORED_TARGET, wrong[i]};
         char want[80];
         float none;
-        snprintf(want, sizeof want, "cross_entropy: %s is %d, which is no class of 4",
+        snprintf(want, sizeof want,
+                 "cross_entropy: %s is %d, which is out of range: there are 4 classes",
                  ref_on_cuda() ? "a target" : "target 2", (int)wrong[i]);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor loss =

@@ -25,7 +25,7 @@ def test_what_is_no_module():
     with Folder() as f:
         text = f.write("text.so", "no library")
         for path, says in [(f / "none.so", "cannot be loaded"), (text, "cannot be loaded"),
-                           ("libm.so.6", "libm.so.6 is no module of syntorch")]:
+                           ("libm.so.6", "libm.so.6 is not a syntorch module")]:
             with Module(path):
                 refuse(f, ["--device", "cuda"], 1, "--device cuda: ", says)
 

@@ -113,7 +113,7 @@ static void refuses_bad_files(void) {
         {"\"memory_efficiency\":0.8", "\"memory_efficiency\":0", "", "\"stack.memory_efficiency\""},
         {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
         {"\"launch_us\":3", "\"launch_ms\":3", "",
-         "unknown key \"launch_ms\" in \"stack\"; the keys here are name, launch_us, kernel_us, "},
+         "unknown key \"launch_ms\" in \"stack\"; valid keys are name, launch_us, kernel_us, "},
         {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a list too long ends so */
         {"\"softmax\":2", "\"sofmax\":2",
          "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
@@ -136,10 +136,10 @@ static void refuses_bad_files(void) {
          "", "\"errors.rows\""},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"rows\":[[0,2,3,4,5,6,7.5,8,0]]}", "",
-         "a row of \"errors.rows\" has integers and an error"},
+         "a row of \"errors.rows\" must be integers and an error"},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"rows\":[[0,2,3,4,5,6,7,8,0,9]]}", "",
-         "a row of \"errors.rows\" has 9 numbers"},
+         "a row of \"errors.rows\" must have 9 numbers"},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"training\":{\"tp\":-1}}", "",
          "\"errors.training.tp\""},
@@ -248,7 +248,7 @@ static void names_have_two_parts(void) {
     CHECK_OK(syn_hardware_load(&file, title, NULL, &err), err);
     CHECK_STR(file.stack.name, "megatron");
     CHECK_INT(syn_hardware_load(&hw, "cpu+serving", NULL, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "the stack serving is one of GPUs: cpu has no \"multiprocessors\"");
+    CHECK_HAS(err.text, "the stack serving needs a GPU, but cpu has no \"multiprocessors\"");
     err = (syn_error){0};
     CHECK_INT(syn_hardware_load(&hw, "a100-80g+eager", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100-80g+eager");

@@ -323,8 +323,8 @@ static void refuses_ranges(void) {
     static const struct {
         const char *fitted, *says;
     } bad[] = {
-        {"{\"all_reduces\":{}}", "names \"all_reduces\", which is no kind of work"},
-        {"{\"all_reduce\":{\"gpus\":[1,2]}}", "a range of \"gpus\", which is no extent"},
+        {"{\"all_reduces\":{}}", "names \"all_reduces\", which is not a kind of work"},
+        {"{\"all_reduce\":{\"gpus\":[1,2]}}", "a range of \"gpus\", which is not an extent"},
         {"{\"all_reduce\":{\"ranks\":[3,2]}}", "must be [least, most]"},
         {"{\"all_reduce\":{\"ranks\":[3]}}", "ranks\" must be a number"},
         {"{\"all_reduce\":{\"ranks\":[1,2,3]}}", "must be [least, most]"},

@@ -229,7 +229,7 @@ def check_damage(folder):
         refused(folder, good[:cut].encode(), "x.et:1:")
     node = '{"id":"1"}'
     for new, says in (('{"ID":"1"}', 'no member "ID"'),
-                      ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "type uint64"),
+                      ('{"id":"1","id":"2"}', '"id" appears twice'), ('{"id":-1}', "type uint64"),
                       ('{"id":1.5}', "type uint64"),
                       ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'),
                       ('{"name":1}', "must be a string"),
@@ -247,10 +247,10 @@ def check_damage(folder):
                            ('{"ranks":1}', "ranks"), ("[]", "the file's content"),
                            ('{"nodes":[]}', 'no member "nodes"'),
                            ('{"ranks":[{"node":[]}]}', 'no member "node"'),
-                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" is there twice'),
+                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" appears twice'),
                            ('{"ranks":[{"rank":-1}]}', "rank"),
                            ('{"ranks":[{"metadata":{},"metadata":{}}]}',
-                            '"metadata" is there twice'), (good + good, "x.et:1:"),
+                            '"metadata" appears twice'), (good + good, "x.et:1:"),
                            ('{"ranks":[{"metadata":{"id":1}}]}', 'no member "id"')):
         refused(folder, document.encode(), says)
 

@@ -493,12 +493,12 @@ static void cuts_for_ranks(void) {
     CHECK_OK(syn_model_config_preset(&c, "gpt2", &err), err);
     c.n_kv_head = 3;
     CHECK_INT(syn_model_config_check(&c, 2, &shared), SYN_E_INVALID);
-    CHECK_HAS(shared.text, "tp 2 does not divide the 3 heads of keys and values");
+    CHECK_HAS(shared.text, "tp 2 neither divides the 3 key/value heads nor is");
     CHECK_INT(syn_model_config_check(&c, 1, &own), SYN_E_INVALID);
-    CHECK_HAS(own.text, "as many heads of keys and values as of queries, not 3 and 12");
+    CHECK_HAS(own.text, "as many key/value heads as query heads, not 3 and 12");
     c.n_kv_head = 5;
     CHECK_INT(syn_model_config_check(&c, 1, &divide), SYN_E_INVALID);
-    CHECK_HAS(divide.text, "5 heads of keys and values do not divide the 12 of queries");
+    CHECK_HAS(divide.text, "5 key/value heads do not divide the 12 query heads");
 }
 
 /* Megatron's padding to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688, 51200 for tp 1, 2,

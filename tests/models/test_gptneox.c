@@ -126,7 +126,7 @@ static void files(void) {
         {"\"rotary_pct\": 0.5, \"partial_rotary_factor\": 0.25",
          "\"partial_rotary_factor\" contradicts \"rotary_pct\""},
         {"\"rotary_pct\": 0", "\"rotary_pct\" must be a number from 0.001 to 1, not 0"},
-        {"\"rotary_pct\": 0.4", "of a head's 8 elements 3 are to be turned"},
+        {"\"rotary_pct\": 0.4", "head_dim 8 gives an odd number of rotated elements, 3"},
         {"\"use_parallel_residual\": 1", "\"use_parallel_residual\" must be true or false"},
         {"\"attention_bias\": null", "\"attention_bias\" must be true or false"},
         {"\"mlp_bias\": true", "unknown key \"mlp_bias\""},

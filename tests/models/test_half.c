@@ -284,7 +284,7 @@ static void test_given(void) {
         if (i == 0) syn_bert_forward(m, x, SYN_BERT_NO_TYPES, SYN_NO_MASK);
         else syn_bert_mlm(m, x, SYN_BERT_ALL);
         CHECK_HAS(syn_ctx_error(ctx)->text,
-                  i == 0 ? "what layer 1 takes must be bf16 (batch, tokens, 32), not f32[2,3,32]"
+                  i == 0 ? "the input of layer 1 must be bf16 (batch, tokens, 32), not f32[2,3,32]"
                          : "the head 'MLM' needs bf16 (batch, tokens, 32), not f32[2,3,32]");
         model_drop(m);
     }

@@ -125,9 +125,11 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_rope(c, F(2, 1, 3, 4), F(1, 3), F(1), 1), "input 1 must be i32")                         \
     X(syn_rope(c, F(2, 1, 3, 4), I(1, 4), F(1), 1), "input 1 must be positions (B, T) or (1, T)")  \
     X(syn_rope(c, F(2, 1, 3, 4), I(3, 3), F(1), 1), "positions (B, T) or (1, T)")                  \
-    X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1), "input 2 must be a frequency for two")         \
+    X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1),                                                \
+      "input 2 must be at most one frequency per two")                                             \
     X(syn_swiglu(c, F(2, 3), F(3, 2)), "swiglu in h.0: input 1 must be like input 0")              \
-    X(syn_scale_mask_window(c, F(2, 3), SYN_NO_MASK, 1, 0, -1), "a window of -1 keys at offset 0") \
+    X(syn_scale_mask_window(c, F(2, 3), SYN_NO_MASK, 1, 0, -1),                                    \
+      "invalid window: -1 keys at offset 0")                                                       \
     X(syn_attention_window(c, F(1, 1, 2, 2), F(1, 1, 2, 2), F(1, 1, 2, 2), SYN_NO_MASK, 1,         \
                            INT64_MAX, 3),                                                          \
       "invalid window: 3 keys at offset 9223372036854775807, causal 1")                            \
@@ -334,7 +336,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_all_gather(c, F(INT64_MAX / 4), 0, g), "too large")                                      \
     X(syn_reduce_scatter(c, F(2, 3), SYN_REDUCE_SUM, 1, g),                                        \
       "reduce_scatter in h.0: dimension 1 has length 3, which does not divide among 2 ranks")      \
-    X(syn_reduce_scatter(c, F(2, 4), (syn_reduce)-1, 1, g), "there is no reduction")               \
+    X(syn_reduce_scatter(c, F(2, 4), (syn_reduce)-1, 1, g), "unknown reduction")                   \
     X(syn_reduce_scatter(c, F(2, 4), SYN_REDUCE_SUM, -3, g),                                       \
       "reduce_scatter in h.0: dimension -1 does not exist: the tensor has 2")                      \
     X(syn_broadcast(c, F(2), 2, g), "broadcast in h.0: root 2 is not in a group of 2")             \

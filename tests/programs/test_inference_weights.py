@@ -492,7 +492,7 @@ def test_what_is_no_checkpoint():
                "the weights of a GPT-2, but")
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "json")
         f.write("json/tokenizer.json", "{}")
-        refuse(f, ["--weights", "json"], 1, "tokenizer.json: there is no model with vocab")
+        refuse(f, ["--weights", "json"], 1, "tokenizer.json has no model with vocab")
         refuse(f, ["--weights", "nowhere", "--model", "gpt2"], 1, "nowhere")
         f.write("bad.safetensors", "\xff" * 20)
         refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")

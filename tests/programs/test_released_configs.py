@@ -112,8 +112,8 @@ UNSUPPORTED = [
     ({"rope_scaling": {"type": "su", "short_factor": [1.0]}}, "su"),
     ({"add_cross_attention": True}, "add_cross_attention"),
     ({"is_encoder_decoder": True}, "is_encoder_decoder"),
-    ({"head_dim": 127}, "rotary positions turn pairs, but of a head's 127 elements 127"),
-    ({"partial_rotary_factor": 0.34}, "of a head's 128 elements 43"),
+    ({"head_dim": 127}, "rotary embeddings rotate pairs, but head_dim 127 gives an odd number"),
+    ({"partial_rotary_factor": 0.34}, "head_dim 128 gives an odd number of rotated elements, 43"),
     ({"use_bias": True}, "use_bias"),
 ]
 

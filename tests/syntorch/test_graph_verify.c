@@ -3,7 +3,7 @@
 
 /* One breach each, and what the sentence must say of it. */
 #define BREACHES(X)                                                                         \
-    X(p->ranks[1] = 4, "rank 4 is not within a world of 4")                                 \
+    X(p->ranks[1] = 4, "rank 4 is not in a world of 4")                                     \
     X(p->ranks[1] = -1, "rank -1 is not in")                                                \
     X(p->ranks[1] = 0, "rank 0 is in the graph twice")                                      \
     X(p->groups[1].id = 1, "group 1 appears twice")                                         \

@@ -75,7 +75,7 @@ static void pointers_of_lfs_are_told(void) {
     put_folder("p");
     const char *path = put_file("p/x", pointer, sizeof pointer - 1);
     CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_FORMAT);
-    CHECK_HAS(err.text, "p/x is what Git LFS leaves in place of the file; 'git lfs pull' fetches");
+    CHECK_HAS(err.text, "p/x is a Git LFS pointer; run 'git lfs pull' to fetch");
     CHECK(data == NULL && bytes == 0);
 }
 

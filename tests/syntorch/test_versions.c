@@ -25,20 +25,19 @@ static struct cache cache_new(syn_device device) {
 }
 
 /* What must not be used any more, how it was used, and what is said. */
-#define STALE(X)                                                                                   \
-    X(syn_add(c.ctx, c.newest, c.v0),                                                              \
-      "add: tensor 1, 'cache', was overwritten by kv_append (node 3): only its result, tensor 5, " \
-      "may be used")                                                                               \
-    X(syn_add(c.ctx, c.v1, c.v1), "tensor 3, 'h.0/k_cache:0', was overwritten by kv_append")       \
-    X(syn_add(c.ctx, c.part, c.row), "tensor 4, 'h.0/slice:0', was overwritten by kv_append")      \
-    X(syn_slice(c.ctx, c.v1, 2, 0, 2), "slice: tensor 3, 'h.0/k_cache:0', was overwritten")        \
-    X(syn_reshape(c.ctx, c.part, (const int64_t[]){2}, 1),                                         \
-      "reshape: tensor 4, 'h.0/slice:0', was")                                                     \
-    X(syn_kv_append(c.ctx, c.v1, c.row, 2), "kv_append: tensor 3, 'h.0/k_cache:0', was")           \
-    X(syn_kv_append(c.ctx, c.v2, c.part, 2), "kv_append: tensor 4, 'h.0/slice:0', was")            \
-    X(CHECK(syn_tensor_read(c.ctx, c.v0, buf, sizeof buf) != SYN_OK),                              \
-      "tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5")        \
-    X(CHECK(syn_tensor_read(c.ctx, c.part, buf, 8) != SYN_OK), "tensor 4, 'h.0/slice:0', was")     \
+#define STALE(X)                                                                                 \
+    X(syn_add(c.ctx, c.newest, c.v0),                                                            \
+      "add: tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5") \
+    X(syn_add(c.ctx, c.v1, c.v1), "tensor 3, 'h.0/k_cache:0', was overwritten by kv_append")     \
+    X(syn_add(c.ctx, c.part, c.row), "tensor 4, 'h.0/slice:0', was overwritten by kv_append")    \
+    X(syn_slice(c.ctx, c.v1, 2, 0, 2), "slice: tensor 3, 'h.0/k_cache:0', was overwritten")      \
+    X(syn_reshape(c.ctx, c.part, (const int64_t[]){2}, 1),                                       \
+      "reshape: tensor 4, 'h.0/slice:0', was")                                                   \
+    X(syn_kv_append(c.ctx, c.v1, c.row, 2), "kv_append: tensor 3, 'h.0/k_cache:0', was")         \
+    X(syn_kv_append(c.ctx, c.v2, c.part, 2), "kv_append: tensor 4, 'h.0/slice:0', was")          \
+    X(CHECK(syn_tensor_read(c.ctx, c.v0, buf, sizeof buf) != SYN_OK),                            \
+      "tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5")      \
+    X(CHECK(syn_tensor_read(c.ctx, c.part, buf, 8) != SYN_OK), "tensor 4, 'h.0/slice:0', was")   \
     X(CHECK(syn_tensor_write(c.ctx, c.v0, buf, sizeof buf) != SYN_OK), "tensor 1, 'cache', was")
 
 static void test_stale(void) {

@@ -30,7 +30,7 @@ static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
 
 void syn_require_grad(syn_ctx *ctx, syn_tensor t) {
     if (ctx->error.code != SYN_OK) return;
-    const uint32_t row = syn__own_row(ctx, t, "given a gradient");
+    const uint32_t row = syn__own_row(ctx, t, "made to require a gradient");
     if (!row) return;
     const uint32_t flags = ctx->trace->tensors[row].flags;
     size_t param = SIZE_MAX;

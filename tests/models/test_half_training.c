@@ -297,8 +297,8 @@ static void test_order(void) {
     syn_error err = {0};
     char says[sizeof err.text] = "";
     CHECK_OK(run_without_transport(2, wrong_order, says, &err), err);
-    CHECK_HAS(says, "' was written since its f32 master was made of it: an optimizer is made "
-                    "behind syn_data_parallel_new");
+    CHECK_HAS(says, "' was written after its f32 master weights were created; create the optimizer "
+                    "after syn_data_parallel_new");
 }
 
 static const test_case cases[] = {

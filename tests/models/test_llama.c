@@ -192,7 +192,7 @@ static void refuses_what_it_does_not_know(void) {
         {"qwen3", "\"attention_chunk_size\": 0", "\"attention_chunk_size\" must be null"},
         {"qwen3", "\"layer_types\": []", "\"layer_types\" must be a list of strings, one for"},
         {"llama", "\"embedding_multiplier\": 12",
-         "unknown key \"embedding_multiplier\": what it changes in the model is not"},
+         "unknown key \"embedding_multiplier\": it may change the model in an"},
         {"llama", "\"no_rope_layers\": [0]", "unknown key \"no_rope_layers\""},
         {"llama", "\"block_configs\": {\"a\": null}", "unknown key \"block_configs\""},
         {"qwen2", "\"num_experts\": 1", "unknown key \"num_experts\""},
@@ -235,9 +235,9 @@ static void refuses_what_it_does_not_know(void) {
         {"qwen2", "\"layer_types\": [\"full_attention\"]",
          "\"layer_types\" has 1 entries for 2 layers"},
         {"qwen3", "\"layer_types\": [\"sliding_attention\", \"full_attention\"]",
-         "\"layer_types\" must be \"full_attention\" of some layers, then"},
+         "\"layer_types\" must be \"full_attention\" for the first layers, then"},
         {"qwen3", "\"layer_types\": [\"chunked_attention\", \"full_attention\"]",
-         "\"layer_types\" must be \"full_attention\" of some layers, then"},
+         "\"layer_types\" must be \"full_attention\" for the first layers, then"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char json[600];

@@ -29,7 +29,7 @@ static const struct hostile {
     {"[]", 0, "does not begin with '{'"},
     {" {}", 0, "does not begin with '{'"}, /* stricter: the text says "must begin with {" */
     {"{", 0, "the document ends here"},
-    {"{}{}", 0, "expected nothing after"},
+    {"{}{}", 0, "expected the end of"},
     {"{\"a\":1}", 0, "the entry of a tensor must be an object, not a number"},
     {"{\"\xFF\":" T("U8", "[1]", "[0,1]") "}", 1, "bytes that are not UTF-8"},
     {"{\"a\\u0000b\":" T("U8", "[1]", "[0,1]") "}", 1, "U+0000"}, /* stricter: names are C's */
@@ -44,7 +44,7 @@ static const struct hostile {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "'a' has no \"data_offsets\""},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" is given twice"},
     {"{\"__metadata__\":{\"b\":\"1\",\"a\":\"\",\"b\":\"2\"}}", 0,
-     "the metadata give \"b\" twice"}, /* stricter: "duplicate keys are disallowed" */
+     "the metadata has \"b\" twice"}, /* stricter: "duplicate keys are disallowed" */
     {"{\"__metadata__\":{\"a\":1}}", 0, "must be a string, not a number"},
     {"{\"__metadata__\":null}", 0, NULL},
     {"{\"__metadata__\":null,\"a\":" T("F32", "[]", "[0,4]") "}", 4, NULL},
@@ -61,9 +61,11 @@ static const struct hostile {
     {"{\"a\":" T("F32", "[4611686018427387904]", "[0,4]") "}", 4, "more than 2^63 bits"},
     {"{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
      "has more than 8 numbers"}, /* stricter: SYN_SAFETENSORS_RANK */
-    {"{\"a\":" T("F4", "[3]", "[0,1]") "}", 1, "ends within a byte: 3 elements of 4 bits"},
-    {"{\"a\":" T("F32", "[3]", "[0,8]") "}", 8, "has 8 bytes by its data_offsets, but 12"},
-    {"{\"a\":" T("F32", "[2]", "[0,12]") "}", 12, "has 12 bytes by its data_offsets, but 8"},
+    {"{\"a\":" T("F4", "[3]", "[0,1]") "}", 1, "ends inside a byte: 3 elements of 4 bits"},
+    {"{\"a\":" T("F32", "[3]", "[0,8]") "}", 8,
+     "has 8 bytes according to its data_offsets, but 12"},
+    {"{\"a\":" T("F32", "[2]", "[0,12]") "}", 12,
+     "has 12 bytes according to its data_offsets, but 8"},
     {"{\"a\":" T("U8", "[4]", "[0,4]") "}", 3, "ends at byte 4 of the data, but the file has 3"},
     {"{\"a\":" T("U8", "[4]", "[4,0]") "}", 4, "begins at byte 4 and ends before, at 0"},
     {"{\"a\":" T("U8", "[4]", "[0,9223372036854775807]") "}", 4, "ends at byte 92233720368547758"},
@@ -128,9 +130,10 @@ static void lengths_lie(void) {
     put_file("one_more", "\3\0\0\0\0\0\0\0{}", 10);
     CHECK(refuses("one_more", SYN_E_FORMAT, "a header of 3 bytes, but only 2 follow"));
     put_file("pickle", "PK\3\4\0\0\x08\x08 archive/data.pkl", 25);
-    CHECK(refuses("pickle", SYN_E_FORMAT, "no safetensors file"));
+    CHECK(refuses("pickle", SYN_E_FORMAT, "not a safetensors file"));
     put_file("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", 63);
-    CHECK(refuses("pointer", SYN_E_FORMAT, "place of the weights; 'git lfs pull' fetches them"));
+    CHECK(refuses("pointer", SYN_E_FORMAT,
+                  "a Git LFS pointer; run 'git lfs pull' to fetch the weights"));
     /* One byte over the limit, in a sparse file; at the limit what follows is read. */
     put_file("long", "\1\xE1\xF5\5\0\0\0\0{", 9);
     CHECK(truncate(in_folder("long"), 100001000) == 0);
@@ -147,7 +150,7 @@ static void places_without_tensors(void) {
     CHECK(mkfifo(in_folder("pipe"), 0600) == 0);
     CHECK(refuses("pipe", SYN_E_IO, "it is not a regular file"));
     put_file("pytorch_model.bin", "PK", 2);
-    CHECK(refuses("", SYN_E_IO, "pytorch_model.bin, which it has, is not read: only safetensors"));
+    CHECK(refuses("", SYN_E_IO, "it has PyTorch's pytorch_model.bin, but only safetensors"));
     CHECK(mkdir(in_folder("model.safetensors"), 0700) == 0);
     CHECK(refuses("", SYN_E_IO, "model.safetensors: it is a folder"));
 }

@@ -129,8 +129,9 @@ static const struct {
      "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\"}, \"294\": {\"content\": "
      "\"<x>\"}}}",
      "the added token \"<x>\" has two ids, 293 and 294"},
-    {CONFIG, "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is no id"},
-    {CONFIG, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"<x>\"}}}", "is no id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is not the id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"<x>\"}}}",
+     "is not the id"},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": \"<x>\"}}", "must be an object with"},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"lstrip\": true}}}", "has no \"content\""},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": 1}}}",
@@ -288,7 +289,7 @@ static const test_case cases[] = {
     {"what is not done is refused", what_is_not_done_is_refused},
     {"cut files", cut_files},
     {"memory runs out", memory_runs_out},
-    {"many tokens", many_tokens},
+    {"too many added tokens", many_tokens},
 #else
     {"no gpt2 tokenizer", no_gpt2_tokenizer},
 #endif

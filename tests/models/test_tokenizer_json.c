@@ -282,14 +282,14 @@ static const struct {
     {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}", NULL}, /* no type: an old file */
     {"{\"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}}}",
      NULL},
-    {"{}", "there is no model with vocab"},
+    {"{}", "has no model with vocab"},
     {"[]", "must be an object"},
     {"{\"version\": \"2.0\", " MODEL "}", "the version \"2.0\" is not supported"},
     {"{\"more\": 1, " MODEL "}", "the key \"more\" is not supported"},
     {"{" MODEL ", " MODEL "}", "the file has two models"},
     {"{\"model\": {\"type\": \"Unigram\"}}", "the model \"Unigram\" is not supported"},
     {"{\"model\": {\"type\": \"WordLevel\"}}", "the model \"WordLevel\" is not supported"},
-    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", "there is no model with vocab and merges"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", "has no model with vocab and merges"},
     {"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1}}", "dropout is not supported"},
     {"{\"model\": {\"x\": 1}}", "the key \"x\" of the model is not supported"},
     {"{" BYTES_IN "[\"a\"]}}", "a merge must be two tokens separated by one space"},
@@ -311,7 +311,7 @@ static const struct {
     {"{\"added_tokens\": [" TOKEN("3", "A", "\"normalized\": true") ", " TOKEN(
          "0", "a", "\"normalized\": true") "], \"normalizer\": {\"type\": \"Lowercase\"}, " MODEL
                                            "}",
-     "the normalizer makes two added tokens"},
+     "the normalizer turns two added tokens"},
     {"{\"added_tokens\": [" TOKEN(
          "3", " ",
          "\"normalized\": true") "], \"normalizer\": {\"type\": "
@@ -350,9 +350,9 @@ static const struct {
     {"{\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"BPEDecoder\"}]}, " MODEL
      "}",
      "the decoder \"BPEDecoder\" is not supported"},
-    {"{\"post_processor\": {\"processors\": [0]}, " MODEL "}", "none of the processors of a"},
-    {"{\"post_processor\": {\"single\": [0]}, " MODEL "}", "none of the items of a template"},
-    {"{\"decoder\": {\"decoders\": [0]}, " MODEL "}", "none of the steps of a Sequence"},
+    {"{\"post_processor\": {\"processors\": [0]}, " MODEL "}", "not one of the processors of a"},
+    {"{\"post_processor\": {\"single\": [0]}, " MODEL "}", "not one of the items of a template"},
+    {"{\"decoder\": {\"decoders\": [0]}, " MODEL "}", "not one of the steps of a Sequence"},
     {"{\"post_processor\": {\"type\": \"Other\"}, " MODEL "}",
      "the post_processor \"Other\" is not supported"},
     {"{\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 9], \"cls\": [\"b\", "

@@ -160,7 +160,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(drop(c, F(2), SYN_NO_KEYS, 0.1), "dropout in h.0: input 0 must be (B, ..., C)")              \
     X(drop(c, F(2, 3), F(2), 0.1), "input 1 must be i32, but is f32[2]")                           \
     X(drop(c, F(2, 3), I(3), 0.1), "input 1 must be one key per sample (B), but is i32[3]")        \
-    X(drop(c, F(2, 3), I(2, 1), 0.1), "input 1 must be a key (B)")                                 \
+    X(drop(c, F(2, 3), I(2, 1), 0.1), "input 1 must be one key per sample (B)")                    \
     X(syn_softmax(c, I(2, 2)), "softmax in h.0: input 0 must be f32")                              \
     X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), SYN_NO_MASK, 1, true, 0),               \
       "attention in h.0: input 0 must be (B, H, T, D)")                                            \
@@ -342,9 +342,9 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_broadcast(c, F(2), 2, g), "broadcast in h.0: root 2 is not in a group of 2")             \
     X(syn_broadcast(c, F(2), -1, g), "root -1 is not in a group of 2")                             \
     X(syn_send(c, F(2), 0, 0), "send in h.0: rank 0 is not another rank of this world")            \
-    X(syn_send(c, F(2), 2, 0), "rank 2 is no other rank")                                          \
+    X(syn_send(c, F(2), 2, 0), "rank 2 is not another rank")                                       \
     X(syn_send(c, F(2), 1, -1), "the tag -1 is out of range")                                      \
-    X(recv(c, SYN_F32, 1, 2, -1, 0), "recv in h.0: rank -1 is no other rank")                      \
+    X(recv(c, SYN_F32, 1, 2, -1, 0), "recv in h.0: rank -1 is not another rank")                   \
     X(recv(c, 99, 1, 2, 1, 0), "the message's dtype or shape is not valid")                        \
     X(recv(c, SYN_F32, 7, 2, 1, 0), "the message's dtype or shape is not valid")                   \
     X(recv(c, SYN_F32, 2, -2, 1, 0), "negative or too large")                                      \
@@ -357,7 +357,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_reshape(c, NOBODYS, DIMS(1), 1), "reshape in h.0: input 0 belongs to another context")   \
     X(syn_linear(c, NOBODYS, F(2, 2), SYN_NO_BIAS, false), "input 0 belongs to another context")   \
     X(syn_tp_enter(c, syn_contiguous(c, NOBODYS), &ref_pair),                                      \
-      "tp_enter in h.0: input 0 is not a tensor")                                                  \
+      "tp_enter in h.0: input 0 belongs to another")                                               \
     X(syn_name(c, NOBODYS, "x"),                                                                   \
       "tensor 999 cannot be named: it belongs to another context (in h.0)")                        \
     X(syn_gelu(c, released(c), true), "gelu in h.0: the data of input 0 was released")             \
@@ -365,15 +365,15 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "parameter 'wte.weight': dimension 0 has length 6, which does not divide into 4 shards (in " \
       "h.0)")                                                                                      \
     X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 pieces")             \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "there is no shard 4 of 4")                   \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "there is no shard -1 of 4")                 \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "has no shard 4 of 4")                        \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "has no shard -1 of 4")                      \
     X(param(c, SYN_F32, 8, (syn_shard){0, 0, 0, 1}), "in 0 parts")                                 \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "there is no shard 0 of 0")                   \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "has no shard 0 of 0")                        \
     X(param(c, SYN_F32, 8, (syn_shard){2, 1, 0, 1}),                                               \
       "the shape of parameter 'wte.weight' is not valid")                                          \
     X(param(c, SYN_F32, 8, (syn_shard){-1, 1, 0, 1}), "is not valid")                              \
     X(param(c, SYN_F32, -8, SYN_WHOLE), "is not valid")                                            \
-    X(param(c, SYN_I32, 8, SYN_WHOLE), "parameters are f32, f16 or bf16, not i32")                 \
+    X(param(c, SYN_I32, 8, SYN_WHOLE), "must be f32, f16 or bf16, not i32")                        \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
     X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
     X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* a good one: the test can tell */

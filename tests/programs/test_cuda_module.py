@@ -62,7 +62,7 @@ def test_no_nccl():
         with Module(EMULATED, SYN_EMULATED_DEVICES="2", SYN_EMULATED_NO_NCCL="it is gone"):
             expect_ok(f.run("--device", "cuda"))
             refuse(f, ["--device", "cuda", "--tp", "2"], 1,
-                   "exchange by NCCL, which cannot be loaded: it is gone")
+                   "cannot load NCCL, which ranks with one CUDA device each use: it is gone")
             ENV["SYNTORCH_CUDA_SHARED"] = "1"
             expect_ok(f.run("--device", "cuda", "--tp", "2"))
 

@@ -120,11 +120,11 @@ def test_tokenizers():
         os.makedirs(f / "wrong")
         f.write("wrong/vocab.json", '{"a": 0, "b"')
         f.write("wrong/merges.txt", "#version: 0.2\n")
-        refuse(f, ["--tokenizer", "absent"], 1, "absent is no folder with a tokenizer")
-        refuse(f, ["--tokenizer", "empty"], 1, "empty is no folder with a tokenizer")
+        refuse(f, ["--tokenizer", "absent"], 1, "absent is not a folder with a tokenizer")
+        refuse(f, ["--tokenizer", "empty"], 1, "empty is not a folder with a tokenizer")
         refuse(f, ["--tokenizer", "half"], 1, "half/")
         refuse(f, ["--tokenizer", "wrong"], 1, "wrong/vocab.json:1:")
-        refuse(f, ["--tokenizer", TINY], 1, "gpt3-tiny.json is no folder with a tokenizer")
+        refuse(f, ["--tokenizer", TINY], 1, "gpt3-tiny.json is not a folder with a tokenizer")
 
 
 def test_hardware_files():

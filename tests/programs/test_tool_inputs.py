@@ -144,9 +144,9 @@ def test_a_link_to_nothing_is_told():
         os.unlink(f / "p_host.json")
         os.symlink("gone.json", f / "p_host.json")
         r = run(f, "convert-all", ".")
-        assert r.returncode == 1 and b"a link to a file that is not there" in r.stdout, text_of(r)
+        assert r.returncode == 1 and b"a link to a missing file" in r.stdout, text_of(r)
         refused(f, ["stat", "p_host.json"], "cannot read p_host.json",
-                "a link to a file that is not there")
+                "a link to a missing file")
 
 
 main(globals())

@@ -189,8 +189,8 @@ static const struct refusal {
      "the data of tensor 1, which requires a gradient, was released"},
     {"for what is computed", for_what_is_computed,
      "tensor 2 cannot require a gradient: only f32, f16 or bf16 parameters and inputs can"},
-    {"for integers", for_integers, "tensor 1 cannot be given a gradient"},
-    {"for what was released", for_what_was_released, "tensor 1 cannot be given a gradient"},
+    {"for integers", for_integers, "tensor 1 cannot require a gradient"},
+    {"for what was released", for_what_was_released, "tensor 1 cannot require a gradient"},
 };
 
 static void test_refusals(void) {
@@ -218,7 +218,8 @@ static void test_other_contexts(void) {
     CHECK(syn_backward(b, loss) == SYN_E_INVALID);
     CHECK_HAS(syn_ctx_error(b)->text, "cannot be differentiated: it belongs to another context");
     syn_require_grad(a, y);
-    CHECK_HAS(syn_ctx_error(a)->text, "cannot be given a gradient: it belongs to another context");
+    CHECK_HAS(syn_ctx_error(a)->text,
+              "cannot be made to require a gradient: it belongs to another context");
     syn_ctx_free(a);
     syn_ctx_free(b);
 }

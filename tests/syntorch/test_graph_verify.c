@@ -14,7 +14,7 @@
     X(p->metadata[1].name = "", "entry 1 of the metadata")                                  \
     X(p->tensors[2].spec.dims[0] = -1, "tensor 2 (h.0.attn/qkv:0): its shape")              \
     X(p->tensors[2].base = 3, "tensor 2 (h.0.attn/qkv:0): shares the storage")              \
-    X(p->tensors[0].flags = 0, "tensor 0 (x): no node makes it")                            \
+    X(p->tensors[0].flags = 0, "tensor 0 (x): has no producer")                             \
     X(p->tensors[4].producer = 4, "tensor 4 (h.1/recv:0): its producer does not exist")     \
     X(p->tensors[4].producer = 2, "writes a tensor that has another producer: 4")           \
     X(p->nodes[3].n_outputs = 0, "tensor 4 (h.1/recv:0): its producer does not write it")   \

@@ -144,7 +144,7 @@ static void refuses_bad_files(void) {
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"training\":{\"tp\":-1}}", "",
          "\"errors.training.tp\""},
         {"{\"name\"", "[{\"name\"", "hw.json:1:1: ", "the file must be an object, not an array"},
-        {"0.5}}}\n", "0.5}}} x", "hw.json:6:63: ", "nothing after the document"},
+        {"0.5}}}\n", "0.5}}} x", "hw.json:6:63: ", "the end of the document"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         syn_hardware hw, before;

@@ -158,7 +158,7 @@ static void refuses(const char *from, const char *to, const char *says) {
 
 static void refuses_bad_curves(void) {
     refuses("[[16,100],[64,400]]", "[[64,100],[16,400]]", "must ascend");
-    refuses("[[16,100],[64,400]]", "[[16,100,3]]", "is [size, rate]");
+    refuses("[[16,100],[64,400]]", "[[16,100,3]]", "must be [size, rate]");
     refuses("[[16,100],[64,400]]", "[]", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "7", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "[[16,0]]", "gflop_per_s.linear");

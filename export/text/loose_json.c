@@ -248,7 +248,7 @@ static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__str *tex
     const char *q = p;
     const syn__loose_kind kind = p < l->end ? bare(l, p, at_member, &q) : SYN__LOOSE_NONE;
     if (q >= l->end || kind == SYN__LOOSE_NONE)
-        return (void)stop(l, q, "no value stands here"), SYN__LOOSE_NONE;
+        return (void)stop(l, q, "a value is missing here"), SYN__LOOSE_NONE;
     text->bytes = (size_t)(q - p);
     l->cur = q;
     return kind;
@@ -301,7 +301,7 @@ bool syn__loose_member(syn__loose *l, syn__str *key) {
         l->cur = p + 1;
         return false;
     }
-    if (*p != '"' || p >= l->end) return stop(l, p, "a key should stand here");
+    if (*p != '"' || p >= l->end) return stop(l, p, "a key is missing here");
     l->escaped = false;
     const char *quote = string_end(l, p + 1, IN_KEY);
     if (quote >= l->end) return stop(l, l->end, NULL);

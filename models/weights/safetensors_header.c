@@ -203,7 +203,7 @@ static syn_status read_object(parser *p) {
             SYN_TRY(read_tensor(p, name));
             continue;
         }
-        if (metadata) return syn_json_fail(&p->json, "\"__metadata__\" is given twice");
+        if (metadata) return syn_json_fail(&p->json, "\"__metadata__\" appears twice");
         metadata = true;
         SYN_TRY(read_metadata(p));
     }

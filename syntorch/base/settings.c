@@ -369,7 +369,7 @@ static syn_status read_entry(syn__settings *s, const syn__setting_table *table, 
     if (row == table->n_rows) return read_unknown(s, table);
     const uint64_t bit = (uint64_t)1 << row;
     const size_t outer = syn__settings_enter(s, table->rows[row].key);
-    if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+    if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     marks->seen |= bit;
     SYN_TRY(read_value(s, table, row, target, marks));
     syn__settings_leave(s, outer); /* not reached after a failure: the sentence may need the path */

@@ -25,7 +25,7 @@ syn_status syn__hardware_enter_op(syn__settings *s, const syn__hardware_op_list 
                                   syn__settings_shown(s, shown));
     *outer = syn__settings_enter(s, op);
     for (int32_t i = 0; i < list->n; i++, entry += list->entry_bytes)
-        if (strcmp(entry, op) == 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+        if (strcmp(entry, op) == 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     if (list->n == list->max || strlen(op) >= SYN__HW_OP_BYTES)
         return syn__settings_fail(s, "\"%s\" may list at most %d ops", s->path, list->max);
     snprintf(entry, SYN__HW_OP_BYTES, "%s", op);

@@ -182,7 +182,7 @@ syn_status syn__hardware_read_fitted(syn__settings *s, void *member) {
                                       s->path, syn__settings_shown(s, shown));
         const size_t outer = syn__settings_enter(s, what);
         if (find(fitted, what) != NULL)
-            return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+            return syn__settings_fail(s, "\"%s\" appears twice", s->path);
         if (fitted->n == SYN_HW_FITS)
             return syn__settings_fail(s, "\"%s\" may list at most %d kinds", s->path, SYN_HW_FITS);
         struct syn_hw_fit_range *fit = &fitted->at[fitted->n++];

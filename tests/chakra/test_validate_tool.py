@@ -276,7 +276,7 @@ def stat_of_garbage(folder):
     with open(path, "wb") as f:
         f.write(b"\x20" + bytes(range(200)) * 3)
     r = run("stat", path, text=True)
-    check(r.returncode == 1 and "no execution trace" in r.stderr,
+    check(r.returncode == 1 and "not an execution trace" in r.stderr,
           f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
 
 

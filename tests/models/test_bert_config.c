@@ -167,7 +167,7 @@ static void refuses_bad_files(void) {
         {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
         {"\"intermediate_size\":96,", "", "", "lacks \"intermediate_size\""},
         {"\"hidden_size\":64", "\"hidden_size\":64,\"hidden_size\":64", "",
-         "\"hidden_size\" is given twice"},
+         "\"hidden_size\" appears twice"},
         {"\"num_attention_heads\":4", "\"num_attention_heads\":5",
          "m.json:1:63: ", "\"num_attention_heads\" 5 does not divide \"hidden_size\" 64"},
         {"\"hidden_size\":64", "\"hidden_size\":262148", "", "from 1 to 262144"},

@@ -294,7 +294,7 @@ static void refuses_bad_files(void) {
         {"\"n_layer\":2", "\"n_layer\":99999999999999999999999999",
          "m.json:1:12: ", "must be an integer"},
         {"\"n_layer\":2", "\"n_layer\":2,\"n_layer\":2",
-         "m.json:1:14: ", "\"n_layer\" is given twice"},
+         "m.json:1:14: ", "\"n_layer\" appears twice"},
         {"\"n_layer\":2,", "", "m.json:1:58: ", "lacks \"n_layer\" or \"num_hidden_layers\""},
         {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
         {"\"n_layer\":2", "\"n_layer\":2,\"num_hidden_layers\":3", "",

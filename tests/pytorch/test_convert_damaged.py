@@ -143,9 +143,9 @@ def words(p, base):
     refused(f"{p.name}: empty", convert(b"", p.texts()[1]), "empty")
     refused(f"{p.name}: blanks", convert(b" \n", p.texts()[1]), "host.0.json")
     refused(f"{p.name}: no trace", convert(b'{"schema": "1.0.2"}', p.texts()[1]),
-            "holds no node of a host trace")
+            "has no nodes of a host trace")
     refused(f"{p.name}: no device trace", convert(p.texts()[0], b'{"a": 1}'),
-            "holds no list of events")
+            "has no list of events")
     refused(f"{p.name}: empty device trace", convert(p.texts()[0], b""), "device.0.json")
 
 

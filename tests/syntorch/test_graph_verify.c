@@ -30,10 +30,10 @@
     X(p->nodes[2].id = 1, "two nodes with the id 1")                                        \
     X(p->nodes[1].stream = -1, "node 1 (all_reduce): negative stream -1")                   \
     X(p->nodes[1].wall_ns = (double)NAN, "has a time that is not a number")                 \
-    X(p->nodes[1].comm = SYN_COMM_NONE, "its kind of communication does not fit")           \
-    X(p->nodes[1].comm = SYN_COMM_SEND, "its kind of communication does not fit")           \
-    X(p->nodes[2].comm = SYN_COMM_RECV, "its kind of communication does not fit")           \
-    X(p->nodes[3].comm = SYN_COMM_BROADCAST, "its kind of communication does not fit")      \
+    X(p->nodes[1].comm = SYN_COMM_NONE, "its kind of communication does not match")         \
+    X(p->nodes[1].comm = SYN_COMM_SEND, "its kind of communication does not match")         \
+    X(p->nodes[2].comm = SYN_COMM_RECV, "its kind of communication does not match")         \
+    X(p->nodes[3].comm = SYN_COMM_BROADCAST, "its kind of communication does not match")    \
     X(p->nodes[1].group = 2, "its group does not exist: 2")                                 \
     X(p->nodes[1].group = 7, "rank 0, node 1 (all_reduce): its rank is not in its group 7") \
     X(p->nodes[1].root = 4, "its root is not a rank: 4")                                    \

@@ -328,7 +328,7 @@ static void refuses_ranges(void) {
         {"{\"all_reduce\":{\"ranks\":[3,2]}}", "must be [least, most]"},
         {"{\"all_reduce\":{\"ranks\":[3]}}", "ranks\" must be a number"},
         {"{\"all_reduce\":{\"ranks\":[1,2,3]}}", "must be [least, most]"},
-        {"{\"all_reduce\":{},\"all_reduce\":{}}", "is given twice"},
+        {"{\"all_reduce\":{},\"all_reduce\":{}}", "appears twice"},
         {"[]", "must be an object of ranges"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

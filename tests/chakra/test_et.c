@@ -170,13 +170,13 @@ static void test_ranks_must_agree(void) {
         {{{AR, AG, AR}, {AR, AR, AG}},
          {{1, 2, 3}, {1, 2, 3}},
          1,
-         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, rank 1 "
-         "all_reduce of 128 bytes"},
+         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, but rank 1 "
+         "has all_reduce of 128 bytes"},
         {{{AR, AG, AR}, {AR, AG, AR}},
          {{1, 2, 3}, {1, 2, 4}},
          0,
          "the ranks of the world differ in call 3: rank 0 has all_reduce of 192 bytes, "
-         "rank 1 all_reduce of 256 bytes"},
+         "but rank 1 has all_reduce of 256 bytes"},
         {{{AR, AG, AR}, {AR, AG}},
          {{1, 2, 3}, {1, 2}},
          1,

@@ -175,7 +175,7 @@ static void test_refused(void) {
         {{.kind = SYN_NODE_RECV, .peer = -1, .tag = 1}, "receives from rank -1"},
         {{.kind = SYN_NODE_RECV, .peer = 1, .tag = -5}, "negative tag -5"},
         {{.kind = COLL, .group = 99, .comm = SYN_COMM_ALL_REDUCE},
-         "names group 99, which does not exist"},
+         "has group 99, which does not exist"},
         {{.kind = COMP, .deps = "d0"}, "depends on node 0, which is not earlier"},
         {{VIEW, .deps = "d3"}, "depends on node 3, which is not earlier"},
     };

@@ -265,7 +265,7 @@ static void test_foreign_files(void) {
         {"\x1f\x8b\x08", "is compressed with gzip"},
         {"<?xml version=\"1.0\"?>\n<svg xmlns=\"\"/>", "is an SVG picture, not a graph"},
         {"\xEF\xBB\xBF <graphml/>", "is GraphML, which can be written but not read"},
-        {"<!DOCTYPE html>", "is XML, which is not read"},
+        {"<!DOCTYPE html>", "is XML, which cannot be read"},
         {"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[]}", "is a Chrome timeline (traceEvents)"},
         {"{\n  \"1\": [0, 1]\n}", "lists the groups of a set of traces"},
         {"{\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":7,\"nodes\":[{\"id\":1}]}",

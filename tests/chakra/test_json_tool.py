@@ -123,7 +123,7 @@ def check_own(folder):
     every = checks.run("export", "--input", prefix + ".tp.0.et", "--all_ranks", "--format",
                        "chakra", "--output", "-").stdout
     refused(folder, every, "has several ranks, but an .et file has one")
-    refused(folder, every, "holds no rank 2", "--rank", "2")
+    refused(folder, every, "does not have rank 2", "--rank", "2")
     got, r = run(folder, every, "--rank", "1")
     check(got == open(prefix + ".tp.1.et", "rb").read(), f"--rank 1: {r.stderr}")
 

@@ -124,7 +124,7 @@ static void files(void) {
         {"\"head_dim\": 8, \"classifier_dropout\": 0.1, \"is_decoder\": false", NULL},
         {"\"hidden_act\": \"relu\"", "\"hidden_act\" must be"},
         {"\"rotary_pct\": 0.5, \"partial_rotary_factor\": 0.25",
-         "\"partial_rotary_factor\" contradicts \"rotary_pct\""},
+         "\"partial_rotary_factor\" contradicts its synonym \"rotary_pct\""},
         {"\"rotary_pct\": 0", "\"rotary_pct\" must be a number from 0.001 to 1, not 0"},
         {"\"rotary_pct\": 0.4", "head_dim 8 gives an odd number of rotated elements, 3"},
         {"\"use_parallel_residual\": 1", "\"use_parallel_residual\" must be true or false"},

@@ -31,7 +31,7 @@ static const struct hostile {
     {"{", 0, "the document ends here"},
     {"{}{}", 0, "expected the end of"},
     {"{\"a\":1}", 0, "the entry of a tensor must be an object, not a number"},
-    {"{\"\xFF\":" T("U8", "[1]", "[0,1]") "}", 1, "bytes that are not UTF-8"},
+    {"{\"\xFF\":" T("U8", "[1]", "[0,1]") "}", 1, "is not valid UTF-8"},
     {"{\"a\\u0000b\":" T("U8", "[1]", "[0,1]") "}", 1, "U+0000"}, /* stricter: names are C's */
     {"{\"a\":" T("U8", "[1]", "[0,1]") ",\"a\":" T("U8", "[1]", "[1,2]") "}", 2,
      "the tensor 'a' appears twice"},

@@ -194,7 +194,7 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     const syn_status status = syn_tokenizer_encode_pair(tok, text[0], bytes[0], text[1], bytes[1],
                                                         &ids, &types, &n, &err);
     if (status == SYN_E_INVALID) { /* no file says what is put around two texts */
-        CHECK_HAS(err.text, "two texts");
+        CHECK_HAS(err.text, "pairs of texts");
         return;
     }
     CHECK_OK(status, err);

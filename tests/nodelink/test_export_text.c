@@ -247,7 +247,8 @@ static void refusals(void) {
         {GRAPH(OP("1"), DEP("1", "1")), "cycle through \"r0.o1\""},
         {GRAPH(OP("1") "," OP("2") "," OP("3"), DEP("2", "3") "," DEP("3", "2") "," DEP("2", "1")),
          "cycle through \"r0.o"},
-        {GRAPH(OP("1") "," TENSOR("0"), IN("0", "1", "1")), "input 1 of r0.o1, which has 1"},
+        {GRAPH(OP("1") "," TENSOR("0"), IN("0", "1", "1")),
+         "input 1 of r0.o1 is out of range: the op has 1"},
         {GRAPH(OP("1") "," TENSOR("0"), IN("0", "1", "0") "," IN("0", "1", "0")),
          "input 0 of r0.o1 appears twice"},
         {GRAPH(OP("1") "," TENSOR("0"), "{\"source\":\"r0.t0\",\"target\":\"r0.o1\"}"),
@@ -297,7 +298,7 @@ static void refusals(void) {
         {"{\"graph\":{\"format_version\":99}}", "format_version is 99"},
         {"{\"graph\":{\"ranks\":[0,0]},\"nodes\":[],\"links\":[]}", "rank 0 appears twice"},
         {"{\"graph\":{\"ranks\":[1]},\"nodes\":[" OP("1") "],\"links\":[]}", "does not list"},
-        {"{\"graph\":{\"world_size\":1,\"ranks\":[1]},\"nodes\":[],\"links\":[]}", "world_size 1"},
+        {"{\"graph\":{\"world_size\":1,\"ranks\":[1]},\"nodes\":[],\"links\":[]}", "world_size is 1"},
         {"{\"graph\":{\"groups\":[{\"id\":0,\"ranks\":[0]}]}}", "a group needs"},
         {"{\"nodes\":[],\"nodes\":[]}", "there twice"},
     };

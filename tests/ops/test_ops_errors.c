@@ -364,7 +364,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(param(c, SYN_F32, 6, (syn_shard){0, 1, 0, 4}),                                               \
       "parameter 'wte.weight': dimension 0 has length 6, which does not divide into 4 shards (in " \
       "h.0)")                                                                                      \
-    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 pieces")             \
+    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 shards")             \
     X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "has no shard 4 of 4")                        \
     X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "has no shard -1 of 4")                      \
     X(param(c, SYN_F32, 8, (syn_shard){0, 0, 0, 1}), "in 0 parts")                                 \

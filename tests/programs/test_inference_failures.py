@@ -16,7 +16,7 @@ def test_usage():
             (["-t", "2"], "'-t' is not an option"),
             (["--"], "not an option"),
             (["--tp"], "--tp needs a value"),
-            (["--quiet=1"], "takes no value"),
+            (["--quiet=1"], "accepts no value"),
             (["--device", "gpu"], "cpu, meta or cuda, not 'gpu'"),
             (["--attention", "flash"], "auto, fused or unfused, not 'flash'"),
             (["--save_logits", "x.npy", "--device", "meta"], "computes none"),
@@ -54,7 +54,7 @@ def test_what_does_not_fit_the_model():
                       "1000000000 new tokens need more than the 256 positions")
         assert "prompt tokens" not in line, line  # nobody has counted them yet
         refuse(f, ["--num_output_tokens", 257], 1,
-               "16 prompt tokens and 257 new ones need 272 positions")
+               "16 prompt tokens and 257 new tokens need 272 positions")
         refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000,
                    "--batch_size", 1000000], 1, "256")
         refuse(f, ["--prompt", "x" * 300], 1, "300")

@@ -31,7 +31,7 @@ def close(a, b):
 META = ["--device", "meta"]
 RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
-PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "extrapolated: ",
+PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ", "extrapolated: ",
              "suggestions: ")
 
 

@@ -136,8 +136,8 @@ def test_released():
 
 def test_heads_that_are_on_several_ranks_are_told():
     with Folder() as f:
-        for tp, says in ((8, "heads:   32 query heads share 8 key and value heads\n"),
-                         (32, "heads:   32 query heads share 8 key and value heads, each "
+        for tp, says in ((8, "heads:   32 query heads share 8 key/value heads\n"),
+                         (32, "heads:   32 query heads share 8 key/value heads, each "
                               "on 4 ranks\n")):
             out = expect_ok(f.run(*meta(f, RELEASED["Llama-3.1-8B"][1]), "--tp", tp))
             assert says in out, out

@@ -113,7 +113,7 @@ static void verify_distrusts_other_producers(void) {
         const char *says;
     } cases[] = {{spoil_kind, "unknown kind of node"}, {spoil_category, "unknown category"},
                  {spoil_phase, "unknown phase"},       {spoil_op, "lacks its op"},
-                 {spoil_scope, "lacks its op"},        {spoil_comm, "does not fit"},
+                 {spoil_scope, "lacks its op"},        {spoil_comm, "does not match"},
                  {spoil_reduce, "unknown reduction"}};
     const syn_graph_source source = {spoiled_node, whole_tensor, NULL};
     plan p;

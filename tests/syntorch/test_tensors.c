@@ -245,7 +245,7 @@ static void test_asked_numbers(void) {
                                         &more) != SYN_OK);
         if (wrong == 3) CHECK(syn_tensor_read_end(ctx, asked[0], got) != SYN_OK);
         if (wrong == 4) CHECK(syn_tensor_read_end(ctx, -1, got) != SYN_OK);
-        if (wrong == 1 || wrong == 2) CHECK_HAS(syn_ctx_error(ctx)->text, "4 at a time");
+        if (wrong == 1 || wrong == 2) CHECK_HAS(syn_ctx_error(ctx)->text, "1 to 4 numbers");
         if (wrong > 2) CHECK_HAS(syn_ctx_error(ctx)->text, "has no matching syn_tensor_read_begin");
         syn_ctx_free(ctx);
     }

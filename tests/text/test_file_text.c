@@ -119,18 +119,18 @@ static void refused(void) {
     expect(in_folder("c/none"), SYN_E_IO, "c/none: No such file");
     if (access("/dev/zero", R_OK) == 0) expect("/dev/zero", SYN_E_IO, "device");
     put_file("c/host.json", "\x28\xB5\x2F\xFD....", 8);
-    expect(path, SYN_E_UNSUPPORTED, "packed with zstd; unpack it first (unzstd)");
+    expect(path, SYN_E_UNSUPPORTED, "compressed with zstd; unpack it first (unzstd)");
     put_file("c/host.json",
              "\xFD"
              "7zXZ\0....",
              10);
-    expect(path, SYN_E_UNSUPPORTED, "packed with xz");
+    expect(path, SYN_E_UNSUPPORTED, "compressed with xz");
     put_file("c/host.json", "\x04\x22\x4D\x18", 4);
-    expect(path, SYN_E_UNSUPPORTED, "packed with lz4");
+    expect(path, SYN_E_UNSUPPORTED, "compressed with lz4");
     put_file("c/host.json", "BZh91AY", 7);
-    expect(path, SYN_E_UNSUPPORTED, "packed with bzip2");
+    expect(path, SYN_E_UNSUPPORTED, "compressed with bzip2");
     put_file("c/host.json", "PK\x03\x04", 4);
-    expect(path, SYN_E_UNSUPPORTED, "packed with zip");
+    expect(path, SYN_E_UNSUPPORTED, "compressed with zip");
     put_file("c/host.json", "PK", 2);
     syn_error err = {0};
     syn__file_text input;

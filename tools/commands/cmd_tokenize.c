@@ -189,6 +189,6 @@ int command_tokenize(int argc, char **argv) {
     if (!args.tokenizer)
         return cli_fail(&program, CLI_USAGE, "--tokenizer DIR is needed (--help explains)");
     if (args.decode && args.plain)
-        return cli_fail(&program, CLI_USAGE, "--plain does nothing with --decode; leave one out");
+        return cli_fail(&program, CLI_USAGE, "--plain has no effect with --decode; omit one");
     return cli_done(&program, run(texts, n, &err), &err);
 }

@@ -227,7 +227,7 @@ static void parts_that_there_are_not(void) {
         {{-1, 2, false, false}, "small does not have 2 layers from layer -1 on: it has 4"},
         {{1, -1, false, false}, "does not have -1 layers"},
         {{3, 2, false, true}, "small does not have 2 layers from layer 3 on"},
-        {{5, 0, false, false}, "no 0 layers from layer 5 on"},
+        {{5, 0, false, false}, "does not have 0 layers from layer 5 on"},
         {{1, INT64_MAX, false, false}, "layers from layer 1 on"},
         {{1, 3, true, true}, "with the embedding must begin with layer 0, not 1"},
         {{0, 3, true, true}, "with the head must end with the last layer, not before layer 3"},

@@ -300,7 +300,7 @@ static void refusals(void) {
         {"{\"graph\":{\"ranks\":[1]},\"nodes\":[" OP("1") "],\"links\":[]}", "does not list"},
         {"{\"graph\":{\"world_size\":1,\"ranks\":[1]},\"nodes\":[],\"links\":[]}", "world_size is 1"},
         {"{\"graph\":{\"groups\":[{\"id\":0,\"ranks\":[0]}]}}", "a group needs"},
-        {"{\"nodes\":[],\"nodes\":[]}", "there twice"},
+        {"{\"nodes\":[],\"nodes\":[]}", "appears twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};

@@ -188,7 +188,8 @@ for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "mod
 # ---- what makes no sense ----
 
 for name, args, sentence in (
-        ("inference", ["--sweep", "tp"], "--sweep must be KEY=VALUE,..., such as tp=1,2,4, not 'tp'"),
+        ("inference", ["--sweep", "tp"],
+         "--sweep must be KEY=VALUE,..., such as tp=1,2,4, not 'tp'"),
         ("inference", ["--sweep", "seed=1,2"], "--sweep cannot vary 'seed'; it can vary tp, "),
         ("inference", ["--sweep", "tp=1,2", "tp=4"], "--sweep has tp twice"),
         ("inference", ["--sweep", "tp=1,2,1"], "--sweep has tp=1 twice"),
@@ -201,7 +202,8 @@ for name, args, sentence in (
         ("pretrain", ["--sweep", "batch_size=1,a", "--out-dir", "nothing"],
          "--batch_size must be an integer, not 'a'"),
         ("pretrain", ["--sweep", "tp=1", "--compare", "h100"], "--compare has no effect with"),
-        ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= set the same option"),
+        ("inference", ["--sweep", "tp=1,2", "--tp", "4"],
+         "--tp and --sweep tp= set the same option"),
         ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
         ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "needs --device meta, not cpu"),
         ("inference", ["--sweep", "tp=1", "--debug"], "--debug has no effect with --sweep"),

@@ -136,7 +136,7 @@ typedef struct syn_pytorch_note {
       "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], on a machine with a GPU; events " \
       "of other accelerators are not read)")                                                       \
     X(NO_CPU_OPS, "no-cpu-ops",                                                                    \
-      "the device trace holds no CPU ops, so host nodes have no times (profile with "              \
+      "the device trace has no CPU ops, so host nodes have no times (profile with "                \
       "ProfilerActivity.CPU too)")                                                                 \
     X(NO_RF_IDS, "no-rf-ids",                                                                      \
       "the device trace has no \"Record function id\", so host nodes were matched by External id " \

@@ -214,7 +214,8 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
     if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
         return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                 "targets must be i32 (batch, tokens) like the tokens, of which %s takes %lld",
+                 "targets must be i32 (batch, tokens) with the tokens' shape, and %s accepts at "
+                 "most %lld tokens",
                  c->name, (long long)most);
     return false;
 }

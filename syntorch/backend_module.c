@@ -91,9 +91,11 @@ static void load(void) {
     else if (find_module(path)) load_from(path);
     else
 #ifdef SYN_HAVE_CUDA
-        SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
-                 "the CUDA module " MODULE " is neither beside the program nor where it is "
-                 "installed; " MODULE_PATH " may name it");
+        SYN_FAIL(
+            &failure, SYN_E_UNSUPPORTED,
+            "the CUDA module " MODULE
+            " was found neither next to the program nor where it is installed; set " MODULE_PATH
+            " to its path");
 #else
         SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
                  "this build has no CUDA: configure it with -D SYN_CUDA=ON where NVIDIA's toolkit "

@@ -88,9 +88,9 @@ bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes) {
     const syn_trace_node *n = &t->nodes[producer];
     const char *scope = syn_trace_text(t, n->scope);
     if (producer)
-        snprintf(made, sizeof made, "made by %s%s%s (%s)", syn_trace_op(t, n)->name,
+        snprintf(made, sizeof made, "output of %s%s%s (%s)", syn_trace_op(t, n)->name,
                  *scope ? " in " : "", scope, syn_phase_name((syn_phase)n->phase));
-    snprintf(text, bytes, "tensor '%s', %s, holds %s at element %lld",
+    snprintf(text, bytes, "tensor '%s', %s, has %s at element %lld",
              syn_trace_tensor_name(t, row, name), made, w->is_nan ? "NaN" : "infinity",
              (long long)w->element);
     return true;

@@ -60,7 +60,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     const uint32_t id = (uint32_t)t->n_tensors;
     syn_trace_tensor row = {0, 0, producer, base ? base : id, 0, (uint16_t)flags, 0};
     if (syn__number_of(&t->tensor_numbers, id) >= UINT32_MAX - 1)
-        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context makes at most 2^32 tensors").id;
+        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context can create at most 2^32 tensors").id;
     if (syn_intern_put(&t->specs, &operand->spec, sizeof operand->spec, &row.spec, err) != SYN_OK)
         return 0;
     if (base && !plain(operand)) {

@@ -22,11 +22,11 @@ extern "C" {
     X(WORD, "words that are not JSON (NaN, N/A, ...), or missing values",                          \
       "replaced by null, true or false")                                                           \
     X(NUMBER, "numbers that are not valid JSON", "rewritten or quoted")                            \
-    X(BROKEN, "unreadable values", "left out")                                                     \
+    X(BROKEN, "unreadable values", "omitted")                                                      \
     X(TRUNCATED, "values truncated by the end of the file", "omitted; open brackets were closed")  \
     X(OBJECTS, "JSON objects in one file", "the last complete one was written (--object chooses)") \
     X(MERGED, "JSON objects in one file", "their lists were merged")                               \
-    X(AROUND, "text before or after the JSON", "left out")
+    X(AROUND, "text before or after the JSON", "omitted")
 
 typedef enum syn__fix_kind {
 #define SYN_X(id, met, done) SYN__FIX_##id,

@@ -308,7 +308,7 @@ bool syn__loose_member(syn__loose *l, syn__str *key) {
     key->text = p + 1;
     key->bytes = (size_t)(quote - p - 1);
     p = past_space(quote + 1, l->end);
-    if (*p != ':') return stop(l, p, "a colon should follow the key");
+    if (*p != ':') return stop(l, p, "a colon is missing after the key");
     l->cur = past_space(p + 1, l->end);
     l->at_member = true;
     return true;
@@ -323,7 +323,7 @@ bool syn__loose_element(syn__loose *l) {
         return false;
     }
     if (p >= l->end) return stop(l, p, NULL);
-    if (*p == '}' || *p == ':') return stop(l, p, "an element should stand here");
+    if (*p == '}' || *p == ':') return stop(l, p, "an element is missing here");
     l->cur = p;
     return true;
 }

@@ -332,8 +332,7 @@ syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
         const syn_tensor grad = syn_grad(ctx, p.tensor), squares = syn_square_sum(ctx, &grad, 1);
         float value = 0;
         if (!is_finite(ctx, squares, &value))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "step %lld: the gradient of '%s' is NaN or infinite (%s)",
+            return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the gradient of '%s' is %s",
                             (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
     }
     return SYN_FAIL(err, SYN_E_INVALID,

@@ -109,7 +109,7 @@ static syn_status read_integers(parser *p, const char *tensor, const char *what,
     for (*n = 0; syn_json_next(&p->json) != SYN_JSON_ARRAY_END; ++*n) {
         if (p->json.type == SYN_JSON_ERROR) return p->err->code;
         if (p->json.type != SYN_JSON_NUMBER || !p->json.is_integer || p->json.integer < 0)
-            return syn_json_fail(&p->json, "%s of '%s' must hold integers from 0 to %" PRId64, what,
+            return syn_json_fail(&p->json, "%s of '%s' must be integers from 0 to %" PRId64, what,
                                  tensor, INT64_MAX);
         if (*n == room)
             return syn_json_fail(&p->json, "%s of '%s' has more than %d numbers", what, tensor,

@@ -228,30 +228,30 @@ def check_damage(folder):
     for cut in range(1, len(good), 3):
         refused(folder, good[:cut].encode(), "x.et:1:")
     node = '{"id":"1"}'
-    for new, says in (('{"ID":"1"}', 'no member "ID"'),
+    for new, says in (('{"ID":"1"}', 'unknown member "ID"'),
                       ('{"id":"1","id":"2"}', '"id" appears twice'), ('{"id":-1}', "type uint64"),
                       ('{"id":1.5}', "type uint64"),
-                      ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'),
+                      ('{"type":"COMPUTE"}', 'unknown node type "COMPUTE"'),
                       ('{"name":1}', "must be a string"),
                       ('{"attr":[{"int64Val":"1","boolVal":true}]}', "two values"),
-                      ('{"attr":[{"Name":"x"}]}', 'no member "Name"'),
+                      ('{"attr":[{"Name":"x"}]}', 'unknown member "Name"'),
                       ('{"attr":[{"doubleVal":"1e999"}]}', "type double"),
                       ('{"attr":[{"floatVal":1e39}]}', "type float"),
                       ('{"attr":[{"int32Val":2147483648}]}', "type int32"),
                       ('{"attr":[{"bytesVal":"?"}]}', "type bytes"),
-                      ('{"attr":[{"int64List":{"value":[]}}]}', 'no member "value"'),
-                      ('{"inputs":{"strides":""}}', 'no member "strides"'),
-                      ("1", "must be an object"), ('{"id\\u0000":"1"}', "no member")):
+                      ('{"attr":[{"int64List":{"value":[]}}]}', 'unknown member "value"'),
+                      ('{"inputs":{"strides":""}}', 'unknown member "strides"'),
+                      ("1", "must be an object"), ('{"id\\u0000":"1"}', "unknown member")):
         refused(folder, good.replace(node, new).encode(), says)
     for document, says in (("{}", 'no "ranks"'), ('{"ranks":[]}', 'no "ranks"'),
                            ('{"ranks":1}', "ranks"), ("[]", "the file's content"),
-                           ('{"nodes":[]}', 'no member "nodes"'),
-                           ('{"ranks":[{"node":[]}]}', 'no member "node"'),
+                           ('{"nodes":[]}', 'unknown member "nodes"'),
+                           ('{"ranks":[{"node":[]}]}', 'unknown member "node"'),
                            ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" appears twice'),
                            ('{"ranks":[{"rank":-1}]}', "rank"),
                            ('{"ranks":[{"metadata":{},"metadata":{}}]}',
                             '"metadata" appears twice'), (good + good, "x.et:1:"),
-                           ('{"ranks":[{"metadata":{"id":1}}]}', 'no member "id"')):
+                           ('{"ranks":[{"metadata":{"id":1}}]}', 'unknown member "id"')):
         refused(folder, document.encode(), says)
 
 

@@ -57,7 +57,7 @@ static void test_not_finite(void) {
     get_weight(&j, before);
     backward(&j, INFINITY);
     CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN or infinite (NaN)");
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN");
     CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
     get_weight(&j, after);
     CHECK(memcmp(before, after, sizeof before) == 0);
@@ -81,7 +81,7 @@ static void test_not_finite_after_forgetting(void) {
     syn_forget(j.ctx, mark, NULL, 0);
     backward(&j, INFINITY);
     CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN or infinite (NaN)");
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN");
     CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
     job_free(&j);
 }

@@ -119,8 +119,8 @@ static void another_family_is_refused(void) {
         CHECK_INT(syn_weights_open(&weights, reference_path("%s", c->folder),
                                    i ? &syn_gpt_family : &syn_bert_family, &err),
                   SYN_E_INVALID);
-        CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
-                              : "holds the weights of a GPT-2, but the model is a BERT");
+        CHECK_HAS(err.text, i ? "has the weights of a BERT, but the model is a GPT-2"
+                              : "has the weights of a GPT-2, but the model is a BERT");
     }
 }
 

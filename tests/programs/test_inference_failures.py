@@ -253,7 +253,7 @@ def test_too_little_memory():
         refuse(f, ["--model", "gpt3-175b"], 1, "out of memory", "651 GiB", "--device meta")
         refuse(f, ["--batch_size", 1000000, "--num_output_tokens", 200], 1, "out of memory",
                "KV cache")
-        refuse(f, ["--model", "gpt2-xl", "--tp", 5], 1, "take 5.8", "but the limit on the address "
+        refuse(f, ["--model", "gpt2-xl", "--tp", 5], 1, "need 5.8", "but the limit on the address "
                "space (ulimit -v) leaves", " available", limit=2000000)
         for limit in (1200000, 1800000):  # room to start in, none for 6 GiB of weights
             for args in (["--model", "gpt2-xl"], ["--model", "gpt2-xl", "--tp", 5]):

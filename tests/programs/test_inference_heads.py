@@ -131,7 +131,7 @@ def test_another_shape_is_an_error():
         cases = [("head_gpt2_f32", cut(GPT2_HEAD, 90, 16),
                   "'lm_head.weight' has the shape [90, 16]"),
                  ("head_gpt2_f32", cut(GPT2_HEAD, 101, 8),
-                  "[101, 8] and 'transformer.wte.weight', which is tied to it, [101, 16]"),
+                  "[101, 8], but 'transformer.wte.weight', which is tied to it, has [101, 16]"),
                  ("head_gpt2_f32", bytes_of(GPT2_HEAD), "'lm_head.weight' is U8"),
                  ("head_bert_f32", cut(BERT_HEAD, 104, 16),
                   "'cls.predictions.decoder.weight' has the shape [104, 16]"),

@@ -102,7 +102,7 @@ def test_dtype():
         _, rounded = run_prompt(f, "tiny_gpt2_f32", [tokens], "--weight_dtype", "bf16", new=1)
         assert 1e-6 < difference(rounded[0], f32["prompts"][0]["logits"][-1]) < 0.05
         for option in ("--dtype", "--weight_dtype"):
-            refuse(f, [option, "i32"], 2, f"{option} is f32, f16 or bf16, not 'i32'")
+            refuse(f, [option, "i32"], 2, f"{option} must be f32, f16 or bf16, not 'i32'")
         refuse(f, ["--dtype", "bf16", "--weight_dtype", "f32"], 2,
                "--weight_dtype f32: with --dtype bf16 the weights are bf16, too")
 
@@ -337,7 +337,7 @@ def test_weights_need_their_tokenizer():
                        "bytes")["tokens"] == summary(f)["tokens"]
         words = bert_tokenizer(f)
         for how in (["--weights", "gpt"], ["--model", "gpt2", "--device", "meta"]):
-            refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but",
+            refuse(f, [*how, "--tokenizer", words], 1, "words' is a BERT tokenizer, but",
                    "needs a BPE tokenizer")
         for how in (["--weights", checkpoint("tiny_bert_f32")],
                     ["--model", "bert-base-uncased", "--device", "meta"]):

@@ -150,7 +150,7 @@ def test_refused():
             said = {**RELEASED["Llama-3.1-8B"][1], **changes}
             refuse(f, meta(f, said), 1, says)
         said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
-        refuse(f, meta(f, said), 1, '"architectures" is "LlamaForCausalLM"', 'no "model_type"')
+        refuse(f, meta(f, said), 1, '"architectures" "LlamaForCausalLM"', 'no "model_type"')
         for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # GPT-2's older files
             expect_ok(f.run(*meta(f, {**said, "architectures": name})))
         for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # before a Llama's type

@@ -97,7 +97,7 @@ def test_tokenizers_of_other_models():
     """Words that say whose."""
     with Folder() as f:
         refuse(f, ["--weights", folder_of("llama3"), "--tokenizer", folder_of("bert")], 1,
-               "is BERT's, but", "needs a BPE tokenizer")
+               "is a BERT tokenizer, but", "needs a BPE tokenizer")
         refuse(f, ["--weights", folder_of("bert"), "--tokenizer", folder_of("llama2")], 1,
                "is a BPE tokenizer, but", "needs BERT's")
 

@@ -56,7 +56,7 @@ for ranks in (1, 2, 4, 16):
     if ranks > 1:
         done = run("validate", os.path.join(folder, "own_model"))
         check(done.returncode == 0, f"own_model {ranks}: {done.stdout}{done.stderr}")
-check("does not divide into 17 pieces" in example("own_model", "17", ends=1), "17 ranks")
+check("does not divide into 17 shards" in example("own_model", "17", ends=1), "17 ranks")
 check("RANKS must be" in example("own_model", "--help", ends=1), "own_model --help")
 
 # An MLP, whole and cut: what each rank exchanges, in the order in which it does.

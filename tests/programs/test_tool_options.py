@@ -23,7 +23,7 @@ def test_how_inputs_and_choices_are_given():
         for args, says in (
                 (["--copies", "some"], "--copies must be auto, full or once, not 'some'"),
                 (["--nx_key", "link"], "--nx_key must be both, links or edges, not 'link'"),
-                (["--nx_key="], "--nx_key is both, links or edges, not ''")):
+                (["--nx_key="], "--nx_key must be both, links or edges, not ''")):
             refused(f, [*export, *args], says, code=2)
         refused(f, ["convert-all", ".", "--profile", "astra"],
                 "--profile must be full or astra-sim, not 'astra'", code=2)
@@ -126,7 +126,7 @@ def test_options_without_effect():
                 says in r.stderr.decode(), f"{command}: {r.returncode}: {text_of(r)}"
         r = subprocess.run([os.path.join(BUILD, "calibrate"), "--check", "--rows", ROWS,
                             "--rows_stack", "none"], cwd=f.path, env=ENV, capture_output=True)
-        assert r.returncode == 1 and b"has no column stack" in r.stderr, text_of(r)
+        assert r.returncode == 1 and b"has no column \"stack\"" in r.stderr, text_of(r)
         host_and_device(f, "job")
         r = run(f, "convert", "pytorch", "--host", "job_host.json", "--device", "job_device.json",
                 "--output", "x.et", "--json", "--quiet")

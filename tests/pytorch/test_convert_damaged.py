@@ -95,7 +95,7 @@ def objects(p, base):
     if good(what + "all", r, kinds):
         check("duplicate-id" not in r.anomalies,
               f"{what}all: ids count anew in each object: {r.anomalies}")
-    refused(what + "2", convert(both, device, "--object", "2"), "holds 2 JSON objects")
+    refused(what + "2", convert(both, device, "--object", "2"), "has 2 JSON objects")
     cut = len(host) + places(dump(other.host), "nodes")[10][0] + 5
     r = convert(both[:cut], device)
     if good(f"{p.name}: the second object cut", r, p.kinds()):

@@ -58,7 +58,8 @@ const cli_option inference_options[] = {
      "id of BERT's [MASK] in --prompt_ids without a tokenizer; default: predict every position", 0,
      1e9},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
-     "prompt length in tokens: the prompt is cut or repeated to fit (BERT: includes [CLS] and "
+     "prompt length in tokens: the prompt is truncated or repeated to fit (BERT: includes [CLS] "
+     "and "
      "[SEP]); default: the prompt as it is",
      1, 1e9},
     {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N",

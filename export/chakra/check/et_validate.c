@@ -216,7 +216,7 @@ static syn_status check_graph(syn_validator *v, syn__checked_rank *rank, const s
     v->result.n_nodes += scan->n_nodes;
     v->result.n_deps += scan->first_dep[scan->n_nodes];
     v->frontier += dag->widest_ready;
-    if (scan->n_nodes == 0) syn__find(v, SYN_FINDING_NO_NODES, whole, "there are no nodes");
+    if (scan->n_nodes == 0) syn__find(v, SYN_FINDING_NO_NODES, whole, "the file has no nodes");
     if (dag->n_ordered < scan->n_nodes) SYN_TRY(find_cycle(v, rank, scan, dag, err));
     if (rank->n_calls > 1) qsort(rank->calls, rank->n_calls, sizeof *rank->calls, compare_calls);
     if (!v->how.single) SYN_TRY(syn__check_order(v, rank, scan, dag, err));

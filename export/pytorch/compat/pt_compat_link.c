@@ -225,10 +225,11 @@ static syn_status check_circle(const hosts *h, uint32_t node) {
         if (syn__str_has(name, "DataLoader")) return SYN_OK;
         at = parent_of(h, at);
     } while (at != node);
-    return SYN_FAIL(h->c->err, SYN_E_FORMAT,
-                    "%.200s: the reference linker never ends here, because node %llu is its own "
-                    "ancestor; without --compat the cycle is cut",
-                    h->c->host->input->name, (unsigned long long)h->nodes[node].id);
+    return SYN_FAIL(
+        h->c->err, SYN_E_FORMAT,
+        "%.200s: the reference linker never terminates here, because node %llu is its own "
+        "ancestor; without --compat the cycle is cut",
+        h->c->host->input->name, (unsigned long long)h->nodes[node].id);
 }
 
 /* Determines whether node 1 is an ancestor of the node. */

@@ -342,9 +342,9 @@ def test_weights_need_their_tokenizer():
         for how in (["--weights", checkpoint("tiny_bert_f32")],
                     ["--model", "bert-base-uncased", "--device", "meta"]):
             refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1,
-                   "/t' is a BPE tokenizer, but", "needs BERT's")
+                   "/t' is a BPE tokenizer, but", "needs a BERT tokenizer")
         shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
-        refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is BERT's")
+        refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is a BERT tokenizer")
 
 
 def test_added_tokens():

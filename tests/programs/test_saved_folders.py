@@ -99,7 +99,7 @@ def test_tokenizers_of_other_models():
         refuse(f, ["--weights", folder_of("llama3"), "--tokenizer", folder_of("bert")], 1,
                "is a BERT tokenizer, but", "needs a BPE tokenizer")
         refuse(f, ["--weights", folder_of("bert"), "--tokenizer", folder_of("llama2")], 1,
-               "is a BPE tokenizer, but", "needs BERT's")
+               "is a BPE tokenizer, but", "needs a BERT tokenizer")
 
 
 main(globals())

@@ -134,7 +134,7 @@ def test_options_without_effect():
         for name in ("", "out/", ".", "out/.."):  # files of a set would be hidden
             f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
             refused(f, ["convert", "text", "--input", "w.txt", "--num_npus", 2, "--output", name],
-                    f"the prefix '{name}' names no file")
+                    f"the prefix '{name}' has no file name")
 
 
 def test_outputs_are_checked_before_the_work():

@@ -298,7 +298,8 @@ static void refusals(void) {
         {"{\"graph\":{\"format_version\":99}}", "format_version is 99"},
         {"{\"graph\":{\"ranks\":[0,0]},\"nodes\":[],\"links\":[]}", "rank 0 appears twice"},
         {"{\"graph\":{\"ranks\":[1]},\"nodes\":[" OP("1") "],\"links\":[]}", "does not list"},
-        {"{\"graph\":{\"world_size\":1,\"ranks\":[1]},\"nodes\":[],\"links\":[]}", "world_size is 1"},
+        {"{\"graph\":{\"world_size\":1,\"ranks\":[1]},\"nodes\":[],\"links\":[]}",
+         "world_size is 1"},
         {"{\"graph\":{\"groups\":[{\"id\":0,\"ranks\":[0]}]}}", "a group needs"},
         {"{\"nodes\":[],\"nodes\":[]}", "appears twice"},
     };

@@ -221,7 +221,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
     (void)limits;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                     "cannot read " SHOWN ": it is compressed with gzip, but this program was built "
-                                         "without zlib; unpack it first (gunzip)",
+                    "without zlib; unpack it first (gunzip)",
                     file->name);
 }
 

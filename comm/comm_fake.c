@@ -25,8 +25,8 @@ static const syn_comm_ops fake_ops = {
 
 syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size, syn_error *err) {
     if (size < 1 || rank < 0 || rank >= size)
-        return SYN_FAIL(err, SYN_E_INVALID, "there is no rank %d in a world of %d ranks", (int)rank,
-                        (int)size);
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d does not exist in a world of %d ranks",
+                        (int)rank, (int)size);
     syn__comm *self = syn_calloc(1, sizeof *self);
     if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
     syn__comm_init(self, &fake_ops, NULL);

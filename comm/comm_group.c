@@ -19,11 +19,13 @@ static syn_status check_group(const syn_comm *comm, uint32_t id, const char *nam
     *index = -1;
     for (int32_t i = 0; i < n_ranks && status == SYN_OK; i++) {
         if (ranks[i] < 0 || ranks[i] >= comm->size)
-            status = SYN_FAIL(err, SYN_E_INVALID, "group %.64s names rank %d in a world of %d",
-                              name, (int)ranks[i], (int)comm->size);
+            status =
+                SYN_FAIL(err, SYN_E_INVALID,
+                         "group %.64s has rank %d, which does not exist in a world of %d ranks",
+                         name, (int)ranks[i], (int)comm->size);
         else if (seen[ranks[i]]++)
-            status = SYN_FAIL(err, SYN_E_INVALID, "group %.64s names rank %d twice", name,
-                              (int)ranks[i]);
+            status =
+                SYN_FAIL(err, SYN_E_INVALID, "group %.64s has rank %d twice", name, (int)ranks[i]);
         else if (ranks[i] == comm->rank) *index = i;
     }
     syn_free(seen);
@@ -184,5 +186,5 @@ void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
     else syn__call_text(b, text_b, sizeof text_b);
     const bool lengths = equal_uncut(a, b) && x->n_segments == y->n_segments && a->cut != b->cut;
     snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s%s", (int)rank_a, text_a,
-             (int)rank_b, text_b, lengths ? " of other sizes" : "");
+             (int)rank_b, text_b, lengths ? " of different sizes" : "");
 }

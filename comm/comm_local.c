@@ -220,8 +220,8 @@ static const syn__transport transport = {
 syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t rank,
                               syn_error *err) {
     if (rank < 0 || rank >= world->size)
-        return SYN_FAIL(err, SYN_E_INVALID, "there is no rank %d in a world of %d ranks", (int)rank,
-                        (int)world->size);
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d does not exist in a world of %d ranks",
+                        (int)rank, (int)world->size);
     syn__local *self = syn_calloc(1, sizeof *self);
     if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
     pthread_mutex_lock(&world->lock);
@@ -233,7 +233,7 @@ syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t ra
     pthread_mutex_unlock(&world->lock);
     if (taken) {
         syn_free(self);
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d of this world was opened before", (int)rank);
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d of this world is already open", (int)rank);
     }
     syn__comm_init(&self->base, &local_ops, &transport);
     self->base.threads = true;

@@ -34,7 +34,7 @@ static syn_status fill(syn__local *self, const syn__call_sig *send, syn_request 
 }
 
 static syn_status send_to_ended(const syn__local *self, const syn_comm_call *send, syn_error *err) {
-    return SYN_FAIL(err, SYN_E_COMM, "rank %d sends to rank %d (tag %d), which has ended",
+    return SYN_FAIL(err, SYN_E_COMM, "rank %d sends to rank %d (tag %d), which has finished",
                     (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
 }
 

@@ -35,14 +35,14 @@ static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
     return false;
 }
 
-/* Aborts with "rank 1 ended while rank 0 waits in all_reduce #5 of group tp0". */
+/* Aborts with "rank 1 finished while rank 0 waits in all_reduce #5 of group tp0". */
 static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
     const syn__call_sig *turn = &world->ranks[waiter].awaited->turn;
     const syn_comm_call *x = &turn->exchange;
     char sentence[256];
-    const char *what = world->ranks[ended].opened ? "ended" : "never started";
+    const char *what = world->ranks[ended].opened ? "finished" : "never started";
     if (syn__is_message(x->kind))
-        snprintf(sentence, sizeof sentence, "rank %d %s while rank %d waits in recv(tag %d) for it",
+        snprintf(sentence, sizeof sentence, "rank %d %s while rank %d waits for it in recv(tag %d)",
                  (int)ended, what, (int)waiter, (int)x->tag);
     else
         snprintf(sentence, sizeof sentence,

@@ -7,10 +7,12 @@
 syn_status syn__check_peer(const syn_comm *comm, const syn_comm_call *message, syn_error *err) {
     const char *what = syn_comm_kind_name(message->kind);
     if (message->peer < 0 || message->peer >= comm->size)
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s names rank %d in a world of %d",
-                        (int)comm->rank, what, (int)message->peer, (int)comm->size);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "rank %d: %s refers to rank %d, which does not exist in a world of %d ranks",
+            (int)comm->rank, what, (int)message->peer, (int)comm->size);
     if (message->tag < 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s has tag %d; tags are not negative",
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s has tag %d, but tags must be at least 0",
                         (int)comm->rank, what, (int)message->tag);
     return SYN_OK;
 }

@@ -162,7 +162,9 @@ static syn_status init_mpi(syn__mpi *self, syn_error *err) {
     const int wanted = self->base.threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
     int flag = 0, provided = 0;
     SYN__TRY_MPI("MPI_Finalized", MPI_Finalized(&flag));
-    if (flag) return SYN_FAIL(err, SYN_E_COMM, "MPI was finalised before and cannot start again");
+    if (flag)
+        return SYN_FAIL(err, SYN_E_COMM,
+                        "MPI was already finalized and cannot be initialized again");
     SYN__TRY_MPI("MPI_Initialized", MPI_Initialized(&flag));
     if (flag) {
         SYN__TRY_MPI("MPI_Query_thread", MPI_Query_thread(&provided));
@@ -172,8 +174,8 @@ static syn_status init_mpi(syn__mpi *self, syn_error *err) {
     }
     if (provided >= wanted || !self->base.threads) return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "this MPI lets one thread at a time call it: collectives cannot go on while "
-                    "the rank computes");
+                    "this MPI library lacks MPI_THREAD_MULTIPLE, so collectives cannot overlap "
+                    "with computation");
 }
 
 static syn_status join_world(syn__mpi *self, syn_error *err) {
@@ -186,8 +188,8 @@ static syn_status join_world(syn__mpi *self, syn_error *err) {
     self->base.pub.size = size;
     if (syn_mpi_launched(NULL, &announced) && announced != size)
         return SYN_FAIL(err, SYN_E_COMM,
-                        "the launcher announced %d ranks but MPI sees %d: is mpirun of the MPI "
-                        "library that this program was built with?",
+                        "the launcher started %d ranks, but MPI reports %d; use the mpirun of the "
+                        "MPI library that this program was built with",
                         (int)announced, size);
     /* Duplicates inherit the error handler. */
     SYN__TRY_MPI("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &self->messages));

@@ -148,7 +148,7 @@ static syn_status check_segments(const syn_comm_call *x, syn_error *err) {
     const bool list = x->kind == SYN_COMM_ALL_REDUCE || x->kind == SYN_COMM_BROADCAST;
     const int32_t most = list ? SYN_MAX_LIST : 1;
     if (x->kind == SYN_COMM_BARRIER || (x->n_segments >= 1 && x->n_segments <= most)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "%s of %d tensors: it takes %s%d",
+    return SYN_FAIL(err, SYN_E_INVALID, "%s got %d tensors but accepts %s%d",
                     syn_comm_kind_name(x->kind), (int)x->n_segments, list ? "1 to " : "",
                     (int)most);
 }
@@ -170,7 +170,7 @@ static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error 
     case SYN_COMM_RECV:
         return syn__check_peer(comm, x, err);
     default:
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "communicators have no %s",
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "communicators do not support %s",
                         syn_comm_kind_name(x->kind));
     }
 }
@@ -250,7 +250,7 @@ void syn__comm_finish(syn__comm *comm) {
         comm->transport->withdraw(comm, r);
         if (message_open(r)) /* not completed while it was being cancelled */
             SYN_FAIL(&r->error, SYN_E_COMM,
-                     "rank %d closed its communicator before recv(tag %d) from rank %d was done",
+                     "rank %d closed its communicator before recv(tag %d) from rank %d completed",
                      (int)comm->pub.rank, (int)r->turn.exchange.tag, (int)r->turn.exchange.peer);
         syn__message_done(r);
     }

@@ -23,9 +23,9 @@ static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
     const syn_comm_call *x = &turn->exchange;
     const char *name = syn_comm_kind_name(x->kind);
     if (x->kind == SYN_COMM_NONE && x->group != NULL)
-        snprintf(buf, buf_bytes, "the opening of group %.64s", x->group->name);
+        snprintf(buf, buf_bytes, "opening group %.64s", x->group->name);
     else if (x->kind == SYN_COMM_NONE)
-        snprintf(buf, buf_bytes, "close, for messages to be received or other ranks to end");
+        snprintf(buf, buf_bytes, "close, until its messages are received or other ranks finish");
     else if (syn__is_message(x->kind))
         snprintf(buf, buf_bytes, "%s(tag %d) %s rank %d", name, (int)x->tag,
                  x->kind == SYN_COMM_SEND ? "to" : "from", (int)x->peer);
@@ -43,7 +43,7 @@ static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, 
     if (!*end && (o->log_s <= 0 || waited_s < dog->next_log_s)) return false;
     describe(&dog->turn, what, sizeof what);
     snprintf(sentence, bytes, "rank %d has waited %.*f s in %s%s", (int)dog->rank,
-             waited_s < 10 ? 1 : 0, waited_s, what, *end ? "; the job ends now" : "");
+             waited_s < 10 ? 1 : 0, waited_s, what, *end ? "; aborting the job" : "");
     dog->next_log_s *= 2;
     return true;
 }

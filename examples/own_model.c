@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     syn_graph *graph = NULL;
     syn_error err = {0};
     syn_status s = shape.tp > 0 ? syn_hardware_load(&a100, "a100-80g", NULL, &err)
-                                : SYN_FAIL(&err, SYN_E_INVALID, "RANKS is a number from 1 on");
+                                : SYN_FAIL(&err, SYN_E_INVALID, "RANKS must be at least 1");
     if (s == SYN_OK) s = syn_ranks_trace(&graph, &shape, &a100, model, NULL, &err);
     if (s == SYN_OK) s = syn_export_file(graph, NULL, &how, "own_model.svg", &err);
     if (s == SYN_OK) s = syn_export_et_set(graph, &how, "own_model", &err);

@@ -38,7 +38,7 @@ static syn_status run(syn_ctx *ctx, syn_error *err) {
         apart = fmaxf(apart, fabsf(y[i] - silu * silu) + fabsf(slope[i] - 2 * silu * rises));
     }
     if (!(apart < 1e-5f)) return SYN_FAIL(err, SYN_E_INVALID, "%g from the formulas", apart);
-    printf("the op and its gradient are those of the formulas\n");
+    printf("the op and its gradient match the formulas\n");
     const syn_trace *trace = syn_ctx_trace(ctx);
     const syn_export_options how = {.title = "An op of one's own, forward and backward"};
     syn_graph *graph = NULL;

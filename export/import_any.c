@@ -8,7 +8,7 @@
 #include "export/export.h"
 #include "syntorch/base/memory.h"
 
-#define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"
+#define READ_HERE "supported inputs are node-link JSON, Chakra JSON and Chakra .et"
 
 /* Why a file of that kind cannot be imported, as the end of a sentence; NULL: it can be tried.
    Errors in broken JSON are reported by the JSON reader. */
@@ -24,9 +24,10 @@ static const char *refusal(syn__file_kind kind) {
         return ", which has no graph";
     case SYN__FILE_PYTORCH:
     case SYN__FILE_XML:
-        return kind == SYN__FILE_XML ? ", which is not read" : ", which is not read here";
+        return kind == SYN__FILE_XML ? ", which cannot be read"
+                                     : ", which this command cannot read";
     case SYN__FILE_GRAPHML:
-        return ", which is written but not read";
+        return ", which can be written but not read";
     default:
         return ", not a graph";
     }

@@ -12,46 +12,46 @@ SYN_API_BEGIN
    finding that is not a problem is a warning. */
 #define SYN_FINDING_LIST(X)                                                                        \
     X(RECORDING, "recording", true, "simulators do not run the host's part of a real run")         \
-    X(MISSING, "missing-file", true, "simulators end at once when a rank has no file")             \
-    X(FRAME, "framing", true, "readers lose what follows, or take the rest for other nodes")       \
+    X(MISSING, "missing-file", true, "simulators exit immediately when a rank has no file")        \
+    X(FRAME, "framing", true, "readers lose the rest of the file or misread it")                   \
     X(META, "metadata", true, "simulators take the first message for metadata, so a node is lost") \
-    X(MESSAGE, "damaged-message", true, "simulators go on with half a node, or stop")              \
-    X(TEXT, "utf8", true, "protobuf readers refuse texts that are not UTF-8")                      \
-    X(EMPTY, "empty-message", false, "some readers take a message of no bytes for the file's end") \
+    X(MESSAGE, "damaged-message", true, "simulators continue with half a node, or stop")           \
+    X(TEXT, "utf8", true, "protobuf readers reject strings that are not UTF-8")                    \
+    X(EMPTY, "empty-message", false, "some readers treat an empty message as the end of the file") \
     X(NO_NODES, "no-nodes", true, "simulators abort on a rank without nodes")                      \
     X(ID, "duplicate-id", true, "the later node silently replaces the earlier one")                \
     X(DANGLING, "dangling-dependency", true, "simulators abort while they load the file")          \
-    X(SELF, "self-dependency", true, "the node, and all that waits for it, never runs")            \
-    X(CYCLE, "cycle", true, "its nodes, and all that wait for them, never run")                    \
+    X(SELF, "self-dependency", true, "the node and all that depend on it never run")               \
+    X(CYCLE, "cycle", true, "its nodes and all that depend on them never run")                     \
     X(NO_VALUE, "attribute-without-value", true,                                                   \
-      "simulators end with an error; 0 must be written too")                                       \
-    X(MEMBER, "attribute-type", true, "simulators end with an error, or read 0")                   \
-    X(TWICE, "attribute-twice", false, "readers differ in which of the values counts")             \
+      "simulators exit with an error; 0 must be written, too")                                     \
+    X(MEMBER, "attribute-type", true, "simulators exit with an error, or read 0")                  \
+    X(TWICE, "attribute-twice", false, "readers differ in which value they use")                   \
     X(RANGE, "out-of-range", true,                                                                 \
-      "times in nanoseconds beyond 64 bits, ranks and tags beyond 32 become other numbers")        \
+      "times above 64 bits (in ns) and ranks and tags above 32 bits wrap around")                  \
     X(NODE_TYPE, "node-type", true,                                                                \
       "simulators run compute, collectives, sends and receives only")                              \
     X(NEW_TYPE, "unknown-node-type", false, "the schema 1.0.0 ends with type 7")                   \
-    X(CPU_NODE, "cpu-node", true, "simulators fail at the statistics of CPU nodes")                \
+    X(CPU_NODE, "cpu-node", true, "simulators fail when they compute statistics of CPU nodes")     \
     X(COST, "cost", true, "a compute node without ops or bytes stalls its rank")                   \
-    X(SMALL_ROOT, "small-root", false, "a first node of less than a nanosecond aborts simulators") \
+    X(SMALL_ROOT, "small-root", false, "a first node shorter than a nanosecond aborts simulators") \
     X(COMM_TYPE, "comm-type", true, "the rank stalls at a collective without a known type")        \
     X(COMM_KIND, "not-simulated", true, "the rank stalls at this kind of collective")              \
     X(COMM_SIZE, "comm-size", true, "an operation without bytes hangs or aborts")                  \
-    X(PEER, "peer", true, "a message needs its two ranks, one of them its own, and a tag from 0")  \
-    X(GROUPS, "group-file", true, "the group file cannot be used as it stands")                    \
+    X(PEER, "peer", true,                                                                          \
+      "a message needs two ranks, one of them its own, and a tag of at least 0")                   \
+    X(GROUPS, "group-file", true, "the group file cannot be used")                                 \
     X(GROUP_ID, "group-id", false, "message tags of groups from 500 on wrap around")               \
-    X(GROUP, "group", true, "the rank ends or hangs at a collective of a group it is not in")      \
-    X(SEQUENCE, "collective-mismatch", true,                                                       \
-      "the ranks of the group wait for each other for ever")                                       \
-    X(ORDER, "collective-order", true, "readiness decides which is first, on each rank anew")      \
-    X(ORDER_OPEN, "order-not-checked", false, "too many groups over too many nodes")               \
+    X(GROUP, "group", true, "the rank exits or hangs at a collective of a group it is not in")     \
+    X(SEQUENCE, "collective-mismatch", true, "the ranks of the group deadlock")                    \
+    X(ORDER, "collective-order", true, "each rank runs first the collective that is ready first")  \
+    X(ORDER_OPEN, "order-not-checked", false, "too many groups and nodes")                         \
     X(MESSAGES, "send-receive-mismatch", true, "the receiver never finishes")                      \
     X(KEY, "repeated-key", false,                                                                  \
-      "messages with equal ranks, tag and size match in order of arrival")                         \
-    X(DEADLOCK, "deadlock", true, "simulators stop in the middle, and say that all is well")       \
+      "messages with equal ranks, tag and size are matched in order of arrival")                   \
+    X(DEADLOCK, "deadlock", true, "simulators stop before the end but report success")             \
     X(FRONTIER, "wide-frontier", false,                                                            \
-      "simulators take time in the square of what is ready at once")
+      "simulation time grows with the square of the number of ready nodes")
 
 typedef enum syn_finding_kind {
 #define SYN_X(id, name, problem, why) SYN_FINDING_##id,

@@ -53,8 +53,7 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);
     if (shared < 1 || heads % shared != 0)
-        return syn_ctx_fail(ctx, SYN_E_SHAPE,
-                            "%lld heads of keys do not divide the %lld of queries",
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "%lld key heads do not divide the %lld query heads",
                             (long long)shared, (long long)heads);
     const int order[4] = {0, 2, 1, 3};
     const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};

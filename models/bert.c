@@ -146,7 +146,7 @@ static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype
     const syn_spec want = {(int32_t)dtype, 2, {dims[0], dims[1]}};
     if (!t.id || syn_spec_equal(syn_tensor_spec(ctx, t), &want)) return;
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
-    syn_ctx_fail(ctx, SYN_E_SHAPE, "%s must be %s like the tokens, not %s", what,
+    syn_ctx_fail(ctx, SYN_E_SHAPE, "%s must be %s with the tokens' shape, not %s", what,
                  syn_spec_text(&want, a, sizeof a),
                  syn_spec_text(syn_tensor_spec(ctx, t), b, sizeof b));
 }
@@ -181,7 +181,8 @@ static bool ready(syn_model *m, syn_tensor weight, const char *name, syn_tensor 
     syn_ctx *ctx = m->ctx;
     if (syn_ctx_status(ctx) != SYN_OK) return false;
     if (!weight.id) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "%s was made without the head '%s'", m->config.name, name);
+        syn_ctx_fail(ctx, SYN_E_INVALID, "%s was created without the head '%s'", m->config.name,
+                     name);
         return false;
     }
     const syn_spec *spec = syn_tensor_spec(ctx, x);
@@ -227,7 +228,7 @@ syn_tensor syn_bert_mlm(syn_model *m, syn_tensor hidden, syn_tensor positions) {
     const syn_spec *which = syn_tensor_spec(ctx, positions);
     if (positions.id && (which->dtype != SYN_I32 || which->rank != 1 || which->dims[0] < 1)) {
         char text[SYN_SPEC_TEXT];
-        return syn_ctx_fail(ctx, SYN_E_SHAPE, "positions must be i32 (number of words), not %s",
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "positions must be i32 (number of positions), not %s",
                             syn_spec_text(which, text, sizeof text));
     }
     const int64_t dims[2] = {-1, m->config.n_embd};
@@ -309,9 +310,9 @@ static syn_status read_positions(syn__settings *s, void *member) {
     char shown[64];
     SYN_TRY(syn__config_string(s));
     if (syn__settings_text_is(s, "absolute")) return SYN_OK;
-    return syn__settings_fail(s,
-                              "\"%s\" must be \"absolute\", not \"%s\": this model knows no other",
-                              s->path, syn__settings_shown(s, shown));
+    return syn__settings_fail(
+        s, "\"%s\" must be \"absolute\", not \"%s\": this model supports no other value", s->path,
+        syn__settings_shown(s, shown));
 }
 
 static const syn__setting rows[] = {
@@ -345,7 +346,8 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
 
 static syn_status check(const syn_model_config *c, syn_error *err) {
     if (c->n_types >= 1) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "model %s: %lld token types must be at least 1", c->name,
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "model %s: the number of token types must be at least 1, not %lld", c->name,
                     (long long)c->n_types);
 }
 

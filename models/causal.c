@@ -13,8 +13,8 @@ static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tok
                               const syn_spec *cache, syn_error *err) {
     const syn_model_config *c = &m->config;
     if (!syn_model_is_causal(c))
-        return SYN_FAIL(err, SYN_E_INVALID, "%s is a %s, which predicts no next token", c->name,
-                        c->family->title);
+        return SYN_FAIL(err, SYN_E_INVALID, "%s is a %s, which does not predict the next token",
+                        c->name, c->family->title);
     if (batch < 1 || max_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
                         (long long)batch, (long long)max_tokens);
@@ -67,10 +67,11 @@ syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn
 static syn_status check_padding(const syn_model *m, const int32_t *padding, syn_error *err) {
     if (m->max_tokens == 0 || m->position != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "padding is set between syn_causal_begin and the first forward step");
+                        "padding must be set between syn_causal_begin and the first forward step");
     for (int64_t b = 0; b < m->batch; b++)
         if (padding[b] < 0 || padding[b] >= m->max_tokens)
-            return SYN_FAIL(err, SYN_E_INVALID, "%d tokens of padding in a sequence of %lld",
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%d padding tokens do not fit into a sequence of %lld tokens",
                             padding[b], (long long)m->max_tokens);
     return SYN_OK;
 }
@@ -167,15 +168,15 @@ syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
 static bool fits(const syn_model *m, syn_tensor x) {
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (m->max_tokens == 0) {
-        syn_ctx_fail(m->ctx, SYN_E_INVALID,
-                     "a model's forward step needs syn_causal_begin before it");
+        syn_ctx_fail(m->ctx, SYN_E_INVALID, "a forward step needs syn_causal_begin first");
         return false;
     }
     if (!syn__model_accepts(m, x, 0)) return false;
     const int64_t *n = syn_tensor_spec(m->ctx, x)->dims;
     if (n[0] == m->batch && n[1] >= 1 && n[1] <= m->max_tokens - m->position) return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                 "%lld tokens of %lld sequences at position %lld do not fit %lld of %lld",
+                 "%lld tokens of %lld sequences at position %lld do not fit into a KV cache of "
+                 "%lld tokens for %lld sequences",
                  (long long)n[1], (long long)n[0], (long long)m->position, (long long)m->max_tokens,
                  (long long)m->batch);
     return false;
@@ -213,7 +214,8 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
     if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
         return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                 "targets must be i32 (batch, tokens) like the tokens, of which %s takes %lld",
+                 "targets must be i32 (batch, tokens) with the tokens' shape, and %s accepts at "
+                 "most %lld tokens",
                  c->name, (long long)most);
     return false;
 }

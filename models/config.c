@@ -36,8 +36,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name, s
         used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
     }
     syn__settings_copy(name, strlen(name), shown, sizeof shown);
-    return SYN_FAIL(err, SYN_E_INVALID, "there is no model '%.40s'; the presets are %s", shown,
-                    known);
+    return SYN_FAIL(err, SYN_E_INVALID, "unknown model '%.40s'; the presets are %s", shown, known);
 }
 
 /* ---- files ---- */
@@ -90,7 +89,8 @@ static syn_status read_type(syn_json *reader, const syn_model_family **out) {
     if (*out) return SYN_OK;
     list_types(known, sizeof known);
     syn__settings_copy(reader->text, reader->text_bytes, shown, sizeof shown);
-    return syn_json_fail(reader, "\"model_type\" is \"%s\", but only %s are known", shown, known);
+    return syn_json_fail(reader, "\"model_type\" is \"%s\", but only %s are supported", shown,
+                         known);
 }
 
 /* What says which family a file is of. */
@@ -126,11 +126,9 @@ static syn_status find_family(const syn_model_family **out, const char *name, co
         return SYN_FAIL(err, inner.code, "%s", inner.text);
     *out = found.family ? found.family : syn__family(0);
     if (inner.code == SYN_OK && !found.family && *found.class && !is_class_of(*out, found.class))
-        return SYN_FAIL(
-            err, SYN_E_FORMAT,
-            "%.200s: \"architectures\" is \"%s\", but there is no \"model_type\", which "
-            "says what the file is of",
-            name, found.class);
+        return SYN_FAIL(err, SYN_E_FORMAT,
+                        "%.200s has \"architectures\" \"%s\", but no \"model_type\"; add it", name,
+                        found.class);
     return SYN_OK;
 }
 
@@ -255,7 +253,7 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
                         (long long)c->n_head, (long long)c->n_embd);
     if (c->n_kv_head < 0 || (c->n_kv_head > 0 && c->n_head % c->n_kv_head != 0))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "model %s: %lld heads of keys and values do not divide the %lld of queries",
+                        "model %s: %lld key/value heads do not divide the %lld query heads",
                         c->name, (long long)c->n_kv_head, (long long)c->n_head);
     return SYN_OK;
 }
@@ -265,11 +263,10 @@ static syn_status check_qkv(const syn_model_config *c, syn_error *err) {
     if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
     for (const syn__param_row *row = c->family->layer_rows; row->name; row++)
         if (row->to == SYN__DIM_QKV)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "model %s: a %s has as many heads of keys and values as of queries, "
-                            "not %lld and %lld",
-                            c->name, c->family->title, (long long)c->n_kv_head,
-                            (long long)c->n_head);
+            return SYN_FAIL(
+                err, SYN_E_INVALID,
+                "model %s: a %s needs as many key/value heads as query heads, not %lld and %lld",
+                c->name, c->family->title, (long long)c->n_kv_head, (long long)c->n_head);
     return SYN_OK;
 }
 
@@ -285,10 +282,10 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
             return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
                             tp, cut[i].before, (long long)cut[i].n, cut[i].after);
     if (c->n_kv_head % tp != 0 && (c->n_kv_head == 0 || tp % c->n_kv_head != 0))
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "model %s: tp %d does not divide the %lld heads of keys and values, nor do "
-                        "they divide it",
-                        c->name, tp, (long long)c->n_kv_head);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "model %s: tp %d neither divides the %lld key/value heads nor is a multiple of them",
+            c->name, tp, (long long)c->n_kv_head);
     SYN_TRY(check_qkv(c, err));
     return c->family->check ? c->family->check(c, err) : SYN_OK;
 }

@@ -139,7 +139,8 @@ syn_status syn__config_null(syn__settings *s, void *member) {
     (void)member;
     SYN_TRY(read_null(s, &is_null));
     if (is_null) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be null: this model knows no other", s->path);
+    return syn__settings_fail(s, "\"%s\" must be null: this model supports no other value",
+                              s->path);
 }
 
 syn_status syn__config_none(syn__settings *s, void *member) {
@@ -147,7 +148,8 @@ syn_status syn__config_none(syn__settings *s, void *member) {
     (void)member;
     SYN_TRY(syn__settings_empty(s, &empty));
     if (empty) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be null: this model knows no other", s->path);
+    return syn__settings_fail(s, "\"%s\" must be null: this model supports no other value",
+                              s->path);
 }
 
 static syn_status must_be(syn__settings *s, bool wanted) {
@@ -155,7 +157,7 @@ static syn_status must_be(syn__settings *s, bool wanted) {
     if (type == SYN_JSON_ERROR) return s->error.code;
     if (type == SYN_JSON_BOOL && s->json.boolean == wanted) return SYN_OK;
     if (type == SYN_JSON_NULL && !wanted) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be %s: this model knows no other", s->path,
+    return syn__settings_fail(s, "\"%s\" must be %s: this model supports no other value", s->path,
                               wanted ? "true" : "false");
 }
 

@@ -95,7 +95,8 @@ static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_s
         const size_t bytes = (size_t)syn_spec_bytes(spec);
         seen = syn_calloc(1, bytes);
         if (!seen) {
-            syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: %zu bytes for the tokens seen", bytes);
+            syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: %zu bytes for the set of earlier tokens",
+                         bytes);
             return (syn_tensor){0};
         }
         memcpy(seen, g->prompt, bytes);
@@ -140,8 +141,8 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
             if (syn_tensor_read_f32(ctx, logits, g->logits, n) != SYN_OK) return;
             if (!all_finite(g->logits, n)) {
                 syn_ctx_fail(ctx, SYN_E_INVALID,
-                             "the logits are not finite numbers: the weights are damaged, or too "
-                             "large for their type");
+                             "the logits are NaN or infinite: the weights are damaged, or too "
+                             "large for their dtype");
                 return;
             }
         }
@@ -172,15 +173,15 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
 static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
     const syn_model_config *c = syn_model_get_config(model);
     if (!model->part.embed || !model->part.head)
-        return SYN_FAIL(err, SYN_E_INVALID, "a part of %s alone generates nothing", c->name);
+        return SYN_FAIL(err, SYN_E_INVALID, "a part of %s cannot generate tokens", c->name);
     if (g->prompt_tokens < 1 || g->new_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "a prompt of %lld tokens and %lld new ones: both must be at least 1",
+                        "%lld prompt tokens and %lld new tokens: both must be at least 1",
                         (long long)g->prompt_tokens, (long long)g->new_tokens);
     if (g->prompt_tokens > syn_model_max_tokens(c) ||
         g->new_tokens - 1 > syn_model_max_tokens(c) - g->prompt_tokens)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%lld prompt tokens and %lld new ones do not fit the %lld positions of %s",
+                        "%lld prompt tokens and %lld new tokens exceed the %lld positions of %s",
                         (long long)g->prompt_tokens, (long long)g->new_tokens,
                         (long long)syn_model_max_tokens(c), c->name);
     for (int64_t b = 0; g->prompt && b < g->batch; b++)
@@ -195,7 +196,7 @@ static syn_status check_request(const syn_model *model, const syn_generation *g,
     for (int64_t b = 0; g->padding && b < g->batch; b++)
         if (g->padding[b] < 0 || g->padding[b] >= g->prompt_tokens)
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "%d tokens of padding leave nothing of sequence %lld, which has %lld",
+                            "%d padding tokens fill sequence %lld, which has %lld tokens",
                             g->padding[b], (long long)b, (long long)g->prompt_tokens);
     return SYN_OK;
 }

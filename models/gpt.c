@@ -176,11 +176,10 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     const char *n_head = syn__settings_key(s, table, SYN__AT(n_head));
     if (c->n_positions == 0) c->n_positions = file->n_ctx > 0 ? file->n_ctx : GPT2_POSITIONS;
     if (c->n_kv_head != 0 && c->n_kv_head != c->n_head)
-        return syn__settings_fail_at(
-            s, table, "num_key_value_heads",
-            "\"num_key_value_heads\" %lld differs from \"%s\" %lld: heads that share keys are not "
-            "supported",
-            (long long)c->n_kv_head, n_head, (long long)c->n_head);
+        return syn__settings_fail_at(s, table, "num_key_value_heads",
+                                     "\"num_key_value_heads\" %lld differs from \"%s\" %lld: "
+                                     "grouped-query attention is not supported",
+                                     (long long)c->n_kv_head, n_head, (long long)c->n_head);
     return SYN_OK;
 }
 

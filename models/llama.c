@@ -177,8 +177,9 @@ static syn_status read_activation(syn__settings *s, void *member) {
     (void)member;
     SYN_TRY(syn__config_string(s));
     if (syn__settings_text_is(s, "silu") || syn__settings_text_is(s, "swish")) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be \"silu\", not \"%s\": this model knows no other",
-                              s->path, syn__settings_shown(s, shown));
+    return syn__settings_fail(
+        s, "\"%s\" must be \"silu\", not \"%s\": this model supports no other value", s->path,
+        syn__settings_shown(s, shown));
 }
 
 /* "full_attention" for some layers, then "sliding_attention". */
@@ -194,8 +195,8 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         if ((!full && !syn__settings_text_is(s, "sliding_attention")) ||
             (full && file->full_layers < file->layer_types))
             return syn__settings_fail(s,
-                                      "\"%s\" must be \"full_attention\" of some layers, then "
-                                      "\"sliding_attention\" of all others",
+                                      "\"%s\" must be \"full_attention\" for the first layers, "
+                                      "then \"sliding_attention\" for all others",
                                       s->path);
         file->layer_types++;
         file->full_layers += full;
@@ -249,9 +250,9 @@ static syn_status check_layer_types(syn__settings *s, const syn__setting_table *
     if (!alike) c->full_layers = file->full_layers;
     if (!alike || file->full_layers == c->n_layer || (window && file->full_layers == 0))
         return SYN_OK;
-    return syn__settings_fail_at(s, table, "layer_types",
-                                 "\"layer_types\": all layers of this %s have %s", c->family->title,
-                                 window ? "the same \"sliding_window\"" : "full attention");
+    return syn__settings_fail_at(
+        s, table, "layer_types", "\"layer_types\": all layers of this %s must have %s",
+        c->family->title, window ? "the same \"sliding_window\"" : "full attention");
 }
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,

@@ -31,7 +31,7 @@ static syn_tensor shared_table(syn_model *m, const char *name, const syn_spec *l
     const syn_spec *spec = syn_tensor_spec(m->ctx, found);
     if (!found.id || syn_spec_equal(spec, like)) return found;
     return syn_ctx_fail(m->ctx, SYN_E_INVALID,
-                        "the context has a %s of another model, %s instead of %s", name,
+                        "the context's %s belongs to another model: it is %s instead of %s", name,
                         syn_spec_text(spec, a, sizeof a), syn_spec_text(like, b, sizeof b));
 }
 
@@ -152,18 +152,19 @@ static syn_status check_part(const syn_model_config *c, const syn_model_part *pa
                              syn_error *err) {
     if (part->first_layer < 0 || part->n_layers < 0 ||
         part->n_layers > c->n_layer - part->first_layer)
-        return SYN_FAIL(err, SYN_E_INVALID, "%s has no %lld layers from layer %lld on: it has %lld",
-                        c->name, (long long)part->n_layers, (long long)part->first_layer,
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s does not have %lld layers from layer %lld on: it has %lld", c->name,
+                        (long long)part->n_layers, (long long)part->first_layer,
                         (long long)c->n_layer);
     if (part->embed && part->first_layer != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "a part of %s with the embedding begins with layer 0, not %lld", c->name,
-                        (long long)part->first_layer);
+                        "a part of %s with the embedding must begin with layer 0, not %lld",
+                        c->name, (long long)part->first_layer);
     if (part->head && part->first_layer + part->n_layers != c->n_layer)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "a part of %s with the head ends with its last layer, not before layer "
-                        "%lld",
-                        c->name, (long long)(part->first_layer + part->n_layers));
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "a part of %s with the head must end with the last layer, not before layer %lld",
+            c->name, (long long)(part->first_layer + part->n_layers));
     return SYN_OK;
 }
 
@@ -173,8 +174,8 @@ static syn_status check_dtypes(const syn_model_options *how, syn_error *err) {
         (how->dtype == SYN_F32 || how->weight_dtype == SYN_F32 || how->weight_dtype == how->dtype))
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "models compute in f32, f16 or bf16, and have other weights with f32 alone: "
-                    "not %s with weights of %s",
+                    "a model cannot compute in %s with %s weights: it computes in f32, f16 or "
+                    "bf16, and only f32 allows another weight dtype",
                     syn_dtype_name(how->dtype), syn_dtype_name(how->weight_dtype));
 }
 
@@ -279,7 +280,7 @@ bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least) {
         syn_ctx_fail(m->ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s", text);
     else
         syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                     "what layer %lld takes must be %s (batch, tokens, %lld), not %s",
+                     "the input of layer %lld must be %s (batch, tokens, %lld), not %s",
                      (long long)m->part.first_layer, syn_dtype_name(m->options.dtype),
                      (long long)m->config.n_embd, text);
     return false;
@@ -299,11 +300,8 @@ static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int
     w = syn_current_version(m->ctx, w);
     if (!w.id || ranks == 1 || !syn_requires_grad(m->ctx, w)) return w;
     if (group) return syn_tp_enter(m->ctx, w, group);
-    return syn_ctx_fail(
-        m->ctx, SYN_E_INVALID,
-        "%d ranks have the same heads of keys and values: to train, the model needs "
-        "their group",
-        ranks);
+    return syn_ctx_fail(m->ctx, SYN_E_INVALID,
+                        "%d ranks share key/value heads: training needs their group", ranks);
 }
 
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,

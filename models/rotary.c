@@ -178,19 +178,19 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
     if (parts && r->high == 0) lacks = "high_freq_factor";
     if (parts && r->original == 0) lacks = "original_max_position_embeddings";
     if (lacks)
-        return syn__settings_fail(s, "rotary positions scaled by \"%s\" need \"%s\"",
+        return syn__settings_fail(s, "rotary embeddings with \"%s\" scaling need \"%s\"",
                                   scalings[r->scaling].text, lacks);
     if (parts && r->high <= r->low)
         return syn__settings_fail(s, "\"high_freq_factor\" must be above \"low_freq_factor\"");
     if (r->original == 0) r->original = c->n_positions;
     if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
-        return syn__settings_fail(s, "heads of %lld elements are too small for rotary positions",
+        return syn__settings_fail(s, "a head_dim of %lld is too small for rotary embeddings",
                                   (long long)syn__model_config_head_dim(c));
     const int64_t turned = transposed_elems(c);
     if (turned % 2 != 0)
         return syn__settings_fail(s,
-                                  "rotary positions turn pairs, but of a head's %lld elements "
-                                  "%lld are to be turned",
+                                  "rotary embeddings rotate pairs, but head_dim %lld gives an odd "
+                                  "number of rotated elements, %lld",
                                   (long long)syn__model_config_head_dim(c), (long long)turned);
     return SYN_OK;
 }

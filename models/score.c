@@ -14,12 +14,12 @@ static bool may_score(syn_model *m, syn_tensor tokens) {
     const syn_model_config *c = &m->config;
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (!syn_model_is_causal(c)) {
-        syn_ctx_fail(m->ctx, SYN_E_INVALID, "%s is a %s, which predicts no next token", c->name,
-                     c->family->title);
+        syn_ctx_fail(m->ctx, SYN_E_INVALID, "%s is a %s, which does not predict the next token",
+                     c->name, c->family->title);
         return false;
     }
     if (!m->part.embed || !m->part.head || m->part.n_layers != c->n_layer) {
-        syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s scores no texts", c->name);
+        syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s cannot score texts", c->name);
         return false;
     }
     if (!syn__model_accepts(m, tokens, 1)) return false;
@@ -109,8 +109,8 @@ static double rows_loss(syn_model *m, const syn_perplexity *p, syn_tensor hidden
     if (syn_tensor_read_f32(ctx, x, &loss, 1) != SYN_OK) return NAN;
     if (!isfinite(loss))
         syn_ctx_fail(ctx, SYN_E_INVALID,
-                     "the loss of tokens %lld to %lld is not a finite number: the weights are "
-                     "damaged, or too large for their type",
+                     "the loss of tokens %lld to %lld is NaN or infinite: the weights are damaged, "
+                     "or too large for their dtype",
                      (long long)first, (long long)(first + n - 1));
     return (double)loss;
 }
@@ -156,15 +156,16 @@ static syn_status check_request(const syn_model *m, const syn_perplexity *p, syn
     const int64_t most = syn_model_max_tokens(c);
     if (p->n_tokens < 2)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "a text of %lld tokens has no perplexity: the first is predicted by none",
+                        "a text of %lld tokens has no perplexity; at least 2 tokens are needed",
                         (long long)p->n_tokens);
     if (p->max_length < 2 || p->max_length > most)
-        return SYN_FAIL(err, SYN_E_INVALID, "windows of %lld tokens: %s takes 2 to %lld",
+        return SYN_FAIL(err, SYN_E_INVALID, "windows have %lld tokens, but %s accepts 2 to %lld",
                         (long long)p->max_length, c->name, (long long)most);
     if (p->stride < 1 || p->stride > p->max_length)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "a stride of %lld tokens leaves some out of windows of %lld: 1 to %lld",
-                        (long long)p->stride, (long long)p->max_length, (long long)p->max_length);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "a stride of %lld tokens skips tokens between windows of %lld; use 1 to %lld",
+            (long long)p->stride, (long long)p->max_length, (long long)p->max_length);
     for (int64_t i = 0; p->tokens && i < p->n_tokens; i++)
         if (p->tokens[i] < 0 || p->tokens[i] >= c->vocab_size)
             return SYN_FAIL(err, SYN_E_INVALID,

@@ -107,7 +107,7 @@ static syn_status check_dropout(const syn_call *c, int keys) {
     const syn_spec *s = &c->in[keys].spec;
     return s->rank == 1 && s->dims[0] == c->in[0].spec.dims[0]
                ? SYN_OK
-               : syn__bad_input(c, keys, "a key (B) for each sample");
+               : syn__bad_input(c, keys, "one key per sample (B)");
 }
 
 /* Checks q, k and v of any fused op, and its optional inputs from number `first` on. */
@@ -390,9 +390,9 @@ SYN__INFER(attention_grad) {
     const syn_spec out = {c->in[0].spec.dtype, 4, {q[0], q[2], q[1], q[3]}},
                    sums = {SYN_F32, 3, {q[0], q[1], q[2]}};
     if (!syn_spec_equal(&c->in[3].spec, &out))
-        return syn__bad_input(c, 3, "what attention_train gave, (B, T, H, D)");
+        return syn__bad_input(c, 3, "attention_train's output (B, T, H, D)");
     if (!syn_spec_equal(&c->in[4].spec, &sums))
-        return syn__bad_input(c, 4, "what attention_train gave, (B, H, T)");
+        return syn__bad_input(c, 4, "attention_train's output (B, H, T)");
     if (!syn_spec_equal(&c->in[5].spec, &out))
         return syn__bad_input(c, 5, "a gradient (B, T, H, D)");
     c->out[0].spec = out;
@@ -576,7 +576,7 @@ SYN__INFER(kv_append) {
     const int64_t position = c->attr[0].i;
     if (position < 0 || position > cache->dims[2] - x->dims[2])
         return SYN_FAIL(c->err, SYN_E_SHAPE,
-                        "%lld rows at position %lld do not fit a cache of %lld rows",
+                        "%lld rows at position %lld do not fit into a cache of %lld rows",
                         (long long)x->dims[2], (long long)position, (long long)cache->dims[2]);
     c->out[0].spec = *cache;
     return SYN_OK;

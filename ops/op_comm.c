@@ -32,13 +32,13 @@ static void describe(syn_call *c, const syn_operand *counted) {
 
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
     if (reduce >= 0 && reduce < SYN_REDUCE_COUNT) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_INVALID, "there is no reduction %lld", (long long)reduce);
+    return SYN_FAIL(c->err, SYN_E_INVALID, "unknown reduction %lld", (long long)reduce);
 }
 
 static syn_status check_axis(const syn_call *c, int64_t axis) {
     if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_SHAPE, "there is no dimension %lld of %d", (long long)axis,
-                    c->in[0].spec.rank);
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "dimension %lld does not exist: the tensor has %d",
+                    (long long)axis, c->in[0].spec.rank);
 }
 
 /* False if the context has failed, or fails now because the group has fewer than two ranks. */
@@ -102,10 +102,7 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
    (Megatron's g). */
 SYN__GRAD(all_reduce) {
     if (g->attr[0].i == SYN_REDUCE_SUM) g->din[0] = syn_grad_out(g, 0);
-    else
-        syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED,
-                     "all_reduce: of the reductions only sum has a "
-                     "gradient");
+    else syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED, "all_reduce: only the sum has a gradient");
 }
 
 /* ---- all_gather, reduce_scatter ---- */
@@ -178,7 +175,7 @@ SYN__INFER(reduce_scatter) {
     int64_t *dim = &c->out[0].spec.dims[c->attr[1].i];
     if (*dim % c->group->size)
         return SYN_FAIL(c->err, SYN_E_SHAPE,
-                        "dimension %lld of length %lld does not divide among %d ranks",
+                        "dimension %lld has length %lld, which does not divide among %d ranks",
                         (long long)c->attr[1].i, (long long)*dim, c->group->size);
     *dim /= c->group->size;
     return SYN_OK;
@@ -207,10 +204,7 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
 SYN__GRAD(reduce_scatter) {
     if (g->attr[0].i == SYN_REDUCE_SUM)
         g->din[0] = syn_all_gather(g->ctx, syn_grad_out(g, 0), (int)g->attr[1].i, g->group);
-    else
-        syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED,
-                     "reduce_scatter: of the reductions only sum has a "
-                     "gradient");
+    else syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED, "reduce_scatter: only the sum has a gradient");
 }
 
 /* ---- broadcast, barrier ---- */
@@ -252,7 +246,7 @@ static void coalesced(syn_ctx *ctx, syn_op op, syn_tensor *xs, int n, int64_t ho
     const syn_attr attr[2] = {{.i = n}, {.i = how}};
     syn_tensor out[SYN_MAX_OUTPUTS];
     if (n < 1 || n > SYN_MAX_LIST)
-        syn_ctx_fail(ctx, SYN_E_INVALID, "%s: %d tensors, 1 to %d are possible",
+        syn_ctx_fail(ctx, SYN_E_INVALID, "%s got %d tensors but accepts 1 to %d",
                      syn_op_table[op].name, n, SYN_MAX_LIST);
     if (!ready(ctx, op, group)) return;
     syn__call_op(ctx, op, xs, n, attr, 2, group, out);
@@ -298,7 +292,7 @@ void syn_barrier(syn_ctx *ctx, const syn_group *group) {
 static syn_status check_peer(const syn_call *c) {
     const int64_t peer = c->attr[0].i, tag = c->attr[1].i;
     if (peer < 0 || peer >= c->comm->size || peer == c->comm->rank)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "rank %lld is no other rank of this world",
+        return SYN_FAIL(c->err, SYN_E_INVALID, "rank %lld is not another rank of this world",
                         (long long)peer);
     if (tag < 0 || tag > INT32_MAX)
         return SYN_FAIL(c->err, SYN_E_INVALID, "the tag %lld is out of range", (long long)tag);
@@ -330,7 +324,7 @@ SYN__INFER(recv) {
     o->rank = (int32_t)c->attr[3].i;
     if (c->attr[2].i < 0 || c->attr[2].i >= SYN_DTYPE_COUNT || c->attr[3].i < 0 ||
         c->attr[3].i > SYN_MAX_RANK)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "the message's type or shape is not valid");
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the message's dtype or shape is not valid");
     for (int d = 0; d < o->rank; d++) o->dims[d] = c->attr[4 + d].i;
     return SYN_OK;
 }

@@ -200,7 +200,7 @@ SYN__INFER(rope) {
         at->dims[1] != x->dims[2])
         return syn__bad_input(c, 1, "positions (B, T) or (1, T)");
     if (frequencies->rank != 1 || 2 * frequencies->dims[0] > x->dims[3])
-        return syn__bad_input(c, 2, "a frequency for two elements of a head, or fewer");
+        return syn__bad_input(c, 2, "at most one frequency per two elements of a head");
     c->out[0].spec = *x;
     return SYN_OK;
 }

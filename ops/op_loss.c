@@ -25,8 +25,8 @@ static syn_status check_classes(const syn_call *c, int64_t least) {
     const syn_spec *logits = &c->in[0].spec;
     const int64_t classes = c->attr[0].i, width = logits->dims[logits->rank - 1];
     if (classes >= least && classes <= width) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld classes of logits of %lld", (long long)classes,
-                    (long long)width);
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld classes, but the logits have %lld",
+                    (long long)classes, (long long)width);
 }
 
 /* Checks the optional weight (input i) and sets the output shapes: the gradient, and the loss as a
@@ -109,7 +109,8 @@ static syn_status count(const syn_call *c, bool parts, int64_t *n) {
     for (int64_t i = 0; i < rows; i++) {
         if (targets[i] == SYN_IGNORED_TARGET) continue;
         if (targets[i] < 0 || (!parts && targets[i] >= c->attr[0].i))
-            return SYN_FAIL(c->err, SYN_E_INVALID, "target %lld is %d, which is no class of %lld",
+            return SYN_FAIL(c->err, SYN_E_INVALID,
+                            "target %lld is %d, which is out of range: there are %lld classes",
                             (long long)i, targets[i], (long long)c->attr[0].i);
         ++*n;
     }
@@ -214,7 +215,7 @@ SYN__INFER(exp_rescale) {
     for (int i = 0; i < 3; i++) {
         SYN_TRY(syn__check_dtype(c, i, SYN_F32));
         if (!syn_spec_equal(&c->in[i].spec, &c->in[0].spec) || !syn__is_dense(&c->in[i]))
-            return syn__bad_input(c, i, "dense, and like input 0");
+            return syn__bad_input(c, i, "contiguous and like input 0");
     }
     c->out[0].spec = c->in[0].spec;
     return SYN_OK;
@@ -239,7 +240,7 @@ SYN__INFER(cross_entropy_join) {
     for (int i = 2; i < 5; i++) {
         SYN_TRY(syn__check_dtype(c, i, SYN_F32));
         if (syn__elems(&c->in[i]) != syn__elems(&c->in[1]) || !syn__is_dense(&c->in[i]))
-            return syn__bad_input(c, i, "a number a target");
+            return syn__bad_input(c, i, "one number per target");
     }
     return finish_shapes(c, 5);
 }

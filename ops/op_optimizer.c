@@ -138,8 +138,8 @@ SYN__INFER(adamw) {
     const int k = count(c), written = k + states(c);
     int64_t all = 0;
     if (k < 1 || k > SYN_MAX_LIST || c->n_in != written + k + 2)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "a list of %d tensors for %d parameters", c->n_in,
-                        k);
+        return SYN_FAIL(c->err, SYN_E_INVALID, "got a list of %d tensors for %d parameters",
+                        c->n_in, k);
     for (int i = 0; i < k; i++) {
         SYN_TRY(want_param(c, i));
         SYN_TRY(want_number(c, written + i, elems(&c->in[i])));
@@ -217,7 +217,7 @@ void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
     syn_tensor in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
     int n = 0;
     if (k < 1 || k > SYN_MAX_LIST) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "adamw: %d parameters, 1 to %d are possible", k,
+        syn_ctx_fail(ctx, SYN_E_INVALID, "adamw got %d parameters but accepts 1 to %d", k,
                      SYN_MAX_LIST);
         return;
     }

@@ -312,7 +312,7 @@ SYN__INFER(dropout) {
     SYN_TRY(syn__check_dtype(c, 1, SYN_I32));
     return c->in[1].spec.rank == 1 && c->in[1].spec.dims[0] == x->dims[0]
                ? SYN_OK
-               : syn__bad_input(c, 1, "a key (B) for each sample");
+               : syn__bad_input(c, 1, "one key per sample (B)");
 }
 
 static void dropout_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {

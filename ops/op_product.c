@@ -174,7 +174,7 @@ SYN__INFER(matmul) {
     if (c->n_attr < 3) return SYN_OK;
     c->out[0].spec.dtype = (int32_t)c->attr[2].i;
     if (c->attr[2].i == SYN_F32) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_INVALID, "the output is f32 or of the inputs' dtype");
+    return SYN_FAIL(c->err, SYN_E_INVALID, "the output dtype must be f32 or the inputs' dtype");
 }
 
 SYN__COST(matmul) {
@@ -270,7 +270,7 @@ SYN__INFER(matmul_add) {
     SYN_TRY(product_shape(c, 1, &c->out[0].spec));
     c->out[0].spec.dtype = SYN_F32;
     if (syn_spec_equal(&c->out[0].spec, &c->in[0].spec) && syn__is_dense(&c->in[0])) return SYN_OK;
-    return syn__bad_input(c, 0, "f32, dense, and shaped like the product");
+    return syn__bad_input(c, 0, "f32, contiguous and shaped like the product");
 }
 
 SYN__COST(matmul_add) {

@@ -24,7 +24,7 @@ static syn_tensor with_shape(syn_ctx *ctx, syn_op op, syn_tensor x, const int64_
     syn_attr attr[1 + SYN_MAX_RANK] = {{.i = rank}};
     syn_tensor out;
     if (rank < 0 || rank > SYN_MAX_RANK)
-        return syn_ctx_fail(ctx, SYN_E_SHAPE, "%s: %d dimensions, at most %d are possible",
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "%s got %d dimensions but accepts at most %d",
                             syn_op_table[op].name, rank, SYN_MAX_RANK);
     for (int d = 0; d < rank; d++) attr[1 + d].i = dims[d];
     syn__call_op(ctx, op, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);

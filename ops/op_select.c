@@ -184,7 +184,8 @@ static syn_status penalize(const syn_call *c, int64_t row, const int32_t *seen) 
         float room;
         if (seen[i] < 0) continue;
         if (seen[i] >= vocab)
-            return SYN_FAIL(c->err, SYN_E_INVALID, "token %d was seen, but there are %lld", seen[i],
+            return SYN_FAIL(c->err, SYN_E_INVALID,
+                            "token id %d is out of range: there are %lld tokens", seen[i],
                             (long long)vocab);
         const float x = *syn__load_row(&c->in[0], from + seen[i], 1, &room);
         *syn__row_dest(&c->out[0], row * vocab + seen[i], &room) =

@@ -67,7 +67,7 @@ SYN__INFER(reshape) {
 syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank) {
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     if (rank < 0 || rank > SYN_MAX_RANK)
-        return syn_ctx_fail(ctx, SYN_E_SHAPE, "reshape: %d dimensions, at most %d are possible",
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "reshape got %d dimensions but accepts at most %d",
                             rank, SYN_MAX_RANK);
     syn_operand o;
     syn__tensor_operand(ctx, x, &o);
@@ -77,9 +77,9 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
     for (int d = 0; d < rank; d++) {
         to.dims[d] = dims[d];
         if (dims[d] >= 0 ? !syn_mul_i64(known, dims[d], &known) : open >= 0 || dims[d] != -1)
-            return syn_ctx_fail(
-                ctx, SYN_E_SHAPE,
-                "reshape: the new shape is negative, too large or leaves two dimensions open");
+            return syn_ctx_fail(ctx, SYN_E_SHAPE,
+                                "reshape: the new shape has a negative or more than one open "
+                                "dimension, or is too large");
         if (dims[d] < 0) open = d;
     }
     if (open >= 0) to.dims[open] = known > 0 ? syn_spec_elems(&o.spec) / known : 0;
@@ -123,7 +123,7 @@ syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     if (rank != syn_tensor_spec(ctx, x)->rank)
         return syn_ctx_fail(ctx, SYN_E_SHAPE,
-                            "permute: an order of %d for a tensor of %d dimensions", rank,
+                            "permute got an order of %d dimensions for a tensor of %d", rank,
                             syn_tensor_spec(ctx, x)->rank);
     syn_attr attr[1 + SYN_MAX_RANK] = {{.i = rank}};
     for (int d = 0; d < rank; d++) attr[1 + d].i = order[d];
@@ -143,8 +143,8 @@ SYN__GRAD(permute) {
 
 static syn_status check_axis(const syn_call *c, int64_t axis) {
     if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_SHAPE, "there is no dimension %lld of %d", (long long)axis,
-                    c->in[0].spec.rank);
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "dimension %lld does not exist: the tensor has %d",
+                    (long long)axis, c->in[0].spec.rank);
 }
 
 SYN__INFER(slice) {
@@ -152,7 +152,7 @@ SYN__INFER(slice) {
     SYN_TRY(check_axis(c, axis));
     if (start < 0 || length < 0 || start > c->in[0].spec.dims[axis] - length)
         return SYN_FAIL(c->err, SYN_E_SHAPE,
-                        "%lld from %lld on is outside dimension %lld of length %lld",
+                        "%lld elements from %lld on are outside dimension %lld of length %lld",
                         (long long)length, (long long)start, (long long)axis,
                         (long long)c->in[0].spec.dims[axis]);
     c->out[0] = c->in[0];
@@ -311,7 +311,7 @@ SYN__INFER(cast) {
     const int64_t dtype = c->attr[0].i;
     SYN_TRY(syn__check_float(c, 0));
     if (dtype != SYN_F32 && dtype != SYN_F16 && dtype != SYN_BF16)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "the new type is not f32, f16 or bf16");
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the new dtype must be f32, f16 or bf16");
     c->out[0].spec = c->in[0].spec;
     c->out[0].spec.dtype = (int32_t)dtype;
     return SYN_OK;
@@ -388,7 +388,7 @@ SYN__INFER(concat) {
         bool ok = x->rank == c->in[0].spec.rank && x->dtype == c->in[0].spec.dtype;
         for (int d = 0; ok && d < x->rank; d++)
             ok = d == axis || x->dims[d] == c->in[0].spec.dims[d];
-        if (!ok) return syn__bad_input(c, i, "like input 0 but for the joined dimension");
+        if (!ok) return syn__bad_input(c, i, "like input 0 except in the concatenated dimension");
         if (c->out[0].spec.dims[axis] > INT64_MAX - x->dims[axis])
             return SYN_FAIL(c->err, SYN_E_SHAPE, "the result is too large");
         c->out[0].spec.dims[axis] += x->dims[axis];

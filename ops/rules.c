@@ -78,8 +78,7 @@ bool syn__next_row(syn_row_iter *rows, const syn_spec *shape, const syn_operand 
 syn_status syn__check_window(const syn_call *c, int64_t window) {
     const int64_t far = (int64_t)1 << 40, offset = c->attr[2].i;
     if (window == 0 || (window > 0 && c->attr[1].i && offset > -far && offset < far)) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_INVALID,
-                    "a window of %lld keys at offset %lld, causal %lld, is none that can be",
+    return SYN_FAIL(c->err, SYN_E_INVALID, "invalid window: %lld keys at offset %lld, causal %lld",
                     (long long)window, (long long)offset, (long long)c->attr[1].i);
 }
 

@@ -26,7 +26,7 @@ void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t by
     const syn_trace *trace = ctx->trace;
     const uint32_t row = syn_trace_node_row(trace, node);
     if (!row) {
-        snprintf(text, bytes, "an op that was forgotten");
+        snprintf(text, bytes, "a forgotten op");
         return;
     }
     const syn_trace_node *n = &trace->nodes[row];
@@ -80,8 +80,8 @@ static void load_from(const char *path) {
     syn_backend_module_fn *open = NULL;
     *(void **)&open = dlsym(module, SYN_BACKEND_MODULE_NAME); /* as POSIX prescribes */
     if (open) backend = open(&host, &failure);
-    else SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "%s is no module of syntorch", path);
-    if (!backend) SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the module %s gives no device", path);
+    else SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "%s is not a syntorch module", path);
+    if (!backend) SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the module %s provides no device", path);
 }
 
 static void load(void) {
@@ -91,9 +91,11 @@ static void load(void) {
     else if (find_module(path)) load_from(path);
     else
 #ifdef SYN_HAVE_CUDA
-        SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
-                 "the CUDA module " MODULE " is neither beside the program nor where it is "
-                 "installed; " MODULE_PATH " may name it");
+        SYN_FAIL(
+            &failure, SYN_E_UNSUPPORTED,
+            "the CUDA module " MODULE
+            " was found neither next to the program nor where it is installed; set " MODULE_PATH
+            " to its path");
 #else
         SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
                  "this build has no CUDA: configure it with -D SYN_CUDA=ON where NVIDIA's toolkit "

@@ -4,7 +4,7 @@
 syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) {
     if (!comm->closed) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "the communicator of rank %d is closed; nothing can be exchanged any more",
+                    "the communicator of rank %d is closed and accepts no more calls",
                     (int)comm->rank);
 }
 

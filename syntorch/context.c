@@ -29,7 +29,7 @@ syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *c
                           syn_error *err) {
     if (comm && !comm->ops->moves_data && backend->has_data)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the '%s' communicator moves no data: it needs --device meta",
+                        "the '%s' communicator transfers no data; use it with --device meta",
                         comm->ops->name);
     syn_ctx *ctx = syn_calloc(1, sizeof *ctx);
     if (!ctx) return SYN_FAIL_NOMEM(err, sizeof *ctx, "a context");
@@ -203,8 +203,8 @@ syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) {
 void syn_push_scope(syn_ctx *ctx, const char *name) {
     if (ctx->error.code != SYN_OK) return;
     if (ctx->n_scopes == SYN__SCOPE_DEPTH) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "more than %d scopes inside each other at '%s'",
-                     SYN__SCOPE_DEPTH, name);
+        syn_ctx_fail(ctx, SYN_E_INVALID, "more than %d nested scopes at '%s'", SYN__SCOPE_DEPTH,
+                     name);
         return;
     }
     char full[SYN_MAX_NAME];

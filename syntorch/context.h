@@ -179,8 +179,8 @@ syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) SYN_MUST_USE
    checked, which takes much longer than the ops. The first tensor with a NaN or infinity whose
    inputs had none is remembered until the check is turned on again. Masks may hold -infinity. */
 void syn_ctx_check_finite(syn_ctx *ctx, bool on);
-/* Describes that tensor in at most `bytes` bytes: "tensor 'h.2.mlp/fc:0', made by gelu in h.2.mlp
-   (forward), holds NaN at element 17". Returns false if there was none. */
+/* Describes that tensor in at most `bytes` bytes: "tensor 'h.2.mlp/fc:0', output of gelu in h.2.mlp
+   (forward), has NaN at element 17". Returns false if there was none. */
 bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes);
 /* Overwrites a parameter, input or state with `data`, in row-major order; this is how weights are
    loaded. `bytes` must be the tensor's size. The write is not recorded: tensors computed from the

@@ -25,14 +25,14 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
                               uint32_t *rows) {
     const syn_opdef *def = call->def;
     if (call->n_in < def->min_in || call->n_in > def->max_in)
-        return SYN_FAIL(call->err, SYN_E_INVALID, "takes %d to %d inputs, not %d", def->min_in,
+        return SYN_FAIL(call->err, SYN_E_INVALID, "accepts %d to %d inputs, not %d", def->min_in,
                         def->max_in, call->n_in);
     for (int i = 0; i < call->n_in; i++) {
         rows[i] = syn__row(ctx, in[i]);
         if (!rows[i])
             return SYN_FAIL(call->err, SYN_E_INVALID, "input %d %s", i,
                             in[i].id && in[i].tag == ctx->tag ? "was forgotten"
-                                                              : "is not a tensor of this context");
+                                                              : "belongs to another context");
     }
     return SYN_OK;
 }
@@ -61,8 +61,8 @@ static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32
         const int last = o->spec.rank - 1;
         if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
             o->spec.dims[last] > 1)
-            return SYN_FAIL(call->err, SYN_E_INVALID, "the last dimension of input %d is not dense",
-                            i);
+            return SYN_FAIL(call->err, SYN_E_INVALID,
+                            "the last dimension of input %d is not contiguous", i);
     }
     return SYN_OK;
 }
@@ -75,7 +75,7 @@ static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
         for (int k = 0; k < call->n_in; k++)
             if (k != i && tensors[rows[k]].base == tensors[rows[i]].base)
                 return SYN_FAIL(call->err, SYN_E_INVALID,
-                                "input %d is overwritten, and input %d lies in the same storage", i,
+                                "input %d would be overwritten, but input %d shares its storage", i,
                                 k);
     return SYN_OK;
 }

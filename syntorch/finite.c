@@ -21,7 +21,7 @@ static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *eleme
     if (spec->dtype > SYN_BF16) return 0;
     float *x = syn_malloc((size_t)n * sizeof *x + 1);
     if (!x) {
-        SYN_FAIL_NOMEM(&ctx->error, (size_t)n * sizeof *x, "a tensor that is looked at");
+        SYN_FAIL_NOMEM(&ctx->error, (size_t)n * sizeof *x, "a tensor to check");
         return 0;
     }
     if (syn_tensor_read_f32(ctx, syn__tensor(ctx, row), x, (size_t)n) == SYN_OK)
@@ -82,15 +82,15 @@ bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes) {
     const syn__finite_check *w = &ctx->watch;
     const syn_trace *t = ctx->trace;
     const uint32_t row = w->tensor ? syn_trace_tensor_row(t, w->tensor) : 0;
-    char name[SYN_MAX_NAME], made[SYN_MAX_NAME + 64] = "given from outside";
+    char name[SYN_MAX_NAME], made[SYN_MAX_NAME + 64] = "set by the caller";
     if (!row) return false;
     const uint32_t producer = t->tensors[row].producer;
     const syn_trace_node *n = &t->nodes[producer];
     const char *scope = syn_trace_text(t, n->scope);
     if (producer)
-        snprintf(made, sizeof made, "made by %s%s%s (%s)", syn_trace_op(t, n)->name,
+        snprintf(made, sizeof made, "output of %s%s%s (%s)", syn_trace_op(t, n)->name,
                  *scope ? " in " : "", scope, syn_phase_name((syn_phase)n->phase));
-    snprintf(text, bytes, "tensor '%s', %s, holds %s at element %lld",
+    snprintf(text, bytes, "tensor '%s', %s, has %s at element %lld",
              syn_trace_tensor_name(t, row, name), made, w->is_nan ? "NaN" : "infinity",
              (long long)w->element);
     return true;

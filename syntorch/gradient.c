@@ -128,8 +128,8 @@ static void refuse(syn_ctx *ctx, uint32_t row) {
                      "the data of tensor %u, which requires a gradient, was released", number);
     else
         syn_ctx_fail(ctx, SYN_E_INVALID,
-                     "tensor %u was computed before the last backward pass: what it was computed "
-                     "from gets no gradient any more",
+                     "tensor %u was computed before the last backward pass, so its inputs can no "
+                     "longer get gradients",
                      number);
 }
 
@@ -144,7 +144,7 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
     }
     if (!same_shape(ctx, g, row)) {
         char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "a gradient rule gave %s for %s",
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "a gradient rule returned %s for %s",
                      syn_spec_text(syn_tensor_spec(ctx, g), a, sizeof a),
                      syn_spec_text(syn_trace_spec(ctx->trace, row), b, sizeof b));
         return;
@@ -367,7 +367,7 @@ static bool begin(walk *w, syn_tensor loss) {
     const uint32_t node = t->tensors[row].producer;
     if (!row) return false;
     if (syn_spec_elems(syn_trace_spec(t, row)) != 1 || syn_trace_spec(t, row)->dtype != SYN_F32) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "a loss is one f32, tensor %u is not", loss.id);
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "tensor %u is not a loss, which is a single f32", loss.id);
         return false;
     }
     size_t at = g->n_taped;
@@ -375,8 +375,8 @@ static bool begin(walk *w, syn_tensor loss) {
     if (!node || at == 0) {
         syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u has no gradient: %s", loss.id,
                      t->tensors[row].flags & SYN_TENSOR_GRAD
-                         ? "a backward pass went over it before, or its ops were forgotten"
-                         : "nothing that it was computed from requires one");
+                         ? "an earlier backward pass included it, or its ops were forgotten"
+                         : "none of its inputs requires a gradient");
         return false;
     }
     const uint32_t first = syn_trace_node_row(t, g->tape[0].node);

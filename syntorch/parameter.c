@@ -66,20 +66,19 @@ static void fill(void *data, syn_dtype dtype, const struct slicing *s, syn_init 
 
 static syn_status check(const char *name, const syn_spec *full, syn_shard shard, syn_error *err) {
     if (full->dtype != SYN_F32 && !syn_dtype_is_half((syn_dtype)full->dtype))
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "parameter '%s': parameters are f32, f16 or bf16, not %s", name,
-                        syn_dtype_name((syn_dtype)full->dtype));
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "parameter '%s' must be f32, f16 or bf16, not %s",
+                        name, syn_dtype_name((syn_dtype)full->dtype));
     if (!syn_spec_valid(full) || full->rank < 1 || shard.axis < 0 || shard.axis >= full->rank)
         return SYN_FAIL(err, SYN_E_SHAPE, "the shape of parameter '%s' is not valid", name);
     if (shard.parts < 1 || shard.index < 0 || shard.index >= shard.count)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "parameter '%s': there is no shard %d of %d in %d parts", name, shard.index,
-                        shard.count, shard.parts);
+        return SYN_FAIL(err, SYN_E_INVALID, "parameter '%s' has no shard %d of %d in %d parts",
+                        name, shard.index, shard.count, shard.parts);
     const int64_t pieces = (int64_t)shard.parts * shard.count;
     if (full->dims[shard.axis] % pieces)
-        return SYN_FAIL(err, SYN_E_SHAPE,
-                        "parameter '%s': dimension %d of %lld does not divide into %lld pieces",
-                        name, shard.axis, (long long)full->dims[shard.axis], (long long)pieces);
+        return SYN_FAIL(
+            err, SYN_E_SHAPE,
+            "parameter '%s': dimension %d has length %lld, which does not divide into %lld shards",
+            name, shard.axis, (long long)full->dims[shard.axis], (long long)pieces);
     return SYN_OK;
 }
 
@@ -150,7 +149,7 @@ static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row
     const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
     void *buffer = syn__data(syn__storage(ctx, row), local), *host = buffer;
     if (buffer && !ctx->backend->on_host && !(host = syn_malloc(bytes)))
-        return SYN_FAIL_NOMEM(err, bytes, "a parameter on its way to the device");
+        return SYN_FAIL_NOMEM(err, bytes, "a parameter to copy to the device");
     syn_status s = SYN_OK;
     if (ctx->source.read)
         s = ctx->source.read(ctx->source.user, p->name, &p->full, p->shard, p->valid_rows,

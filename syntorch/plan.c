@@ -38,7 +38,8 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
         if (*degrees[i].degree == 0 && degrees[i].degree != &p->dp) *degrees[i].degree = 1;
     }
     if (p->ranks < 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "a job has at least 1 rank, not %d", p->ranks);
+        return SYN_FAIL(err, SYN_E_INVALID, "the number of ranks must be at least 1, not %d",
+                        p->ranks);
     *others = (int64_t)p->tp * p->pp;
     if (*others > INT32_MAX / (p->dp ? p->dp : 1))
         return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d exceeds %d ranks", p->tp,

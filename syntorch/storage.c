@@ -122,9 +122,8 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
     if (!s->backend->room || s->backend->room(s->device, &left, &all, &ignored) != SYN_OK)
         return SYN_FAIL_NOMEM(err, bytes, what);
     return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: %zu bytes for %s, where %.2f of the device's %.2f GiB are "
-                    "free; tensors hold %.2f GiB; smaller batches, --dtype bf16 or more ranks need "
-                    "less of it",
+                    "out of memory: %zu bytes for %s, but only %.2f of the device's %.2f GiB are "
+                    "free (tensors use %.2f GiB); use a smaller batch, --dtype bf16 or more ranks",
                     bytes, what, (double)left / GIB, (double)all / GIB,
                     (double)s->held_bytes / GIB);
 }

@@ -30,16 +30,16 @@ static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
 
 void syn_require_grad(syn_ctx *ctx, syn_tensor t) {
     if (ctx->error.code != SYN_OK) return;
-    const uint32_t row = syn__own_row(ctx, t, "given a gradient");
+    const uint32_t row = syn__own_row(ctx, t, "made to require a gradient");
     if (!row) return;
     const uint32_t flags = ctx->trace->tensors[row].flags;
     size_t param = SIZE_MAX;
     if (!syn__storage(ctx, row) || !(flags & (SYN_TENSOR_PARAM | SYN_TENSOR_INPUT)) ||
         syn_trace_spec(ctx->trace, row)->dtype > SYN_BF16) {
-        syn_ctx_fail(ctx, SYN_E_INVALID,
-                     "tensor %u cannot be given a gradient: only parameters and inputs of f32, f16 "
-                     "or bf16 can",
-                     t.id);
+        syn_ctx_fail(
+            ctx, SYN_E_INVALID,
+            "tensor %u cannot require a gradient: only f32, f16 or bf16 parameters and inputs can",
+            t.id);
         return;
     }
     for (size_t i = 0; i < ctx->n_params && param == SIZE_MAX; i++)
@@ -84,7 +84,7 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
     if (!*need) return SYN_OK;
     if (!call->def->grad)
         return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
-                        "has no gradient, and its inputs were computed from what requires one");
+                        "has no gradient, but an input requires one");
     return syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error);
 }
 
@@ -165,8 +165,8 @@ syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_ten
     syn__region region = {.run = run, .arg = arg, .n_in = n, .n_scopes = ctx->n_scopes > 0};
     if (g->off || g->counting || ctx->error.code != SYN_OK) return run(arg, in);
     if (n < 0 || n > SYN_MAX_REGION_INPUTS)
-        return syn_ctx_fail(ctx, SYN_E_INVALID, "a region of %d inputs, at most %d are possible", n,
-                            SYN_MAX_REGION_INPUTS);
+        return syn_ctx_fail(ctx, SYN_E_INVALID, "a region has %d inputs; at most %d are supported",
+                            n, SYN_MAX_REGION_INPUTS);
     for (int i = 0; i < n; i++) region.in[i] = in[i];
     if (region.n_scopes) region.scope = ctx->scopes[ctx->n_scopes - 1];
     g->counting = true;

@@ -8,23 +8,22 @@
 
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     const uint32_t row = syn__row(ctx, t);
-    if (t.id == 0) syn_ctx_fail(ctx, SYN_E_INVALID, "the poisoned tensor cannot be %s", done);
+    if (t.id == 0) syn_ctx_fail(ctx, SYN_E_INVALID, "the invalid tensor cannot be %s", done);
     else if (!row)
         syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be %s: it %s", t.id, done,
-                     t.tag == ctx->tag ? "was forgotten" : "is none of this context");
+                     t.tag == ctx->tag ? "was forgotten" : "belongs to another context");
     return row;
 }
 
 syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version, syn_error *err) {
     const syn_trace *t = ctx->trace;
     const uint32_t writer = t->tensors[syn_trace_tensor_row(t, version)].producer;
-    char name[SYN_MAX_NAME], by[64] = "an op that was forgotten";
+    char name[SYN_MAX_NAME], by[64] = "a forgotten op";
     if (writer)
         snprintf(by, sizeof by, "%s (node %u)", syn_trace_op(t, &t->nodes[writer])->name,
                  syn_trace_node_number(t, writer));
     return SYN_FAIL(
-        err, SYN_E_INVALID,
-        "tensor %u, '%.128s', was overwritten by %s: only its result, tensor %u, may be used",
+        err, SYN_E_INVALID, "tensor %u, '%.128s', was overwritten by %s; use the result, tensor %u",
         syn_trace_tensor_number(t, row), syn_trace_tensor_name(t, row, name), by, version);
 }
 
@@ -61,7 +60,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     const uint32_t id = (uint32_t)t->n_tensors;
     syn_trace_tensor row = {0, 0, producer, base ? base : id, 0, (uint16_t)flags, 0};
     if (syn__number_of(&t->tensor_numbers, id) >= UINT32_MAX - 1)
-        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context makes at most 2^32 tensors").id;
+        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context can create at most 2^32 tensors").id;
     if (syn_intern_put(&t->specs, &operand->spec, sizeof operand->spec, &row.spec, err) != SYN_OK)
         return 0;
     if (base && !plain(operand)) {

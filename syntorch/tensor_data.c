@@ -92,7 +92,7 @@ static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const cha
     SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
     *data = syn__data(storage, o);
     if (*data) return SYN_OK;
-    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data on '%s'", t.id,
                     ctx->backend->name);
 }
 
@@ -102,7 +102,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     SYN_TRY(readable(ctx, t, &o, &data));
     if (bytes != syn_spec_bytes(&o.spec))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "tensor %u has %llu bytes, but %zu were asked for", t.id,
+                        "tensor %u has %llu bytes, but %zu were requested", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
     return read_all(ctx, &o, data, buf, bytes);
 }
@@ -114,8 +114,8 @@ static syn_status check_some(syn_ctx *ctx, syn_tensor t, const syn_spec *spec, i
     if (syn_tensor_contiguous(ctx, t) && first >= 0 && n >= 0 && first <= all && n <= all - first)
         return SYN_OK;
     return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                    "tensor %u has no %lld elements from %lld on, side by side", t.id, (long long)n,
-                    (long long)first);
+                    "tensor %u does not have %lld contiguous elements from %lld on", t.id,
+                    (long long)n, (long long)first);
 }
 
 syn_status syn_tensor_read_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
@@ -134,7 +134,7 @@ static syn_status find_number(syn_ctx *ctx, syn_tensor t, const char **data) {
     syn_operand o;
     SYN_TRY(readable(ctx, t, &o, data));
     if (o.spec.dtype == SYN_F32 && syn_spec_elems(&o.spec) == 1) return SYN_OK;
-    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u is no number of f32", t.id);
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u is not a single f32", t.id);
 }
 
 static syn_status copy_number(syn_ctx *ctx, syn_tensor t, float *out) {
@@ -159,8 +159,8 @@ syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int 
     while (which < SYN_ASYNC_READS && ctx->asked[which].n > 0) which++;
     if (n < 1 || n > SYN_ASYNC_READ_VALUES || which == SYN_ASYNC_READS)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "%d numbers are asked for, %d at a time are possible, and to ask %d times "
-                        "before they are got",
+                        "a read of %d numbers is not possible: a read has 1 to %d numbers, and at "
+                        "most %d reads may be pending",
                         n, SYN_ASYNC_READ_VALUES, SYN_ASYNC_READS);
     syn__asked *a = &ctx->asked[which];
     for (int i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     if (!a || a->n == 0)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "numbers are to be got that were not asked for");
+                        "syn_tensor_read_end has no matching syn_tensor_read_begin");
     const int n = a->n;
     a->n = 0;
     if (ctx->backend->get) return ctx->backend->get(ctx->device, asked, out, n, &ctx->error);
@@ -193,8 +193,9 @@ syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     if (!syn_dtype_is_half(dtype)) {
         if (dtype == SYN_F32) return syn_tensor_read(ctx, t, buf, n_elems * sizeof *buf);
-        return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED, "tensor %u is %s, which is not read as f32",
-                        t.id, syn_dtype_name(dtype));
+        return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
+                        "tensor %u is %s, which cannot be read as f32", t.id,
+                        syn_dtype_name(dtype));
     }
     uint16_t *half = syn_malloc(n_elems * sizeof *half + 1);
     if (!half) return SYN_FAIL_NOMEM(&ctx->error, n_elems * sizeof *half, "a copy of a tensor");
@@ -227,18 +228,16 @@ static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
     if (syn__check_current(ctx, row, storage, &ctx->error) != SYN_OK) return 0;
     if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
         SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                 "tensor %u is no parameter, input or state: only those can be written", t.id);
+                 "tensor %u is not a parameter, input or state: only those can be written", t.id);
     else if (storage && storage->kept > storage->grads)
         SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                 "'%.128s' cannot be written: a backward pass still to come is computed from what "
-                 "it holds",
-                 name_of(ctx, row));
+                 "'%.128s' cannot be written: it is saved for a backward pass", name_of(ctx, row));
     return ctx->error.code == SYN_OK ? row : 0;
 }
 
 static syn_status have_data(syn_ctx *ctx, uint32_t row) {
     if (syn__storage(ctx, row)) return SYN_OK;
-    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released",
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' was released",
                     name_of(ctx, row));
 }
 
@@ -287,7 +286,7 @@ static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, 
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_storages *s = &ctx->storages;
     if (mark.tag != ctx->tag) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "a mark of another context was given");
+        syn_ctx_fail(ctx, SYN_E_INVALID, "the mark belongs to another context");
         return;
     }
     for (int k = 0; k < n_keep; k++)

@@ -61,7 +61,7 @@ syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_
             return SYN_OK;
         }
     if (trace->n_groups >= UINT16_MAX - 1)
-        return SYN_FAIL(err, SYN_E_INVALID, "a trace holds at most %d groups", UINT16_MAX - 1);
+        return SYN_FAIL(err, SYN_E_INVALID, "a trace has at most %d groups", UINT16_MAX - 1);
     SYN_TRY(syn_grow(&trace->groups, &trace->groups_cap, trace->n_groups + 1, sizeof *trace->groups,
                      err));
     const size_t bytes = (size_t)group->size * sizeof *group->ranks;

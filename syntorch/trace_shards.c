@@ -15,7 +15,8 @@ static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard s
     }
     if (*out == *n) {
         if (*n + 1 >= SYN__TERM)
-            return SYN_FAIL(err, SYN_E_UNSUPPORTED, "tensors are cut in more than 32,766 ways");
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "tensors have more than 32,766 different shards");
         SYN_TRY(syn_grow(shards, cap, *n + 1, sizeof **shards, err));
         (*shards)[(*n)++] = shard;
     }
@@ -211,7 +212,7 @@ syn_status syn__trace_shards_find(const syn_trace *t, syn__trace_shards *parts, 
     parts->of = syn_calloc(t->n_tensors, sizeof *parts->of);
     syn_status s = call && parts->of ? SYN_OK
                                      : SYN_FAIL_NOMEM(err, t->n_tensors * sizeof *parts->of,
-                                                      "the parts of a trace's tensors");
+                                                      "the shards of a trace's tensors");
     for (uint32_t i = 0; i < t->n_shards && s == SYN_OK; i++) {
         uint16_t same;
         s = number(&parts->shards, &parts->n, &parts->cap, t->shards[i], &same, err);

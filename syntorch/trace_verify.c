@@ -11,18 +11,19 @@ static syn_status verify_references(const syn_trace *trace, syn_error *err) {
             n->phase >= SYN_PHASE_COUNT)
             return SYN_FAIL(
                 err, SYN_E_FORMAT,
-                "trace node %u names a text, attribute, group or phase that is not there", i);
+                "trace node %u refers to a text, attribute, group or phase that does not exist", i);
     }
     for (uint32_t id = 1; id < trace->n_tensors; id++) {
         const syn_trace_tensor *t = &trace->tensors[id];
         if (t->spec >= trace->specs.n_entries || t->layout > trace->layouts.n_entries ||
             t->name > trace->texts.n_entries || t->producer >= trace->n_nodes)
             return SYN_FAIL(err, SYN_E_FORMAT,
-                            "tensor %u names a shape, layout, text or node that is not there", id);
-        if (t->base == 0 || t->base > id || trace->tensors[t->base].base != t->base)
-            return SYN_FAIL(err, SYN_E_FORMAT,
-                            "tensor %u shares the storage of a tensor that owns none before it",
+                            "tensor %u refers to a shape, layout, text or node that does not exist",
                             id);
+        if (t->base == 0 || t->base > id || trace->tensors[t->base].base != t->base)
+            return SYN_FAIL(
+                err, SYN_E_FORMAT,
+                "tensor %u shares the storage of a tensor that is later or has no storage", id);
     }
     for (size_t i = 0; i < trace->n_steps; i++)
         if (trace->steps[i].node > trace->n_nodes ||
@@ -47,7 +48,7 @@ static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_
         const uint32_t base = trace->tensors[n->first_out + k].base;
         if (k >= n->n_in || base != trace->tensors[inputs[k]].base)
             return SYN_FAIL(err, SYN_E_FORMAT,
-                            "trace node %u: output %u is no new version of its input", node, k);
+                            "trace node %u: output %u is not a new version of its input", node, k);
         newest[base] = n->first_out + k;
     }
     return SYN_OK;
@@ -85,7 +86,8 @@ syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) {
             return SYN_FAIL(err, SYN_E_FORMAT, "trace node %u: outputs out of order", i);
         for (uint32_t k = 0; k < n->n_out; k++)
             if (trace->tensors[n->first_out + k].producer != i)
-                return SYN_FAIL(err, SYN_E_FORMAT, "trace node %u: output %u is another's", i, k);
+                return SYN_FAIL(err, SYN_E_FORMAT,
+                                "trace node %u: output %u belongs to another node", i, k);
         if (n->n_out) next_tensor = n->first_out + n->n_out;
     }
     return verify_all_versions(trace, err);

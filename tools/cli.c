@@ -108,7 +108,7 @@ static int fail_choice(const cli_program *program, const cli_option *o, const ch
                                                : "");
         word += n + more;
     }
-    return cli_fail(program, CLI_USAGE, "--%s is %s, not '%s'", o->name, words, text);
+    return cli_fail(program, CLI_USAGE, "--%s must be %s, not '%s'", o->name, words, text);
 }
 
 static int set_choice(const cli_program *program, const cli_option *o, const char *text) {
@@ -129,7 +129,7 @@ static int set_int(const cli_program *program, const cli_option *o, const char *
     errno = 0;
     const long long v = strtoll(text, &end, 10);
     if (end == text || *end || isspace((unsigned char)text[0]))
-        return cli_fail(program, CLI_USAGE, "--%s takes an integer, not '%s'", o->name, text);
+        return cli_fail(program, CLI_USAGE, "--%s must be an integer, not '%s'", o->name, text);
     if (errno || (double)v < o->min || (double)v > o->max)
         return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name,
                         o->min, o->max, text);
@@ -142,7 +142,7 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
     char *end;
     const double v = strtod(text, &end);
     if (end == text || *end || isspace((unsigned char)text[0]))
-        return cli_fail(program, CLI_USAGE, "--%s takes a number, not '%s'", o->name, text);
+        return cli_fail(program, CLI_USAGE, "--%s must be a number, not '%s'", o->name, text);
     if (!(v >= o->min && v <= o->max))
         return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name,
                         o->min, o->max, text);
@@ -296,13 +296,13 @@ static int values_behind(const cli_option *o, int argc, char **argv, int i) {
 static int set_option(const cli_program *program, const cli_option *o, char **argv, int i, int n) {
     const char *equals = strchr(argv[i], '=');
     if (o->kind == CLI_FLAG && equals)
-        return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
+        return cli_fail(program, CLI_USAGE, "--%s accepts no value", o->name);
     if (o->kind != CLI_FLAG && !equals && n == 0)
         return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
     if (o->kind != CLI_TEXTS) return cli_set(program, o, equals ? equals + 1 : argv[i + 1]);
     cli_texts *texts = o->value;
     if (texts->n > 0)
-        return cli_fail(program, CLI_USAGE, "--%s was given twice; give all values after one",
+        return cli_fail(program, CLI_USAGE, "--%s was given twice; give all its values at once",
                         o->name);
     if (equals) *texts = (cli_texts){&texts->one, 1, equals + 1};
     else *texts = (cli_texts){(const char *const *)argv + i + 1, n, NULL};
@@ -390,7 +390,7 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
     if (end < argc && *input)
         return cli_fail(
             program, CLI_USAGE,
-            "both --input and '%s' name inputs; give files either by --input or without it",
+            "both --input and '%s' are inputs; give files either with --input or without it",
             argv[end]);
     *paths = *input ? input : (const char *const *)argv + end;
     *n_paths = *input ? 1 : (size_t)(argc - end);

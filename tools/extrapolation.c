@@ -67,7 +67,7 @@ static const char *one_text(const struct extrapolated *x, char *buf, size_t byte
         if (*c == '_') *c = '-';
     if (b->extent == SYN_HW_EXTENTS) snprintf(buf, bytes, "%s (not fitted)", what);
     else
-        snprintf(buf, bytes, "%s %s%s%s (%s on %s to %s)", what, before[b->extent],
+        snprintf(buf, bytes, "%s %s%s%s (%s for %s to %s)", what, before[b->extent],
                  amount(b->extent, b->value, a, sizeof a), behind[b->extent],
                  x->measured ? "measured" : "fitted",
                  amount(b->extent, b->fitted.least, least, sizeof least),

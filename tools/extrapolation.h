@@ -25,7 +25,7 @@ void extrapolation_add(extrapolation *e, const syn_hardware *hw, const syn_node 
                        const syn_graph_group *group, double ns);
 /* Adds the entries of `from` that would be reported. */
 void extrapolation_merge(extrapolation *e, const extrapolation *from);
-/* Writes "all-reduce over 512 ranks (fitted on 2 to 128), ...", or "" if nothing is out of range,
+/* Writes "all-reduce over 512 ranks (fitted for 2 to 128), ...", or "" if nothing is out of range,
    and returns buf. Ranks and nodes out of range are always reported; sizes are reported if their
    ops take at least 1 % of the time. */
 const char *extrapolation_text(const extrapolation *e, char *buf, size_t bytes);

@@ -66,7 +66,7 @@ void folder_remove(const char *folder) {
 syn_status folder_make_empty(const char *folder, syn_error *err) {
     folder_remove(folder);
     if (mkdir(folder, 0777) == 0) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "cannot make the folder '%.300s' anew: %s", folder,
+    return SYN_FAIL(err, SYN_E_IO, "cannot recreate the folder '%.300s': %s", folder,
                     strerror(errno));
 }
 
@@ -107,8 +107,9 @@ syn_status folder_check_prefix(const char *prefix, syn_error *err) {
     const char *folder = nearest(above);
     SYN_TRY(folder_path(path, err, folder, ".lock"));
     if (folder_check_output(path, &why) == SYN_OK) return SYN_OK;
-    return SYN_FAIL(err, why.code, "cannot write %.200s: the folder %.200s takes no new files",
-                    prefix, folder);
+    return SYN_FAIL(err, why.code,
+                    "cannot write %.200s: the folder %.200s does not allow new files", prefix,
+                    folder);
 }
 
 syn_status folder_sync_path(const char *path, syn_error *err) {

@@ -49,7 +49,7 @@ syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program
     if (!folder_is_prefix(prefix)) {
         const size_t bytes = strlen(prefix);
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the prefix '%.300s' names no file: add a name, as in '%.300s%strace'",
+                        "the prefix '%.300s' has no file name: add one, as in '%.300s%strace'",
                         prefix, prefix, bytes > 0 && prefix[bytes - 1] != '/' ? "/" : "");
     }
     SYN_TRY(folder_check_prefix(prefix, err));

@@ -80,12 +80,12 @@ static syn_status fail_held(const char *prefix, const owner *o, const char *advi
         snprintf(run, sizeof run, "another run (%s, process %ld on %.100s%s)", o->who, o->pid,
                  o->host, when);
     }
-    if (remove) snprintf(rest, sizeof rest, "; if that run has ended, remove '%.300s'", remove);
+    if (remove) snprintf(rest, sizeof rest, "; if that run is finished, remove '%.300s'", remove);
     const size_t bytes = strlen(prefix);
     const bool folder = bytes > 0 && prefix[bytes - 1] == '/';
-    return SYN_FAIL(err, SYN_E_INVALID, "%s writes to '%.*s%s': wait until it ends, or %s%s", run,
-                    (int)(bytes < 200 ? bytes - folder : 200), prefix, folder ? "" : ".*", advice,
-                    rest);
+    return SYN_FAIL(err, SYN_E_INVALID, "%s writes to '%.*s%s': wait until it finishes, or %s%s",
+                    run, (int)(bytes < 200 ? bytes - folder : 200), prefix, folder ? "" : ".*",
+                    advice, rest);
 }
 
 /* ---- The lock file ---- */

@@ -87,12 +87,12 @@ run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
 const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes) {
     if (e->n_rows > 0)
         snprintf(buf, bytes, "+-%.0f %% on the nearest of %d measured runs%s%s", 100 * e->error,
-                 e->n_rows, e->beyond[0] ? "; extrapolated, by " : "", e->beyond);
+                 e->n_rows, e->beyond[0] ? "; extrapolated in " : "", e->beyond);
     else if (hw->errors.changed)
-        snprintf(buf, bytes, "unknown: constants of %s+%s were changed since they were fitted",
-                 hw->name, hw->stack.name);
+        snprintf(buf, bytes, "unknown: constants of %s+%s were changed after the fit", hw->name,
+                 hw->stack.name);
     else
-        snprintf(buf, bytes, "unknown: no such run of %s+%s was measured", hw->name,
+        snprintf(buf, bytes, "unknown: no similar run on %s+%s was measured", hw->name,
                  hw->stack.name);
     return buf;
 }

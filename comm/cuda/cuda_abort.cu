@@ -120,7 +120,7 @@ syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error 
     pthread_mutex_unlock(&x->lock);
     SYN_TRY(syn__nccl_or_others(x, s, err));
     if (!syn__nccl_too_long(x, since_ns)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_COMM, "the other ranks of the group did not come within %g s",
+    return SYN_FAIL(err, SYN_E_COMM, "the other ranks of the group did not join within %g s",
                     x->timeout_s);
 }
 

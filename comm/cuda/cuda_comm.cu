@@ -35,7 +35,7 @@ static syn_status settle(syn__cuda_comms *x, ncclComm_t comm, const char *what, 
         SYN_TRY(syn__nccl_check_others(x, err));
         SYN_NCCL(code, comm, what, err);
         if (syn__nccl_too_long(x, since_ns))
-            return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not come within %g s", what,
+            return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not join within %g s", what,
                             x->timeout_s);
         syn__nccl_moment(since_ns);
     }
@@ -89,7 +89,7 @@ syn_status syn__nccl_group_get(syn__cuda_comms *x, const syn_group *group, syn__
     }
     *out = g;
     if (g->comm) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_COMM, "group %.64s was broken off", group->name);
+    return SYN_FAIL(err, SYN_E_COMM, "group %.64s was aborted", group->name);
 }
 
 /* In ascending order of ids, which is the same on all ranks, so that ranks cannot deadlock. */

@@ -57,8 +57,8 @@ syn_status syn__nccl_load(syn_error *err) {
     pthread_once(&once, prepare);
     if (!missing[0]) return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "ranks with a CUDA device each exchange by NCCL, which cannot be loaded: %s; "
-                    "SYNTORCH_CUDA_SHARED=1 exchanges through the host",
+                    "cannot load NCCL, which ranks with one CUDA device each use: %s; set "
+                    "SYNTORCH_CUDA_SHARED=1 to communicate through the host",
                     missing);
 }
 

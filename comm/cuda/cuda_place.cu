@@ -107,7 +107,7 @@ static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_erro
 }
 
 syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, syn_error *err) {
-    static const char shared[] = "SYNTORCH_CUDA_SHARED=1 lets ranks share a device";
+    static const char shared[] = "set SYNTORCH_CUDA_SHARED=1 to let ranks share a device";
     const int size = comm ? (int)comm->size : 1, rank = comm ? (int)comm->rank : 0;
     *device = rank % n_devices;
     if (size > 1 && !comm->ops->in_process) {
@@ -116,12 +116,12 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, s
         *device = at.device;
         if (at.lacking < 0 || syn__cuda_sharing()) return SYN_OK;
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "rank %d has no CUDA device of its own: other ranks have the %d that it "
+                        "rank %d has no CUDA device of its own: other ranks use the %d that it "
                         "sees (CUDA_VISIBLE_DEVICES may hide some); %s",
                         (int)at.lacking, (int)at.seen, shared);
     }
     if (size <= n_devices || syn__cuda_sharing()) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "%d ranks need %d CUDA devices on this machine, which has %d; %s", size, size,
+                    "%d ranks need %d CUDA devices, but this machine has %d; %s", size, size,
                     n_devices, shared);
 }

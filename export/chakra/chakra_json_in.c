@@ -52,7 +52,7 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     const syn__buf *a = &s->in.message, *b = &s->again.message;
     if (status != SYN_OK || a->bytes != b->bytes ||
         (a->bytes != 0 && memcmp(a->data, b->data, a->bytes) != 0))
-        return wire_fail(s, "says something else than its other members; without it they count");
+        return wire_fail(s, "differs from its other members; remove it to use those");
     return SYN_OK;
 }
 
@@ -65,11 +65,12 @@ static syn_status check_wire(source *s, bool is_meta) {
     uint64_t bytes;
     bool ok = true;
     if (!syn__et_read_varint(&r, &bytes) || bytes != (size_t)(r.end - r.cur))
-        return wire_fail(s, "is not one message behind its length");
+        return wire_fail(s, "must be one message after its length");
     SYN_TRY(syn_sink_open_memory(&text, s->in.err));
     syn_status status = decode(s, (syn__str){r.cur, (size_t)bytes}, is_meta, text, &ok);
     if (status == SYN_OK)
-        status = ok ? compare(s, text, is_meta) : wire_fail(s, "is no message of Chakra's schema");
+        status =
+            ok ? compare(s, text, is_meta) : wire_fail(s, "is not a message of Chakra's schema");
     (void)syn_sink_close(text, false, NULL);
     return status;
 }
@@ -171,9 +172,7 @@ static syn_status put_nodes_of(source *s, int64_t rank) {
         if (!found && !syn_json_skip(&list)) break;
     }
     syn_json_free(&list);
-    if (!found)
-        return syn_json_fail(&s->in.json, "there is no rank %" PRId64 " with nodes of its own",
-                             rank);
+    if (!found) return syn_json_fail(&s->in.json, "rank %" PRId64 " has no nodes of its own", rank);
     nodes.err = s->in.err;
     s->in.json = nodes;
     const syn_status status = put_nodes(s);
@@ -196,7 +195,7 @@ static syn_status put_rank(source *s) {
                                                            : 0;
         if (member == 0) return syn__et_json_unknown(&s->in);
         if ((seen & member) != 0)
-            return syn_json_fail(json, "the member \"%s\" is there twice", json->text);
+            return syn_json_fail(json, "the member \"%s\" appears twice", json->text);
         seen |= member;
         if (member == 1) SYN_TRY(syn_json_expect_i64(json, "rank", 0, SYN_MAX_WORLD - 1, &number));
         if (member == 2 && !syn_json_skip(json)) return syn__et_json_broken(&s->in);
@@ -224,10 +223,11 @@ static syn_status read_ranks(source *s) {
             continue;
         }
         if (s->found && s->rank < 0)
-            return SYN_FAIL(s->in.err, SYN_E_INVALID,
-                            "%.200s holds several ranks, but an .et holds one: say which",
-                            json->name);
-        if (s->found) return syn_json_fail(json, "rank %" PRId32 " is there twice", s->rank);
+            return SYN_FAIL(
+                s->in.err, SYN_E_INVALID,
+                "%.200s has several ranks, but an .et file has one; choose it with --rank",
+                json->name);
+        if (s->found) return syn_json_fail(json, "rank %" PRId32 " appears twice", s->rank);
         s->found = true;
         SYN_TRY(put_rank(s));
     }
@@ -241,10 +241,10 @@ static syn_status read_document(source *s) {
     while (syn_json_next(json) == SYN_JSON_KEY) {
         if (!key_is(json, "ranks"))
             return syn_json_fail(json,
-                                 "there is no member \"%.60s\" in a Chakra trace's JSON, which is "
+                                 "unknown member \"%.60s\": a Chakra trace's JSON must be "
                                  "{\"ranks\": [{\"rank\", \"metadata\", \"nodes\"}]}",
                                  json->text);
-        if (ranks) return syn_json_fail(json, "the member \"ranks\" is there twice");
+        if (ranks) return syn_json_fail(json, "the member \"ranks\" appears twice");
         ranks = true;
         SYN_TRY(read_ranks(s));
     }
@@ -252,9 +252,9 @@ static syn_status read_document(source *s) {
         return syn__et_json_broken(&s->in);
     if (s->found) return SYN_OK;
     if (s->rank >= 0)
-        return SYN_FAIL(s->in.err, SYN_E_INVALID, "%.200s holds no rank %" PRId32, json->name,
+        return SYN_FAIL(s->in.err, SYN_E_INVALID, "%.200s does not have rank %" PRId32, json->name,
                         s->rank);
-    return syn_json_fail(json, "there are no \"ranks\" in this file");
+    return syn_json_fail(json, "this file has no \"ranks\"");
 }
 
 syn_status syn_chakra_json_to_et(const char *name, const char *data, size_t bytes, int32_t rank,

@@ -68,7 +68,8 @@ static syn_status put_message(writer *w, const char *text, const written *entry,
     if (status == SYN_E_NOMEM) return SYN_FAIL(w->err, status, "%s", why.text);
     if (status != SYN_OK)
         return syn__et_frames_fail(&w->frames, entry->frame.all.text,
-                                   "this message has no JSON form that can be read again", w->err);
+                                   "this message cannot be written as JSON that converts back",
+                                   w->err);
     if (is_canonical(&entry->frame, &w->reader.message)) {
         syn_sink_write(w->out, text + entry->begin, entry->end - entry->begin);
         return SYN_OK;
@@ -111,7 +112,7 @@ static syn_status write_metadata(writer *w) {
     bool more;
     SYN_TRY(syn__et_frames_next(&w->frames, &frame, &more, w->err));
     if (!more)
-        return SYN_FAIL(w->err, SYN_E_FORMAT, "%.200s is empty: there is not even metadata in it",
+        return SYN_FAIL(w->err, SYN_E_FORMAT, "%.200s is empty: it lacks even the metadata",
                         w->frames.name);
     SYN_TRY(syn_sink_open_memory(&w->text, w->err));
     SYN_TRY(add_message(w, &frame, true));

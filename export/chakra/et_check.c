@@ -37,10 +37,10 @@ syn_status syn__et_check_rank(const syn_graph *graph, uint32_t rank, syn_error *
     const syn_status status = find_shown(graph, rank, &cursor, &found, err);
     syn_cursor_free(&cursor);
     if (status != SYN_OK || found) return status;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "rank %d has no node that an execution trace shows, and simulators do not read "
-                    "a trace without nodes",
-                    (int)graph->ranks[rank].rank);
+    return SYN_FAIL(
+        err, SYN_E_INVALID,
+        "rank %d has no nodes for an execution trace, and simulators reject a trace without nodes",
+        (int)graph->ranks[rank].rank);
 }
 
 /* ---- Collectives of a group's members ---- */
@@ -134,7 +134,7 @@ static syn_status differs(const check *c, uint32_t group, uint32_t rank, const c
     const call *want = &g->calls[g->at];
     return SYN_FAIL(c->err, SYN_E_INVALID,
                     "the ranks of %s%.80s differ in call %zu: rank %d has %s of %" PRIu64
-                    " bytes, rank %d %s of %" PRIu64 " bytes",
+                    " bytes, but rank %d has %s of %" PRIu64 " bytes",
                     group_word(c, group), group_name(c, group), g->at + 1, number(c, g->first),
                     syn_comm_kind_name(want->comm), want->bytes, number(c, rank),
                     syn_comm_kind_name(got->comm), got->bytes);
@@ -143,8 +143,8 @@ static syn_status differs(const check *c, uint32_t group, uint32_t rank, const c
 static syn_status fewer(const check *c, uint32_t group, uint32_t rank, size_t n, uint32_t other,
                         size_t n_other) {
     return SYN_FAIL(c->err, SYN_E_INVALID,
-                    "the ranks of %s%.80s differ in how many collectives they call: rank %d "
-                    "%zu, rank %d %zu",
+                    "the ranks of %s%.80s call different numbers of collectives: rank %d calls "
+                    "%zu, but rank %d calls %zu",
                     group_word(c, group), group_name(c, group), number(c, rank), n,
                     number(c, other), n_other);
 }

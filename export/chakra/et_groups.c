@@ -32,9 +32,8 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
     int32_t max = -1;
     for (size_t i = 0; i < n; i++) {
         if (ranks[i] < 0 || ranks[i] >= SYN_MAX_WORLD)
-            return SYN_FAIL(err, SYN_E_FORMAT,
-                            "%.200s: group %" PRIu32 " holds the impossible rank %d", where, id,
-                            (int)ranks[i]);
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %" PRIu32 " has the invalid rank %d",
+                            where, id, (int)ranks[i]);
         if (ranks[i] > max) max = ranks[i];
     }
     /* One bit per rank detects repeats. This costs at most 2 MiB, even for a small group of large
@@ -49,7 +48,7 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
     }
     syn_free(seen);
     if (i == n) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %" PRIu32 " holds rank %d twice", where, id,
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %" PRIu32 " has rank %d twice", where, id,
                     (int)ranks[i]);
 }
 

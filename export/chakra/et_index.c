@@ -36,7 +36,7 @@ static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str
     if (syn__et_read_message(r, out)) return true;
     if (r->why == NULL) return false;
     const bool is_none = start == index->begin && !syn__et_read_varint(r, &bytes);
-    *status = fail(index, start, err, is_none ? "this is no Chakra execution trace" : r->why);
+    *status = fail(index, start, err, is_none ? "this is not a Chakra execution trace" : r->why);
     return false;
 }
 
@@ -169,7 +169,7 @@ static syn_status resolve_node(syn__et_index *index, const syn__et_ids *known,
                 index->n_dropped++;
             } else if (span == UINT32_MAX) {
                 return SYN_FAIL(err, SYN_E_FORMAT,
-                                "%.200s: node %" PRIu64 " waits for node %" PRIu64
+                                "%.200s: node %" PRIu64 " depends on node %" PRIu64
                                 ", which is not in the file",
                                 index->name, node->id, ids[i]);
             } else {
@@ -294,7 +294,7 @@ static syn_status run_kahn(syn__et_index *index, kahn *k, syn_error *err) {
     size_t stuck = 0;
     while (k->left[stuck] == 0) stuck++;
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%.200s: the dependencies run in a circle; %zu nodes, among them %" PRIu64
+                    "%.200s: the dependencies form a cycle: %zu nodes, including %" PRIu64
                     ", can never start",
                     index->name, index->n_spans - n, index->spans[stuck].id);
 }

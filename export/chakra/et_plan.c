@@ -16,7 +16,7 @@ syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_
     *plan = (syn__et_plan){.graph = graph, .rank = rank};
     if (n > MAX_NODES)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "rank %d has %zu nodes, more than an ET can hold here",
+                        "rank %d has %zu nodes, which is too many for an execution trace",
                         (int)graph->ranks[rank].rank, n);
     plan->place = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
     plan->stream_of = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
@@ -120,10 +120,9 @@ static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_on
     for (uint32_t i = 0; i < node->n_deps; i++) {
         const bool ctrl = node->deps[i].dep_class != SYN_DEP_DATA;
         if (node->deps[i].node >= plan->n_planned)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "rank %d: node %u waits for node %u, which does not come earlier",
-                            (int)plan->graph->ranks[plan->rank].rank, plan->n_planned,
-                            node->deps[i].node);
+            return SYN_FAIL(
+                err, SYN_E_INVALID, "rank %d: node %u depends on node %u, which is not earlier",
+                (int)plan->graph->ranks[plan->rank].rank, plan->n_planned, node->deps[i].node);
         if (ctrl && data_only) continue;
         const uint32_t place = plan->place[node->deps[i].node];
         if (place & PASSED) SYN_TRY(add_list(plan, place & ~PASSED, ctrl, err));
@@ -237,9 +236,10 @@ static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn
     const int rank = (int)plan->graph->ranks[plan->rank].rank;
     const char *verb = node->kind == SYN_NODE_SEND ? "sends to" : "receives from";
     if (node->peer < 0 || node->peer == rank)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "rank %d: node %u (%.80s) %s rank %d, which an ET cannot hold", rank,
-                        plan->n_planned, node->label, verb, (int)node->peer);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "rank %d: node %u (%.80s) %s rank %d, which an execution trace cannot represent", rank,
+            plan->n_planned, node->label, verb, (int)node->peer);
     if (node->tag < 0)
         return SYN_FAIL(err, SYN_E_INVALID, "rank %d: node %u (%.80s) has the negative tag %d",
                         rank, plan->n_planned, node->label, (int)node->tag);
@@ -255,7 +255,7 @@ static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t in
     const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
     if (group == NULL)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "rank %d: node %u (%.80s) names group %u, which does not exist",
+                        "rank %d: node %u (%.80s) has group %u, which does not exist",
                         (int)graph->ranks[rank].rank, index, node->label, node->group);
     *out = group->n_ranks > 1;
     return SYN_OK;

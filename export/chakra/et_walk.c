@@ -297,10 +297,9 @@ static syn_status verbatim_deps(syn__et_walk *walk, const syn_node *node, syn__e
     }
     for (uint32_t i = 0; i < node->n_deps; i++) {
         if (node->deps[i].node >= walk->next)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "rank %d: node %u waits for node %u, which does not come earlier",
-                            (int)walk->graph->ranks[walk->rank].rank, walk->next,
-                            node->deps[i].node);
+            return SYN_FAIL(
+                err, SYN_E_INVALID, "rank %d: node %u depends on node %u, which is not earlier",
+                (int)walk->graph->ranks[walk->rank].rank, walk->next, node->deps[i].node);
         const int is_data = node->deps[i].dep_class != SYN_DEP_CONTROL &&
                             node->deps[i].dep_class != SYN_DEP_INPLACE;
         /* A dependency with two control classes is written once. */

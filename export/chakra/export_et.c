@@ -53,7 +53,7 @@ static syn_status find_rank(const syn_graph *graph, const int32_t *rank, uint32_
         *out = i;
         return SYN_OK;
     }
-    if (rank == NULL) return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank to write");
+    if (rank == NULL) return SYN_FAIL(err, SYN_E_INVALID, "the graph has no ranks");
     return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)*rank);
 }
 

@@ -12,11 +12,11 @@ extern "C" {
 /* X(id, what it is, what to do with it where an execution trace is wanted) */
 #define SYN__FILE_KIND_LIST(X)                                                                   \
     X(OTHER, NULL, "") /* may be an execution trace */                                           \
-    X(NODE_LINK, "a graph as node-link JSON", "; `syntorch export --format et` makes one of it") \
-    X(CHAKRA_JSON, "an execution trace as JSON", "; `syntorch json` makes one of it")            \
+    X(NODE_LINK, "a graph as node-link JSON", "; convert it with `syntorch export --format et`") \
+    X(CHAKRA_JSON, "an execution trace as JSON", "; convert it with `syntorch json`")            \
     X(TIMELINE, "a Chrome timeline (traceEvents)",                                               \
-      "; `syntorch convert pytorch` makes one of those that torch.profiler writes")              \
-    X(PYTORCH, "a PyTorch execution trace", "; `syntorch convert pytorch` makes one of it")      \
+      "; if torch.profiler wrote it, convert it with `syntorch convert pytorch`")                \
+    X(PYTORCH, "a PyTorch execution trace", "; convert it with `syntorch convert pytorch`")      \
     X(GROUPS, "the list of groups of a set of traces", "")                                       \
     X(JSON, "JSON", "")                                                                          \
     X(SVG, "an SVG picture", "")                                                                 \
@@ -27,7 +27,7 @@ extern "C" {
     X(JPEG, "a JPEG picture", "")                                                                \
     X(PDF, "a PDF document", "")                                                                 \
     X(ELF, "a program or library (ELF)", "")                                                     \
-    X(GZIP, "packed with gzip", "")                                                              \
+    X(GZIP, "compressed with gzip", "")                                                          \
     X(ZIP, "a zip archive", "")                                                                  \
     X(NPY, "a NumPy array", "")                                                                  \
     X(SAFETENSORS, "a safetensors file", "")                                                     \

@@ -70,7 +70,7 @@ static syn_status read_rank_number(reader *r, rank_bytes *rank) {
     SYN_TRY(syn_json_expect_i64(&r->in.json, "rank", 0, SYN_MAX_WORLD - 1, &v));
     for (size_t i = 0; i < r->n_ranks; i++) {
         if (r->ranks[i].rank == v)
-            return syn_json_fail(&r->in.json, "rank %" PRId64 " is there twice", v);
+            return syn_json_fail(&r->in.json, "rank %" PRId64 " appears twice", v);
     }
     rank->rank = (int32_t)v;
     return SYN_OK;
@@ -90,7 +90,7 @@ static syn_status read_rank(reader *r) {
         else SYN_TRY(syn__et_json_unknown(&r->in));
     }
     if (r->in.json.type == SYN_JSON_ERROR) return syn__et_json_broken(&r->in);
-    if (rank->rank < 0) return syn_json_fail(&r->in.json, "this rank has no number \"rank\"");
+    if (rank->rank < 0) return syn_json_fail(&r->in.json, "this rank lacks its number, \"rank\"");
     if (rank->has_nodes && rank->nodes_of != OWN_NODES)
         return syn_json_fail(&r->in.json, "a rank has both \"nodes\" and \"nodes_of\"");
     return SYN_OK;
@@ -113,7 +113,7 @@ static syn_status read_document(reader *r) {
     }
     if (r->in.json.type == SYN_JSON_ERROR || syn_json_next(&r->in.json) == SYN_JSON_ERROR)
         return syn__et_json_broken(&r->in);
-    if (r->n_ranks == 0) return syn_json_fail(&r->in.json, "there are no \"ranks\" in this file");
+    if (r->n_ranks == 0) return syn_json_fail(&r->in.json, "this file has no \"ranks\"");
     return SYN_OK;
 }
 
@@ -143,8 +143,7 @@ static syn_status count_copies(reader *r, const char *name) {
         bytes += owner->nodes.bytes;
         if (bytes > MAX_COPY_BYTES)
             return SYN_FAIL(r->in.err, SYN_E_UNSUPPORTED,
-                            "%.200s: nodes that several ranks have would take more than 4 GiB",
-                            name);
+                            "%.200s: the expanded nodes of identical ranks exceed 4 GiB", name);
     }
     return SYN_OK;
 }
@@ -155,9 +154,8 @@ static syn_status add_rank(reader *r, syn__et_builder *b, uint32_t i, const char
     const int32_t said =
         rank->meta.failed ? -1 : syn__et_peek_rank(rank->meta.data, rank->meta.bytes);
     if (said >= 0 && said != rank->rank)
-        return SYN_FAIL(r->in.err, SYN_E_FORMAT,
-                        "%.200s: the metadata of rank %d says that it is rank %d", name,
-                        (int)rank->rank, (int)said);
+        return SYN_FAIL(r->in.err, SYN_E_FORMAT, "%.200s: the metadata of rank %d has rank %d",
+                        name, (int)rank->rank, (int)said);
     if (owner->nodes.bytes > 0) syn__buf_put(&rank->meta, owner->nodes.data, owner->nodes.bytes);
     if (rank->meta.failed) return syn__et_json_no_memory(&r->in);
     if (--owner->n_copies == 0) syn__buf_free(&owner->nodes);

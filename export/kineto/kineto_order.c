@@ -49,7 +49,7 @@ static syn_status gather(const finder *f, uint32_t index, const syn_node *node, 
     for (uint32_t i = 0; i < node->n_deps; i++) {
         if (node->deps[i].node >= index)
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "rank %d: node %u waits for node %u, which does not come earlier",
+                            "rank %d: node %u depends on node %u, which is not earlier",
                             (int)f->walk->rank, index, node->deps[i].node);
         raise_all(f, row_of(f, index), row_of(f, node->deps[i].node));
     }

@@ -37,8 +37,8 @@ static syn_status push(planner *p, syn__kineto_kind kind, syn__kineto_thread thr
                        uint32_t parent, int64_t start, int64_t end, uint32_t *out) {
     syn__kineto_plan *plan = p->plan;
     if (plan->n_events >= SYN__KINETO_NONE - SYN__KINETO_FIRST_RF)
-        return SYN_FAIL(p->err, SYN_E_UNSUPPORTED, "rank %d has too many ops for these files",
-                        (int)p->walk->rank);
+        return SYN_FAIL(p->err, SYN_E_UNSUPPORTED,
+                        "rank %d has too many ops for PyTorch's trace files", (int)p->walk->rank);
     SYN_TRY(syn_grow(&plan->events, &plan->events_cap, plan->n_events + 1, sizeof *plan->events,
                      p->err));
     *out = (uint32_t)plan->n_events;

@@ -27,8 +27,8 @@ syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
                                    .err = err};
     if (syn__walk_is_foreign(graph))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "the trace was recorded by PyTorch, whose own files hold more than could "
-                        "be written here");
+                        "the trace was recorded by PyTorch; use PyTorch's own files, which have "
+                        "more than could be written here");
     syn__walk_init(&out->walk, graph);
     SYN_TRY(syn__timeline_make(&out->timeline, graph, NULL, NULL, err));
     out->predicted = syn__kineto_predicts_gpu(graph, &out->timeline);
@@ -64,7 +64,7 @@ syn_status syn__kineto_rank(const syn_graph *graph, const syn_export_options *op
     uint32_t end;
     SYN_TRY(syn__walk_ranks(graph, options, out, &end, err));
     if (*out < end) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank to write");
+    return SYN_FAIL(err, SYN_E_INVALID, "the graph has no ranks");
 }
 
 /* ---- Groups ---- */

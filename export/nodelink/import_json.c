@@ -280,8 +280,8 @@ static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) 
         return syn__found_fail(found, at, "tensor r%d.t%llu has more than 2^63 bytes",
                                (int)e->id.rank, (unsigned long long)e->id.number);
     if (e->shard.count > 0 && !possible(&t->tensor))
-        return syn__found_fail(found, at, "tensor r%d.t%llu cannot be such a shard",
-                               (int)e->id.rank, (unsigned long long)e->id.number);
+        return syn__found_fail(found, at, "tensor r%d.t%llu has an invalid shard", (int)e->id.rank,
+                               (unsigned long long)e->id.number);
     return SYN_OK;
 }
 
@@ -332,10 +332,9 @@ static syn_status read_edge(syn__nodelink_file *r) {
     if (e.edge_kind == 0 && !dep) e.edge_kind = tensor_kind;
     if ((!input && !output && !dep) || e.edge_kind == 0 ||
         (dep ? e.edge_kind >= SYN__EDGE_INPUT : e.edge_kind != tensor_kind))
-        return syn__found_fail(
-            &r->found, at,
-            "an edge's \"kind\" does not fit its ends (tensor to op: input, op to "
-            "tensor: output, op to op: a class of dependency)");
+        return syn__found_fail(&r->found, at,
+                               "an edge's \"kind\" does not match its ends (tensor to op: input, "
+                               "op to tensor: output, op to op: a class of dependency)");
     if (dep) return keep_edge(r, &e, at, 0);
     if (r->n_positions == 0 && e.position < 0)
         return syn__found_fail(&r->found, at, "an edge between op and tensor needs \"position\"");
@@ -428,7 +427,7 @@ static syn_status check_format(syn__nodelink_file *r, bool version) {
         int64_t number = 0;
         SYN_TRY(syn__take_i64(r, "format_version", 1, INT32_MAX, &number));
         if (number <= FORMAT_VERSION) return SYN_OK;
-        return syn_json_fail(json, "format_version is %lld, but this program reads up to %d",
+        return syn_json_fail(json, "format_version is %lld, but this program supports at most %d",
                              (long long)number, FORMAT_VERSION);
     }
     if (json->type == SYN_JSON_STRING && strcmp(json->text, "syntorch") == 0) return SYN_OK;
@@ -455,7 +454,7 @@ static syn_status read_graph_object(syn__nodelink_file *r) {
 
 static syn_status check_directed(syn__nodelink_file *r) {
     if (syn_json_next(&r->json) == SYN_JSON_BOOL && r->json.boolean) return SYN_OK;
-    return syn_json_fail(&r->json, "directed must be true: edges of a trace have a direction");
+    return syn_json_fail(&r->json, "directed must be true");
 }
 
 /* If the edges are in the file under both names, the first list is used. Any other section may
@@ -472,7 +471,7 @@ static syn_status read_document(syn__nodelink_file *r) {
         const bool graph = strcmp(json->text, "graph") == 0;
         const unsigned section = graph ? GRAPH : nodes ? NODES : edges ? EDGES : 0;
         if ((graph && (seen & GRAPH)) || (nodes && (seen & NODES)))
-            return syn_json_fail(json, "\"%s\" is there twice", graph ? "graph" : "nodes");
+            return syn_json_fail(json, "\"%s\" appears twice", graph ? "graph" : "nodes");
         if (strcmp(json->text, "directed") == 0) SYN_TRY(check_directed(r));
         else if (graph) SYN_TRY(read_graph_object(r));
         else if (nodes) SYN_TRY(read_list(r, "nodes", read_node));
@@ -482,7 +481,7 @@ static syn_status read_document(syn__nodelink_file *r) {
     }
     if (json->type == SYN_JSON_ERROR) return json->err->code;
     if (!(seen & NODES)) return syn_json_fail(json, "the list \"nodes\" is missing");
-    if (!(seen & EDGES)) return syn_json_fail(json, "neither \"links\" nor \"edges\" is there");
+    if (!(seen & EDGES)) return syn_json_fail(json, "\"links\" or \"edges\" is missing");
     return syn_json_next(json) == SYN_JSON_END ? SYN_OK : json->err->code;
 }
 

@@ -12,7 +12,7 @@
 
 syn_status syn__build_no_memory(const syn__build *b) {
     return SYN_FAIL(b->found->err, SYN_E_NOMEM,
-                    "out of memory while putting together the %zu nodes and %zu edges of %s",
+                    "out of memory while building the %zu nodes and %zu edges of %s",
                     b->found->n_ops + b->found->n_tensors, b->found->n_edges, b->found->name);
 }
 
@@ -68,7 +68,7 @@ static syn_status collect_ranks(syn__build *b) {
 static syn_status index_ranks(syn__build *b) {
     SYN_TRY(collect_ranks(b));
     SYN_TRY(syn__build_leave_out_copies(b));
-    if (b->n_ranks == 0) return syn__found_fail(b->found, 0, "the graph is empty: it has no rank");
+    if (b->n_ranks == 0) return syn__found_fail(b->found, 0, "the graph is empty: it has no ranks");
     b->by_rank = syn__build_table(b, b->n_ranks, sizeof *b->by_rank);
     if (b->by_rank == NULL) return syn__build_no_memory(b);
     for (size_t i = 0; i < b->n_ranks; i++)
@@ -76,7 +76,7 @@ static syn_status index_ranks(syn__build *b) {
     qsort(b->by_rank, b->n_ranks, sizeof *b->by_rank, compare_ranks);
     for (size_t i = 1; i < b->n_ranks; i++) {
         if (b->by_rank[i].rank == b->by_rank[i - 1].rank)
-            return syn__found_fail(b->found, 0, "rank %d is listed twice", (int)b->by_rank[i].rank);
+            return syn__found_fail(b->found, 0, "rank %d appears twice", (int)b->by_rank[i].rank);
     }
     return SYN_OK;
 }
@@ -115,7 +115,7 @@ static syn_status index_ids(syn__build *b, syn__build_ids *ids, char kind) {
         const syn__build_id *e = &ids->at[i];
         if (e->rank != e[-1].rank || e->number != e[-1].number) continue;
         const size_t at = kind == 'o' ? b->found->ops[e->found].at : b->found->tensors[e->found].at;
-        return syn__found_fail(b->found, at, "the id \"r%d.%c%llu\" is there twice",
+        return syn__found_fail(b->found, at, "the id \"r%d.%c%llu\" appears twice",
                                (int)b->ranks[e->rank], kind, (unsigned long long)e->number);
     }
     ids->first = syn__build_table(b, b->n_ranks + 1, sizeof *ids->first);
@@ -129,7 +129,7 @@ static syn_status add_id(const syn__build *b, syn__build_ids *ids, int32_t rank,
                          size_t at) {
     const uint32_t index = syn__build_rank_index(b, rank);
     if (index == UINT32_MAX)
-        return syn__found_fail(b->found, at, "a node of rank %d, which graph.ranks does not list",
+        return syn__found_fail(b->found, at, "a node has rank %d, which graph.ranks does not list",
                                (int)rank);
     ids->at[ids->n] = (syn__build_id){number, index, (uint32_t)ids->n};
     ids->n++;
@@ -171,7 +171,7 @@ syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_
         else high = middle;
     }
     if (rank == UINT32_MAX || low == ids->first[rank + 1] || ids->at[low].number != ref->number)
-        return syn__found_fail(b->found, at, "there is no node \"r%d.%c%llu\"", (int)ref->rank,
+        return syn__found_fail(b->found, at, "node \"r%d.%c%llu\" does not exist", (int)ref->rank,
                                ref->kind, (unsigned long long)ref->number);
     *out = (uint32_t)low;
     return SYN_OK;
@@ -184,7 +184,7 @@ syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_
 static syn_status resolve_edge(syn__build *b, syn__found_edge *e) {
     syn__found_ref *const ends[2] = {&e->from, &e->to};
     if (e->from.rank != e->to.rank)
-        return syn__found_fail(b->found, e->at, "an edge joins rank %d with rank %d",
+        return syn__found_fail(b->found, e->at, "an edge connects rank %d with rank %d",
                                (int)e->from.rank, (int)e->to.rank);
     for (int i = 0; i < 2; i++) {
         uint32_t at;
@@ -213,12 +213,12 @@ static syn_status place(const syn__build *b, syn__build_slices *s, uint64_t op, 
     const char *what = e->kind == SYN__EDGE_INPUT ? "input" : "output";
     const unsigned long long id = b->found->ops[op].node.id;
     if (e->position >= n)
-        return syn__found_fail(b->found, e->at, "%s %u of r%d.o%llu, which has %u %ss", what,
-                               (unsigned)e->position, (int)b->found->ops[op].rank, id, (unsigned)n,
-                               what);
+        return syn__found_fail(
+            b->found, e->at, "%s %u of r%d.o%llu is out of range: the op has %u %ss", what,
+            (unsigned)e->position, (int)b->found->ops[op].rank, id, (unsigned)n, what);
     uint32_t *slot = s->at + s->first[op] + e->position;
     if (*slot != 0)
-        return syn__found_fail(b->found, e->at, "%s %u of r%d.o%llu is there twice", what,
+        return syn__found_fail(b->found, e->at, "%s %u of r%d.o%llu appears twice", what,
                                (unsigned)e->position, (int)b->found->ops[op].rank, id);
     *slot = (uint32_t)tensor + 1; /* 0: still empty */
     return SYN_OK;

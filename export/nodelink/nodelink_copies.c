@@ -103,13 +103,13 @@ syn_status syn__build_leave_out_copies(syn__build *b) {
     qsort(found->copies, found->n_copies, sizeof *found->copies, compare_copies);
     for (size_t i = 1; i < found->n_copies; i++)
         if (found->copies[i].rank == found->copies[i - 1].rank)
-            return syn__found_fail(found, found->copies[i].at, "rank %d is a copy twice",
+            return syn__found_fail(found, found->copies[i].at, "rank %d appears twice in copies",
                                    (int)found->copies[i].rank);
     for (size_t i = 0; i < b->n_ranks; i++)
         if (find_copy(found, b->ranks[i]) == NULL) b->ranks[n++] = b->ranks[i];
     if (found->n_ranks > 0 && n + found->n_copies != b->n_ranks)
         return syn__found_fail(found, found->copies[0].at,
-                               "a rank is a copy that graph.ranks does not list, or lists twice");
+                               "graph.ranks must list each rank of copies exactly once");
     b->n_ranks = n;
     return SYN_OK;
 }
@@ -162,8 +162,9 @@ static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at
     }
     syn_cursor_free(&cursor);
     if (status == SYN_OK && n_met < n)
-        return syn__found_fail(b->found, found->changes[changes[0].change].at,
-                               "an op of the copy of a rank is not among that one's, or twice");
+        return syn__found_fail(
+            b->found, found->changes[changes[0].change].at,
+            "an op of a copy does not exist in the copied rank, or appears twice");
     return status;
 }
 

@@ -246,7 +246,7 @@ syn_status syn__build_emit(syn__build *b, syn_graph **out) {
     const int32_t last = last_rank(b);
     if (found->world_size < 0) found->world_size = (int64_t)last + 1;
     if (last >= found->world_size)
-        return syn__found_fail(found, 0, "rank %d does not fit into world_size %lld", (int)last,
+        return syn__found_fail(found, 0, "rank %d is out of range: world_size is %lld", (int)last,
                                (long long)found->world_size);
     SYN_TRY(syn_graph_new(&e.graph, b->ranks, (uint32_t)b->n_ranks, (int32_t)found->world_size,
                           found->err));

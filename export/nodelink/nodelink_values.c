@@ -31,7 +31,8 @@ static syn_status keep_text(syn__nodelink_file *r, const char *what, const char 
 }
 
 syn_status syn__take_text(syn__nodelink_file *r, const char *what, const char **out) {
-    if (r->json.type != SYN_JSON_STRING) return syn_json_fail(&r->json, "%s must be a text", what);
+    if (r->json.type != SYN_JSON_STRING)
+        return syn_json_fail(&r->json, "%s must be a string", what);
     return keep_text(r, what, out);
 }
 
@@ -126,8 +127,8 @@ syn_status syn__take_name(syn__nodelink_file *r, const char *key, const char *co
         *out = (int32_t)i;
         return SYN_OK;
     }
-    if (r->json.type != SYN_JSON_STRING) return syn_json_fail(&r->json, "%s must be a text", key);
-    return syn_json_fail(&r->json, "%s \"%.60s\" is not known (%s, %s, ...)", key, r->json.text,
+    if (r->json.type != SYN_JSON_STRING) return syn_json_fail(&r->json, "%s must be a string", key);
+    return syn_json_fail(&r->json, "unknown %s \"%.60s\" (valid: %s, %s, ...)", key, r->json.text,
                          names[0], names[1]);
 }
 

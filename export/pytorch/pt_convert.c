@@ -208,7 +208,8 @@ static syn_status agree(syn__pt_conversion *c, syn_error *err) {
     SYN_TRY(syn__pt_set_agree(c->ranks, c->n_ranks, c->report->notes, err));
     const uint64_t n = count_anomalies(c->report);
     if (!c->options->strict || n == 0) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "%llu kinds of anomalies were met, and --strict wants none",
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "%llu kinds of anomalies were found, but --strict allows none",
                     (unsigned long long)n);
 }
 
@@ -255,16 +256,16 @@ static syn_status take_sources(syn__pt_conversion *c, syn_error *err) {
 
 static syn_status check_options(const syn__pt_conversion *c, syn_error *err) {
     const syn_pytorch_options *o = c->options;
-    if (c->n_sources == 0) return SYN_FAIL(err, SYN_E_INVALID, "there is no trace to convert");
+    if (c->n_sources == 0) return SYN_FAIL(err, SYN_E_INVALID, "no trace was given");
     if (o->compat && (is_set(c) || !c->sources->host))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "compatible mode converts one rank at a time, and needs its host trace");
+                        "--compat converts one rank at a time and needs its host trace");
     if (o->profile == SYN_PYTORCH_ASTRA_SIM && o->without != 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "a simulator needs dependencies of all classes");
+        return SYN_FAIL(err, SYN_E_INVALID, "simulators need all classes of dependencies");
     for (size_t i = 0; o->trim && i < c->n_sources; i++)
         if (!c->sources[i].host || !c->sources[i].device)
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "trimming compares a host trace with its device trace: give both");
+                            "trimming compares a host trace with its device trace; give both");
     return SYN_OK;
 }
 

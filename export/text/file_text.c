@@ -132,7 +132,7 @@ static syn_status check_length(const unpacking *u, syn_error *err) {
     if (u->bytes > u->max_bytes)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "cannot read " SHOWN ": its %zu bytes of gzip unpack to more than %" PRIu64
-                        "; if that is no mistake, allow more (--max_unpacked_mib)",
+                        "; if that is intended, raise --max_unpacked_mib",
                         u->packed->name, u->packed->bytes, u->max_bytes);
     if (u->bytes > u->memory_bytes)
         return SYN_FAIL(err, SYN_E_NOMEM,
@@ -201,8 +201,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
     if (status == SYN_OK) status = check_length(&u, err);
     if (status == SYN_OK && u.bytes == 0 && u.cut)
         status = SYN_FAIL(err, SYN_E_FORMAT,
-                          "cannot read " SHOWN ": it is a damaged gzip file, none of which can be "
-                          "unpacked",
+                          "cannot read " SHOWN ": it is a gzip file that is damaged from its start",
                           file->name);
     if (status != SYN_OK) {
         syn_free(u.data);
@@ -221,7 +220,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
 static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_error *err) {
     (void)limits;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "cannot read " SHOWN ": it is packed with gzip, and this program was built "
+                    "cannot read " SHOWN ": it is compressed with gzip, but this program was built "
                     "without zlib; unpack it first (gunzip)",
                     file->name);
 }
@@ -249,15 +248,16 @@ static syn_status look_inside(syn__file_text *file, const unpack_limits *limits,
         (memcmp(file->data, "\xFF\xFE{\0", 4) == 0 || memcmp(file->data, "\xFE\xFF\0{", 4) == 0))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "cannot read " SHOWN
-                        ": it is UTF-16; make it UTF-8 first (iconv -f utf-16)",
+                        ": it is UTF-16; convert it to UTF-8 first (iconv -f utf-16)",
                         file->name);
     for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++)
         if (file->bytes >= packers[i].bytes &&
             memcmp(file->data, packers[i].magic, packers[i].bytes) == 0)
-            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                            "cannot read " SHOWN ": it is packed with %s; unpack it first (%s), "
-                            "or pack it with gzip",
-                            file->name, packers[i].name, packers[i].tool);
+            return SYN_FAIL(
+                err, SYN_E_UNSUPPORTED,
+                "cannot read " SHOWN
+                ": it is compressed with %s; unpack it first (%s), or compress it with gzip",
+                file->name, packers[i].name, packers[i].tool);
     return SYN_OK;
 }
 

@@ -11,22 +11,22 @@ extern "C" {
 
 /* X(id, what was found (plural), how it was handled). */
 #define SYN__FIX_LIST(X)                                                                           \
-    X(EXTRA_COMMA, "commas too many", "removed")                                                   \
-    X(MISSING_COMMA, "commas missing", "inserted")                                                 \
-    X(CONTROL, "raw control characters within strings", "escaped")                                 \
+    X(EXTRA_COMMA, "extra commas", "removed")                                                      \
+    X(MISSING_COMMA, "missing commas", "inserted")                                                 \
+    X(CONTROL, "raw control characters inside strings", "escaped")                                 \
     X(SPACE, "control characters between values", "removed")                                       \
-    X(QUOTE, "quotes not escaped within strings", "escaped")                                       \
-    X(ESCAPE, "backslashes that escape nothing", "escaped")                                        \
-    X(SURROGATE, "halves of surrogate pairs", "replaced by U+FFFD")                                \
+    X(QUOTE, "unescaped quotes inside strings", "escaped")                                         \
+    X(ESCAPE, "backslashes that start no valid escape", "escaped")                                 \
+    X(SURROGATE, "unpaired surrogates", "replaced by U+FFFD")                                      \
     X(UTF8, "bytes that are not UTF-8", "replaced by U+FFFD")                                      \
-    X(WORD, "words that JSON lacks (NaN, N/A, ...), or missing values",                            \
-      "null, true or false written instead")                                                       \
-    X(NUMBER, "numbers in a form that JSON lacks", "rewritten, or put in quotes")                  \
-    X(BROKEN, "values that cannot be read", "left out")                                            \
-    X(TRUNCATED, "values that the file's end cuts off", "left out, open brackets closed")          \
-    X(OBJECTS, "JSON objects in one file", "the last complete one written, or what --object says") \
-    X(MERGED, "JSON objects in one file", "their lists put together")                              \
-    X(AROUND, "texts before or behind the JSON", "left out")
+    X(WORD, "words that are not JSON (NaN, N/A, ...), or missing values",                          \
+      "replaced by null, true or false")                                                           \
+    X(NUMBER, "numbers that are not valid JSON", "rewritten or quoted")                            \
+    X(BROKEN, "unreadable values", "omitted")                                                      \
+    X(TRUNCATED, "values truncated by the end of the file", "omitted; open brackets were closed")  \
+    X(OBJECTS, "JSON objects in one file", "the last complete one was written (--object chooses)") \
+    X(MERGED, "JSON objects in one file", "their lists were merged")                               \
+    X(AROUND, "text before or after the JSON", "omitted")
 
 typedef enum syn__fix_kind {
 #define SYN_X(id, met, done) SYN__FIX_##id,

@@ -248,7 +248,7 @@ static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__str *tex
     const char *q = p;
     const syn__loose_kind kind = p < l->end ? bare(l, p, at_member, &q) : SYN__LOOSE_NONE;
     if (q >= l->end || kind == SYN__LOOSE_NONE)
-        return (void)stop(l, q, "no value stands here"), SYN__LOOSE_NONE;
+        return (void)stop(l, q, "a value is missing here"), SYN__LOOSE_NONE;
     text->bytes = (size_t)(q - p);
     l->cur = q;
     return kind;
@@ -301,14 +301,14 @@ bool syn__loose_member(syn__loose *l, syn__str *key) {
         l->cur = p + 1;
         return false;
     }
-    if (*p != '"' || p >= l->end) return stop(l, p, "a key should stand here");
+    if (*p != '"' || p >= l->end) return stop(l, p, "a key is missing here");
     l->escaped = false;
     const char *quote = string_end(l, p + 1, IN_KEY);
     if (quote >= l->end) return stop(l, l->end, NULL);
     key->text = p + 1;
     key->bytes = (size_t)(quote - p - 1);
     p = past_space(quote + 1, l->end);
-    if (*p != ':') return stop(l, p, "a colon should follow the key");
+    if (*p != ':') return stop(l, p, "a colon is missing after the key");
     l->cur = past_space(p + 1, l->end);
     l->at_member = true;
     return true;
@@ -323,7 +323,7 @@ bool syn__loose_element(syn__loose *l) {
         return false;
     }
     if (p >= l->end) return stop(l, p, NULL);
-    if (*p == '}' || *p == ':') return stop(l, p, "an element should stand here");
+    if (*p == '}' || *p == ':') return stop(l, p, "an element is missing here");
     l->cur = p;
     return true;
 }

@@ -17,7 +17,7 @@ syn_status syn__walk_ranks(const syn_graph *graph, const syn_export_options *opt
         *end = i + 1;
         return SYN_OK;
     }
-    return SYN_FAIL(err, SYN_E_INVALID, "rank %d is not in this graph, which holds %u of %d ranks",
+    return SYN_FAIL(err, SYN_E_INVALID, "rank %d is not in this graph, which has %u of %d ranks",
                     (int)*options->rank, (unsigned)graph->n_ranks, (int)graph->world_size);
 }
 

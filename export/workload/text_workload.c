@@ -101,19 +101,21 @@ static syn_status read_parallelism(reader *r) {
     if (!next_line(r)) return end_early(r, "the kind of parallelism");
     while (i < n && !syn__str_is(r->words[0], parallelisms[i].name)) i++;
     if (i == n)
-        return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s, line %zu: '%.*s' is no parallelism of the text format, which has "
-                        "MICRO, DATA, MODEL, HYBRID_DATA_MODEL, HYBRID_MODEL_DATA, HYBRID_DLRM and "
-                        "HYBRID_DLRM_ENHANCED",
-                        r->w->name, r->line, shown(r->words[0]), r->words[0].text);
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT,
+            "%.200s, line %zu: '%.*s' is not a parallelism of the text format; valid are MICRO, "
+            "DATA, MODEL, HYBRID_DATA_MODEL, HYBRID_MODEL_DATA, HYBRID_DLRM and "
+            "HYBRID_DLRM_ENHANCED",
+            r->w->name, r->line, shown(r->words[0]), r->words[0].text);
     r->w->parallelism = parallelisms[i].parallelism;
     const size_t want = r->w->parallelism == SYN_TEXT_DLRM ? 2 : 1;
     if (r->n_words < want)
-        return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s, line %zu: %s needs the number of the last bottom layer behind it",
-                        r->w->name, r->line, parallelisms[i].name);
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT,
+            "%.200s, line %zu: %s must be followed by the number of the last bottom layer",
+            r->w->name, r->line, parallelisms[i].name);
     if (r->n_words > want && !r->w->compat)
-        return SYN_FAIL(r->err, SYN_E_FORMAT, "%.200s, line %zu: '%.*s' has no meaning behind %s",
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%.200s, line %zu: unexpected '%.*s' after %s",
                         r->w->name, r->line, shown(r->words[want]), r->words[want].text,
                         parallelisms[i].name);
     if (want == 1) return SYN_OK;
@@ -125,7 +127,7 @@ static syn_status read_head(reader *r) {
     if (!next_line(r)) return end_early(r, "the number of layers");
     if (r->n_words != 1)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s, line %zu: the number of layers must stand alone in its line",
+                        "%.200s, line %zu: the number of layers must be alone on its line",
                         r->w->name, r->line);
     return read_integer(r, 0, r->w->compat ? INT64_MIN : 1, "the number of layers",
                         &r->w->stated_layers);
@@ -148,11 +150,11 @@ static syn_status read_collective(const reader *r, size_t word, syn__text_part *
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (syn__str_is(s, types[i].name)) part->comm_type = types[i].type;
     if (part->comm_type != SYN__TEXT_UNKNOWN || r->w->compat) return SYN_OK;
-    return SYN_FAIL(
-        r->err, SYN_E_FORMAT,
-        "%.200s, line %zu, column %zu: '%.*s' is no collective of the text format, which has NONE, "
-        "ALLREDUCE, ALLTOALL, ALLGATHER and REDUCESCATTER",
-        r->w->name, r->line, word + 1, shown(s), s.text);
+    return SYN_FAIL(r->err, SYN_E_FORMAT,
+                    "%.200s, line %zu, column %zu: '%.*s' is not a collective of the text format; "
+                    "valid are NONE, "
+                    "ALLREDUCE, ALLTOALL, ALLGATHER and REDUCESCATTER",
+                    r->w->name, r->line, word + 1, shown(s), s.text);
 }
 
 /* Whether the parallelism uses the collective of that part of layer `index`. No layer needs the
@@ -189,9 +191,8 @@ static syn_status read_layer(reader *r) {
     int64_t unused;
     if (r->n_words < COLUMNS || (r->n_words > COLUMNS && !w->compat))
         return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s, line %zu: a layer has %d columns (name, dep, three times a time, "
-                        "a collective and its "
-                        "bytes, update time), but here are %zu%s",
+                        "%.200s, line %zu: a layer has %d columns (name, dep, then three times: "
+                        "time, collective and its bytes; update time), but this one has %zu%s",
                         w->name, r->line, COLUMNS, r->n_words,
                         r->n_words == MAX_COLUMNS ? " or more" : "");
     SYN_TRY(syn_grow(&w->layers, &w->layers_cap, w->n_layers + 1, sizeof *w->layers, r->err));
@@ -223,11 +224,10 @@ static syn_status check_layers(const reader *r) {
                         r->line, w->n_layers, w->stated_layers);
     if (w->parallelism == SYN_TEXT_DLRM &&
         (w->last_bottom < 1 || w->last_bottom > (int64_t)w->n_layers - 2))
-        return SYN_FAIL(
-            r->err, SYN_E_FORMAT,
-            "%.200s: the last bottom layer of a DLRM lies between the embeddings (layer "
-            "0) and the last layer (%zu), but it is said to be %" PRId64,
-            w->name, w->n_layers - 1, w->last_bottom);
+        return SYN_FAIL(r->err, SYN_E_FORMAT,
+                        "%.200s: the last bottom layer of a DLRM must be between the embeddings "
+                        "(layer 0) and the last layer (%zu), but it is %" PRId64,
+                        w->name, w->n_layers - 1, w->last_bottom);
     return SYN_OK;
 }
 
@@ -248,7 +248,7 @@ static syn_status take_text(syn_text_workload *w, const char *data, size_t bytes
         if (!pair) w->text[w->text_bytes++] = data[i] == '\r' ? '\n' : data[i];
     }
     if (!syn__str_is_utf8((syn__str){w->text, w->text_bytes}))
-        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s is no text workload: it is not UTF-8 text",
+        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s is not a text workload: it is not UTF-8 text",
                         w->name);
     return SYN_OK;
 }

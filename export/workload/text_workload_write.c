@@ -295,8 +295,8 @@ static syn_status put_step(writer *w) {
     }
     if (w->dangling)
         return SYN_FAIL(w->err, SYN_E_INVALID,
-                        "%.200s: a layer waits for a collective that the text does not have; "
-                        "Chakra's converter stops here too",
+                        "%.200s: a layer waits for a collective that is not in the text; Chakra's "
+                        "converter also stops here",
                         w->w->name);
     if (w->message.failed || w->name.failed)
         return SYN_FAIL_NOMEM(w->err, w->message.cap, "a node of an execution trace");

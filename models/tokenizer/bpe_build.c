@@ -74,7 +74,7 @@ static syn_status find_bytes(syn__bpe *bpe, const syn__vocab *vocab, const char 
         if (bpe->byte_id[b] < 0)
             return SYN_FAIL(err, SYN_E_FORMAT,
                             "%s: no token for the byte 0x%02x (spelled U+%04X): a byte-level "
-                            "vocabulary needs one for each of the 256 bytes",
+                            "vocabulary needs a token for each of the 256 bytes",
                             name, b, spelled((unsigned char)b));
     }
     return SYN_OK;

@@ -22,9 +22,10 @@ static syn_status read_merge(syn__bpe *bpe, const merges_reader *mr, const char 
     const size_t left_bytes = space == NULL ? 0 : (size_t)(space - line);
     const size_t right_bytes = space == NULL ? 0 : bytes - left_bytes - 1;
     if (left_bytes == 0 || right_bytes == 0 || memchr(space + 1, ' ', right_bytes) != NULL)
-        return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%s:%zu: \"%s\" is not a merge, which is two tokens with one space between",
-                        mr->name, mr->line, syn__quote(shown, line, bytes));
+        return SYN_FAIL(
+            err, SYN_E_FORMAT,
+            "%s:%zu: \"%s\" is not a merge: it must be two tokens separated by one space", mr->name,
+            mr->line, syn__quote(shown, line, bytes));
     if (syn__bpe_put_merge(bpe, mr->vocab, line, left_bytes, space + 1, right_bytes, why, &known))
         return SYN_OK;
     if (why[0]) return SYN_FAIL(err, SYN_E_FORMAT, "%s:%zu: %s", mr->name, mr->line, why);

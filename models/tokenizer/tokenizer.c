@@ -254,8 +254,8 @@ syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, si
     *elems = 0;
     if (tok->pair.n == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the tokenizer (%s) lacks [CLS] or [SEP], which begin and end the input of "
-                        "a BERT model, or a post_processor that says what is put around two texts",
+                        "the tokenizer (%s) lacks [CLS] or [SEP], which BERT needs around its "
+                        "input, or a post_processor for pairs of texts",
                         tok->name);
     SYN_TRY(encode(tok, texts, bytes, true, false, &out, err));
     *ids = out.ids;

@@ -159,8 +159,7 @@ static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe
                                    syn_error *err) {
     if (!f->has_json || f->json_vocab < 0 || f->json_vocab == bpe->vocab_elems) return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "%s: vocab.json has %d tokens, but the vocabulary of tokenizer.json %lld; only "
-                    "the same one is supported",
+                    "%s: vocab.json has %d tokens, but tokenizer.json has %lld; they must be equal",
                     f->folder, (int)bpe->vocab_elems, (long long)f->json_vocab);
 }
 

@@ -64,7 +64,8 @@ static syn_status read_suffix(model *m, syn_json *json, syn_error *err) {
 
 static syn_status check_type(syn_json *json, const char *type) {
     if (strcmp(type, "BPE") == 0 || strcmp(type, "WordPiece") == 0) return SYN_OK;
-    return syn_json_fail(json, "the model \"%s\" is not supported; BPE and WordPiece are", type);
+    return syn_json_fail(json, "the model \"%s\" is not supported; only BPE and WordPiece are",
+                         type);
 }
 
 static syn_status read_model_key(reader *r, syn_json *json, syn_error *err) {
@@ -91,7 +92,7 @@ static syn_status read_model_key(reader *r, syn_json *json, syn_error *err) {
     if (strcmp(key, "max_input_chars_per_word") == 0)
         return syn_json_expect_i64(json, "max_input_chars_per_word", 0, INT32_MAX, &m->max_chars);
     if (strcmp(key, "vocab") == 0) {
-        if (m->has_vocab) return syn_json_fail(json, "there are two vocabularies");
+        if (m->has_vocab) return syn_json_fail(json, "the file has two vocabularies");
         m->has_vocab = true;
         return syn__vocab_read(&m->vocab, json->name, json, err);
     }
@@ -102,7 +103,7 @@ static syn_status read_model_key(reader *r, syn_json *json, syn_error *err) {
 }
 
 static syn_status read_model(reader *r, syn_json *json, syn_error *err) {
-    if (r->has_model) return syn_json_fail(json, "there are two models");
+    if (r->has_model) return syn_json_fail(json, "the file has two models");
     r->has_model = true;
     r->model.max_chars = -1;
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "model"));
@@ -144,7 +145,7 @@ static syn_status read_key(void *user, syn_json *json, syn_error *err) {
     SYN_TRY(syn__tok_text(json, version, "version", err));
     return strcmp(version, "1.0") == 0
                ? SYN_OK
-               : syn_json_fail(json, "the version \"%s\" is not supported; 1.0 is", version);
+               : syn_json_fail(json, "the version \"%s\" is not supported; only 1.0 is", version);
 }
 
 /* ---- the merges ---- */
@@ -157,7 +158,7 @@ static syn_status put_merge(syn__bpe *bpe, const syn__vocab *vocab, syn_json *js
     SYN_TRY(syn__bpe_reserve(bpe, bpe->n_pairs + 1, err));
     if (syn__bpe_put_merge(bpe, vocab, left, left_bytes, right, right_bytes, why, &known))
         return SYN_OK;
-    return syn_json_fail(json, "%s", why[0] ? why : "the merge is there twice");
+    return syn_json_fail(json, "%s", why[0] ? why : "the merge appears twice");
 }
 
 /* Reads "left right" or ["left", "right"], whose first JSON token was just read. */
@@ -171,7 +172,7 @@ static syn_status take_merge(syn__bpe *bpe, const syn__vocab *vocab, syn_json *j
         if (space && !memchr(space + 1, ' ', json->text_bytes - at - 1))
             return put_merge(bpe, vocab, json, json->text, at, space + 1, json->text_bytes - at - 1,
                              err);
-        return syn_json_fail(json, "a merge must be two tokens with one space between");
+        return syn_json_fail(json, "a merge must be two tokens separated by one space");
     }
     if (json->type != SYN_JSON_ARRAY_BEGIN)
         return json->type == SYN_JSON_ERROR ? syn__tok_status(json, SYN_JSON_END, err)
@@ -216,10 +217,10 @@ static syn_status put_added(reader *r, const char *name, syn_error *err) {
         const syn__file_token *t = &r->added.at[i];
         const size_t before = r->tok->added.n;
         if (!t->text || t->bytes == 0 || t->id < 0)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%s: an added token has no content or no id", name);
+            return SYN_FAIL(err, SYN_E_FORMAT, "%s: an added token lacks its content or id", name);
         SYN_TRY(syn__added_put(&r->tok->added, t->text, t->bytes, &token, err));
         if (r->tok->added.n == before)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%s: the added token \"%.40s\" is there twice", name,
+            return SYN_FAIL(err, SYN_E_FORMAT, "%s: the added token \"%.40s\" appears twice", name,
                             t->text);
         token->said = t->id;
         token->single_word = t->single_word;
@@ -250,7 +251,7 @@ static syn_status make_bpe(reader *r, const char *name, syn_error *err) {
                             .unk = -1};
     if (m->prefix && m->prefix_bytes > 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%s: a continuing_subword_prefix is not supported of the model BPE", name);
+                        "%s: a continuing_subword_prefix is not supported for the model BPE", name);
     if (m->has_suffix)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s: an end_of_word_suffix is not supported", name);
     rules.by_chars = !syn__tok_spells(r->tok, &m->vocab);
@@ -278,7 +279,7 @@ static syn_status make_model(reader *r, const char *name, syn_error *err) {
     const char *guess = m->has_merges ? "BPE" : "WordPiece"; /* old files have no type */
     const bool is_bpe = strcmp(m->type[0] ? m->type : guess, "BPE") == 0;
     if (!r->has_model || !m->has_vocab || (is_bpe && !m->has_merges))
-        return SYN_FAIL(err, SYN_E_FORMAT, "%s: there is no model with vocab%s", name,
+        return SYN_FAIL(err, SYN_E_FORMAT, "%s has no model with vocab%s", name,
                         is_bpe ? " and merges" : "");
     r->tok->kind = is_bpe ? SYN_TOKENIZER_BPE : SYN_TOKENIZER_WORDPIECE;
     r->tok->name = is_bpe ? "bpe" : "wordpiece";

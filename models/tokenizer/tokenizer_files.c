@@ -119,7 +119,7 @@ static syn_status read_decoder(syn__tokenizer_files *f, syn_json *json, syn_erro
         int64_t id = 0;
         for (const char *p = json->text; *p; p++) {
             if (*p < '0' || *p > '9' || id > INT32_MAX / 10 - 1)
-                return syn_json_fail(json, "\"%.20s\" is no id of an added token", json->text);
+                return syn_json_fail(json, "\"%.20s\" is not the id of an added token", json->text);
             id = 10 * id + (*p - '0');
         }
         SYN_TRY(syn__file_tokens_append(&f->decoder, &t, err));
@@ -254,7 +254,7 @@ static syn_status check(const syn__tokenizer_files *f, syn_error *err) {
     if (!syn__tok_kind_of_class(f->class_name, &kind) || kind == SYN_TOKENIZER_WORDPIECE)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s/tokenizer_config.json: the tokenizer_class \"%s\" is not supported for "
-                        "vocab.json and merges.txt; GPT2Tokenizer is",
+                        "vocab.json and merges.txt; only GPT2Tokenizer is",
                         folder, f->class_name);
     if (f->split_special)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,

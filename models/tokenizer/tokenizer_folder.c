@@ -158,7 +158,7 @@ static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_
     if (!syn__tok_kind_of_class(s.class, kind))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s/tokenizer_config.json: the tokenizer_class \"%s\" is not supported; "
-                        "GPT2Tokenizer and BertTokenizer are",
+                        "only GPT2Tokenizer and BertTokenizer are",
                         folder, s.class);
     if (*kind != SYN_TOKENIZER_BYTES) return SYN_OK;
     *kind = SYN_TOKENIZER_WORDPIECE;
@@ -170,11 +170,11 @@ static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_
         *kind = kinds[i].kind;
         return SYN_OK;
     }
-    return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%s holds two tokenizers, vocab.json with merges.txt (GPT-2) and vocab.txt "
-                    "(BERT), and neither the tokenizer_class in a tokenizer_config.json nor the "
-                    "model_type in a config.json says which one is meant",
-                    folder);
+    return SYN_FAIL(
+        err, SYN_E_FORMAT,
+        "%s has two tokenizers, vocab.json with merges.txt (GPT-2) and vocab.txt (BERT); select "
+        "one with tokenizer_class in tokenizer_config.json or model_type in config.json",
+        folder);
 }
 
 static int32_t find_in_wordpiece(const void *wp, const char *text, size_t bytes) {
@@ -269,8 +269,8 @@ static syn_status open_any(syn_tokenizer *tok, const char *folder, syn_error *er
     if (has[3]) return syn__tok_open_json(tok, folder, err);
     if (!has[0] && !has[1] && !has[2])
         return SYN_FAIL(err, SYN_E_IO,
-                        "%s is no folder with a tokenizer: there is no tokenizer.json, nor "
-                        "vocab.json and merges.txt (GPT-2), nor vocab.txt (BERT)",
+                        "%s is not a folder with a tokenizer: it lacks tokenizer.json, vocab.json "
+                        "with merges.txt (GPT-2), and vocab.txt (BERT)",
                         folder);
     tok->kind = SYN_TOKENIZER_BPE;
     if (has[0]) SYN_TRY(choose(&tok->kind, folder, has_bpe, err));

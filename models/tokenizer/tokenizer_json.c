@@ -78,7 +78,7 @@ syn_status syn__tok_status(const syn_json *json, syn_json_type end, const syn_er
 syn_status syn__tok_list_end(syn_json *json, const char *what, const syn_error *err) {
     if (json->type == SYN_JSON_ARRAY_END || json->type == SYN_JSON_ERROR)
         return syn__tok_status(json, SYN_JSON_ARRAY_END, err);
-    return syn_json_fail(json, "this is none of the %s", what);
+    return syn_json_fail(json, "this is not one of the %s", what);
 }
 
 syn_status syn__tok_skip(syn_json *json, const syn_error *err) {

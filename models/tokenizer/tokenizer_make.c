@@ -68,13 +68,13 @@ syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, cons
         t->id = find(vocab, t->text, t->bytes);
         const bool is_new = t->id < 0;
         if (is_new && tok->vocab_elems == INT32_MAX - 1)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%s: too many tokens are added", name);
+            return SYN_FAIL(err, SYN_E_FORMAT, "%s: too many added tokens", name);
         if (is_new) t->id = tok->vocab_elems++;
         if (t->said >= 0 && t->said != t->id)
             return SYN_FAIL(err, SYN_E_FORMAT,
-                            "%s: the added token \"%s\" is said to have the id %lld, but %s %d",
-                            name, syn__quote(shown, t->text, t->bytes), (long long)t->said,
-                            is_new ? "the next free one is" : "the vocabulary has it as", t->id);
+                            "%s: the added token \"%s\" has the id %lld, but %s %d", name,
+                            syn__quote(shown, t->text, t->bytes), (long long)t->said,
+                            is_new ? "the next free one is" : "its id in the vocabulary is", t->id);
     }
     return SYN_OK;
 }
@@ -145,7 +145,7 @@ static syn_status check_different(const syn__added *added, const char *name, syn
                                    *b = &added->tokens[added->sorted[k][i]];
             if (a->found_bytes == b->found_bytes && memcmp(a->found, b->found, a->found_bytes) == 0)
                 return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                                "%s: the normalizer makes two added tokens, %d and %d, \"%s\"",
+                                "%s: the normalizer turns two added tokens, %d and %d, into \"%s\"",
                                 name, a->id, b->id, syn__quote(shown, a->found, a->found_bytes));
         }
     return SYN_OK;

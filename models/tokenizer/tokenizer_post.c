@@ -158,7 +158,7 @@ static syn_status apply_items(syn__template *t, const items *list, const items *
         const item *special = NULL;
         if (it->is_text) {
             const bool is_b = it->name[0] == 'B';
-            if (texts[is_b]++ > 0) return syn_json_fail(json, "the template holds the text twice");
+            if (texts[is_b]++ > 0) return syn_json_fail(json, "the template has the text twice");
             if (!syn__template_add(t, is_b ? SYN__TEMPLATE_SECOND : SYN__TEMPLATE_FIRST, it->type))
                 return too_long(json);
             continue;
@@ -172,7 +172,7 @@ static syn_status apply_items(syn__template *t, const items *list, const items *
             if (!syn__template_add(t, special->ids[k], it->type)) return too_long(json);
     }
     if (single && (texts[0] == 0 || texts[1] > 0))
-        return syn_json_fail(json, "the template of one text holds none or a second");
+        return syn_json_fail(json, "the template for one text must contain it exactly once");
     return SYN_OK;
 }
 
@@ -206,13 +206,13 @@ static syn_status apply(syn_tokenizer *tok, const processor *p, syn_json *json, 
         return syn_json_fail(json, "several post_processors that add tokens are not supported");
     if (is_roberta) SYN_TRY(add_trim(tok, p, err));
     if (!is_template && (p->cls < 0 || p->sep < 0))
-        return syn_json_fail(json, "the post_processor \"%s\" has no cls or no sep", p->type);
+        return syn_json_fail(json, "the post_processor \"%s\" lacks cls or sep", p->type);
     if (is_bert || is_roberta) {
         frame(tok, p, is_bert);
         return SYN_OK;
     }
     if (!p->has_single || !p->has_pair)
-        return syn_json_fail(json, "the post_processor \"%s\" has no single or no pair", p->type);
+        return syn_json_fail(json, "the post_processor \"%s\" lacks single or pair", p->type);
     SYN_TRY(apply_items(&tok->single, &p->single, &p->specials, true, json));
     return apply_items(&tok->pair, &p->pair, &p->specials, false, json);
 }
@@ -234,5 +234,5 @@ syn_status syn__post_read(syn_tokenizer *tok, syn_json *json, syn_error *err) {
     if (syn_json_next(json) == SYN_JSON_NULL) return SYN_OK;
     if (json->type == SYN_JSON_OBJECT_BEGIN) return syn__post_take(tok, json, err);
     return json->type == SYN_JSON_ERROR ? syn__tok_status(json, SYN_JSON_END, err)
-                                        : syn_json_fail(json, "post_processor is no object");
+                                        : syn_json_fail(json, "post_processor is not an object");
 }

@@ -267,8 +267,8 @@ static syn_status compile(syn__regex *regex, const writer *w, syn_error *err) {
     (void)pcre2_pattern_info(regex->code, PCRE2_INFO_MATCHEMPTY, &may_be_empty);
     if (may_be_empty)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "the regular expression \"%.*s\" is not supported because it matches "
-                        "nothing at all, too",
+                        "the regular expression \"%.*s\" is not supported because it also matches "
+                        "the empty string",
                         w->bytes < 200 ? (int)w->bytes : 200, w->in);
     /* Without executable memory, or on other processors, PCRE2 interprets the pattern: slower, with
        the same matches. */

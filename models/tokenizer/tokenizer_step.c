@@ -342,7 +342,7 @@ static syn_status add_object(object *o, syn__step_group group, syn_json *json, s
         return syn_json_fail(json, "the %s \"%s\" has no %s", groups[group].what, t->name,
                              key_of(t->must & ~o->said));
     if (o->said & ~(t->must | t->may))
-        return syn_json_fail(json, "%s is not supported of the %s \"%s\"",
+        return syn_json_fail(json, "%s is not supported for the %s \"%s\"",
                              key_of(o->said & ~(t->must | t->may)), groups[group].what, t->name);
     const size_t before = to->n;
     syn__step *step;

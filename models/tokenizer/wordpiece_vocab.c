@@ -28,7 +28,7 @@ static syn_status check_text(const char *name, const char *data, size_t bytes, s
     if (bytes >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0)
         return SYN_FAIL(err, SYN_E_FORMAT,
                         "%s:1: the file begins with a byte order mark, which would become part of "
-                        "the first token; save it as UTF-8 without",
+                        "the first token; save it as UTF-8 without a byte order mark",
                         name);
     size_t line = 1;
     for (size_t pos = 0, step; pos < bytes; pos += step) {
@@ -144,9 +144,8 @@ static syn_status fill(syn__wordpiece *wp, const char *name, const char *data, s
         syn__wordpiece_find(wp, unknown, unknown_bytes, syn__bpe_hash(unknown, unknown_bytes));
     if (wp->unk >= 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%s: no line is " SYN__WORDPIECE_UNKNOWN
-                    ", the token that stands for unknown words; its %d lines are no vocabulary of "
-                    "BERT",
+                    "%s has no line " SYN__WORDPIECE_UNKNOWN
+                    ", the token for unknown words; its %d lines are not a BERT vocabulary",
                     name, (int)wp->vocab_elems);
 }
 

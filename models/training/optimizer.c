@@ -45,7 +45,7 @@ static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
     const int64_t n = syn_spec_elems(syn_tensor_spec(o->ctx, t));
     if (!syn_ctx_has_data(o->ctx)) return SYN_OK;
     float *wide = syn_malloc((size_t)n * sizeof *wide + 1);
-    if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "the master of a parameter");
+    if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "a parameter's master weights");
     syn_status s = syn_tensor_read_f32(o->ctx, t, wide, (size_t)n);
     if (s == SYN_OK) s = syn_tensor_write_range(o->ctx, o->states[bucket].masters, first, n, wide);
     syn_free(wide);
@@ -76,14 +76,15 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
         const syn_dtype d = (syn_dtype)p.full.dtype;
         if (d == SYN_F16)
             return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                            "parameter '%s' is f16, which is not trained: its gradients would need "
-                            "a scaled loss; bf16 needs none",
+                            "parameter '%s' is f16, which cannot be trained: it needs loss "
+                            "scaling, which is not supported; use bf16",
                             p.name);
         if (i == 0) *dtype = d;
         if (d != *dtype)
-            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                            "parameter '%s' is %s, and others are %s: the optimizer takes one type",
-                            p.name, syn_dtype_name(d), syn_dtype_name(*dtype));
+            return SYN_FAIL(
+                err, SYN_E_UNSUPPORTED,
+                "parameter '%s' is %s, but others are %s: all parameters must have the same dtype",
+                p.name, syn_dtype_name(d), syn_dtype_name(*dtype));
     }
     return SYN_OK;
 }
@@ -93,9 +94,10 @@ static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
         if (p.shard.count > 1 && (!tp || tp->size % p.shard.count != 0))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "parameter '%s' is cut among %d ranks: the optimizer needs their group",
-                            p.name, p.shard.count);
+            return SYN_FAIL(
+                err, SYN_E_INVALID,
+                "parameter '%s' is sharded over %d ranks: the optimizer needs their group", p.name,
+                p.shard.count);
     }
     return SYN_OK;
 }
@@ -139,7 +141,8 @@ static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_ele
                               syn_error *err) {
     const size_t params = syn_ctx_param_count(o->ctx);
     if (param >= params)
-        return SYN_FAIL(err, SYN_E_INVALID, "there is no parameter %zu of %zu", param, params);
+        return SYN_FAIL(err, SYN_E_INVALID, "parameter %zu does not exist: there are %zu", param,
+                        params);
     const syn_param_info p = syn_ctx_param(o->ctx, param);
     const size_t want = (size_t)syn_spec_elems(syn_tensor_spec(o->ctx, p.tensor));
     if (n_elems == want) return SYN_OK;
@@ -276,8 +279,8 @@ static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_
     for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
         if (params[k].id == o->written[b->last - (size_t)k].id) continue;
         syn_ctx_fail(o->ctx, SYN_E_INVALID,
-                     "parameter '%s' was written since its f32 master was made of it: an optimizer "
-                     "is made behind syn_data_parallel_new",
+                     "parameter '%s' was written after its f32 master weights were created; create "
+                     "the optimizer after syn_data_parallel_new",
                      syn_ctx_param(o->ctx, b->last - (size_t)k).name);
         return false;
     }
@@ -329,13 +332,12 @@ syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
         const syn_tensor grad = syn_grad(ctx, p.tensor), squares = syn_square_sum(ctx, &grad, 1);
         float value = 0;
         if (!is_finite(ctx, squares, &value))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "step %lld: the gradient of '%s' is not finite (%s)",
+            return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the gradient of '%s' is %s",
                             (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
     }
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "step %lld: a gradient of another rank is not finite, or their norm "
-                    "is too large",
+                    "step %lld: a gradient of another rank is NaN or infinite, or the gradient "
+                    "norm is too large",
                     (long long)o->step + 1);
 }
 

@@ -46,7 +46,7 @@ static syn_status skip(reader *r) {
 static syn_status note_once(reader *r, bool *seen) {
     const bool twice = *seen;
     *seen = true;
-    return twice ? syn_json_fail(&r->json, "\"%.20s\" is there twice", r->json.text) : SYN_OK;
+    return twice ? syn_json_fail(&r->json, "\"%.20s\" appears twice", r->json.text) : SYN_OK;
 }
 
 static syn_status take_text(reader *r, const char *what, span *out) {
@@ -133,7 +133,7 @@ static syn_status read_article(reader *r) {
 static syn_status read_document(reader *r) {
     bool has_data = false;
     if (syn_json_next(&r->json) != SYN_JSON_OBJECT_BEGIN)
-        return wrong(r, "a SQuAD file is an object with \"data\"");
+        return wrong(r, "a SQuAD file must be an object with \"data\"");
     while (syn_json_next(&r->json) == SYN_JSON_KEY) {
         if (is(r, "data")) {
             SYN_TRY(note_once(r, &has_data));
@@ -142,8 +142,8 @@ static syn_status read_document(reader *r) {
             SYN_TRY(skip(r));
         }
     }
-    if (r->json.type != SYN_JSON_OBJECT_END) return wrong(r, "a SQuAD file is an object");
-    if (!has_data) return wrong(r, "a SQuAD file is an object with \"data\"");
+    if (r->json.type != SYN_JSON_OBJECT_END) return wrong(r, "a SQuAD file must be an object");
+    if (!has_data) return wrong(r, "a SQuAD file must be an object with \"data\"");
     return syn_json_next(&r->json) == SYN_JSON_END ? SYN_OK : r->err->code;
 }
 
@@ -153,11 +153,12 @@ static syn_status add_document(syn_squad *squad, const char *name, const char *j
     reader r = {.squad = squad, .err = &first};
     const size_t before = squad->n;
     const bool packed = bytes > 1 && memcmp(json, "\x1f\x8b", 2) == 0;
-    if (packed) return SYN_FAIL(err, SYN_E_FORMAT, "%s is packed by gzip; unpack it first", name);
+    if (packed)
+        return SYN_FAIL(err, SYN_E_FORMAT, "%s is compressed with gzip; unpack it first", name);
     syn_json_init(&r.json, name, json, bytes, &first);
     syn_status s = read_document(&r);
     if (s == SYN_OK && squad->n == before)
-        s = SYN_FAIL(&first, SYN_E_FORMAT, "%s: the file has no question", name);
+        s = SYN_FAIL(&first, SYN_E_FORMAT, "%s has no question", name);
     if (s != SYN_OK) (void)SYN_FAIL(err, s, "%s", first.text);
     syn_json_free(&r.json);
     return s;
@@ -175,7 +176,7 @@ static syn_status add_file(syn_squad *squad, const char *path, syn_error *err) {
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths, syn_error *err) {
     syn_squad *squad = syn_calloc(1, sizeof *squad);
     if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions");
-    syn_status s = n_paths > 0 ? SYN_OK : SYN_FAIL(err, SYN_E_INVALID, "no SQuAD file was named");
+    syn_status s = n_paths > 0 ? SYN_OK : SYN_FAIL(err, SYN_E_INVALID, "no SQuAD file was given");
     for (int i = 0; i < n_paths && s == SYN_OK; i++) s = add_file(squad, paths[i], err);
     if (s == SYN_OK) *out = squad;
     else syn_squad_free(squad);

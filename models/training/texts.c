@@ -186,7 +186,7 @@ static syn_status check(struct job *j, syn_error *err) {
     const bool framed = j->how->form != SYN_TEXTS_PLAIN;
     const int64_t least = j->how->form == SYN_TEXTS_PAIR ? 4 : framed ? 3 : 1;
     if (j->how->max_tokens < least || j->how->max_tokens > INT32_MAX)
-        return SYN_FAIL(err, SYN_E_INVALID, "texts of at most %lld tokens hold nothing",
+        return SYN_FAIL(err, SYN_E_INVALID, "samples of at most %lld tokens have no space for text",
                         (long long)j->how->max_tokens);
     if (!framed) return SYN_OK;
     j->cls = syn_tokenizer_special(j->tok, "[CLS]");

@@ -141,7 +141,7 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
     syn_forget(ctx, t->mark, NULL, 0);
     SYN_TRY(syn_ctx_check(ctx, err));
     if (who == NOBODY) return SYN_FAIL(err, SYN_E_INVALID, "%s", what);
-    return SYN_FAIL(err, SYN_E_INVALID, "%s: first, on rank %d, %s", what, (int)who,
+    return SYN_FAIL(err, SYN_E_INVALID, "%s; first on rank %d: %s", what, (int)who,
                     (const char *)words);
 }
 

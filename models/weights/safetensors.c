@@ -29,15 +29,15 @@ static syn_status map_descriptor(syn__safetensors_file *file, int fd, const char
     if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
     if (!S_ISREG(info.st_mode))
         return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: it is %s", path,
-                        S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
+                        S_ISDIR(info.st_mode) ? "a folder" : "not a regular file");
     if ((uintmax_t)info.st_size > SIZE_MAX) return fail_errno(path, EFBIG, err);
     file->bytes = (size_t)info.st_size;
     if (file->bytes == 0) return SYN_OK;
     void *data = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED && errno == ENOMEM)
         return SYN_FAIL(err, SYN_E_NOMEM,
-                        "out of memory: %zu bytes of address space to map %.300s (ulimit -v says "
-                        "whether the shell limits it)",
+                        "out of memory: %zu bytes of address space to map %.300s (ulimit -v shows "
+                        "the shell's limit)",
                         file->bytes, path);
     if (data == MAP_FAILED) return fail_errno(path, errno, err);
     file->data = file->map = data;
@@ -117,7 +117,7 @@ static syn_status sort_metadata(syn_safetensors *st, const char *path, syn_error
     for (size_t i = 0; i < n; i++) {
         const bool again = i > 0 && strcmp(pairs[i - 1].key, pairs[i].key) == 0;
         if (again && pairs[i - 1].file == pairs[i].file)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: the metadata give \"%s\" twice", path,
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: the metadata has \"%s\" twice", path,
                             syn__safetensors_shown(pairs[i].key, shown));
         if (!again) pairs[st->n_metadata++] = pairs[i];
     }
@@ -233,11 +233,11 @@ static syn_status fail_empty_folder(const char *folder, syn_error *err) {
     if (!pickled) SYN_TRY(find_in(&pickled, folder, "pytorch_model.bin.index.json", err));
     const bool has_pickled = pickled != NULL;
     syn_free(pickled);
-    return SYN_FAIL(err, SYN_E_IO,
-                    "the folder %.250s has neither " FILE_NAME " nor " INDEX_NAME "%s", folder,
-                    has_pickled ? "; PyTorch's pytorch_model.bin, which it has, is not read: only "
-                                  "safetensors are"
-                                : "");
+    return SYN_FAIL(
+        err, SYN_E_IO, "the folder %.250s has neither " FILE_NAME " nor " INDEX_NAME "%s", folder,
+        has_pickled
+            ? "; it has PyTorch's pytorch_model.bin, but only safetensors files are supported"
+            : "");
 }
 
 /* If both exist, the single file wins, as in transformers: someone who writes a single file to a

@@ -60,7 +60,7 @@ typedef struct parser {
 static const char *keep(parser *p) {
     char *out = p->file->text + p->text_bytes;
     if (memchr(p->json.text, '\0', p->json.text_bytes)) {
-        (void)syn_json_fail(&p->json, "a text must not hold the character U+0000");
+        (void)syn_json_fail(&p->json, "a string must not contain the character U+0000");
         return NULL;
     }
     memcpy(out, p->json.text, p->json.text_bytes + 1);
@@ -109,7 +109,7 @@ static syn_status read_integers(parser *p, const char *tensor, const char *what,
     for (*n = 0; syn_json_next(&p->json) != SYN_JSON_ARRAY_END; ++*n) {
         if (p->json.type == SYN_JSON_ERROR) return p->err->code;
         if (p->json.type != SYN_JSON_NUMBER || !p->json.is_integer || p->json.integer < 0)
-            return syn_json_fail(&p->json, "%s of '%s' must hold integers from 0 to %" PRId64, what,
+            return syn_json_fail(&p->json, "%s of '%s' must be integers from 0 to %" PRId64, what,
                                  tensor, INT64_MAX);
         if (*n == room)
             return syn_json_fail(&p->json, "%s of '%s' has more than %d numbers", what, tensor,
@@ -133,7 +133,7 @@ static syn_status place(parser *p, syn_safetensors_tensor *t, const char *shown,
     if (!syn_mul_i64(t->elems, dtype->bits, &bits))
         return syn_json_fail(&p->json, "'%s' has more than 2^63 bits", shown);
     if (bits % 8 != 0)
-        return syn_json_fail(&p->json, "'%s' ends within a byte: %" PRId64 " elements of %d bits",
+        return syn_json_fail(&p->json, "'%s' ends inside a byte: %" PRId64 " elements of %d bits",
                              shown, t->elems, dtype->bits);
     if (offsets[0] > offsets[1])
         return syn_json_fail(&p->json,
@@ -141,12 +141,14 @@ static syn_status place(parser *p, syn_safetensors_tensor *t, const char *shown,
                              offsets[0], offsets[1]);
     if ((uint64_t)offsets[1] > p->data_bytes)
         return syn_json_fail(&p->json,
-                             "'%s' ends at byte %" PRId64 " of the data, of which the file has %zu",
+                             "'%s' ends at byte %" PRId64
+                             " of the data, but the file has %zu bytes of data",
                              shown, offsets[1], p->data_bytes);
     if (offsets[1] - offsets[0] != bits / 8)
         return syn_json_fail(&p->json,
-                             "'%s' has %" PRId64 " bytes by its data_offsets, but %" PRId64
-                             " by its shape and dtype %s",
+                             "'%s' has %" PRId64
+                             " bytes according to its data_offsets, but %" PRId64
+                             " according to its shape and dtype %s",
                              shown, offsets[1] - offsets[0], bits / 8, dtype->name);
     t->data = p->data + offsets[0];
     t->bytes = (uint64_t)(bits / 8);
@@ -168,7 +170,7 @@ static syn_status read_tensor(parser *p, const char *name) {
         int key = 0;
         while (key < 3 && strcmp(keys[key], p->json.text) != 0) key++;
         if (key < 3 && seen[key])
-            return syn_json_fail(&p->json, "'%s' gives \"%s\" twice", shown, keys[key]);
+            return syn_json_fail(&p->json, "'%s' has \"%s\" twice", shown, keys[key]);
         if (key < 3) seen[key] = true;
         if (key == 0) SYN_TRY(read_dtype(p, shown, &dtype));
         else if (key == 1)
@@ -201,7 +203,7 @@ static syn_status read_object(parser *p) {
             SYN_TRY(read_tensor(p, name));
             continue;
         }
-        if (metadata) return syn_json_fail(&p->json, "\"__metadata__\" is given twice");
+        if (metadata) return syn_json_fail(&p->json, "\"__metadata__\" appears twice");
         metadata = true;
         SYN_TRY(read_metadata(p));
     }
@@ -233,7 +235,7 @@ static syn_status check_layout(parser *p, size_t first) {
     if (n) qsort(t, n, sizeof *t, compare_names);
     for (size_t i = 1; i < n; i++)
         if (strcmp(t[i - 1].name, t[i].name) == 0)
-            return SYN_FAIL(p->err, SYN_E_FORMAT, "%.200s: the tensor '%s' is there twice", p->path,
+            return SYN_FAIL(p->err, SYN_E_FORMAT, "%.200s: the tensor '%s' appears twice", p->path,
                             syn__safetensors_shown(t[i].name, shown));
     if (n) qsort(t, n, sizeof *t, compare_places);
     for (size_t i = 0; i < n; i++) {
@@ -241,7 +243,7 @@ static syn_status check_layout(parser *p, size_t first) {
         (void)syn__safetensors_shown(t[i].name, shown);
         if (begin < at)
             return SYN_FAIL(p->err, SYN_E_FORMAT,
-                            "%.200s: '%s' begins at byte %zu of the data, within '%s'", p->path,
+                            "%.200s: '%s' begins at byte %zu of the data, inside '%s'", p->path,
                             shown, begin, syn__safetensors_shown(t[i - 1].name, p->shown));
         if (begin > at)
             return SYN_FAIL(p->err, SYN_E_FORMAT,
@@ -259,29 +261,29 @@ static syn_status header_bytes(const syn__safetensors_file *file, const char *pa
                                syn_error *err) {
     if (file->bytes < LENGTH_BYTES)
         return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is no safetensors file: it has %zu bytes, and the length of its "
-                        "header alone takes %d",
+                        "%.200s is not a safetensors file: it has %zu bytes, but the header length "
+                        "alone needs %d",
                         path, file->bytes, LENGTH_BYTES);
     if (syn_is_lfs_pointer(file->data, file->bytes))
         return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is what Git LFS leaves in place of the weights; 'git lfs pull' "
-                        "fetches them",
+                        "%.200s is a Git LFS pointer; run 'git lfs pull' to fetch the weights",
                         path);
     uint64_t length = 0;
     for (int i = LENGTH_BYTES; i-- > 0;) length = length << 8 | (unsigned char)file->data[i];
     const size_t left = file->bytes - LENGTH_BYTES;
     if (length > left)
         return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is cut short, or no safetensors file: its first 8 bytes announce a "
-                        "header of %" PRIu64 " bytes, and %zu follow",
+                        "%.200s is truncated or not a safetensors file: its first 8 bytes announce "
+                        "a header of %" PRIu64 " bytes, but only %zu follow",
                         path, length, left);
     if (length > SYN__SAFETENSORS_HEADER_BYTES)
         return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s: the header has %" PRIu64 " bytes, and more than %u are refused",
-                        path, length, SYN__SAFETENSORS_HEADER_BYTES);
+                        "%.200s: the header has %" PRIu64 " bytes; the limit is %u", path, length,
+                        SYN__SAFETENSORS_HEADER_BYTES);
     if (length == 0 || file->data[LENGTH_BYTES] != '{')
         return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is no safetensors file: its header does not begin with '{'", path);
+                        "%.200s is not a safetensors file: its header does not begin with '{'",
+                        path);
     *out = (size_t)length;
     return SYN_OK;
 }

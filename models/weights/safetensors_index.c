@@ -25,15 +25,14 @@ static syn_status read_entry(syn__safetensors_index *index, syn_json *json, syn_
     char shown[SHOWN];
     uint32_t name, file;
     if (strlen(json->text) != json->text_bytes)
-        return syn_json_fail(json, "a text must not hold the character U+0000");
+        return syn_json_fail(json, "a string must not contain the character U+0000");
     const size_t n = index->names.n_entries;
     SYN_TRY(syn_intern_put(&index->names, json->text, json->text_bytes, &name, err));
     if (index->names.n_entries == n)
-        return syn_json_fail(json, "'%s' is there twice",
-                             syn__safetensors_shown(json->text, shown));
+        return syn_json_fail(json, "'%s' appears twice", syn__safetensors_shown(json->text, shown));
     SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, "the file of a tensor"));
     if (!is_file_name(json))
-        return syn_json_fail(json, "\"%s\" is not the name of a file beside the index",
+        return syn_json_fail(json, "\"%s\" is not the name of a file in the index's folder",
                              syn__safetensors_shown(json->text, shown));
     SYN_TRY(syn_intern_put(&index->files, json->text, json->text_bytes, &file, err));
     SYN_TRY(syn_grow(&index->file_of, &index->file_of_cap, index->names.n_entries,
@@ -57,14 +56,13 @@ static syn_status read_document(syn__safetensors_index *index, syn_json *json, s
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the index"));
     while (syn_json_next(json) == SYN_JSON_KEY) {
         const bool map = strcmp(json->text, "weight_map") == 0;
-        if (map && seen) return syn_json_fail(json, "\"weight_map\" is there twice");
+        if (map && seen) return syn_json_fail(json, "\"weight_map\" appears twice");
         seen = seen || map;
         if (map) SYN_TRY(read_map(index, json, err));
         else if (!syn_json_skip(json)) return err->code;
     }
     if (json->type != SYN_JSON_OBJECT_END) return err->code;
-    if (!seen)
-        return syn_json_fail(json, "the index has no \"weight_map\", which says what is where");
+    if (!seen) return syn_json_fail(json, "the index has no \"weight_map\"");
     return syn_json_next(json) == SYN_JSON_END ? SYN_OK : err->code;
 }
 

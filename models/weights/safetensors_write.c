@@ -24,7 +24,7 @@ static syn_status check_names(const syn_safetensors_entry *entries, size_t n, sy
     for (size_t i = 0; i < n && status == SYN_OK; i++) {
         (void)syn__safetensors_shown(names[i], shown);
         if (strcmp(names[i], SYN__SAFETENSORS_METADATA) == 0)
-            status = SYN_FAIL(err, SYN_E_INVALID, "no tensor can have the name %s", shown);
+            status = SYN_FAIL(err, SYN_E_INVALID, "%s cannot be the name of a tensor", shown);
         else if (!syn_utf8_valid(names[i], strlen(names[i])))
             status = SYN_FAIL(err, SYN_E_INVALID, "the tensor name '%s' is not UTF-8", shown);
         else if (i > 0 && strcmp(names[i - 1], names[i]) == 0)
@@ -41,12 +41,12 @@ static syn_status put_entry(syn_sink *sink, const syn_safetensors_entry *e, int6
     char shown[SHOWN];
     (void)syn__safetensors_shown(e->name, shown);
     if (!syn_spec_valid(&e->spec) || (int64_t)syn_spec_bytes(&e->spec) > INT64_MAX - *at)
-        return SYN_FAIL(err, SYN_E_INVALID, "the tensor '%s' has no valid size", shown);
+        return SYN_FAIL(err, SYN_E_INVALID, "the tensor '%s' has an invalid size", shown);
     const int64_t elem_bytes = (int64_t)syn_dtype_bytes((syn_dtype)e->spec.dtype);
     if (*at % elem_bytes != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the tensor '%s' would begin at byte %lld, no multiple of its elements' "
-                        "%lld: wider types must come first",
+                        "the tensor '%s' would begin at byte %lld, which is not a multiple of its "
+                        "element size, %lld; put wider dtypes first",
                         shown, (long long)*at, (long long)elem_bytes);
     syn_sink_json_string(sink, e->name);
     syn_sink_printf(sink, ":{\"dtype\":\"%s\",\"shape\":[",
@@ -108,8 +108,8 @@ syn_status syn_safetensors_write_data(syn_safetensors_writer *writer, const void
                                       size_t bytes, syn_error *err) {
     if (bytes > writer->left_bytes)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%zu bytes of tensors are more than the %llu that are still to be written",
-                        bytes, (unsigned long long)writer->left_bytes);
+                        "%zu bytes of tensors exceed the %llu bytes left to write", bytes,
+                        (unsigned long long)writer->left_bytes);
     syn_sink_write(writer->sink, data, bytes);
     writer->left_bytes -= bytes;
     return SYN_OK;

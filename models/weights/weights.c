@@ -118,7 +118,7 @@ static syn_status check_family(const syn_weights *w, syn_error *err) {
             if (is_token_table(w->entries[i].tensor, syn__family(f))) other = syn__family(f);
     }
     if (!other) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds the weights of a %s, but the model is a %s",
+    return SYN_FAIL(err, SYN_E_INVALID, "%.200s has the weights of a %s, but the model is a %s",
                     w->path, other->title, w->family->title);
 }
 

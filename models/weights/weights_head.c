@@ -69,14 +69,14 @@ static syn_status compare(const syn_weights *w, const syn__param_row *row, const
     (void)syn__safetensors_shown(y->name, b);
     if (x->rank != y->rank || memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0)
         return SYN_FAIL(err, SYN_E_SHAPE,
-                        "%.200s: '%s' has the shape %s and '%s', which is tied to it, %s", w->path,
-                        a, syn__shape_text(x->dims, x->rank, shape), b,
+                        "%.200s: '%s' has the shape %s, but '%s', which is tied to it, has %s",
+                        w->path, a, syn__shape_text(x->dims, x->rank, shape), b,
                         syn__shape_text(y->dims, y->rank, other_shape));
     if (!syn__weights_is_float(x) || !syn__weights_is_float(y))
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%.200s: '%s' is %s and '%s' %s; both must be of a floating-point type "
-                        "that is read",
-                        w->path, a, x->dtype_name, b, y->dtype_name);
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "%.200s: '%s' is %s and '%s' is %s; both must have a supported floating-point dtype",
+            w->path, a, x->dtype_name, b, y->dtype_name);
     *differs = !same_numbers(w, x, y);
     return SYN_OK;
 }

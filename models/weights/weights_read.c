@@ -183,7 +183,7 @@ static syn_status note(syn_weights_reader *r, problem_kind kind, const char *nam
     SYN_TRY(syn_grow(&r->problems, &r->problems_cap, r->n_problems + 1, sizeof *r->problems, err));
     snprintf(line, sizeof line, "%s: %s", syn__safetensors_shown(name, shown), what);
     char *copy = syn_strdup(line);
-    if (!copy) return SYN_FAIL_NOMEM(err, strlen(line) + 1, "what is wrong with a checkpoint");
+    if (!copy) return SYN_FAIL_NOMEM(err, strlen(line) + 1, "the errors of a checkpoint");
     r->problems[r->n_problems++] = (problem){kind, copy};
     return SYN_OK;
 }
@@ -201,13 +201,13 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
     const syn_safetensors_tensor *t = entry->tensor;
     if (t->rank != want->rank ||
         memcmp(t->dims, want->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
-        snprintf(what, sizeof what, "the file has the shape %s, the model %s",
+        snprintf(what, sizeof what, "the file has the shape %s, but the model has %s",
                  syn__shape_text(t->dims, t->rank, theirs), ours);
         return note(r, SHAPE, t->name, what, err);
     }
     if (source_of(t) == FROM_NOTHING) {
-        snprintf(what, sizeof what, "the file has %s, which is no floating-point type that is read",
-                 t->dtype_name);
+        snprintf(what, sizeof what,
+                 "the file has %s, which is not a supported floating-point dtype", t->dtype_name);
         return note(r, TYPE, t->name, what, err);
     }
     *fits = true;
@@ -325,8 +325,8 @@ static void put_problems(const syn_weights_reader *r, const syn_model *part, syn
 }
 
 static syn_status verdict(const syn_weights *w, const summary *sum, syn_error *err) {
-    static const char *const what[PROBLEM_KINDS] = {"missing", "of another shape",
-                                                    "of a type that is not read", "unexpected"};
+    static const char *const what[PROBLEM_KINDS] = {"missing", "with another shape",
+                                                    "with an unsupported dtype", "unexpected"};
     char text[480];
     size_t used = 0;
     for (int k = 0; k < PROBLEM_KINDS; k++) {
@@ -350,10 +350,10 @@ syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model 
     SYN_TRY(syn_sink_open_memory(&sink, err));
     put_problems(reader, part, sink, &sum);
     const char *text = syn_sink_data(sink, &bytes);
-    syn_status s = text ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of what does not fit");
+    syn_status s = text ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of mismatches");
     if (text && bytes > 0 && list) {
         *list = syn_strdup(text);
-        if (!*list) s = SYN_FAIL_NOMEM(err, bytes, "a list of what does not fit");
+        if (!*list) s = SYN_FAIL_NOMEM(err, bytes, "a list of mismatches");
     }
     (void)syn_sink_close(sink, true, NULL);
     return s == SYN_OK ? verdict(reader->weights, &sum, err) : s;

@@ -59,10 +59,10 @@ static syn_status check(const saver *s, syn_error *err) {
         const syn_param_info p = syn_ctx_param(s->ctx, i);
         if (p.shard.count == 1) continue;
         if (p.shard.count > size || p.shard.index != rank_of(s) / (s->parts / p.shard.count))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "the parameter '%.100s' cannot be saved: rank %d of %d holds part %d "
-                            "of %d",
-                            p.name, rank_of(s), size, p.shard.index, p.shard.count);
+            return SYN_FAIL(
+                err, SYN_E_INVALID,
+                "the parameter '%.100s' cannot be saved: rank %d of %d has shard %d of %d", p.name,
+                rank_of(s), size, p.shard.index, p.shard.count);
     }
     return SYN_OK;
 }

@@ -63,7 +63,8 @@ bool syn__tensor_cores(const syn_call *c) {
 }
 
 syn_status syn__too_little_shared(const syn_call *c) {
-    return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
-                    "attention takes more shared memory than the %zu bytes of a block here",
-                    syn__cuda_of(c)->shared_bytes);
+    return SYN_FAIL(
+        c->err, SYN_E_UNSUPPORTED,
+        "attention needs more than the %zu bytes of shared memory per block that this device has",
+        syn__cuda_of(c)->shared_bytes);
 }

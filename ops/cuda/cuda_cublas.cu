@@ -162,7 +162,8 @@ static syn_status grow_workspace(const syn_call *c, size_t bytes) {
     syn__cuda_blas *own = &d->blas;
     if (bytes <= own->workspace_bytes) return SYN_OK;
     if (syn__graphs_capturing())
-        return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "cuBLASLt's workspace grows within a graph");
+        return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
+                        "cuBLASLt's workspace cannot grow inside a CUDA graph");
     d->scratch_number++;
     return syn__cuda_grow(d, &own->workspace, &own->workspace_bytes, bytes, bytes,
                           "cuBLASLt's workspace", c->err);
@@ -225,7 +226,8 @@ syn_status syn__cuda_blas_open(syn__cuda_blas *p, int capability, syn_error *err
     p->tf32 = tf32 && strcmp(tf32, "1") == 0;
     p->most_workspace = (size_t)(capability >= 90 ? 32 : 8) << 20;
     p->plans = static_cast<syn__plan *>(syn_calloc(PLANS, sizeof *p->plans));
-    return p->plans ? SYN_OK : SYN_FAIL_NOMEM(err, PLANS * sizeof *p->plans, "plans of products");
+    return p->plans ? SYN_OK
+                    : SYN_FAIL_NOMEM(err, PLANS * sizeof *p->plans, "matrix product plans");
 }
 
 void syn__cuda_blas_close(syn__cuda_blas *p) {

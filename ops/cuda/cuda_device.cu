@@ -27,8 +27,8 @@ syn_status syn__cuda_devices(int *n, syn_error *err) {
     const cudaError_t code = cudaGetDeviceCount(n);
     if (code == cudaErrorInsufficientDriver || code == cudaErrorSystemDriverMismatch)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "no driver for CUDA: NVIDIA's is missing or older than this build's CUDA "
-                        "%d.%d; see nvidia-smi",
+                        "no CUDA driver: NVIDIA's driver is missing or older than this build's "
+                        "CUDA %d.%d; see nvidia-smi",
                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (code == cudaErrorNoDevice || (code == cudaSuccess && *n == 0))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
@@ -39,7 +39,7 @@ syn_status syn__cuda_devices(int *n, syn_error *err) {
         if (capability_of(i) < SYN__CUDA_OLDEST)
             return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                             "CUDA device %d has compute capability %d.%d; kernels need 7.5 or "
-                            "newer, and CUDA_VISIBLE_DEVICES may leave it out",
+                            "newer; exclude the device with CUDA_VISIBLE_DEVICES",
                             i, capability_of(i) / 10, capability_of(i) % 10);
     return SYN_OK;
 }
@@ -202,7 +202,8 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
     syn__cuda *d = syn__cuda_of(c)->device;
     if (bytes > d->scratch_bytes) {
         if (syn__graphs_capturing())
-            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "scratch memory grows within a graph");
+            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
+                            "scratch memory cannot grow inside a CUDA graph");
         const size_t twice = 2 * d->scratch_bytes; /* so that it rarely grows */
         d->scratch_number++;
         SYN_TRY(syn__cuda_grow(d, &d->scratch, &d->scratch_bytes, bytes < twice ? twice : bytes,
@@ -224,13 +225,15 @@ static syn_status report_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
                                   sizeof place);
     switch (fault.kind) {
     case SYN__FAULT_TARGET:
-        return SYN_FAIL(err, SYN_E_INVALID, "%s: a target is %lld, which is no class of %lld",
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s: a target is %lld, which is out of range: there are %lld classes",
                         place, value, limit);
     case SYN__FAULT_SEEN:
-        return SYN_FAIL(err, SYN_E_INVALID, "%s: token %lld was seen, but there are %lld", place,
-                        value, limit);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s: token id %lld is out of range: there are %lld tokens", place, value,
+                        limit);
     default:
-        return SYN_FAIL(err, SYN_E_IO, "%s: noted what no kernel does (%d)", place, fault.kind);
+        return SYN_FAIL(err, SYN_E_IO, "%s: unknown fault code %d", place, fault.kind);
     }
 }
 
@@ -242,7 +245,7 @@ static syn_status report_async_error(syn__cuda *d, cudaError_t code, syn_error *
         syn__cuda_host->describe_node(d->ctx, d->first_node, first, sizeof first);
         syn__cuda_host->describe_node(d->ctx, d->at.node, last, sizeof last);
         const bool one = d->first_node == d->at.node;
-        snprintf(what, sizeof what, "%s%s%s", first, one ? "" : ", or what came then, until ",
+        snprintf(what, sizeof what, "%s%s%s", first, one ? "" : " or a later op, up to ",
                  one ? "" : last);
     }
     return syn__cuda_failed(code, what, __FILE__, __LINE__, err);

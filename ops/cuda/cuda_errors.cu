@@ -5,7 +5,7 @@
 static const char *advice(cudaError_t code) {
     switch (code) {
     case cudaErrorMemoryAllocation:
-        return "; the device's memory is used up";
+        return "; the device is out of memory";
     case cudaErrorInsufficientDriver:
         return "; NVIDIA's driver is older than this build's CUDA";
     case cudaErrorNoDevice:
@@ -15,7 +15,7 @@ static const char *advice(cudaError_t code) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
-        return "; compute-sanitizer may find the place";
+        return "; run compute-sanitizer to find the faulty access";
     default:
         return "";
     }

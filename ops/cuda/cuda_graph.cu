@@ -305,7 +305,7 @@ static syn_status launch_graph(syn__graphs *g, syn__segment *s, syn_error *err) 
     syn__cuda *d = g->device;
     syn__cuda_time_begin(d, s->first_node, handle_of(g, s), -1);
     s->in_flight = s->first_node;
-    SYN_CUDA(cudaGraphLaunch(s->exec, d->at.stream), "the launch of a step's graph", err);
+    SYN_CUDA(cudaGraphLaunch(s->exec, d->at.stream), "launching a step's graph", err);
     syn__cuda_time_end(d);
     g->launched++;
     return SYN_OK;

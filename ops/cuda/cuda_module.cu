@@ -38,7 +38,7 @@ syn_backend_module(const syn_module_host *host, syn_error *err) {
     int n;
     if (strcmp(host->version, SYN_VERSION) != 0) {
         SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                 "the CUDA module is of version " SYN_VERSION ", the program of %s", host->version);
+                 "the CUDA module has version " SYN_VERSION ", the program %s", host->version);
         return NULL;
     }
     if (syn__cuda_devices(&n, err) != SYN_OK) return NULL;

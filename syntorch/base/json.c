@@ -155,7 +155,7 @@ static bool unicode_escape(syn_json *json, const char **cur, size_t *used) {
         const bool pair = code <= 0xDBFF && end - p >= 12 && p[6] == '\\' && p[7] == 'u';
         const int32_t low = pair ? hex4(p + 8, end) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return fail_at(json, p, "half of a surrogate pair stands alone"), false;
+            return fail_at(json, p, "unpaired surrogate in a string"), false;
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
         *cur = p + 12;
     }
@@ -171,7 +171,7 @@ static bool escape(syn_json *json, const char **cur, size_t *used) {
     if (at == NULL) {
         (void)fail_at(json, p,
                       p + 1 < json->end ? "unknown escape in a string"
-                                        : "the document ends within a string");
+                                        : "the document ends inside a string");
         return false;
     }
     *cur = p + 2;
@@ -187,15 +187,14 @@ static bool read_string(syn_json *json) {
         if (!append(json, &used, p, (size_t)(stop - p))) return false;
         p = stop;
         if (p == json->end) {
-            (void)fail_at(json, json->cur, "this string has no end");
+            (void)fail_at(json, json->cur, "unterminated string");
             return false;
         }
         if (*p == '"') break;
         if (*p != '\\') {
             (void)fail_at(json, p,
-                          (unsigned char)*p < 0x20
-                              ? "a string holds a control character that is not escaped"
-                              : "a string holds bytes that are not UTF-8");
+                          (unsigned char)*p < 0x20 ? "a string has an unescaped control character"
+                                                   : "a string is not valid UTF-8");
             return false;
         }
         if (!escape(json, &p, &used)) return false;
@@ -238,7 +237,7 @@ static syn_json_type read_number(syn_json *json) {
     json->integer = 0;
     json->is_integer = read_integer(json->scratch, json->scratch + bytes, &json->integer);
     if (!syn_number_parse(json->scratch, bytes, &json->number))
-        return fail_at(json, json->cur, "this is not a number as JSON writes them");
+        return fail_at(json, json->cur, "this is not a JSON number");
     if (!isfinite(json->number)) return fail_at(json, json->cur, "this number is too large");
     json->text = json->scratch;
     json->text_bytes = bytes;
@@ -349,11 +348,11 @@ static bool read_separator(syn_json *json, syn_json_type *type) {
 static syn_json_type read_token(syn_json *json) {
     static const char bom[] = "\xEF\xBB\xBF";
     if (json->cur == json->begin && json->end - json->begin >= 3 && memcmp(json->cur, bom, 3) == 0)
-        return fail_at(json, json->cur, "the document starts with a byte order mark");
+        return fail_at(json, json->cur, "the document starts with a byte order mark; remove it");
     skip_space(json);
     if (json->state == WANT_NOTHING) {
         if (json->cur == json->end) return SYN_JSON_END;
-        return fail_unexpected(json, json->cur, "nothing after the document's value");
+        return fail_unexpected(json, json->cur, "the end of the document");
     }
     syn_json_type type;
     if (!read_separator(json, &type)) return type;

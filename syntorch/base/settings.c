@@ -290,7 +290,7 @@ static syn_status read_value(syn__settings *s, const syn__setting_table *table, 
     SYN_TRY(take_scalar(s, row, &value));
     const size_t other = other_name(table, marks, index);
     if (other != index && memcmp(member, &value, bytes) != 0)
-        return syn__settings_fail(s, "\"%s\" contradicts \"%s\", which means the same", row->key,
+        return syn__settings_fail(s, "\"%s\" contradicts its synonym \"%s\"", row->key,
                                   table->rows[other].key);
     memcpy(member, &value, bytes);
     marks->set |= (uint64_t)1 << index;
@@ -319,11 +319,11 @@ static syn_status unknown_key(syn__settings *s, const syn__setting_table *table,
     const char *in = s->path[0] != '\0' ? " in " : "";
     if (table->ignore_unknown)
         return syn__settings_fail(s,
-                                  "unknown key \"%s\"%s%s%s%s: what it changes in the model is not "
-                                  "supported; remove it if it changes nothing",
+                                  "unknown key \"%s\"%s%s%s%s: it may change the model in an "
+                                  "unsupported way; remove it if it has no effect",
                                   key, in, quote, s->path, quote);
     list_keys(table, known, sizeof known);
-    return syn__settings_fail(s, "unknown key \"%s\"%s%s%s%s; the keys here are %s", key, in, quote,
+    return syn__settings_fail(s, "unknown key \"%s\"%s%s%s%s; valid keys are %s", key, in, quote,
                               s->path, quote, known);
 }
 
@@ -369,7 +369,7 @@ static syn_status read_entry(syn__settings *s, const syn__setting_table *table, 
     if (row == table->n_rows) return read_unknown(s, table);
     const uint64_t bit = (uint64_t)1 << row;
     const size_t outer = syn__settings_enter(s, table->rows[row].key);
-    if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+    if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     marks->seen |= bit;
     SYN_TRY(read_value(s, table, row, target, marks));
     syn__settings_leave(s, outer); /* not reached after a failure: the sentence may need the path */

@@ -215,7 +215,7 @@ static syn_status open_stream(syn_sink *sink, syn_error *err) {
 
 static syn_status open_path(syn_sink *sink, syn_error *err) {
     const char *path = sink->path;
-    if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot write a file whose name is empty");
+    if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot write a file with an empty name");
     struct stat old;
     const bool exists = stat(path, &old) == 0;
     /* A file without a name would fail only when it is closed. */

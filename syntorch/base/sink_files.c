@@ -86,8 +86,8 @@ static syn_status fail_read(const char *path, int code, syn_error *err) {
     struct stat link;
     const bool dangling = code == ENOENT && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
     /* ENXIO: a socket, or a device without a driver. */
-    const char *reason = code == ENXIO ? "it is no file that can be read whole"
-                         : dangling    ? "it is a link to a file that is not there"
+    const char *reason = code == ENXIO ? "it is not a regular file"
+                         : dangling    ? "it is a link to a missing file"
                                        : strerror(code);
     return SYN_FAIL(err, code == ENOMEM ? SYN_E_NOMEM : SYN_E_IO, "cannot read " SHOWN ": %s", path,
                     reason);
@@ -107,7 +107,7 @@ static syn_status read_all(reading *r, syn_error *err) {
         if (r->used_bytes > r->max_bytes) return fail_long(r, err);
         if (r->used_bytes > r->memory_bytes)
             return SYN_FAIL(err, SYN_E_NOMEM,
-                            "cannot read " SHOWN ": it gives more than the %" PRIu64
+                            "cannot read " SHOWN ": it has more than the %" PRIu64
                             " bytes that this machine's memory allows",
                             r->path, r->memory_bytes);
     }
@@ -131,8 +131,7 @@ static syn_status await_writer(reading *r, syn_error *err) {
     if (n == 0) {
         const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: it has a writer */
         if (got == 0)
-            return SYN_FAIL(err, SYN_E_IO,
-                            "cannot read " SHOWN ": it is a pipe into which nobody writes",
+            return SYN_FAIL(err, SYN_E_IO, "cannot read " SHOWN ": it is a pipe without a writer",
                             r->path);
         if (got > 0) r->used_bytes = (size_t)got;
     }
@@ -147,8 +146,7 @@ static syn_status prepare(reading *r, syn_error *err) {
         return SYN_FAIL(err, SYN_E_IO, "cannot read " SHOWN ": it is a folder", r->path);
     if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode) && !is_readable_device(r->fd, &info))
         return SYN_FAIL(err, SYN_E_IO,
-                        "cannot read " SHOWN ": it is a device or a socket, no file that can be "
-                        "read whole",
+                        "cannot read " SHOWN ": it is a device or a socket, not a regular file",
                         r->path);
     const uint64_t size = S_ISREG(info.st_mode) && info.st_size > 0 ? (uint64_t)info.st_size : 0;
     if (size > r->max_bytes) return fail_long(r, err);
@@ -204,8 +202,7 @@ syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t 
     *out = NULL;
     *out_bytes = 0;
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%s is what Git LFS leaves in place of the file; 'git lfs pull' fetches it",
-                    path);
+                    "%s is a Git LFS pointer; run 'git lfs pull' to fetch the file", path);
 }
 
 bool syn_is_lfs_pointer(const char *data, size_t bytes) {

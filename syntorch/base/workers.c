@@ -155,8 +155,7 @@ static syn_status start_threads(syn_workers *w, syn_error *err) {
         *start = (struct start){w, w->started + 1};
         if (syn__thread_start(&w->ids[w->started], worker_main, start) != 0) {
             syn_free(start);
-            return SYN_FAIL(err, SYN_E_NOMEM, "the system allows no thread beyond %d",
-                            w->started + 1);
+            return SYN_FAIL(err, SYN_E_NOMEM, "the system allows only %d threads", w->started + 1);
         }
     }
     return SYN_OK;
@@ -164,7 +163,7 @@ static syn_status start_threads(syn_workers *w, syn_error *err) {
 
 syn_status syn_workers_new(syn_workers **out, int threads, syn_error *err) {
     if (threads < 1 || threads > SYN_WORKERS_MAX)
-        return SYN_FAIL(err, SYN_E_INVALID, "%d threads: there can be 1 to %d", threads,
+        return SYN_FAIL(err, SYN_E_INVALID, "%d threads requested; 1 to %d are supported", threads,
                         SYN_WORKERS_MAX);
     syn_workers *w = syn_calloc(1, sizeof *w);
     if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "a pool of threads");

@@ -132,8 +132,7 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_
     enum { MOST_FACTS = 4096 }; /* entries are found by linear search */
     const bool is_text = entry->type == SYN_VALUE_TEXT;
     if (graph->n_metadata >= MOST_FACTS)
-        return SYN_FAIL(err, SYN_E_FORMAT, "a graph holds at most %d facts about the run",
-                        MOST_FACTS);
+        return SYN_FAIL(err, SYN_E_FORMAT, "a graph has at most %d metadata entries", MOST_FACTS);
     SYN_TRY(syn_grow(&graph->metadata, &graph->metadata_cap, (size_t)graph->n_metadata + 1,
                      sizeof *graph->metadata, err));
     char *name = syn_strdup(entry->name);
@@ -141,7 +140,7 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_
     if (name == NULL || (is_text && text == NULL)) {
         syn_free(text);
         syn_free(name);
-        return SYN_FAIL_NOMEM(err, strlen(entry->name) + 1, "a fact about the run");
+        return SYN_FAIL_NOMEM(err, strlen(entry->name) + 1, "a metadata entry");
     }
     uint32_t at = 0;
     while (at < graph->n_metadata && strcmp(graph->metadata[at].name, name) != 0) at++;

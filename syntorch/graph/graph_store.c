@@ -100,7 +100,8 @@ static const syn_attribute *read_attributes(const store *s, const node_row *row,
     return out;
 }
 
-_Static_assert(sizeof(syn_attribute) % sizeof(syn_dep) == 0, "attributes fill whole dependencies");
+_Static_assert(sizeof(syn_attribute) % sizeof(syn_dep) == 0,
+               "the attributes are not a multiple of a dependency's size");
 
 static void read_comm(const rank_rows *rows, uint32_t at, syn_node *out) {
     out->comm = SYN_COMM_NONE;
@@ -401,7 +402,8 @@ syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph
 
 syn_status syn_graph_set_work(syn_graph *graph, uint32_t rank, syn_work *work, syn_error *err) {
     if (graph->source != &store_source || rank >= graph->n_ranks)
-        return SYN_FAIL(err, SYN_E_INVALID, "a graph that owns no rows is given what a device did");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "device work was added to a graph that does not own its rows");
     rank_rows *rows = &((store *)graph->self)->ranks[rank];
     syn_work_free(&rows->work);
     rows->work = *work;

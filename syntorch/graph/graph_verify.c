@@ -75,7 +75,7 @@ static bool attribute_is_whole(const syn_attribute *a) {
 static syn_status check_metadata(const check *c) {
     for (uint32_t i = 0; i < c->graph->n_metadata; i++) {
         if (!attribute_is_whole(&c->graph->metadata[i]))
-            return SYN_FAIL(c->err, SYN_E_INVALID, "entry %u of the metadata lacks name or value",
+            return SYN_FAIL(c->err, SYN_E_INVALID, "entry %u of the metadata lacks a name or value",
                             i);
     }
     return SYN_OK;
@@ -90,7 +90,7 @@ static syn_status check_ranks(const check *c) {
         const int32_t rank = g->ranks[i].rank;
         keys[i] = (uint64_t)(uint32_t)rank;
         if (rank < 0 || rank >= g->world_size)
-            status = SYN_FAIL(c->err, SYN_E_INVALID, "rank %d is not within a world of %d ranks",
+            status = SYN_FAIL(c->err, SYN_E_INVALID, "rank %d is not in a world of %d ranks",
                               (int)rank, (int)g->world_size);
     }
     if (status == SYN_OK && has_twice(keys, g->n_ranks, &twice))
@@ -102,7 +102,7 @@ static syn_status check_ranks(const check *c) {
 static syn_status check_group(const check *c, const syn_graph_group *group) {
     if (group->id == 0 || group->name == NULL || group->n_ranks == 0)
         return SYN_FAIL(c->err, SYN_E_INVALID, "group %u has no %s", group->id,
-                        group->id == 0        ? "number of its own"
+                        group->id == 0        ? "id"
                         : group->name == NULL ? "name"
                                               : "ranks");
     uint64_t twice, *keys = new_keys(group->n_ranks, c->err);
@@ -112,13 +112,12 @@ static syn_status check_group(const check *c, const syn_graph_group *group) {
         const int32_t rank = group->ranks[i];
         keys[i] = (uint64_t)(uint32_t)rank;
         if (rank < 0 || rank >= c->graph->world_size)
-            status =
-                SYN_FAIL(c->err, SYN_E_INVALID,
-                         "group %u (%s) holds rank %d, which is not within a world of %d ranks",
-                         group->id, group->name, (int)rank, (int)c->graph->world_size);
+            status = SYN_FAIL(c->err, SYN_E_INVALID,
+                              "group %u (%s) has rank %d, which is not in a world of %d ranks",
+                              group->id, group->name, (int)rank, (int)c->graph->world_size);
     }
     if (status == SYN_OK && has_twice(keys, group->n_ranks, &twice))
-        status = SYN_FAIL(c->err, SYN_E_INVALID, "group %u (%s) holds rank %" PRIu64 " twice",
+        status = SYN_FAIL(c->err, SYN_E_INVALID, "group %u (%s) has rank %" PRIu64 " twice",
                           group->id, group->name, twice);
     syn_free(keys);
     return status;
@@ -140,7 +139,7 @@ static syn_status check_groups(check *c) {
     syn_free(keys);
     for (uint32_t i = 1; i < n && status == SYN_OK; i++) {
         if (c->groups[i].id == c->groups[i - 1].id)
-            status = SYN_FAIL(c->err, SYN_E_INVALID, "group %u is there twice", c->groups[i].id);
+            status = SYN_FAIL(c->err, SYN_E_INVALID, "group %u appears twice", c->groups[i].id);
     }
     return status;
 }
@@ -179,14 +178,12 @@ static syn_status check_tensor(check *c, uint32_t i) {
     if (t == NULL) return SYN_FAIL(c->err, c->cursor.error.code, "%s", c->cursor.error.text);
     if (t->name == NULL) return fail_tensor(c, i, "?", "has no name");
     if (!syn_spec_valid(&t->spec)) return fail_tensor(c, i, t->name, "its shape is not valid");
-    if (t->base > i)
-        return fail_tensor(c, i, t->name,
-                           "shares the storage of a tensor that does not come earlier");
+    if (t->base > i) return fail_tensor(c, i, t->name, "shares the storage of a later tensor");
     if (t->producer == SYN_NO_NODE && (t->flags & given) == 0)
         return fail_tensor(c, i, t->name,
-                           "no node makes it, and it is no parameter, input or state");
+                           "has no producer, but is not a parameter, input or state");
     if (t->producer != SYN_NO_NODE && t->producer >= rank->n_nodes)
-        return fail_tensor(c, i, t->name, "the node that makes it does not exist");
+        return fail_tensor(c, i, t->name, "its producer does not exist");
     c->producers[i] = t->producer;
     c->bases[i] = t->base;
     return SYN_OK;
@@ -223,7 +220,7 @@ static syn_status check_deps(const check *c, uint32_t i, const syn_node *n) {
     for (uint32_t k = 0; k < n->n_deps; k++) {
         const syn_dep *d = &n->deps[k];
         if (d->node >= i)
-            return fail_node(c, i, n, "waits for a node that does not come earlier:", d->node);
+            return fail_node(c, i, n, "depends on a node that is not earlier:", d->node);
         if (d->dep_class >= SYN_DEP_COUNT)
             return fail_node(c, i, n, "unknown class of dependency", d->dep_class);
         if (k > 0 && d->node < d[-1].node)
@@ -284,8 +281,7 @@ static syn_status check_tensors_of(check *c, uint32_t i, const syn_node *n) {
         const uint32_t producer = c->producers[n->inputs[k]];
         if (producer == SYN_NO_NODE) continue;
         if (producer >= i)
-            return fail_node(c, i, n,
-                             "reads the output of a node that does not come earlier:", producer);
+            return fail_node(c, i, n, "reads the output of a node that is not earlier:", producer);
         if (!has_data_dep(n, producer))
             return fail_node(
                 c, i, n, "lacks a data dependency on the node whose output it reads:", producer);
@@ -294,8 +290,7 @@ static syn_status check_tensors_of(check *c, uint32_t i, const syn_node *n) {
         if (n->outputs[k] >= n_tensors)
             return fail_node(c, i, n, "writes a tensor that does not exist:", n->outputs[k]);
         if (c->producers[n->outputs[k]] != i)
-            return fail_node(c, i, n,
-                             "writes a tensor that names another producer:", n->outputs[k]);
+            return fail_node(c, i, n, "writes a tensor that has another producer:", n->outputs[k]);
         c->produced[n->outputs[k]] = 1;
     }
     return check_versions(c, i, n);
@@ -308,14 +303,14 @@ static syn_status check_comm_kind(const check *c, uint32_t i, const syn_node *n)
                           ? n->comm == SYN_COMM_RECV
                           : n->comm != SYN_COMM_SEND && n->comm != SYN_COMM_RECV;
     if (!known || !fits)
-        return fail_node(
-            c, i, n, "its kind of communication does not fit its kind of node:", (int64_t)n->comm);
+        return fail_node(c, i, n, "its kind of communication does not match its kind of node:",
+                         (int64_t)n->comm);
     if (n->reduce < -1 || n->reduce >= (int32_t)SYN_REDUCE_COUNT)
         return fail_node(c, i, n, "unknown reduction", n->reduce);
     if (n->root < -1 || n->root >= c->graph->world_size)
-        return fail_node(c, i, n, "its root is no rank:", n->root);
+        return fail_node(c, i, n, "its root is not a rank:", n->root);
     if (n->kind != SYN_NODE_COLLECTIVE && (n->peer < 0 || n->peer >= c->graph->world_size))
-        return fail_node(c, i, n, "its peer is no rank:", n->peer);
+        return fail_node(c, i, n, "its peer is not a rank:", n->peer);
     return SYN_OK;
 }
 
@@ -330,8 +325,8 @@ static syn_status check_comm(check *c, uint32_t i, const syn_node *n) {
     if (n->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
     /* Ranks are matched by comm_index. */
     if (n->comm_index < state->next_comm_index)
-        return fail_node(
-            c, i, n, "its number among the group's communications does not ascend:", n->comm_index);
+        return fail_node(c, i, n,
+                         "its sequence number in the group does not ascend:", n->comm_index);
     state->next_comm_index = (uint64_t)n->comm_index + 1;
     return SYN_OK;
 }
@@ -343,7 +338,7 @@ static syn_status check_node(check *c, uint32_t i, const syn_node *n) {
     SYN_TRY(check_comm(c, i, n));
     for (uint32_t k = 0; k < n->n_attributes; k++) {
         if (!attribute_is_whole(&n->attributes[k]))
-            return fail_node(c, i, n, "has an attribute without name or value, number", k);
+            return fail_node(c, i, n, "has an attribute without a name or value, number", k);
     }
     return SYN_OK;
 }
@@ -390,7 +385,7 @@ static syn_status check_produced(check *c) {
     for (uint32_t i = 0; i < c->graph->ranks[c->rank].n_tensors; i++) {
         if (c->producers[i] == SYN_NO_NODE || c->produced[i]) continue;
         const syn_graph_tensor *t = syn_graph_tensor_at(c->graph, c->rank, i, &c->cursor);
-        return fail_tensor(c, i, t != NULL ? t->name : "?", "the node it names does not make it");
+        return fail_tensor(c, i, t != NULL ? t->name : "?", "its producer does not write it");
     }
     return SYN_OK;
 }

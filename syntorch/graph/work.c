@@ -119,7 +119,7 @@ syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_er
     const size_t all = sizeof head + of_nodes + of_pieces + of_between + (size_t)head.name_bytes;
     *bytes = (all + 7) / 8 * 8;
     char *to = *out = syn_calloc(*bytes, 1);
-    if (!to) return SYN_FAIL_NOMEM(err, *bytes, "what a device did");
+    if (!to) return SYN_FAIL_NOMEM(err, *bytes, "device work");
     to = put(to, &head, sizeof head);
     to = put(to, work->nodes, of_nodes);
     to = put(to, work->pieces, of_pieces);
@@ -150,7 +150,7 @@ static syn_status read_names(syn_work *work, const packed_head *head, const char
     for (uint64_t i = 0; i < head->names; i++) {
         uint32_t id;
         const char *nul = from < end ? memchr(from, '\0', (size_t)(end - from)) : NULL;
-        if (!nul) return SYN_FAIL(err, SYN_E_FORMAT, "what a device did ends within a name");
+        if (!nul) return SYN_FAIL(err, SYN_E_FORMAT, "a device work record ends inside a name");
         SYN_TRY(syn_intern_put(&work->names, from, (size_t)(nul - from), &id, err));
         from = nul + 1;
     }
@@ -175,14 +175,14 @@ static syn_status check_read(const syn_work *work, syn_error *err) {
         const syn_node_work *n = &work->nodes[i];
         if ((i > 0 && n->node <= n[-1].node) || n->first > work->n_pieces ||
             n->n_pieces > work->n_pieces - n->first)
-            return SYN_FAIL(err, SYN_E_FORMAT, "what a device did has pieces that are not there");
+            return SYN_FAIL(err, SYN_E_FORMAT, "a device work record lists missing pieces");
     }
     for (size_t i = 0; i < work->n_pieces; i++)
         known = known && work->pieces[i].kind < SYN_PIECE_KIND_COUNT;
     for (size_t i = 0; i < work->n_between; i++)
         known = known && work->between[i].piece.kind < SYN_PIECE_KIND_COUNT;
     if (known) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "what a device did has a piece of no kind");
+    return SYN_FAIL(err, SYN_E_FORMAT, "a device work record has a piece of unknown kind");
 }
 
 static syn_status read_all(syn_work *work, const packed_head *head, const char *from,
@@ -202,7 +202,7 @@ syn_status syn_work_unpack(syn_work *out, const char *data, size_t bytes, syn_er
     *out = (syn_work){0};
     if (bytes >= sizeof head) memcpy(&head, data, sizeof head);
     if (bytes < sizeof head || !fits(&head, bytes))
-        return SYN_FAIL(err, SYN_E_FORMAT, "%zu bytes are not what a device did", bytes);
+        return SYN_FAIL(err, SYN_E_FORMAT, "%zu bytes are not a device work record", bytes);
     const syn_status s = read_all(out, &head, data + sizeof head, err);
     if (s != SYN_OK) syn_work_free(out);
     return s;

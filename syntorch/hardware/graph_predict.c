@@ -164,8 +164,8 @@ syn_status syn_graph_predict(syn_graph **out, syn_graph *graph, const syn_hardwa
                              syn_error *err) {
     if (!has_shapes(graph))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "times can be predicted only of a trace that has the shapes of its "
-                        "tensors: tensor_trace_graph.json, not .et or a recording");
+                        "predictions need a trace with tensor shapes: tensor_trace_graph.json, not "
+                        ".et or a PyTorch trace");
     syn_graph *g = syn_calloc(1, sizeof *g);
     struct predicted *p = syn_calloc(1, sizeof *p);
     syn_status s = g && p ? fill(g, graph, hw, err) : SYN_FAIL_NOMEM(err, sizeof *p, "a graph");

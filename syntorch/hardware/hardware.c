@@ -66,7 +66,7 @@ static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) 
 static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error *err) {
     if (hw->multiprocessors <= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the stack %s is one of GPUs: %s has no \"multiprocessors\"", stack->name,
+                        "the stack %s needs a GPU, but %s has no \"multiprocessors\"", stack->name,
                         hw->name);
     hw->stack = *stack;
     memset(&hw->errors, 0, sizeof hw->errors); /* they belong to the file's own stack */
@@ -95,8 +95,7 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
         found = *preset;
         if (found.stack.name[0] == '\0') {
             const syn_stack *usual = find_stack(stack != NULL ? stack : "pytorch-eager");
-            if (usual == NULL)
-                return SYN_FAIL(err, SYN_E_INVALID, "there is no stack \"%s\"", stack);
+            if (usual == NULL) return SYN_FAIL(err, SYN_E_INVALID, "unknown stack \"%s\"", stack);
             found.stack = *usual;
         }
     } else {

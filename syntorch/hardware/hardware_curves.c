@@ -25,9 +25,9 @@ syn_status syn__hardware_enter_op(syn__settings *s, const syn__hardware_op_list 
                                   syn__settings_shown(s, shown));
     *outer = syn__settings_enter(s, op);
     for (int32_t i = 0; i < list->n; i++, entry += list->entry_bytes)
-        if (strcmp(entry, op) == 0) return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+        if (strcmp(entry, op) == 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     if (list->n == list->max || strlen(op) >= SYN__HW_OP_BYTES)
-        return syn__settings_fail(s, "\"%s\": at most %d ops may be listed", s->path, list->max);
+        return syn__settings_fail(s, "\"%s\" may list at most %d ops", s->path, list->max);
     snprintf(entry, SYN__HW_OP_BYTES, "%s", op);
     return SYN_OK;
 }
@@ -39,7 +39,7 @@ static syn_status read_point(syn__settings *s, syn_hw_curve *curve) {
     const double before = curve->n > 0 ? curve->points[curve->n - 1].at : 0;
     struct syn_hw_point *point = &curve->points[curve->n];
     if (curve->n == SYN_HW_POINTS)
-        return syn__settings_fail(s, "\"%s\" may have %d points", s->path, SYN_HW_POINTS);
+        return syn__settings_fail(s, "\"%s\" may have at most %d points", s->path, SYN_HW_POINTS);
     SYN_TRY(syn__settings_number(s, 1e-9, 1e18, &point->at));
     SYN_TRY(syn__settings_number(s, 1e-6, 1e9, &point->rate));
     if (point->at <= before)
@@ -47,7 +47,7 @@ static syn_status read_point(syn__settings *s, syn_hw_curve *curve) {
     curve->n++;
     return syn_json_next(&s->json) == SYN_JSON_ARRAY_END
                ? SYN_OK
-               : syn__settings_fail(s, "a point of \"%s\" is [size, rate]", s->path);
+               : syn__settings_fail(s, "a point of \"%s\" must be [size, rate]", s->path);
 }
 
 syn_status syn__hardware_read_curve(syn__settings *s, void *member) {

@@ -53,19 +53,20 @@ enum { ROW_NUMBERS = 9 };
 static syn_status read_row(syn__settings *s, syn_hw_errors *e) {
     double number[ROW_NUMBERS];
     if (e->n == SYN_HW_ROWS)
-        return syn__settings_fail(s, "\"%s\" may have %d rows", s->path, SYN_HW_ROWS);
+        return syn__settings_fail(s, "\"%s\" may have at most %d rows", s->path, SYN_HW_ROWS);
     for (int i = 0; i < ROW_NUMBERS; i++) {
         const bool last = i == ROW_NUMBERS - 1;
         SYN_TRY(syn__settings_number(s, last ? -1 : 0, last || i > 0 ? 1e6 : 1, &number[i]));
         if (!last && number[i] != floor(number[i]))
-            return syn__settings_fail(s, "a row of \"%s\" has integers and an error", s->path);
+            return syn__settings_fail(s, "a row of \"%s\" must be integers and an error", s->path);
     }
     e->rows[e->n++] = (syn_hw_row){number[0] != 0,     (int32_t)number[1], (int32_t)number[2],
                                    (int32_t)number[3], (int32_t)number[4], (int32_t)number[5],
                                    (int32_t)number[6], (int32_t)number[7], number[8]};
     return syn_json_next(&s->json) == SYN_JSON_ARRAY_END
                ? SYN_OK
-               : syn__settings_fail(s, "a row of \"%s\" has %d numbers", s->path, ROW_NUMBERS);
+               : syn__settings_fail(s, "a row of \"%s\" must have %d numbers", s->path,
+                                    ROW_NUMBERS);
 }
 
 syn_status syn__hardware_read_rows(syn__settings *s, void *member) {

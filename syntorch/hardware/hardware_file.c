@@ -213,10 +213,10 @@ static void check_alphas(syn__settings *s, syn_hardware *hw) {
     for (int i = 0; i < 2; i++) {
         const bool lacks = all[i]->bytes_per_ns > 0 && all[i]->alpha_ns < 0;
         if (lacks && hw->collectives.name[0] == '\0')
-            syn__settings_fail_at(s, &file_table, "hardware",
-                                  "\"hardware.%s\" lacks \"alpha_us\", which a file without "
-                                  "\"collectives\" needs",
-                                  i == 0 ? "intra" : "inter");
+            syn__settings_fail_at(
+                s, &file_table, "hardware",
+                "\"hardware.%s\" lacks \"alpha_us\", which is required without \"collectives\"",
+                i == 0 ? "intra" : "inter");
         if (all[i]->alpha_ns < 0) all[i]->alpha_ns = 0;
     }
 }

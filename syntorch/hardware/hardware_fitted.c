@@ -139,7 +139,7 @@ static syn_status read_ranges(syn__settings *s, struct syn_hw_fit_range *fit) {
         int i = 0;
         while (i < SYN_HW_EXTENTS && !syn__settings_text_is(s, extent_names[i])) i++;
         if (i == SYN_HW_EXTENTS)
-            return syn__settings_fail(s, "\"%s\" has a range of \"%s\", which is no extent",
+            return syn__settings_fail(s, "\"%s\" has a range of \"%s\", which is not an extent",
                                       s->path, syn__settings_shown(s, shown));
         const size_t outer = syn__settings_enter(s, extent_names[i]);
         syn_hw_range *range = &fit->range[i];
@@ -178,14 +178,13 @@ syn_status syn__hardware_read_fitted(syn__settings *s, void *member) {
     while ((type = syn_json_next(&s->json)) == SYN_JSON_KEY) {
         const char *what = known_work(s);
         if (what == NULL)
-            return syn__settings_fail(s, "\"%s\" names \"%s\", which is no kind of work", s->path,
-                                      syn__settings_shown(s, shown));
+            return syn__settings_fail(s, "\"%s\" names \"%s\", which is not a kind of work",
+                                      s->path, syn__settings_shown(s, shown));
         const size_t outer = syn__settings_enter(s, what);
         if (find(fitted, what) != NULL)
-            return syn__settings_fail(s, "\"%s\" is given twice", s->path);
+            return syn__settings_fail(s, "\"%s\" appears twice", s->path);
         if (fitted->n == SYN_HW_FITS)
-            return syn__settings_fail(s, "\"%s\": at most %d kinds may be listed", s->path,
-                                      SYN_HW_FITS);
+            return syn__settings_fail(s, "\"%s\" may list at most %d kinds", s->path, SYN_HW_FITS);
         struct syn_hw_fit_range *fit = &fitted->at[fitted->n++];
         snprintf(fit->what, sizeof fit->what, "%s", what);
         SYN_TRY(read_ranges(s, fit));

@@ -170,25 +170,28 @@ static void test_ranks_must_agree(void) {
         {{{AR, AG, AR}, {AR, AR, AG}},
          {{1, 2, 3}, {1, 2, 3}},
          1,
-         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, rank 1 "
-         "all_reduce of 128 bytes"},
+         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, but rank 1 "
+         "has all_reduce of 128 bytes"},
         {{{AR, AG, AR}, {AR, AG, AR}},
          {{1, 2, 3}, {1, 2, 4}},
          0,
          "the ranks of the world differ in call 3: rank 0 has all_reduce of 192 bytes, "
-         "rank 1 all_reduce of 256 bytes"},
+         "but rank 1 has all_reduce of 256 bytes"},
         {{{AR, AG, AR}, {AR, AG}},
          {{1, 2, 3}, {1, 2}},
          1,
-         "the ranks of group tp0 differ in how many collectives they call: rank 0 3, rank 1 2"},
+         "the ranks of group tp0 call different numbers of collectives: rank 0 calls 3, but rank 1 "
+         "calls 2"},
         {{{AR}, {AR, AG}},
          {{1}, {1, 2}},
          1,
-         "the ranks of group tp0 differ in how many collectives they call: rank 0 1, rank 1 2"},
+         "the ranks of group tp0 call different numbers of collectives: rank 0 calls 1, but rank 1 "
+         "calls 2"},
         {{{SYN_COMM_NONE}, {AR, AG}},
          {{0}, {1, 2}},
          1,
-         "the ranks of group tp0 differ in how many collectives they call: rank 1 2, rank 0 0"},
+         "the ranks of group tp0 call different numbers of collectives: rank 1 calls 2, but rank 0 "
+         "calls 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};
@@ -222,8 +225,9 @@ static void test_rank_without_nodes(void) {
     et_add(g, 1, &barrier, &index);
     CHECK_OK(syn_export_et_set(older, NULL, in_folder("t"), &err), err);
     CHECK_INT(syn_export_et_set(g, NULL, in_folder("t"), &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "rank 1 has no node that an execution trace shows, and simulators do not "
-                        "read a trace without nodes");
+    CHECK_STR(
+        err.text,
+        "rank 1 has no nodes for an execution trace, and simulators reject a trace without nodes");
     CHECK(exists("t.0.et") && exists("t.1.et") && exists("t.comm_group.json"));
     int32_t rank = 1;
     const syn_export_options options = {.rank = &rank};

@@ -480,7 +480,7 @@ static void test_absent_control_dependencies(void) {
         CHECK_INT(syn_import_et_memory(&g, "x.et", f.buf.data, f.buf.bytes, &err),
                   versioned ? SYN_E_FORMAT : SYN_OK);
         if (versioned)
-            CHECK_STR(err.text, "x.et: node 1 waits for node 0, which is not in the file");
+            CHECK_STR(err.text, "x.et: node 1 depends on node 0, which is not in the file");
         else CHECK_INT(syn_graph_meta(g, "et.dropped_ctrl_deps")->i64, 1);
         syn_graph_free(g);
         close_file(&f);

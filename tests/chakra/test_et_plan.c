@@ -170,13 +170,14 @@ static void test_refused(void) {
         et_row row;
         const char *part;
     } cases[] = {
-        {{.kind = SYN_NODE_SEND, .peer = 0, .tag = 1}, "sends to rank 0, which an ET cannot hold"},
+        {{.kind = SYN_NODE_SEND, .peer = 0, .tag = 1},
+         "sends to rank 0, which an execution trace cannot represent"},
         {{.kind = SYN_NODE_RECV, .peer = -1, .tag = 1}, "receives from rank -1"},
         {{.kind = SYN_NODE_RECV, .peer = 1, .tag = -5}, "negative tag -5"},
         {{.kind = COLL, .group = 99, .comm = SYN_COMM_ALL_REDUCE},
-         "names group 99, which does not exist"},
-        {{.kind = COMP, .deps = "d0"}, "waits for node 0, which does not come earlier"},
-        {{VIEW, .deps = "d3"}, "waits for node 3, which does not come earlier"},
+         "has group 99, which does not exist"},
+        {{.kind = COMP, .deps = "d0"}, "depends on node 0, which is not earlier"},
+        {{VIEW, .deps = "d3"}, "depends on node 3, which is not earlier"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};

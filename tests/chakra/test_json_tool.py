@@ -122,8 +122,8 @@ def check_own(folder):
         check(r.stdout == text, f"{path}: export writes other JSON")
     every = checks.run("export", "--input", prefix + ".tp.0.et", "--all_ranks", "--format",
                        "chakra", "--output", "-").stdout
-    refused(folder, every, "holds several ranks, but an .et holds one")
-    refused(folder, every, "holds no rank 2", "--rank", "2")
+    refused(folder, every, "has several ranks, but an .et file has one")
+    refused(folder, every, "does not have rank 2", "--rank", "2")
     got, r = run(folder, every, "--rank", "1")
     check(got == open(prefix + ".tp.1.et", "rb").read(), f"--rank 1: {r.stderr}")
 
@@ -196,13 +196,13 @@ def check_wire(folder):
     text, _ = run(folder, META + frame(WIRE["unknown field"]))
     node = json.loads(text)
     (message,) = node["ranks"][0]["nodes"]
-    for change, says in ({"name": "m"}, "says something else"), \
-            ({"@wire": "AA=="}, "says something else"), \
-            ({"@wire": "Bw=="}, "is not one message"), ({"@wire": ""}, "is not one message"), \
+    for change, says in ({"name": "m"}, "differs from its other members"), \
+            ({"@wire": "AA=="}, "differs from its other members"), \
+            ({"@wire": "Bw=="}, "must be one message"), ({"@wire": ""}, "must be one message"), \
             ({"@wire": base64.b64encode(frame(WIRE["unknown field"]) + b"\0").decode()},
-             "is not one message"), ({"@wire": "a"}, "base64"), \
+             "must be one message"), ({"@wire": "a"}, "base64"), \
             ({"@wire": 1}, "@wire"), ({"@wire": base64.b64encode(frame(b"\x07")).decode()},
-                                      "is no message"):
+                                      "is not a message"):
         refused(folder, json.dumps({"ranks": [{"nodes": [{**message, **change}]}]}).encode(), says)
 
 
@@ -211,12 +211,12 @@ def check_wire(folder):
 
 def check_damage(folder):
     refused(folder, b"", "is empty")
-    for data, says in ((META + b"\5ab", "byte 8: the file ends within a message"),
-                       (META + b"\x80", "byte 8: a number is cut off"),
+    for data, says in ((META + b"\5ab", "byte 8: the file ends inside a message"),
+                       (META + b"\x80", "byte 8: a number is truncated"),
                        (frame(NODE), "byte 1: the first message is a node"),
                        (META + frame(field(2, b"\xff")), "not valid UTF-8"),
                        (META + frame(b"\x0b"), "unknown wire type"),
-                       (META + frame(b"\x12\x09ab"), "runs past its message"),
+                       (META + frame(b"\x12\x09ab"), "extends past its message"),
                        (META + b"\xff" * 11, "longer than 64 bits")):
         refused(folder, data, says)
         refused(folder, data, says, "--compat")
@@ -228,30 +228,30 @@ def check_damage(folder):
     for cut in range(1, len(good), 3):
         refused(folder, good[:cut].encode(), "x.et:1:")
     node = '{"id":"1"}'
-    for new, says in (('{"ID":"1"}', 'no member "ID"'),
-                      ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "type uint64"),
+    for new, says in (('{"ID":"1"}', 'unknown member "ID"'),
+                      ('{"id":"1","id":"2"}', '"id" appears twice'), ('{"id":-1}', "type uint64"),
                       ('{"id":1.5}', "type uint64"),
-                      ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'),
+                      ('{"type":"COMPUTE"}', 'unknown node type "COMPUTE"'),
                       ('{"name":1}', "must be a string"),
                       ('{"attr":[{"int64Val":"1","boolVal":true}]}', "two values"),
-                      ('{"attr":[{"Name":"x"}]}', 'no member "Name"'),
+                      ('{"attr":[{"Name":"x"}]}', 'unknown member "Name"'),
                       ('{"attr":[{"doubleVal":"1e999"}]}', "type double"),
                       ('{"attr":[{"floatVal":1e39}]}', "type float"),
                       ('{"attr":[{"int32Val":2147483648}]}', "type int32"),
                       ('{"attr":[{"bytesVal":"?"}]}', "type bytes"),
-                      ('{"attr":[{"int64List":{"value":[]}}]}', 'no member "value"'),
-                      ('{"inputs":{"strides":""}}', 'no member "strides"'),
-                      ("1", "must be an object"), ('{"id\\u0000":"1"}', "no member")):
+                      ('{"attr":[{"int64List":{"value":[]}}]}', 'unknown member "value"'),
+                      ('{"inputs":{"strides":""}}', 'unknown member "strides"'),
+                      ("1", "must be an object"), ('{"id\\u0000":"1"}', "unknown member")):
         refused(folder, good.replace(node, new).encode(), says)
     for document, says in (("{}", 'no "ranks"'), ('{"ranks":[]}', 'no "ranks"'),
                            ('{"ranks":1}', "ranks"), ("[]", "the file's content"),
-                           ('{"nodes":[]}', 'no member "nodes"'),
-                           ('{"ranks":[{"node":[]}]}', 'no member "node"'),
-                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" is there twice'),
+                           ('{"nodes":[]}', 'unknown member "nodes"'),
+                           ('{"ranks":[{"node":[]}]}', 'unknown member "node"'),
+                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" appears twice'),
                            ('{"ranks":[{"rank":-1}]}', "rank"),
                            ('{"ranks":[{"metadata":{},"metadata":{}}]}',
-                            '"metadata" is there twice'), (good + good, "x.et:1:"),
-                           ('{"ranks":[{"metadata":{"id":1}}]}', 'no member "id"')):
+                            '"metadata" appears twice'), (good + good, "x.et:1:"),
+                           ('{"ranks":[{"metadata":{"id":1}}]}', 'unknown member "id"')):
         refused(folder, document.encode(), says)
 
 

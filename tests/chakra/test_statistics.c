@@ -105,7 +105,7 @@ static void no_file(void) {
     syn_statistics_free(&set);
     err = (syn_error){0};
     CHECK_INT(syn_statistics_read(&set, paths + 1, 1, 0, &err), SYN_E_IO);
-    CHECK_HAS(err.text, "there is neither a file");
+    CHECK_HAS(err.text, "neither the file");
     syn_statistics_free(&set);
     err = (syn_error){0};
     CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);

@@ -223,14 +223,14 @@ static void no_order(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = 1;
 }
-/* Node 2, the first of group 1 by id, waits for node 4. */
+/* Node 2, the first of group 1 by id, depends on node 4. */
 static void reversed(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = n[3].data[0] = 1;
     n[1].data[0] = 4;
     n[4].data[0] = 2;
 }
-/* Node 4 waits for node 2 by way of node 1, whose id is less than both. */
+/* Node 4 depends on node 2 by way of node 1, whose id is less than both. */
 static void way_round(et_set *s, set_node *n) {
     (void)s;
     n[0].id = 3;
@@ -302,28 +302,28 @@ static const struct edit {
     {"nothing", nothing, SIMULATOR, -1, 0, -1, ""},
     {"nothing, any node", nothing, ANY_NODE, -1, 0, -1, ""},
     {"nothing, single", nothing, SINGLE, -1, 0, -1, ""},
-    {"cut", cut, SIMULATOR, SYN_FINDING_FRAME, 1, -1, "ends within a message"},
+    {"cut", cut, SIMULATOR, SYN_FINDING_FRAME, 1, -1, "ends inside a message"},
     {"length", long_length, SIMULATOR, SYN_FINDING_FRAME, 1, -1, "longer than 64 bits"},
     {"no metadata", no_meta, SIMULATOR, SYN_FINDING_META, 2, -1, "is a node"},
     {"wire type", bad_wire, SIMULATOR, SYN_FINDING_MESSAGE, 1, -1, "unknown wire type"},
     {"no nodes", no_nodes, SIMULATOR, SYN_FINDING_NO_NODES, 2, -1, "no nodes"},
     {"id", same_id, SIMULATOR, SYN_FINDING_ID, 1, 3, "the id 3 too"},
     {"dangling", dangling, SIMULATOR, SYN_FINDING_DANGLING, 1, 6, "node 99, which is not"},
-    {"self", itself, SIMULATOR, SYN_FINDING_SELF, 1, 6, "waits for itself"},
+    {"self", itself, SIMULATOR, SYN_FINDING_SELF, 1, 6, "depends on itself"},
     {"cycle", cycle, SIMULATOR, SYN_FINDING_CYCLE, 1, 3,
-     "4 nodes wait for each other: 3 <- 6 <- 5 <- 4 <- 3; 6 nodes can never run"},
+     "4 nodes depend on each other: 3 <- 6 <- 5 <- 4 <- 3; 6 nodes can never run"},
     {"no value", no_value, SIMULATOR, SYN_FINDING_NO_VALUE, 1, 1, "note has no value"},
     {"not integer", not_integer, ANY_NODE, SYN_FINDING_MEMBER, 1, 1, "comm_src is string_val"},
     {"group not text", group_not_text, ANY_NODE, SYN_FINDING_MEMBER, 2, 8, "pg_name is int32_val"},
     {"dims", dims_not_list, SIMULATOR, SYN_FINDING_MEMBER, 1, 7, "int64_val, not bool_list"},
-    {"twice", twice, SIMULATOR, SYN_FINDING_TWICE, 1, 1, "num_ops is given twice"},
+    {"twice", twice, SIMULATOR, SYN_FINDING_TWICE, 1, 1, "num_ops appears twice"},
     {"memory", memory_node, SIMULATOR, SYN_FINDING_NODE_TYPE, 1, 9, "its type is 2"},
     {"memory, any", memory_node, ANY_NODE, -1, 0, -1, ""},
     {"new type", new_type, SIMULATOR, SYN_FINDING_NODE_TYPE, 1, 9, "its type is 8"},
     {"new type, any", new_type, ANY_NODE, SYN_FINDING_NEW_TYPE, 1, 9, "its type is 8"},
     {"cpu", cpu_compute, SIMULATOR, SYN_FINDING_CPU_NODE, 1, 3, "is_cpu_op is 1"},
     {"cpu, any", cpu_compute, ANY_NODE, -1, 0, -1, ""},
-    {"cpu comm", cpu_communication, SIMULATOR, SYN_FINDING_CPU_NODE, 1, 7, "communication"},
+    {"cpu comm", cpu_communication, SIMULATOR, SYN_FINDING_CPU_NODE, 1, 7, "communicates"},
     {"ops", no_ops, SIMULATOR, SYN_FINDING_COST, 1, 3, "num_ops is 0"},
     {"ops, any", no_ops, ANY_NODE, -1, 0, -1, ""},
     {"ops absent", ops_not_told, SIMULATOR, SYN_FINDING_COST, 1, 3, "num_ops is not given"},
@@ -346,15 +346,15 @@ static const struct edit {
     {"key 0", key_zero, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "key '0' is not an integer above 0"},
     {"key tp", key_text, ANY_NODE, SYN_FINDING_GROUPS, 1, -1, "key 'tp'"},
     {"member twice", member_twice, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "the member 0 twice"},
-    {"beyond", member_beyond, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "member 2, and there are 2"},
-    {"listed twice", listed_twice, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "group 2 is listed twice"},
+    {"beyond", member_beyond, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "member 2, but there are 2"},
+    {"listed twice", listed_twice, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "group 2 appears twice"},
     {"not json", not_json, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "groups:1:"},
     {"not a list", not_a_list, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "groups:1:"},
-    {"id 500", id_500, SIMULATOR, SYN_FINDING_GROUP_ID, 1, -1, "500 is not below 500"},
+    {"id 500", id_500, SIMULATOR, SYN_FINDING_GROUP_ID, 1, -1, "500 must be below 500"},
     {"id 499", id_499, SIMULATOR, -1, 0, -1, ""},
     {"not listed", not_listed, SIMULATOR, SYN_FINDING_GROUP, 2, 8, "group 2 is not in the group"},
     {"not listed, any", not_listed, ANY_NODE, -1, 0, -1, ""},
-    {"one rank", one_rank, SIMULATOR, SYN_FINDING_GROUP, 2, 8, "group 2 has one rank"},
+    {"one rank", one_rank, SIMULATOR, SYN_FINDING_GROUP, 2, 8, "group 2 has only one rank"},
     {"no member", not_member, SIMULATOR, SYN_FINDING_GROUP, 2, 8, "rank 0 is not in its group 2"},
     {"type", other_type, SIMULATOR, SYN_FINDING_SEQUENCE, 1, 8,
      "group 2, collective 0: ALL_GATHER of 64 bytes, but rank 1's node 8 is ALL_REDUCE of 64"},
@@ -373,7 +373,7 @@ static const struct edit {
     {"way round", way_round, SIMULATOR, -1, 0, -1, ""},
     {"tag", other_tag, SIMULATOR, SYN_FINDING_MESSAGES, 2, 5, "tag 3, 16 bytes: 0 sends, 1 rec"},
     {"message bytes", other_bytes, ANY_NODE, SYN_FINDING_MESSAGES, 2, 5,
-     "node 5 of rank 0 differs in the bytes: 17"},
+     "node 5 of rank 0 differs in size: 17 bytes"},
     {"not received", not_received, SIMULATOR, SYN_FINDING_MESSAGES, 1, 9, "1 sends, 0 receives"},
     {"same key", same_key, SIMULATOR, SYN_FINDING_KEY, 1, 5, "2 sends, 2 receives"},
     {"crossed", crossed, SIMULATOR, SYN_FINDING_DEADLOCK, 1, -1,
@@ -496,7 +496,7 @@ static void missing_numbers(void) {
     } made[] = {
         {one_without_size, "ALL_REDUCE without comm_size, but rank 1", false},
         {least_size, "comm_size is -9223372036854775807", true},
-        {near_without_size, "differs in the bytes: (none)", false},
+        {near_without_size, "differs in size: (none) bytes", false},
         {size_not_told, "comm_size is not given", false},
     };
     for (size_t m = 0; m < sizeof made / sizeof made[0]; m++) {

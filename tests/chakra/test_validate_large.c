@@ -79,7 +79,7 @@ static void long_chain(void) {
 }
 static void long_cycle(void) {
     check_many(200000, ring, SYN_FINDING_CYCLE, 1, 1,
-               "200000 nodes wait for each other: 1 <- 200000 <- 199999 <- 199998 <- 199997 <- "
+               "200000 nodes depend on each other: 1 <- 200000 <- 199999 <- 199998 <- 199997 <- "
                "199996 <- 199995 <- 199994 <- ... <- 1; 200000 nodes can never run");
 }
 static void wide_frontier(void) {
@@ -87,7 +87,7 @@ static void wide_frontier(void) {
     check_many(16384, none, -1, 0, 0, "");
 }
 static void kept_in_part(void) {
-    check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_FINDINGS_KEPT, "waits for node 1001");
+    check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_FINDINGS_KEPT, "depends on node 1001");
 }
 
 /* A file of collectives in two chains, of those with odd and those with even ids; `group_of` names

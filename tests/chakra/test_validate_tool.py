@@ -276,7 +276,7 @@ def stat_of_garbage(folder):
     with open(path, "wb") as f:
         f.write(b"\x20" + bytes(range(200)) * 3)
     r = run("stat", path, text=True)
-    check(r.returncode == 1 and "no execution trace" in r.stderr,
+    check(r.returncode == 1 and "not an execution trace" in r.stderr,
           f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
 
 
@@ -339,7 +339,7 @@ def stat_of_set(folder):
           text.stdout + text.stderr)
     alone = prefix + "_alone.0.et"
     for kind, us, want in ((COMP, 0, ["but no communication", "none with a duration"]),
-                           (COLL, 1, ["all of them on the CPU"])):
+                           (COLL, 1, ["all on the CPU"])):
         n = dict(clean[0][2 if kind == COLL else 0], data=[], ctrl=[], us=us)
         n["attr"] = dict(n["attr"], is_cpu_op=(BOOL, 1))
         with open(alone, "wb") as f:
@@ -363,7 +363,7 @@ def command(folder):
 
     r = validate(prefix)
     check(r.returncode == 0 and r.stdout.count("\n") == 1
-          and "no problem; it runs to the end" in r.stdout, r.stdout)
+          and "no problem; a simulation finishes" in r.stdout, r.stdout)
     for args in ([f"{prefix}.{i}.et" for i in range(3)], ["--input", prefix], [prefix, "--strict"],
                  [f"{prefix}.1.et"], ["--single", f"{prefix}.0.et"]):
         r = validate(*args)

@@ -424,7 +424,7 @@ static void fake_knows_groups_only(void) {
     CHECK(again == a);
     syn_comm_close(comm);
     CHECK_INT(syn_comm_fake_new(&comm, 4, 4, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "there is no rank 4 in a world of 4 ranks");
+    CHECK_STR(err.text, "rank 4 does not exist in a world of 4 ranks");
 }
 
 static const test_case cases[] = {

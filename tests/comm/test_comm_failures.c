@@ -173,7 +173,7 @@ static const mismatch mismatches[] = {
     {{BROADCAST, 70000, SYN_F32, 0, 10, 0},
      {BROADCAST, 70000, SYN_F32, 0, 11, 0},
      "rank 0 calls broadcast(f32, 70000 elements in 2 tensors, root 0) in group tp0 (#1) but rank "
-     "1 calls broadcast(f32, 70000 elements in 2 tensors, root 0) of other sizes"},
+     "1 calls broadcast(f32, 70000 elements in 2 tensors, root 0) of different sizes"},
     {{REDUCE, 70000, SYN_F32, SYN_REDUCE_SUM, 10, 0},
      {REDUCE, 70001, SYN_F32, SYN_REDUCE_SUM, 10, 0},
      "rank 0 calls all_reduce(sum, f32, 70000 elements in 2 tensors) in group tp0 (#1) but rank 1 "
@@ -231,13 +231,13 @@ static void a_rank_that_ends_early_is_named(void) {
         for (int i = 0; i < 3; i++)
             s.steps[0][i] = s.steps[1][i] = (step){REDUCE, 5, SYN_F32, 0, 0, 0};
         s.steps[1][2].what = repeat < 3 ? SLEEP : NOTHING;
-        check_sentence(&s, 1, "rank 1 ended while rank 0 waits in all_reduce #3 of group tp0");
+        check_sentence(&s, 1, "rank 1 finished while rank 0 waits in all_reduce #3 of group tp0");
         if (test_failures > 0) return;
         scenario p = {.size = 2,
                       .steps = {{{SEND, 5, SYN_F32, 1, 8, 0}},
                                 {{RECV, 5, SYN_F32, 0, 8, 0}, {RECV, 5, SYN_F32, 0, 8, 0}}}};
         p.steps[0][1].what = repeat < 3 ? SLEEP : NOTHING;
-        check_sentence(&p, 0, "rank 0 ended while rank 1 waits in recv(tag 8) for it");
+        check_sentence(&p, 0, "rank 0 finished while rank 1 waits for it in recv(tag 8)");
         if (test_failures > 0) return;
     }
 }
@@ -325,19 +325,20 @@ static void groups_and_peers_are_checked(void) {
     CHECK_OK(syn_local_world_new(&world, 2, &err), err);
     CHECK_OK(syn_comm_local_new(&a, world, 0, &err), err);
     CHECK_INT(syn_comm_local_new(&b, world, 0, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "rank 0 of this world was opened before");
+    CHECK_STR(err.text, "rank 0 of this world is already open");
     err = (syn_error){0};
     CHECK_INT(syn_comm_open_group(a, 1, "g", twice, 2, &group, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "group g names rank 0 twice");
+    CHECK_STR(err.text, "group g has rank 0 twice");
     err = (syn_error){0};
     CHECK_INT(syn_comm_open_group(a, 1, "g", far, 2, &group, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "group g names rank 2 in a world of 2");
+    CHECK_STR(err.text, "group g has rank 2, which does not exist in a world of 2 ranks");
     err = (syn_error){0};
     CHECK_INT(syn_comm_open_group(a, 1, "g", &good[1], 1, &group, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "rank 0 opens group g but is not one of its 1 ranks");
     err = (syn_error){0};
     CHECK_INT(syn_comm_send(a, good, 1, SYN_I32, 2, 0, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "rank 0: send names rank 2 in a world of 2");
+    CHECK_STR(err.text,
+              "rank 0: send refers to rank 2, which does not exist in a world of 2 ranks");
     err = (syn_error){0};
     CHECK_OK(syn_comm_open_group(a, 1, "g", good, 2, &group, &err), err);
     CHECK_INT(syn_comm_open_group(a, 1, "g", other, 2, &group, &err), SYN_E_INVALID);

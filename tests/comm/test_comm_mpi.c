@@ -288,7 +288,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
         CHECK_MSG(run_mpi("cut-mismatch", n) != 0, "%s", output);
         CHECK_MSG(occurrences("error: rank 0 calls all_reduce(sum, f32, 128 elements in 2 tensors) "
                               "in group world (#1) but rank 1 calls all_reduce(sum, f32, 128 "
-                              "elements in 2 tensors) of other sizes\n") == n,
+                              "elements in 2 tensors) of different sizes\n") == n,
                   "%s", output);
     }
     CHECK(run_mpi("message-mismatch", 2) != 0);
@@ -312,7 +312,7 @@ static void a_lost_rank_ends_the_job(void) {
             if (m < 2) continue;
             CHECK_HAS(output, "log: rank 0 has waited ");
             CHECK_HAS(output, " s in all_reduce #2 of group world\n");
-            CHECK_HAS(output, "s in all_reduce #2 of group world; the job ends now\n");
+            CHECK_HAS(output, "s in all_reduce #2 of group world; aborting the job\n");
         }
 }
 
@@ -356,7 +356,7 @@ static void a_launcher_of_another_mpi_is_explained(void) {
         "'%s' table 2>&1",
         program);
     CHECK_INT(run_command(command), 1);
-    CHECK_HAS(output, "error: the launcher announced 4 ranks but MPI sees 1");
+    CHECK_HAS(output, "error: the launcher started 4 ranks, but MPI reports 1");
 }
 
 static void without_mpi_the_constructor_says_so(void) {

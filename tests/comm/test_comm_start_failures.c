@@ -88,11 +88,11 @@ static const struct {
      "rank 0 calls all_reduce(sum, f32, 20000 elements) in group pair (#2) but rank 1 calls "
      "all_reduce(sum, f32, 3 elements)"},
     {{{START_SUM, START_LARGE, WAIT_LAST}, {START_SUM, WAIT}},
-     "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
+     "rank 1 finished while rank 0 waits in all_reduce #2 of group pair"},
     /* nobody waits for the second sum except the close */
     {{{START_SUM, START_SUM}, {START_SUM}},
-     "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
-    {{{START_RECV, WAIT}, {END}}, "rank 1 ended while rank 0 waits in recv(tag 4) for it"},
+     "rank 1 finished while rank 0 waits in all_reduce #2 of group pair"},
+    {{{START_RECV, WAIT}, {END}}, "rank 1 finished while rank 0 waits for it in recv(tag 4)"},
     {{{START_RECV, START_SUM, WAIT}, {START_SUM, START_SUM, WAIT_LAST}},
      "rank 0 in recv(f32, 3 elements, tag 4) from rank 1"},
     {{{START_SUM, WAIT}, {RECV}}, "rank 1 in recv(f32, 3 elements, tag 8) from rank 0"},
@@ -143,10 +143,10 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (strcmp(refused.text, "broadcast has root 2 in group pair of 2 ranks") != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "%s", refused.text);
     SYN_TRY(check_refused_list(comm, x, SYN_MAX_LIST + 1,
-                               "broadcast of 61 tensors: it takes 1 to 60", err));
-    SYN_TRY(check_refused_list(comm, x, 0, "broadcast of 0 tensors: it takes 1 to 60", err));
+                               "broadcast got 61 tensors but accepts 1 to 60", err));
+    SYN_TRY(check_refused_list(comm, x, 0, "broadcast got 0 tensors but accepts 1 to 60", err));
     x.kind = SYN_COMM_ALL_GATHER;
-    SYN_TRY(check_refused_list(comm, x, 2, "all_gather of 2 tensors: it takes 1", err));
+    SYN_TRY(check_refused_list(comm, x, 2, "all_gather got 2 tensors but accepts 1", err));
     x.kind = SYN_COMM_ALL_TO_ALL;
     if (start_exchange(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
         return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
@@ -215,7 +215,7 @@ static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
 
 /* Nothing can be started and no group opened: the state that the ranks shared is gone. */
 static void check_refused(syn_comm *comm) {
-    const char *sentence = " is closed; nothing can be exchanged any more";
+    const char *sentence = " is closed and accepts no more calls";
     syn_error start = {0}, message = {0}, open = {0};
     syn_request *request = NULL;
     syn_group *other = NULL;

@@ -270,7 +270,7 @@ static void ranks_share_devices_only_if_asked_to(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     setenv("SYNTORCH_CUDA_SHARED", "0", 1);
     CHECK_INT(syn_local_run(64, open_rank, NULL, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "64 ranks need 64 CUDA devices on this machine, which has ");
+    CHECK_HAS(err.text, "64 ranks need 64 CUDA devices, but this machine has ");
     setenv("SYNTORCH_CUDA_SHARED", "1", 1);
     err.code = SYN_OK;
     CHECK_OK(syn_local_run(2, open_rank, NULL, &err), err);
@@ -332,7 +332,7 @@ static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
     if (!by_nccl()) SKIP("ranks share devices");
     setenv("SYNTORCH_NCCL_TIMEOUT_S", "0.2", 1);
     CHECK_INT(syn_local_run(2, alone_rank, NULL, &err), SYN_E_COMM);
-    CHECK_HAS(err.text, "group1: other ranks did not come within 0.2 s");
+    CHECK_HAS(err.text, "group1: other ranks did not join within 0.2 s");
     unsetenv("SYNTORCH_NCCL_TIMEOUT_S");
 }
 
@@ -428,8 +428,8 @@ static void processes_may_each_see_one_device(void) {
     const int code = run_mpi("same", RANKS);
     unsetenv("SYNTORCH_CUDA_SHARED");
     CHECK_MSG(code != 0 && code != HUNG, "code %d: %s", code, output);
-    CHECK_HAS(output, "error: rank 1 has no CUDA device of its own: other ranks have the 1 that it "
-                      "sees");
+    CHECK_HAS(output,
+              "error: rank 1 has no CUDA device of its own: other ranks use the 1 that it sees");
 }
 
 /* Checks that the waiting process prints `sentence` and that the job ends. */
@@ -446,11 +446,11 @@ static void ends_saying(const char *mode, const char *variable, const char *valu
 
 static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
     ends_saying("late", "SYNTORCH_NCCL_TIMEOUT_S", "0.2",
-                "error: waiting for all_reduce in layer: the other ranks of the group did not come "
+                "error: waiting for all_reduce in layer: the other ranks of the group did not join "
                 "within 0.2 s");
     ends_saying(
         "first", "SYNTORCH_NCCL_TIMEOUT_S", "0.2",
-        "error: all_reduce in layer: the other ranks of the group did not come within 0.2 s");
+        "error: all_reduce in layer: the other ranks of the group did not join within 0.2 s");
 }
 
 /* NCCL itself reports the failure. On a busy machine that may happen before the first sum, which

@@ -154,7 +154,7 @@ def check_device(what, kineto):
     calls, arrows = {}, collections.defaultdict(list)
     for e in events:
         if e.get("cat") == "cuda_runtime":
-            check(e["args"]["correlation"] not in calls, f"{what}: {e} is there twice")
+            check(e["args"]["correlation"] not in calls, f"{what}: {e} appears twice")
             op = by_id[e["args"]["External id"]]
             check(op["tid"] == e["tid"] and op["ts"] <= e["ts"] and end_ns(e) <= end_ns(op),
                   f"{what}: {e['name']} leaves {op['name']}")

@@ -167,7 +167,7 @@ static void refuses_bad_files(void) {
         {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
         {"\"intermediate_size\":96,", "", "", "lacks \"intermediate_size\""},
         {"\"hidden_size\":64", "\"hidden_size\":64,\"hidden_size\":64", "",
-         "\"hidden_size\" is given twice"},
+         "\"hidden_size\" appears twice"},
         {"\"num_attention_heads\":4", "\"num_attention_heads\":5",
          "m.json:1:63: ", "\"num_attention_heads\" 5 does not divide \"hidden_size\" 64"},
         {"\"hidden_size\":64", "\"hidden_size\":262148", "", "from 1 to 262144"},
@@ -258,7 +258,7 @@ static void cuts_for_ranks(void) {
     CHECK_OK(syn_model_config_preset(&c, "bert-base-uncased", &err), err);
     c.n_types = 0;
     CHECK_INT(syn_model_config_check(&c, 1, &types), SYN_E_INVALID);
-    CHECK_HAS(types.text, "bert-base-uncased: 0 token types");
+    CHECK_HAS(types.text, "bert-base-uncased: the number of token types must be at least 1, not 0");
     c.n_layer = 0;
     CHECK_INT(syn_model_config_check(&c, 1, &layers), SYN_E_INVALID);
     CHECK_HAS(layers.text, "layers 0");

@@ -57,8 +57,8 @@ static void wrong_inputs_are_refused(void) {
         "'pooler' needs f32 (batch, tokens, 32)",
         "'pooler' needs",
         "'MLM' needs f32 (batch, tokens, 32)",
-        "positions must be i32 (number of words)",
-        "positions must be i32 (number of words)",
+        "positions must be i32 (number of positions)",
+        "positions must be i32 (number of positions)",
         "'NSP' needs f32 (batch, 32)",
         "tokens must be i32 (batch, tokens)",
         "tokens must be i32 (batch, tokens)",
@@ -102,7 +102,7 @@ static void heads_are_made_on_demand(void) {
             for (size_t k = 0; k < syn_ctx_param_count(ctx); k++)
                 params += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, k).tensor));
             s[i] = model_end(bert, &err);
-            if (s[i] != SYN_OK) CHECK_HAS(err.text, "small was made without");
+            if (s[i] != SYN_OK) CHECK_HAS(err.text, "small was created without");
         }
         CHECK_INT(s[0], heads & (SYN_BERT_POOLER | SYN_BERT_NSP) ? SYN_OK : SYN_E_INVALID);
         CHECK_INT(s[1], heads & SYN_BERT_MLM ? SYN_OK : SYN_E_INVALID);

@@ -294,15 +294,15 @@ static void refuses_bad_files(void) {
         {"\"n_layer\":2", "\"n_layer\":99999999999999999999999999",
          "m.json:1:12: ", "must be an integer"},
         {"\"n_layer\":2", "\"n_layer\":2,\"n_layer\":2",
-         "m.json:1:14: ", "\"n_layer\" is given twice"},
+         "m.json:1:14: ", "\"n_layer\" appears twice"},
         {"\"n_layer\":2,", "", "m.json:1:58: ", "lacks \"n_layer\" or \"num_hidden_layers\""},
         {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
         {"\"n_layer\":2", "\"n_layer\":2,\"num_hidden_layers\":3", "",
-         "\"num_hidden_layers\" contradicts \"n_layer\""},
+         "\"num_hidden_layers\" contradicts its synonym \"n_layer\""},
         {"\"n_layer\":2", "\"num_hidden_layers\":3,\"n_layer\":2", "",
-         "\"n_layer\" contradicts \"num_hidden_layers\""},
+         "\"n_layer\" contradicts its synonym \"num_hidden_layers\""},
         {"\"n_positions\":16", "\"n_positions\":16,\"max_position_embeddings\":17", "",
-         "\"max_position_embeddings\" contradicts \"n_positions\""},
+         "\"max_position_embeddings\" contradicts its synonym \"n_positions\""},
         {"\"n_head\":4", "\"n_head\":5",
          "m.json:1:35: ", "\"n_head\" 5 does not divide \"n_embd\" 64"},
         {"\"n_head\":4", "\"num_attention_heads\":128",
@@ -493,12 +493,12 @@ static void cuts_for_ranks(void) {
     CHECK_OK(syn_model_config_preset(&c, "gpt2", &err), err);
     c.n_kv_head = 3;
     CHECK_INT(syn_model_config_check(&c, 2, &shared), SYN_E_INVALID);
-    CHECK_HAS(shared.text, "tp 2 does not divide the 3 heads of keys and values");
+    CHECK_HAS(shared.text, "tp 2 neither divides the 3 key/value heads nor is");
     CHECK_INT(syn_model_config_check(&c, 1, &own), SYN_E_INVALID);
-    CHECK_HAS(own.text, "as many heads of keys and values as of queries, not 3 and 12");
+    CHECK_HAS(own.text, "as many key/value heads as query heads, not 3 and 12");
     c.n_kv_head = 5;
     CHECK_INT(syn_model_config_check(&c, 1, &divide), SYN_E_INVALID);
-    CHECK_HAS(divide.text, "5 heads of keys and values do not divide the 12 of queries");
+    CHECK_HAS(divide.text, "5 key/value heads do not divide the 12 query heads");
 }
 
 /* Megatron's padding to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688, 51200 for tp 1, 2,

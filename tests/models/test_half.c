@@ -265,8 +265,7 @@ static void test_types(void) {
         syn_error err = {0};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
         CHECK_INT(syn_model_new(&m, ctx, &small_gpt, &how, &err), SYN_E_UNSUPPORTED);
-        CHECK_HAS(err.text, "models compute in f32, f16 or bf16, and have other weights with f32 "
-                            "alone: not ");
+        CHECK_HAS(err.text, "a model cannot compute in ");
         CHECK(m == NULL && syn_ctx_param_count(ctx) == 0);
         syn_ctx_free(ctx);
     }
@@ -284,7 +283,7 @@ static void test_given(void) {
         if (i == 0) syn_bert_forward(m, x, SYN_BERT_NO_TYPES, SYN_NO_MASK);
         else syn_bert_mlm(m, x, SYN_BERT_ALL);
         CHECK_HAS(syn_ctx_error(ctx)->text,
-                  i == 0 ? "what layer 1 takes must be bf16 (batch, tokens, 32), not f32[2,3,32]"
+                  i == 0 ? "the input of layer 1 must be bf16 (batch, tokens, 32), not f32[2,3,32]"
                          : "the head 'MLM' needs bf16 (batch, tokens, 32), not f32[2,3,32]");
         model_drop(m);
     }

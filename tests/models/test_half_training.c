@@ -239,7 +239,7 @@ static void test_slots_refused(void) {
         CHECK_STR(err.text, "parameter 'wte.weight' has 8224 elements, not 1");
         err.code = SYN_OK;
         CHECK(syn_optimizer_set(r.optimizer, 999, SYN_OPTIMIZER_M, x, 1, &err) == SYN_E_INVALID);
-        CHECK_HAS(err.text, "there is no parameter 999 of ");
+        CHECK_HAS(err.text, "parameter 999 does not exist: there are ");
         CHECK(x[0] == 7 && syn_ctx_status(r.ctx) == SYN_OK);
         run_free(&r);
     }
@@ -257,10 +257,11 @@ static void refuse(const syn_model_options *how, const char *says) {
 
 static void test_types_refused(void) {
     refuse(&(syn_model_options){.dtype = SYN_F16},
-           "parameter 'wte.weight' is f16, which is not trained: its gradients would need a scaled "
-           "loss; bf16 needs none");
+           "parameter 'wte.weight' is f16, which cannot be trained: it needs loss scaling, which "
+           "is not supported; use bf16");
     refuse(&(syn_model_options){.weight_dtype = SYN_BF16},
-           "parameter 'wpe.weight' is f32, and others are bf16: the optimizer takes one type");
+           "parameter 'wpe.weight' is f32, but others are bf16: all parameters must have the same "
+           "dtype");
 }
 
 /* A master that is older than its parameter would undo what was written. */
@@ -296,8 +297,8 @@ static void test_order(void) {
     syn_error err = {0};
     char says[sizeof err.text] = "";
     CHECK_OK(run_without_transport(2, wrong_order, says, &err), err);
-    CHECK_HAS(says, "' was written since its f32 master was made of it: an optimizer is made "
-                    "behind syn_data_parallel_new");
+    CHECK_HAS(says, "' was written after its f32 master weights were created; create the optimizer "
+                    "after syn_data_parallel_new");
 }
 
 static const test_case cases[] = {

@@ -241,7 +241,7 @@ static void heads_that_do_not_divide(void) {
         syn_ctx_free(ctx);
         CHECK_INT(y.id, 0);
         CHECK_INT(err.code, SYN_E_SHAPE);
-        CHECK_HAS(err.text, "3 heads of keys do not divide the 8 of queries");
+        CHECK_HAS(err.text, "3 key heads do not divide the 8 query heads");
     }
 }
 

@@ -329,7 +329,7 @@ static void writes_of_anything_else_are_refused(void) {
         CHECK_MSG(s == (which < 2 ? SYN_E_INVALID : SYN_E_SHAPE), "case %d: status %d", which,
                   (int)s);
         CHECK_HAS(err.text,
-                  which < 2 ? "no parameter, input or state" : "'weight' has 16 bytes, but 20");
+                  which < 2 ? "not a parameter, input or state" : "'weight' has 16 bytes, but 20");
     }
 }
 

@@ -57,7 +57,7 @@ static void test_not_finite(void) {
     get_weight(&j, before);
     backward(&j, INFINITY);
     CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is not finite (NaN)");
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN");
     CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
     get_weight(&j, after);
     CHECK(memcmp(before, after, sizeof before) == 0);
@@ -81,7 +81,7 @@ static void test_not_finite_after_forgetting(void) {
     syn_forget(j.ctx, mark, NULL, 0);
     backward(&j, INFINITY);
     CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is not finite (NaN)");
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is NaN");
     CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
     job_free(&j);
 }
@@ -155,8 +155,8 @@ static void test_shards(void) {
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err), err);
     syn_column_linear_new(ctx, "cut", IN, OUT, 1, &init, mesh.group[SYN_AXIS_TP]);
     CHECK_INT(syn_optimizer_new(&optimizer, ctx, &how, &err), SYN_E_INVALID);
-    CHECK_STR(err.text, "parameter 'cut.weight' is cut among 2 ranks: the optimizer needs their "
-                        "group");
+    CHECK_STR(err.text,
+              "parameter 'cut.weight' is sharded over 2 ranks: the optimizer needs their group");
     syn_ctx_free(ctx);
     syn_comm_close(comm);
 }

@@ -118,7 +118,7 @@ static void refused(void) {
     err.code = SYN_OK;
     CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
     CHECK(syn_causal_set_padding(gpt, negative, &err) == SYN_E_INVALID);
-    CHECK_HAS(err.text, "-1 tokens of padding in a sequence of 20");
+    CHECK_HAS(err.text, "-1 padding tokens do not fit into a sequence of 20 tokens");
     err.code = SYN_OK;
     CHECK(syn_causal_set_padding(gpt, all, &err) == SYN_E_INVALID);
     err.code = SYN_OK;
@@ -133,7 +133,7 @@ static void refused(void) {
                         .padding = good, /* nothing of the second is left */
                         .sampling = {0, 0, 1, 0, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
-    CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
+    CHECK_HAS(err.text, "3 padding tokens fill sequence 1");
     model_drop(gpt);
 }
 

@@ -224,13 +224,13 @@ static void parts_that_there_are_not(void) {
         syn_model_part part;
         const char *says;
     } bad[] = {
-        {{-1, 2, false, false}, "small has no 2 layers from layer -1 on: it has 4"},
-        {{1, -1, false, false}, "no -1 layers"},
-        {{3, 2, false, true}, "small has no 2 layers from layer 3 on"},
-        {{5, 0, false, false}, "no 0 layers from layer 5 on"},
+        {{-1, 2, false, false}, "small does not have 2 layers from layer -1 on: it has 4"},
+        {{1, -1, false, false}, "does not have -1 layers"},
+        {{3, 2, false, true}, "small does not have 2 layers from layer 3 on"},
+        {{5, 0, false, false}, "does not have 0 layers from layer 5 on"},
         {{1, INT64_MAX, false, false}, "layers from layer 1 on"},
-        {{1, 3, true, true}, "with the embedding begins with layer 0, not 1"},
-        {{0, 3, true, true}, "with the head ends with its last layer, not before layer 3"},
+        {{1, 3, true, true}, "with the embedding must begin with layer 0, not 1"},
+        {{0, 3, true, true}, "with the head must end with the last layer, not before layer 3"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const syn_model_options how = {.part = &bad[i].part};
@@ -269,7 +269,7 @@ static void tables_of_other_models(void) {
         syn_model_free(m[0]);
         syn_ctx_free(ctx);
         CHECK_INT(s, SYN_E_INVALID);
-        CHECK_HAS(err.text, "the context has a wte.weight of another model, ");
+        CHECK_HAS(err.text, "the context's wte.weight belongs to another model: ");
         CHECK_HAS(err.text, " instead of f32[37,32]");
     }
 }
@@ -286,12 +286,12 @@ static void what_a_part_is_given(void) {
         {false,
          &second,
          {SYN_I32, 2, {1, 3}},
-         "what layer 2 takes must be f32 (batch, tokens, 32)"},
+         "the input of layer 2 must be f32 (batch, tokens, 32)"},
         {false, &second, {SYN_F32, 3, {1, 3, 31}}, "not f32[1,3,31]"},
         {false, &second, {SYN_F32, 3, {2, 3, 32}}, "3 tokens of 2 sequences"},
         {false, &second, {SYN_F32, 3, {1, 9, 32}}, "9 tokens of 1 sequences"},
         {false, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
-        {true, &second, {SYN_I32, 2, {1, 3}}, "what layer 2 takes must be f32"},
+        {true, &second, {SYN_I32, 2, {1, 3}}, "the input of layer 2 must be f32"},
         {true, &second, {SYN_F32, 3, {1, 25, 32}}, "25 tokens exceed the 24 positions"},
         {true, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
     };
@@ -319,8 +319,8 @@ static void parts_and_encoders_generate_nothing(void) {
         const syn_status s = syn_generate(m, &g, &err);
         model_drop(m);
         CHECK_INT(s, SYN_E_INVALID);
-        CHECK_HAS(err.text, i < 2 ? "a part of small alone generates nothing"
-                                  : "small is a BERT, which predicts no next token");
+        CHECK_HAS(err.text, i < 2 ? "a part of small cannot generate tokens"
+                                  : "small is a BERT, which does not predict the next token");
     }
 }
 
@@ -332,7 +332,7 @@ static void heads_of_other_parts(void) {
     syn_error err = {0};
     syn_bert_mlm(m, syn_input(syn_model_ctx(m), "x", &spec, NULL), SYN_BERT_ALL);
     CHECK_INT(model_end(m, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "small was made without the head 'MLM'");
+    CHECK_HAS(err.text, "small was created without the head 'MLM'");
 }
 
 static const test_case cases[] = {

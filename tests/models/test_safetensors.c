@@ -121,10 +121,10 @@ static void the_writer_refuses(void) {
         const char *says;
     } rows[] = {
         {"a", "a", SYN_F16, 10, "two tensors have the name 'a'"},
-        {"a", "__metadata__", SYN_F16, 10, "no tensor can have the name __metadata__"},
+        {"a", "__metadata__", SYN_F16, 10, "__metadata__ cannot be the name of a tensor"},
         {"a", "\xFF", SYN_F16, 10, "is not UTF-8"},
-        {"a", "b", SYN_F32, 14, "begin at byte 6, no multiple of its elements' 4"},
-        {"a", "b", SYN_F16, 11, "11 bytes of tensors are more than the 10"},
+        {"a", "b", SYN_F32, 14, "begin at byte 6, which is not a multiple of its element size, 4"},
+        {"a", "b", SYN_F16, 11, "11 bytes of tensors exceed the 10"},
         {"a", "b", SYN_F16, 9, "1 bytes of tensors were not written"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

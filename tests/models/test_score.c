@@ -289,8 +289,8 @@ static void perplexity_refuses_with_the_numbers(void) {
         const char *says[2];
     } bad[] = {{good, 1, 24, 24, {"1 tokens", "no perplexity"}},
                {good, 0, 24, 24, {"0 tokens", "no perplexity"}},
-               {good, 4, 25, 24, {"windows of 25", "2 to 24"}},
-               {good, 4, 1, 1, {"windows of 1", "2 to 24"}},
+               {good, 4, 25, 24, {"windows have 25", "2 to 24"}},
+               {good, 4, 1, 1, {"windows have 1", "2 to 24"}},
                {good, 4, 24, 25, {"stride of 25", "1 to 24"}},
                {good, 4, 24, 0, {"stride of 0", "1 to 24"}},
                {outside, 4, 24, 24, {"token 257 at position 2", "257 tokens"}},
@@ -323,7 +323,7 @@ static void a_loss_that_is_no_number_is_told(void) {
     const syn_status s = run_ranks(1, perplexity_rank, &job, &err);
     ref_free(&m);
     CHECK(s != SYN_OK);
-    CHECK_HAS(err.text, "tokens 1 to 19 is not a finite number");
+    CHECK_HAS(err.text, "tokens 1 to 19 is NaN or infinite");
 }
 
 /* Texts that are too long, parts of models, and BERT. */
@@ -336,8 +336,8 @@ static void hidden_states_refuse(void) {
         const syn_spec *spec;
         const char *says;
     } bad[] = {{&small_gpt, NULL, &many, "25 tokens exceed the 24 positions"},
-               {&small_gpt, &part, &few, "a part of small scores no texts"},
-               {&small_bert, NULL, &few, "predicts no next token"}};
+               {&small_gpt, &part, &few, "a part of small cannot score texts"},
+               {&small_bert, NULL, &few, "does not predict the next token"}};
     for (size_t i = 0; i < COUNT(bad); i++) {
         syn_error err = {0};
         syn_model *m = model_alone(SYN_DEVICE_META, bad[i].config,

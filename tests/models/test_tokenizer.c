@@ -384,7 +384,7 @@ static void missing_and_oversized_files(void) {
     syn_error err = {0};
     syn_tokenizer *tok;
     CHECK_INT(syn_tokenizer_load(&tok, "/nonexistent/folder", &err), SYN_E_IO);
-    CHECK_HAS(err.text, "/nonexistent/folder is no folder with a tokenizer");
+    CHECK_HAS(err.text, "/nonexistent/folder is not a folder with a tokenizer");
     CHECK(tok == NULL);
     const char *path = in_folder("merges.txt");
     put_tiny_gpt2();

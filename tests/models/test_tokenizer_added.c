@@ -122,15 +122,16 @@ static const struct {
      "the tokenizer_class \"RobertaTokenizer\" is not supported for vocab.json and merges.txt"},
     {CONFIG, "{\"tokenizer_class\": \"BertTokenizer\"}", "\"BertTokenizer\" is not supported"},
     {CONFIG, "{\"added_tokens_decoder\": {\"300\": {\"content\": \"<x>\"}}}",
-     "the added token \"<x>\" is said to have the id 300, but the next free one is 293"},
+     "the added token \"<x>\" has the id 300, but the next free one is 293"},
     {CONFIG, "{\"added_tokens_decoder\": {\"5\": {\"content\": \"hello\"}}}",
-     "\"hello\" is said to have the id 5, but the vocabulary has it as"},
+     "\"hello\" has the id 5, but its id in the vocabulary is"},
     {CONFIG,
      "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\"}, \"294\": {\"content\": "
      "\"<x>\"}}}",
      "the added token \"<x>\" has two ids, 293 and 294"},
-    {CONFIG, "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is no id"},
-    {CONFIG, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"<x>\"}}}", "is no id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is not the id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"<x>\"}}}",
+     "is not the id"},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": \"<x>\"}}", "must be an object with"},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"lstrip\": true}}}", "has no \"content\""},
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": 1}}}",
@@ -146,9 +147,9 @@ static const struct {
     {"added_tokens.json", "{\"<x>\": -1}", "the id of an added token must be"},
     {"special_tokens_map.json", "{\"pad_token\": []}", "pad_token must be a string"},
     {"tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 0}}}",
-     "vocab.json has 293 tokens, but the vocabulary of tokenizer.json 1"},
+     "vocab.json has 293 tokens, but tokenizer.json has 1"},
     {"tokenizer.json", "{\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 1]}}",
-     "the post_processor \"BertProcessing\" has no cls or no sep"},
+     "the post_processor \"BertProcessing\" lacks cls or sep"},
     {"tokenizer.json", "{\"post_processor\": {\"type\": \"Other\"}}",
      "the post_processor \"Other\" is not supported"},
     {"tokenizer.json",
@@ -159,8 +160,8 @@ static const struct {
      "{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
      "\"A\"}}, {\"Sequence\": {\"id\": \"A\"}}], "
      "\"pair\": []}}",
-     "the template holds the text twice"},
-    {"tokenizer.json", "{\"post_processor\": 1}", "post_processor is no object"},
+     "the template has the text twice"},
+    {"tokenizer.json", "{\"post_processor\": 1}", "post_processor is not an object"},
     {"tokenizer.json", "{\"added_tokens\": {}}", "added_tokens must be a list of tokens"},
 };
 
@@ -183,7 +184,7 @@ static void what_is_not_done_is_refused(void) {
     put_text("tokenizer.json", "{}");
     syn_error err = {0};
     CHECK(syn_tokenizer_load(&tok, in_folder(""), &err) == SYN_E_FORMAT); /* that counts now */
-    CHECK_HAS(err.text, "tokenizer.json: there is no model with vocab");
+    CHECK_HAS(err.text, "tokenizer.json has no model with vocab");
 }
 
 /* ---- Damage ---- */
@@ -288,7 +289,7 @@ static const test_case cases[] = {
     {"what is not done is refused", what_is_not_done_is_refused},
     {"cut files", cut_files},
     {"memory runs out", memory_runs_out},
-    {"many tokens", many_tokens},
+    {"too many added tokens", many_tokens},
 #else
     {"no gpt2 tokenizer", no_gpt2_tokenizer},
 #endif

@@ -44,7 +44,7 @@ static const struct {
      " \"extra_special_tokens\": {}, \"add_bos_token\": false, \"y_token\": [{}]}",
      " 5 12 12 14 14", ""},
     {"{\"tokenizer_class\": \"EsmTokenizer\"}", NULL,
-     "the tokenizer_class \"EsmTokenizer\" is not supported; GPT2Tokenizer and BertTokenizer"},
+     "the tokenizer_class \"EsmTokenizer\" is not supported; only GPT2Tokenizer and BertTokenizer"},
     {"{\"tokenizer_class\": \"BertTokenizerFaster\"}", NULL, "is not supported"},
     {"{\"tokenizer_class\": \"GPT2Tokenizer\"}", NULL, ""}, /* no vocab.json, or no PCRE2 */
     {"{\"tokenizer_class\": [\"BertTokenizer\"]}", NULL, "tokenizer_class must be a string"},
@@ -147,7 +147,7 @@ static void a_folder_of_both(void) {
             CHECK_STR(syn_tokenizer_name(tok), folders[i].name);
         } else {
             CHECK_INT(status, SYN_E_FORMAT);
-            CHECK_HAS(err.text, "holds two tokenizers");
+            CHECK_HAS(err.text, "has two tokenizers");
         }
         syn_tokenizer_free(tok);
     }
@@ -165,8 +165,7 @@ static void empty_and_oversized(void) {
     syn_error err = {0}, large = {0};
     syn_tokenizer *tok;
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_IO);
-    CHECK_HAS(err.text,
-              " is no folder with a tokenizer: there is no tokenizer.json, nor vocab.json");
+    CHECK_HAS(err.text, " is not a folder with a tokenizer: it lacks tokenizer.json, vocab.json");
     CHECK(tok == NULL);
     FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* one line of 2 GB, most of it a hole */
     CHECK(f != NULL);

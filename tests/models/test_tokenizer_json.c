@@ -194,7 +194,7 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     const syn_status status = syn_tokenizer_encode_pair(tok, text[0], bytes[0], text[1], bytes[1],
                                                         &ids, &types, &n, &err);
     if (status == SYN_E_INVALID) { /* no file says what is put around two texts */
-        CHECK_HAS(err.text, "two texts");
+        CHECK_HAS(err.text, "pairs of texts");
         return;
     }
     CHECK_OK(status, err);
@@ -282,21 +282,21 @@ static const struct {
     {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}", NULL}, /* no type: an old file */
     {"{\"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}}}",
      NULL},
-    {"{}", "there is no model with vocab"},
+    {"{}", "has no model with vocab"},
     {"[]", "must be an object"},
     {"{\"version\": \"2.0\", " MODEL "}", "the version \"2.0\" is not supported"},
     {"{\"more\": 1, " MODEL "}", "the key \"more\" is not supported"},
-    {"{" MODEL ", " MODEL "}", "there are two models"},
+    {"{" MODEL ", " MODEL "}", "the file has two models"},
     {"{\"model\": {\"type\": \"Unigram\"}}", "the model \"Unigram\" is not supported"},
     {"{\"model\": {\"type\": \"WordLevel\"}}", "the model \"WordLevel\" is not supported"},
-    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", "there is no model with vocab and merges"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", "has no model with vocab and merges"},
     {"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1}}", "dropout is not supported"},
     {"{\"model\": {\"x\": 1}}", "the key \"x\" of the model is not supported"},
-    {"{" BYTES_IN "[\"a\"]}}", "a merge must be two tokens with one space between"},
+    {"{" BYTES_IN "[\"a\"]}}", "a merge must be two tokens separated by one space"},
     {"{" BYTES_IN "[\"a c\"]}}", "the token \"c\" is not in the vocabulary"},
     {"{" BYTES_IN "[\"b a\"]}}", "the token \"ba\" is not in the vocabulary"},
     {"{" BYTES_IN "[[\"a\"]]}}", "the right token of a merge"},
-    {"{" BYTES_IN "[\"a b\", [\"a\", \"b\"]]}}", "the merge is there twice"},
+    {"{" BYTES_IN "[\"a b\", [\"a\", \"b\"]]}}", "the merge appears twice"},
     {"{" BYTES_IN "[7]}}", "a merge must be two tokens"},
     {"{" BYTES_IN "[], \"unk_token\": \"u\"}}", "the unk_token \"u\" is not in the vocabulary"},
     {"{" BYTES_IN "[], \"end_of_word_suffix\": \"</w>\"}}", "end_of_word_suffix is not supported"},
@@ -306,12 +306,12 @@ static const struct {
     {"{\"model\": {\"vocab\": [[\"a\", 0]]}}", "the vocabulary must be an object"},
     {"{" WORDPIECE "\"unk_token\": \"a\"}}", "the model WordPiece lacks"},
     {"{\"added_tokens\": [" TOKEN("4", "x", "\"normalized\": false") "], " MODEL "}",
-     "the added token \"x\" is said to have the id 4, but the next free one is 3"},
+     "the added token \"x\" has the id 4, but the next free one is 3"},
     {"{\"added_tokens\": [" TOKEN("3", "x", "\"lstrip\": 1") "], " MODEL "}", "lstrip must be"},
     {"{\"added_tokens\": [" TOKEN("3", "A", "\"normalized\": true") ", " TOKEN(
          "0", "a", "\"normalized\": true") "], \"normalizer\": {\"type\": \"Lowercase\"}, " MODEL
                                            "}",
-     "the normalizer makes two added tokens"},
+     "the normalizer turns two added tokens"},
     {"{\"added_tokens\": [" TOKEN(
          "3", " ",
          "\"normalized\": true") "], \"normalizer\": {\"type\": "
@@ -323,7 +323,7 @@ static const struct {
     {"{\"normalizer\": {\"type\": \"NFC\", \"x\": 1}, " MODEL "}",
      "\"NFC\" with \"x\" is not supported"},
     {"{\"normalizer\": {\"type\": \"NFC\", \"lowercase\": true}, " MODEL "}",
-     "lowercase is not supported of the normalizer \"NFC\""},
+     "lowercase is not supported for the normalizer \"NFC\""},
     {"{\"normalizer\": {\"type\": \"Prepend\"}, " MODEL "}", "\"Prepend\" has no prepend"},
     {"{\"normalizer\": {}, " MODEL "}", "a normalizer has no type"},
     {"{\"normalizer\": 1, " MODEL "}", "normalizer must be an object"},
@@ -350,9 +350,9 @@ static const struct {
     {"{\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"BPEDecoder\"}]}, " MODEL
      "}",
      "the decoder \"BPEDecoder\" is not supported"},
-    {"{\"post_processor\": {\"processors\": [0]}, " MODEL "}", "none of the processors of a"},
-    {"{\"post_processor\": {\"single\": [0]}, " MODEL "}", "none of the items of a template"},
-    {"{\"decoder\": {\"decoders\": [0]}, " MODEL "}", "none of the steps of a Sequence"},
+    {"{\"post_processor\": {\"processors\": [0]}, " MODEL "}", "not one of the processors of a"},
+    {"{\"post_processor\": {\"single\": [0]}, " MODEL "}", "not one of the items of a template"},
+    {"{\"decoder\": {\"decoders\": [0]}, " MODEL "}", "not one of the steps of a Sequence"},
     {"{\"post_processor\": {\"type\": \"Other\"}, " MODEL "}",
      "the post_processor \"Other\" is not supported"},
     {"{\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 9], \"cls\": [\"b\", "

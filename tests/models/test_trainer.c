@@ -176,8 +176,8 @@ static void check_accident(syn_plan shape, const accident *a) {
 
 static void test_bad_parameter(void) {
     const accident a = {"h.1.mlp.c_fc.bias", NAN,
-                        "step 4: the loss is NaN: first, on rank 0, tensor 'h.1.mlp.c_fc.bias', "
-                        "given from outside, holds NaN at element 5"};
+                        "step 4: the loss is NaN; first on rank 0: tensor 'h.1.mlp.c_fc.bias', "
+                        "set by the caller, has NaN at element 5"};
     check_accident((syn_plan){.tp = 1, .dp = 1}, &a);
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
@@ -185,23 +185,22 @@ static void test_bad_parameter(void) {
 static void test_overflow(void) {
     const accident a = {
         "h.0.ln_2.weight", 3e38f,
-        "step 4: the loss is NaN: first, on rank 0, tensor 'h.0.mlp/ln_2:0', made by "
-        "layernorm in h.0.mlp (forward), holds infinity at element 453"};
+        "step 4: the loss is NaN; first on rank 0: tensor 'h.0.mlp/ln_2:0', output of "
+        "layernorm in h.0.mlp (forward), has infinity at element 453"};
     check_accident((syn_plan){.tp = 1, .dp = 1}, &a);
     check_accident((syn_plan){.tp = 2, .dp = 2}, &a);
 }
 
 static void test_bad_texts(void) {
     const accident a = {NULL, NAN,
-                        "step 4: the loss is NaN: first, on rank 1, tensor 'factor', given from "
-                        "outside, holds NaN at element 0"};
+                        "step 4: the loss is NaN; first on rank 1: tensor 'factor', set by the "
+                        "caller, has NaN at element 0"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
 /* The loss is finite, and so are gradients, but for the sum of their squares. */
 static void test_large_gradients(void) {
-    const accident a = {NULL, 3e37f,
-                        "step 4: the gradient of 'wte.weight' is not finite (infinite)"};
+    const accident a = {NULL, 3e37f, "step 4: the gradient of 'wte.weight' is infinite"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 

@@ -66,7 +66,7 @@ typedef struct counts {
     uint64_t flops[SYN_PHASE_COUNT];         /* of matrix products */
     int exchanges[SYN_PHASE_COUNT];          /* of the tensor-parallel group, of activations */
     uint64_t bytes[SYN_PHASE_COUNT];         /* of these */
-    int of_targets, of_gradients, of_params; /* exchanges of a number a target; of buckets */
+    int of_targets, of_gradients, of_params; /* exchanges of one number per target; of buckets */
     uint64_t gradient_bytes, param_bytes, target_bytes;
     uint64_t adamw_read, adamw_written;
 } counts;

@@ -53,9 +53,9 @@ static void put_misfits(void) {
 static void check_misfits(syn_device device) {
     static const char expected[] =
         "absent: missing; the model has it with the shape [5, 6]\n"
-        "transformer.turned: the file has the shape [3, 1], the model [1, 3]\n"
-        "flat: the file has the shape [2], the model [2, 1]\n"
-        "bytes: the file has I8, which is no floating-point type that is read\n"
+        "transformer.turned: the file has the shape [3, 1], but the model has [1, 3]\n"
+        "flat: the file has the shape [2], but the model has [2, 1]\n"
+        "bytes: the file has I8, which is not a supported floating-point dtype\n"
         "h.0.attn.bias: missing; the model has it with the shape [1, 1]\n"
         "odd??name: not in the model (BOOL [])\n"
         "left: not in the model (F16 [1, 2])\n";
@@ -76,9 +76,9 @@ static void check_misfits(syn_device device) {
     CHECK_INT(syn_weights_finish(b.reader, NULL, &list, &err), SYN_E_SHAPE);
     CHECK_STR(list, expected);
     syn_free(list);
-    CHECK_HAS(err.text, "misfits do not fit the model: 2 missing ('absent', 'h.0.attn.bias'); 2 of "
-                        "another shape ('transformer.turned', 'flat'); 1 of a type that is not "
-                        "read ('bytes'); 2 unexpected ('odd??name', 'left')");
+    CHECK_HAS(err.text, "misfits do not fit the model: 2 missing ('absent', 'h.0.attn.bias'); 2 "
+                        "with another shape ('transformer.turned', 'flat'); 1 with an unsupported "
+                        "dtype ('bytes'); 2 unexpected ('odd??name', 'left')");
     CHECK_INT(syn_weights_finish(b.reader, NULL, NULL, NULL), SYN_E_SHAPE);
     if (device == SYN_DEVICE_CPU) /* what did not fit is zero */
         for (int i = 0; i < 3; i++) CHECK_NEAR(values[i], 0, 0);
@@ -119,8 +119,8 @@ static void another_family_is_refused(void) {
         CHECK_INT(syn_weights_open(&weights, reference_path("%s", c->folder),
                                    i ? &syn_gpt_family : &syn_bert_family, &err),
                   SYN_E_INVALID);
-        CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
-                              : "holds the weights of a GPT-2, but the model is a BERT");
+        CHECK_HAS(err.text, i ? "has the weights of a BERT, but the model is a GPT-2"
+                              : "has the weights of a GPT-2, but the model is a BERT");
     }
 }
 

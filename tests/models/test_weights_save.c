@@ -258,7 +258,7 @@ static void what_cannot_be_saved(void) {
     syn_comm_close(fake);
     err = (syn_error){0};
     CHECK_INT(save_alone(SYN_DEVICE_CPU, half, NULL, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "'x' cannot be saved: rank 0 of 1 holds part 0 of 2");
+    CHECK_HAS(err.text, "'x' cannot be saved: rank 0 of 1 has shard 0 of 2");
     CHECK_INT(clear_folder(), 0);
     err = (syn_error){0};
     CHECK_INT(rmdir(in_folder("")), 0);

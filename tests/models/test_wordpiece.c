@@ -164,13 +164,12 @@ static void bad_files_are_refused(void) {
         size_t bytes;
         const char *sentence;
     } bad[] = {
-        {"", 0, "vocab.txt: no line is [UNK]"},
-        {"a\nb\n", 4,
-         "vocab.txt: no line is [UNK], the token that stands for unknown words; its 2"},
-        {"[unk]\n", 6, "no line is [UNK]"},
-        {"##[UNK]\n", 8, "no line is [UNK]"},
-        {"a\r[UNK]\rb", 9, "no line is [UNK]"},
-        {"\0[UNK]\n", 7, "no line is [UNK]"},
+        {"", 0, "vocab.txt has no line [UNK]"},
+        {"a\nb\n", 4, "vocab.txt has no line [UNK], the token for unknown words; its 2"},
+        {"[unk]\n", 6, "has no line [UNK]"},
+        {"##[UNK]\n", 8, "has no line [UNK]"},
+        {"a\r[UNK]\rb", 9, "has no line [UNK]"},
+        {"\0[UNK]\n", 7, "has no line [UNK]"},
         {"\xef\xbb\xbf[UNK]\na\n", 11, "vocab.txt:1: the file begins with a byte order mark"},
         {"[UNK]\na\n\xff\n", 10, "vocab.txt:3: not valid UTF-8 (byte 0xff)"},
         {"[UNK]\nab\xc3", 9, "vocab.txt:2: not valid UTF-8 (byte 0xc3)"},

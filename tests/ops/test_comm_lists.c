@@ -224,13 +224,13 @@ static syn_status wrong_rank(const test_rank *me, void *arg, syn_error *err) {
 
 static void what_is_no_list_is_a_sentence(void) {
     static const wrong all[] = {
-        {0, "all_reduce_coalesced: 0 tensors, 1 to 60 are possible"},
+        {0, "all_reduce_coalesced got 0 tensors but accepts 1 to 60"},
         {1, "all_reduce_coalesced in bucket: input 1 must be f32, but is i32[2,3]"},
-        {2, "all_reduce_coalesced in bucket: the last dimension of input 1 is not dense"},
-        {3, "all_reduce_coalesced: 61 tensors, 1 to 60 are possible"},
+        {2, "all_reduce_coalesced in bucket: the last dimension of input 1 is not contiguous"},
+        {3, "all_reduce_coalesced got 61 tensors but accepts 1 to 60"},
         {4, "all_reduce_coalesced in bucket: rank 0 calls all_reduce(sum, f32, 12 elements in 2 "
             "tensors) in group tp0 (#1) but rank 1 calls all_reduce(sum, f32, 12 elements in 2 "
-            "tensors) of other sizes"},
+            "tensors) of different sizes"},
     };
     for (size_t i = 0; i < COUNT(all); i++) {
         wrong w = all[i];

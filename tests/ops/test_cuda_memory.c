@@ -81,7 +81,7 @@ static void test_what_is_wrong_within_a_graph(void) {
     }
     if (ref_cuda_calls("cudaMalloc") > 0) CHECK(ref_cuda_calls("cudaGraphLaunch") - graphs >= 4);
     CHECK_STR(syn_ctx_error(ctx)->text,
-              "cross_entropy in head: a target is 16, which is no class of 16");
+              "cross_entropy in head: a target is 16, which is out of range: there are 16 classes");
     syn_ctx_free(ctx);
 }
 
@@ -183,8 +183,8 @@ static void test_scratch_memory_of_a_full_device(void) {
     for (int i = 0; i < 11; i++) syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {MIB}});
     CHECK_INT(syn_tensor_read(ctx, widened(ctx, x, w), got, sizeof *got), SYN_E_NOMEM);
     CHECK_HAS(syn_ctx_error(ctx)->text,
-              "out of memory: 16777216 bytes for a kernel's scratch memory, where 0.0");
-    CHECK_HAS(syn_ctx_error(ctx)->text, "of the device's 0.06 GiB are free; tensors hold 0.05 GiB");
+              "out of memory: 16777216 bytes for a kernel's scratch memory, but only 0.0");
+    CHECK_HAS(syn_ctx_error(ctx)->text, "of the device's 0.06 GiB are free (tensors use 0.05 GiB)");
     end_limit(before);
     syn_ctx_free(ctx);
     free(data);

@@ -270,7 +270,7 @@ static void test_a_fault_of_a_graph_in_flight(void) {
         }
         CHECK_INT(syn_ctx_sync(ctx), SYN_E_INVALID);
         CHECK_STR(syn_ctx_error(ctx)->text,
-                  "an op that was forgotten: a target is 99, which is no class of 8");
+                  "a forgotten op: a target is 99, which is out of range: there are 8 classes");
         syn_ctx_free(ctx);
     }
 }
@@ -293,7 +293,8 @@ static void test_a_fault_beside_work(void) {
     CHECK_INT(syn_tensor_read_begin(ctx, &loss, 1, &asked[1]), SYN_OK);
     CHECK_INT(syn_tensor_read_end(ctx, asked[0], &got), SYN_OK);
     CHECK_INT(syn_tensor_read_end(ctx, asked[1], &got), SYN_E_INVALID);
-    CHECK_STR(syn_ctx_error(ctx)->text, "cross_entropy: a target is 8, which is no class of 8");
+    CHECK_STR(syn_ctx_error(ctx)->text,
+              "cross_entropy: a target is 8, which is out of range: there are 8 classes");
     syn_ctx_free(ctx);
 }
 
@@ -313,7 +314,7 @@ static const test_case cases[] = {
     {"steps read at the end", test_steps_read_at_the_end},
     {"a step that differs", test_a_step_that_differs},
     {"a step that needs memory", test_a_step_that_needs_memory},
-    {"memory of other sizes", test_memory_of_other_sizes},
+    {"memory of different sizes", test_memory_of_other_sizes},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
     {"numbers beside work", test_numbers_beside_work},
     {"a fault beside work", test_a_fault_beside_work},

@@ -299,10 +299,9 @@ static void check_left_behind(const left_behind *left, int32_t rank) {
     else syn_send(left->ctx, twice, 0, 7);
     CHECK_INT(syn_ctx_status(left->ctx), SYN_E_INVALID);
     CHECK_STR(syn_ctx_error(left->ctx)->text,
-              rank == 0 ? "all_reduce: the communicator of rank 0 is closed; nothing can be "
-                          "exchanged any more"
-                        : "send: the communicator of rank 1 is closed; nothing can be exchanged "
-                          "any more");
+              rank == 0
+                  ? "all_reduce: the communicator of rank 0 is closed and accepts no more calls"
+                  : "send: the communicator of rank 1 is closed and accepts no more calls");
     CHECK_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
     CHECK_INT(graph->ranks[0].n_nodes, 2);
     syn_graph_free(graph);

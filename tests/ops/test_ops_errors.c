@@ -125,12 +125,14 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_rope(c, F(2, 1, 3, 4), F(1, 3), F(1), 1), "input 1 must be i32")                         \
     X(syn_rope(c, F(2, 1, 3, 4), I(1, 4), F(1), 1), "input 1 must be positions (B, T) or (1, T)")  \
     X(syn_rope(c, F(2, 1, 3, 4), I(3, 3), F(1), 1), "positions (B, T) or (1, T)")                  \
-    X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1), "input 2 must be a frequency for two")         \
+    X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1),                                                \
+      "input 2 must be at most one frequency per two")                                             \
     X(syn_swiglu(c, F(2, 3), F(3, 2)), "swiglu in h.0: input 1 must be like input 0")              \
-    X(syn_scale_mask_window(c, F(2, 3), SYN_NO_MASK, 1, 0, -1), "a window of -1 keys at offset 0") \
+    X(syn_scale_mask_window(c, F(2, 3), SYN_NO_MASK, 1, 0, -1),                                    \
+      "invalid window: -1 keys at offset 0")                                                       \
     X(syn_attention_window(c, F(1, 1, 2, 2), F(1, 1, 2, 2), F(1, 1, 2, 2), SYN_NO_MASK, 1,         \
                            INT64_MAX, 3),                                                          \
-      "a window of 3 keys at offset 9223372036854775807, causal 1, is none that can be")           \
+      "invalid window: 3 keys at offset 9223372036854775807, causal 1")                            \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, false),                                         \
       "linear in h.0: the inner dimensions of f32[2,3] and f32[4,5] differ")                       \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, true), "f32[4,5] transposed differ")            \
@@ -157,8 +159,8 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(drop(c, F(2, 3), SYN_NO_KEYS, not_a_number), "is not in [0, 1)")                             \
     X(drop(c, F(2), SYN_NO_KEYS, 0.1), "dropout in h.0: input 0 must be (B, ..., C)")              \
     X(drop(c, F(2, 3), F(2), 0.1), "input 1 must be i32, but is f32[2]")                           \
-    X(drop(c, F(2, 3), I(3), 0.1), "input 1 must be a key (B) for each sample, but is i32[3]")     \
-    X(drop(c, F(2, 3), I(2, 1), 0.1), "input 1 must be a key (B)")                                 \
+    X(drop(c, F(2, 3), I(3), 0.1), "input 1 must be one key per sample (B), but is i32[3]")        \
+    X(drop(c, F(2, 3), I(2, 1), 0.1), "input 1 must be one key per sample (B)")                    \
     X(syn_softmax(c, I(2, 2)), "softmax in h.0: input 0 must be f32")                              \
     X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), SYN_NO_MASK, 1, true, 0),               \
       "attention in h.0: input 0 must be (B, H, T, D)")                                            \
@@ -174,13 +176,13 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "input 3 must be f32, but is i32[1,5]")                                                      \
     X(attend(c, F(2, 4), SYN_NO_KEYS, 0),                                                          \
       "attention_train in h.0: input 3 must be a mask (B, S) like the keys, but is f32[2,4]")      \
-    X(attend(c, SYN_NO_MASK, I(3), 0), "input 3 must be a key (B) for each sample, but is i32[3]") \
+    X(attend(c, SYN_NO_MASK, I(3), 0), "input 3 must be one key per sample (B), but is i32[3]")    \
     X(attend(c, F(2, 5), F(2), 0), "input 4 must be i32, but is f32[2]")                           \
     X(attend(c, SYN_NO_MASK, I(2), 1), "attention_train in h.0: the probability 1 is not in [0")   \
     X(attend_grad(c, F(2, 2, 3, 4), F(2, 2, 3), F(2, 3, 2, 4)),                                    \
-      "attention_grad in h.0: input 3 must be what attention_train gave, (B, T, H, D)")            \
+      "attention_grad in h.0: input 3 must be attention_train's output (B, T, H, D)")              \
     X(attend_grad(c, F(2, 3, 2, 4), F(2, 3, 2), F(2, 3, 2, 4)),                                    \
-      "input 4 must be what attention_train gave, (B, H, T), but is f32[2,3,2]")                   \
+      "input 4 must be attention_train's output (B, H, T), but is f32[2,3,2]")                     \
     X(attend_grad(c, F(2, 3, 2, 4), F(2, 2, 3), F(2, 3, 8)),                                       \
       "input 5 must be a gradient (B, T, H, D), but is f32[2,3,8]")                                \
     X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, f16 or bf16, but is i32[3]")           \
@@ -191,7 +193,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_scale_mask(c, F(2, 1, 3, 4), F(2, 3), 1, true, 0), "but is f32[2,3]")                    \
     X(syn_scale_mask(c, F(2, 1, 3, 4), I(2, 4), 1, true, 0), "input 1 must be f32")                \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 6),                                           \
-      "kv_append in h.0: 3 rows at position 6 do not fit a cache of 8 rows")                       \
+      "kv_append in h.0: 3 rows at position 6 do not fit into a cache of 8 rows")                  \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), -1), "position -1")                           \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 9, 4), 0), "9 rows at position 0")                   \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 3, 3, 4), 0),                                           \
@@ -200,34 +202,35 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_kv_append(c, F(2, 8, 4), F(2, 3, 4), 0), "input 0 must be a cache")                      \
     X(syn_kv_append(c, syn_permute(c, F(1, 2, 4, 8), (const int[]){0, 1, 3, 2}, 4), F(1, 2, 3, 4), \
                     0),                                                                            \
-      "the last dimension of input 0 is not dense")                                                \
+      "the last dimension of input 0 is not contiguous")                                           \
     X(syn_reshape(c, F(2, 3), DIMS(4), 1), "reshape in h.0: f32[2,3] cannot become f32[4]")        \
     X(syn_reshape(c, F(2, 3), DIMS(4, -1), 2), "f32[2,3] cannot become f32[4,1]")                  \
-    X(syn_reshape(c, F(2, 3), DIMS(-1, -1), 2), "leaves two dimensions open (in h.0)")             \
-    X(syn_reshape(c, F(2, 3), DIMS(-6), 1), "reshape: the new shape is negative")                  \
+    X(syn_reshape(c, F(2, 3), DIMS(-1, -1), 2),                                                    \
+      "more than one open dimension, or is too large (in h.0)")                                    \
+    X(syn_reshape(c, F(2, 3), DIMS(-6), 1), "reshape: the new shape has a negative")               \
     X(syn_reshape(c, F(2, 3), DIMS(INT64_MAX, INT64_MAX), 2), "too large")                         \
     X(syn_reshape(c, F(2, 3), DIMS(6), 7),                                                         \
-      "reshape: 7 dimensions, at most 6 are possible (in h.0)")                                    \
-    X(syn_reshape(c, F(2, 3), DIMS(6), -1), "reshape: -1 dimensions")                              \
+      "reshape got 7 dimensions but accepts at most 6 (in h.0)")                                   \
+    X(syn_reshape(c, F(2, 3), DIMS(6), -1), "reshape got -1 dimensions")                           \
     X(permute(c, F(2, 3), 0, 0, 2),                                                                \
       "permute in h.0: the order is not a permutation of 2 dimensions")                            \
     X(permute(c, F(2, 3), 0, 2, 2), "not a permutation")                                           \
     X(permute(c, F(2, 3), -1, 0, 2), "not a permutation")                                          \
-    X(permute(c, F(2, 3), 0, 1, 1), "permute: an order of 1 for a tensor of 2 dimensions")         \
+    X(permute(c, F(2, 3), 0, 1, 1), "permute got an order of 1 dimensions for a tensor of 2")      \
     X(syn_slice(c, F(4, 3), 0, 2, 3),                                                              \
-      "slice in h.0: 3 from 2 on is outside dimension 0 of length 4")                              \
-    X(syn_slice(c, F(4, 3), 0, -1, 3), "3 from -1 on")                                             \
-    X(syn_slice(c, F(4, 3), 1, 0, -1), "-1 from 0 on")                                             \
-    X(syn_slice(c, F(4, 3), 1, INT64_MAX, 1), "is outside dimension 1 of length 3")                \
-    X(syn_slice(c, F(4, 3), 2, 0, 1), "there is no dimension 2 of 2")                              \
-    X(syn_slice(c, F(4, 3), -3, 0, 1), "there is no dimension -1 of 2")                            \
-    X(concat(c, F(2, 3), F(3, 3), 2, 1),                                                           \
-      "concat in h.0: input 1 must be like input 0 but for the joined dimension, but is f32[3,3]") \
+      "slice in h.0: 3 elements from 2 on are outside dimension 0 of length 4")                    \
+    X(syn_slice(c, F(4, 3), 0, -1, 3), "3 elements from -1 on")                                    \
+    X(syn_slice(c, F(4, 3), 1, 0, -1), "-1 elements from 0 on")                                    \
+    X(syn_slice(c, F(4, 3), 1, INT64_MAX, 1), "are outside dimension 1 of length 3")               \
+    X(syn_slice(c, F(4, 3), 2, 0, 1), "dimension 2 does not exist: the tensor has 2")              \
+    X(syn_slice(c, F(4, 3), -3, 0, 1), "dimension -1 does not exist: the tensor has 2")            \
+    X(concat(c, F(2, 3), F(3, 3), 2, 1), "concat in h.0: input 1 must be like input 0 except in "  \
+                                         "the concatenated dimension, but is f32[3,3]")            \
     X(concat(c, F(2, 3), I(2, 3), 2, 1), "but is i32[2,3]")                                        \
     X(concat(c, F(2, 3), F(2), 2, 1), "input 1 must be like input 0")                              \
-    X(concat(c, F(2, 3), F(2, 3), 2, 2), "there is no dimension 2 of 2")                           \
-    X(concat(c, F(2, 3), F(2, 3), 0, 0), "concat in h.0: takes 1 to 16 inputs, not 0")             \
-    X(concat(c, F(2, 3), F(2, 3), 17, 0), "takes 1 to 16 inputs, not 17")                          \
+    X(concat(c, F(2, 3), F(2, 3), 2, 2), "dimension 2 does not exist: the tensor has 2")           \
+    X(concat(c, F(2, 3), F(2, 3), 0, 0), "concat in h.0: accepts 1 to 16 inputs, not 0")           \
+    X(concat(c, F(2, 3), F(2, 3), 17, 0), "accepts 1 to 16 inputs, not 17")                        \
     X(concat(c, F(INT64_MAX / 4, 0), F(INT64_MAX / 4, 0), 16, 0), "too large")                     \
     X(syn_embedding_grad(c, F(2), F(2, 4), 0, 5, -1),                                              \
       "embedding_grad in h.0: input 0 must be i32, but is f32[2]")                                 \
@@ -251,47 +254,48 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "softmax_grad in h.0: input 1 must be like input 0")                                         \
     X(syn_sum_to(c, F(2, 3), DIMS(4), 1), "sum_to in h.0: f32[2,3] cannot be summed to f32[4]")    \
     X(syn_sum_to(c, F(2), DIMS(1, 2), 2), "f32[2] cannot be summed to f32[1,2]")                   \
-    X(syn_sum_to(c, F(2), DIMS(2), 7), "sum_to: 7 dimensions, at most 6 are possible (in h.0)")    \
+    X(syn_sum_to(c, F(2), DIMS(2), 7), "sum_to got 7 dimensions but accepts at most 6 (in h.0)")   \
     X(syn_sum_to(c, I(2), DIMS(1), 1), "input 0 must be f32")                                      \
     X(syn_expand(c, F(2), DIMS(3), 1), "expand in h.0: f32[2] does not broadcast to f32[3]")       \
     X(syn_expand(c, F(1, 2), DIMS(2), 1), "f32[1,2] does not broadcast to f32[2]")                 \
     X(syn_expand(c, F(1), DIMS(-1), 1), "f32[1] does not broadcast to")                            \
     X(built(c, SYN_OP_SLICE_GRAD, F(2, 3), NONE, NONE, 0, 3, 4),                                   \
       "slice_grad in h.0: the slice is outside dimension 0 of length 4")                           \
-    X(built(c, SYN_OP_SLICE_GRAD, F(2, 3), NONE, NONE, 2, 0, 4), "there is no dimension 2 of 2")   \
+    X(built(c, SYN_OP_SLICE_GRAD, F(2, 3), NONE, NONE, 2, 0, 4),                                   \
+      "dimension 2 does not exist: the tensor has 2")                                              \
     X(built(c, SYN_OP_SLICE_ADD, F(4, 3), F(2, 3), NONE, 0, 3, 0),                                 \
       "slice_add in h.0: input 1 must be a part of input 0, but is f32[2,3]")                      \
     X(built(c, SYN_OP_SLICE_ADD, F(4, 3), F(2, 2), NONE, 0, 0, 0), "must be a part of input 0")    \
     X(built(c, SYN_OP_ACCUMULATE, F(4, 3), F(3), NONE, 0, 0, 0),                                   \
       "accumulate in h.0: input 1 must be like input 0, but is f32[3]")                            \
     X(syn_matmul_add(c, F(3, 4), F(3, 4), F(4, 5), false, false),                                  \
-      "matmul_add in h.0: input 0 must be f32, dense, and shaped like the product, but is "        \
+      "matmul_add in h.0: input 0 must be f32, contiguous and shaped like the product, but is "    \
       "f32[3,4]")                                                                                  \
     X(syn_matmul_add(c, F(3, 5), F(3, 4), F(3, 5), false, false), "cannot multiply f32[3,4]")      \
     X(onto_itself(c, F(3, 3)),                                                                     \
-      "matmul_add in h.0: input 0 is overwritten, and input 1 lies in the same storage")           \
+      "matmul_add in h.0: input 0 would be overwritten, but input 1 shares its storage")           \
     X(syn_cross_entropy(c, F(2, 5), I(3), SYN_MEAN, 5),                                            \
       "cross_entropy in h.0: input 1 must be (...) for logits (..., V), but is i32[3]")            \
     X(syn_cross_entropy(c, F(2, 5), F(2), SYN_MEAN, 5), "input 1 must be i32")                     \
-    X(syn_cross_entropy(c, F(2, 5), I(2), SYN_MEAN, 6), "6 classes of logits of 5")                \
+    X(syn_cross_entropy(c, F(2, 5), I(2), SYN_MEAN, 6), "6 classes, but the logits have 5")        \
     X(syn_cross_entropy(c, F(2, 5), I(2), F(2), 5), "input 2 must be one number, but is f32[2]")   \
     X(built(c, SYN_OP_CROSS_ENTROPY_PART, F(2, 5), I(2), NONE, 6, 0, 0),                           \
-      "cross_entropy_part in h.0: 6 classes of logits of 5")                                       \
+      "cross_entropy_part in h.0: 6 classes, but the logits have 5")                               \
     X(built(c, SYN_OP_EXP_RESCALE, F(2), F(2), F(3), 0, 0, 0),                                     \
-      "exp_rescale in h.0: input 2 must be dense, and like input 0, but is f32[3]")                \
+      "exp_rescale in h.0: input 2 must be contiguous and like input 0, but is f32[3]")            \
     X(syn_square_sum(c, (const syn_tensor[]){F(2), I(2)}, 2),                                      \
       "square_sum in h.0: input 1 must be f32, but is i32[2]")                                     \
-    X(syn_square_sum(c, NULL, 0), "square_sum in h.0: takes 1 to ")                                \
+    X(syn_square_sum(c, NULL, 0), "square_sum in h.0: accepts 1 to ")                              \
     X(clip(c, F(2)), "clip_factor in h.0: input 0 must be of 1 element, but is f32[2]")            \
-    X(step(c, 0, F(2), F(2), 2, 3), "adamw: 0 parameters, 1 to ")                                  \
+    X(step(c, 0, F(2), F(2), 2, 3), "adamw got 0 parameters but accepts 1 to ")                    \
     X(step(c, 1, F(2), F(3), 2, 3), "adamw in h.0: input 3 must be of 2 elements, but is f32[3]")  \
     X(step(c, 1, F(2), F(2), 3, 3), "input 1 must be of 2 elements, but is f32[3]")                \
     X(step(c, 1, F(2), F(2), 2, 2), "input 4 must be of 3 elements, but is f32[2]")                \
     X(step(c, 1, I(2), I(2), 2, 3), "input 0 must be f32")                                         \
     X(together(c, F(2), I(2), 2, -1, g),                                                           \
       "all_reduce_coalesced in h.0: input 1 must be f32, but is i32[2]")                           \
-    X(together(c, F(2), F(2), 2, -2, g), "all_reduce_coalesced in h.0: there is no reduction 9")   \
-    X(together(c, F(2), F(2), 0, -1, g), "all_reduce_coalesced: 0 tensors, 1 to ")                 \
+    X(together(c, F(2), F(2), 2, -2, g), "all_reduce_coalesced in h.0: unknown reduction 9")       \
+    X(together(c, F(2), F(2), 0, -1, g), "all_reduce_coalesced got 0 tensors but accepts 1 to ")   \
     X(together(c, F(2), F(2), 2, 2, g), "broadcast_coalesced in h.0: root 2 is not in a group")    \
     X(together(c, F(2), F(2), 2, 0, NULL), "broadcast_coalesced needs a group")                    \
     X(syn_argmax(c, F(2, 0)), "argmax in h.0: input 0 must be (..., V) with V from 1")             \
@@ -326,50 +330,50 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, NULL),                                               \
       "all_reduce needs a group of at least two ranks (in h.0)")                                   \
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, &single), "needs a group of at least two ranks")     \
-    X(syn_all_reduce(c, F(2), (syn_reduce)9, g), "all_reduce in h.0: there is no reduction 9")     \
-    X(syn_all_gather(c, F(2), 1, g), "all_gather in h.0: there is no dimension 1 of 1")            \
+    X(syn_all_reduce(c, F(2), (syn_reduce)9, g), "all_reduce in h.0: unknown reduction 9")         \
+    X(syn_all_gather(c, F(2), 1, g),                                                               \
+      "all_gather in h.0: dimension 1 does not exist: the tensor has 1")                           \
     X(syn_all_gather(c, F(INT64_MAX / 4), 0, g), "too large")                                      \
     X(syn_reduce_scatter(c, F(2, 3), SYN_REDUCE_SUM, 1, g),                                        \
-      "reduce_scatter in h.0: dimension 1 of length 3 does not divide among 2 ranks")              \
-    X(syn_reduce_scatter(c, F(2, 4), (syn_reduce)-1, 1, g), "there is no reduction")               \
+      "reduce_scatter in h.0: dimension 1 has length 3, which does not divide among 2 ranks")      \
+    X(syn_reduce_scatter(c, F(2, 4), (syn_reduce)-1, 1, g), "unknown reduction")                   \
     X(syn_reduce_scatter(c, F(2, 4), SYN_REDUCE_SUM, -3, g),                                       \
-      "reduce_scatter in h.0: there is no dimension -1 of 2")                                      \
+      "reduce_scatter in h.0: dimension -1 does not exist: the tensor has 2")                      \
     X(syn_broadcast(c, F(2), 2, g), "broadcast in h.0: root 2 is not in a group of 2")             \
     X(syn_broadcast(c, F(2), -1, g), "root -1 is not in a group of 2")                             \
-    X(syn_send(c, F(2), 0, 0), "send in h.0: rank 0 is no other rank of this world")               \
-    X(syn_send(c, F(2), 2, 0), "rank 2 is no other rank")                                          \
+    X(syn_send(c, F(2), 0, 0), "send in h.0: rank 0 is not another rank of this world")            \
+    X(syn_send(c, F(2), 2, 0), "rank 2 is not another rank")                                       \
     X(syn_send(c, F(2), 1, -1), "the tag -1 is out of range")                                      \
-    X(recv(c, SYN_F32, 1, 2, -1, 0), "recv in h.0: rank -1 is no other rank")                      \
-    X(recv(c, 99, 1, 2, 1, 0), "the message's type or shape is not valid")                         \
-    X(recv(c, SYN_F32, 7, 2, 1, 0), "the message's type or shape is not valid")                    \
+    X(recv(c, SYN_F32, 1, 2, -1, 0), "recv in h.0: rank -1 is not another rank")                   \
+    X(recv(c, 99, 1, 2, 1, 0), "the message's dtype or shape is not valid")                        \
+    X(recv(c, SYN_F32, 7, 2, 1, 0), "the message's dtype or shape is not valid")                   \
     X(recv(c, SYN_F32, 2, -2, 1, 0), "negative or too large")                                      \
     X(syn_barrier(c, NULL), "barrier needs a group")                                               \
     X(syn_tp_enter(c, F(2), NULL), "tp_enter needs a group of at least two ranks (in h.0)")        \
     X(syn_tp_enter(c, F(2), &single), "tp_enter needs a group of at least two ranks")              \
-    X(syn_gelu(c, (syn_tensor){0}, true), "gelu in h.0: input 0 is not a tensor of this context")  \
+    X(syn_gelu(c, (syn_tensor){0}, true), "gelu in h.0: input 0 belongs to another context")       \
     X(syn_add(c, F(2), ((syn_tensor){4000000000u, 1})),                                            \
-      "add in h.0: input 1 is not a tensor of this context")                                       \
-    X(syn_reshape(c, NOBODYS, DIMS(1), 1),                                                         \
-      "reshape in h.0: input 0 is not a tensor of this context")                                   \
-    X(syn_linear(c, NOBODYS, F(2, 2), SYN_NO_BIAS, false),                                         \
-      "input 0 is not a tensor of this context")                                                   \
+      "add in h.0: input 1 belongs to another context")                                            \
+    X(syn_reshape(c, NOBODYS, DIMS(1), 1), "reshape in h.0: input 0 belongs to another context")   \
+    X(syn_linear(c, NOBODYS, F(2, 2), SYN_NO_BIAS, false), "input 0 belongs to another context")   \
     X(syn_tp_enter(c, syn_contiguous(c, NOBODYS), &ref_pair),                                      \
-      "tp_enter in h.0: input 0 is not a tensor")                                                  \
+      "tp_enter in h.0: input 0 belongs to another")                                               \
     X(syn_name(c, NOBODYS, "x"),                                                                   \
-      "tensor 999 cannot be named: it is none of this context (in h.0)")                           \
+      "tensor 999 cannot be named: it belongs to another context (in h.0)")                        \
     X(syn_gelu(c, released(c), true), "gelu in h.0: the data of input 0 was released")             \
     X(param(c, SYN_F32, 6, (syn_shard){0, 1, 0, 4}),                                               \
-      "parameter 'wte.weight': dimension 0 of 6 does not divide into 4 pieces (in h.0)")           \
-    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 pieces")             \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "there is no shard 4 of 4")                   \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "there is no shard -1 of 4")                 \
+      "parameter 'wte.weight': dimension 0 has length 6, which does not divide into 4 shards (in " \
+      "h.0)")                                                                                      \
+    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 shards")             \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "has no shard 4 of 4")                        \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "has no shard -1 of 4")                      \
     X(param(c, SYN_F32, 8, (syn_shard){0, 0, 0, 1}), "in 0 parts")                                 \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "there is no shard 0 of 0")                   \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "has no shard 0 of 0")                        \
     X(param(c, SYN_F32, 8, (syn_shard){2, 1, 0, 1}),                                               \
       "the shape of parameter 'wte.weight' is not valid")                                          \
     X(param(c, SYN_F32, 8, (syn_shard){-1, 1, 0, 1}), "is not valid")                              \
     X(param(c, SYN_F32, -8, SYN_WHOLE), "is not valid")                                            \
-    X(param(c, SYN_I32, 8, SYN_WHOLE), "parameters are f32, f16 or bf16, not i32")                 \
+    X(param(c, SYN_I32, 8, SYN_WHOLE), "must be f32, f16 or bf16, not i32")                        \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
     X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
     X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* valid: gives no message */

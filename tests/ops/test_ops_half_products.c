@@ -120,7 +120,7 @@ static void test_refused(void) {
     syn_tensor h = ZEROS(ctx, SYN_BF16, 3, 3), out;
     const syn_attr attr[3] = {{.i = 0}, {.i = 0}, {.i = SYN_F16}};
     syn__call_op(ctx, SYN_OP_MATMUL, (syn_tensor[]){h, h}, 2, attr, 3, NULL, &out);
-    refused(ctx, "matmul: the output is f32 or of the inputs' dtype");
+    refused(ctx, "matmul: the output dtype must be f32 or the inputs' dtype");
     ctx = ref_ctx(SYN_DEVICE_META, NULL);
     h = ZEROS(ctx, SYN_BF16, 3, 3);
     syn_linear(ctx, h, ZEROS(ctx, SYN_F16, 3, 3), SYN_NO_BIAS, false);
@@ -129,9 +129,8 @@ static void test_refused(void) {
     h = ZEROS(ctx, SYN_BF16, 3, 3);
     out = ZEROS(ctx, SYN_BF16, 3, 3);
     syn_matmul_add(ctx, out, h, h, false, false);
-    refused(
-        ctx,
-        "matmul_add: input 0 must be f32, dense, and shaped like the product, but is bf16[3,3]");
+    refused(ctx, "matmul_add: input 0 must be f32, contiguous and shaped like the product, but is "
+                 "bf16[3,3]");
 }
 
 /* The gradient of a parameter is f32 from the first product on, and further gradients are added in

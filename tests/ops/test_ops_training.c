@@ -128,9 +128,10 @@ static void test_targets_that_are_no_class(void) {
     const syn_spec spec = {SYN_F32, 2, {3, 5}}, three = {SYN_I32, 1, {3}};
     for (size_t i = 0; i < COUNT(wrong); i++) {
         const int32_t targets[3] = {0, SYN_IGNORED_TARGET, wrong[i]};
-        char want[80];
+        char want[96];
         float none;
-        snprintf(want, sizeof want, "cross_entropy: %s is %d, which is no class of 4",
+        snprintf(want, sizeof want,
+                 "cross_entropy: %s is %d, which is out of range: there are 4 classes",
                  ref_on_cuda() ? "a target" : "target 2", (int)wrong[i]);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor loss =

@@ -234,7 +234,7 @@ def differences(folder):
     check(net["npus_count"] == [8, 3] and groups["3"] == [6, 7, 8], f"{groups}")
     record(folder, "halves", "--model", "gpt2", "--num_gpus", 24, "--tp", 12)
     _, _, groups, said = files(folder, "halves", 24)
-    check("note: a ring leaves a node over the link of one rank, a library" in said, said)
+    check("note: an ASTRA-sim ring leaves a node over one rank's link; a library" in said, said)
     for group in ("1", "2"):  # eight ranks of a node and four of another: to and back by a place
         ring = groups[group]
         hops = [(a, b) for a, b in zip(ring, ring[1:] + ring[:1]) if a // 8 != b // 8]

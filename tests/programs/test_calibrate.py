@@ -173,7 +173,7 @@ def errors_of_own_rows(folder):
     done = subprocess.run([os.path.join(BUILD, "inference"), "--device", "meta", "--model",
                            "gpt3-13b", "--dtype", "f16", "--hw", found], capture_output=True,
                           text=True, check=True)
-    check("unknown: constants of a100-80g+serving were changed since they were fitted" in
+    check("unknown: constants of a100-80g+serving were changed after the fit" in
           done.stdout, done.stdout)
 
 
@@ -185,7 +185,7 @@ def few_rows(folder):
     files = [os.path.join(folder, "few.csv"), os.path.join(folder, "few.json")]
     done = run("--hw", "a100-80g+serving", "--rows", path, "--predictions", files[0], "--output",
                files[1])
-    check(b"4 rows say little about" in done.stdout, done.stdout)
+    check(b"4 rows are too few for" in done.stdout, done.stdout)
     check(done.stdout.decode().splitlines()[-2:] == [f"written: {name}" for name in files],
           done.stdout)
 
@@ -279,8 +279,8 @@ def quoted_fields(folder):
 def beyond_the_fit(folder):
     """Rows outside of what constants were fitted to; a fit keeps the ranges of its rows."""
     path, found = os.path.join(folder, "many.csv"), os.path.join(folder, "ranges.json")
-    for gpus, words in ((128, []), (256, ["all-reduce over 256 ranks (fitted on 2 to 128)"]),
-                        (512, ["all-reduce over 512 ranks (fitted on 2 to 128)"])):
+    for gpus, words in ((128, []), (256, ["all-reduce over 256 ranks (fitted for 2 to 128)"]),
+                        (512, ["all-reduce over 512 ranks (fitted for 2 to 128)"])):
         with open(path, "w", encoding="utf-8") as f:
             f.write(f"gpus,bytes,ip_ns\n{gpus},1024,60000\n16,1048576,90000\n")
         how = ("--check", "--hw", "a100-80g+pytorch-eager", "--rows", path)
@@ -297,7 +297,7 @@ def beyond_the_fit(folder):
     check(file["collectives"]["fitted"]["all_reduce"] ==
           {"ranks": [3, 5], "nodes": [1, 1], "bytes": [min(sizes), max(sizes)]}, f"{file}")
     got = calibrate("--check", "--hw", found, "--rows", path)["extrapolations"]
-    check("all-reduce over 512 ranks (fitted on 3 to 5)" in got, f"{got}")
+    check("all-reduce over 512 ranks (fitted for 3 to 5)" in got, f"{got}")
 
 
 def refused(folder):
@@ -309,21 +309,21 @@ def refused(folder):
         check(done.returncode == 1 and says in done.stderr and done.stderr.count("\n") == 1,
               f"{text!r}: {done.returncode} {done.stderr}")
 
-    refuses("", "has no such rows")
+    refuses("", "has no usable rows")
     refuses("gpus,bytes,ip_ns\n2,1024,x\n", 'bad.csv:2: "ip_ns" must be a number above 0')
     refuses("gpus,bytes,ip_ns\n2.5,1024,9\n", '"gpus" must be an integer, not 2.5')
-    refuses("gpus,bytes\n2,1024\n", 'bad.csv:1: there is no column of times: "latency_ms"')
-    refuses("gpus,ip_ns\n2,1024\n", 'bad.csv:1: there is no column "bytes"')
+    refuses("gpus,bytes\n2,1024\n", 'bad.csv:1: a column of times is missing: "latency_ms"')
+    refuses("gpus,ip_ns\n2,1024\n", 'bad.csv:1: the column "bytes" is missing')
     refuses("\ufeffgpus,bytes,ip_ns\n2,1024,x\n", 'bad.csv:2: "ip_ns" must be a number above 0')
     refuses("layers,heads,head_dim,tp,batch,input_tokens,output_tokens,latency_ms\n"
             "2,4,32,3,1,8,8,5\n", "bad.csv:2: ")
-    refuses("gpus,bytes,ip_ns\n1,1024,5\n", 'bad.csv:2: collectives have two "gpus" at least')
+    refuses("gpus,bytes,ip_ns\n1,1024,5\n", 'bad.csv:2: a collective needs at least two "gpus"')
     refuses("collective,gpus,bytes,ip_ns\nall_sum,2,1024,5\n",
             'bad.csv:2: "collective" must be all_reduce, all_gather, ')
-    refuses("gpus,bytes,ip_ns\n2,0.5,5\n", '"bytes" are an integer')
-    refuses("gpus,bytes,ip_ns\n2000,1024,5\n", "2000 ranks; at most 1024")
+    refuses("gpus,bytes,ip_ns\n2,0.5,5\n", 'an integer as "bytes"')
+    refuses("gpus,bytes,ip_ns\n2000,1024,5\n", "2000 ranks exceed the limit of 1024")
     refuses('gpus,bytes,ip_ns\n2,"1024\n,5\n', "bad.csv:2: a quote is not closed")
-    refuses('note,gpus,bytes,ip_ns\n"a\nb"c,2,1024,5\n', "bad.csv:3: behind a closing quote")
+    refuses('note,gpus,bytes,ip_ns\n"a\nb"c,2,1024,5\n', "bad.csv:3: a closing quote must be")
     refuses('note,gpus,bytes,ip_ns\n"a\nb",2,1024,5\nc,2,0,5\n', 'bad.csv:4: "bytes" must be')
     refuses("gpus,bytes,ip_ns\n2,1024,5\n", "cannot read a1000", "--hw", "a1000")
     cpu, rows = os.path.join(folder, "cpu.json"), os.path.join(folder, "one.csv")
@@ -332,7 +332,7 @@ def refused(folder):
     with open(rows, "w", encoding="utf-8") as f:
         f.write("gpus,bytes,ip_ns\n2,1024,5\n")
     done = run("--hw", cpu, "--rows", rows)
-    check(done.returncode == 1 and "a machine's kernels were measured" in done.stderr and
+    check(done.returncode == 1 and "predicted from measured kernels" in done.stderr and
           done.stderr.count("\n") == 1, done.stderr)
     check(run("--hw", cpu, "--rows", rows, "--check").returncode == 0, "errors of measured kernels")
     done = run()

@@ -66,7 +66,8 @@ def several_devices(folder):
           f"between nodes all is as in a100-80g: {hw}")
     sizes, series = re.search(r"(\d+) sizes of (\d+) ops and types", said).groups()
     check(int(series) == 25 and int(sizes) > int(series), said)
-    check("all-reduces of 4: " in said and "between nodes: as in a100-80g (--hw)" in said, said)
+    check("all-reduces of 4: " in said and
+          "links between nodes: copied from a100-80g (--hw)" in said, said)
 
     for args in ([], ["--dtype", "bf16"], ["--dtype", "f16", "--tp", "4"], ["--tp", "12"]):
         got = json.loads(inference(path, "--json", *args).stdout)
@@ -85,7 +86,7 @@ def one_device(folder):
     _, hw, said = written(folder, "1", "--hw", "h100")
     check(hw["hardware"]["intra"]["gb_per_s"] == 450 and hw["hardware"]["node_ranks"] == 8 and
           "switch" in hw["collectives"], f"links are the h100's: {hw}")
-    check("all-reduces: not measured, for there is one device; as in h100 (--hw)" in said, said)
+    check("all-reduces: not measured with one device; copied from h100 (--hw)" in said, said)
 
 
 def refused(folder):

@@ -28,7 +28,8 @@ REFUSED = [
     (GIVEN, ["--measure", "--hw", "none.json"], "calibrate: rank 1: cannot read none.json"),
     ([*GIVEN[:-1], "cpu.json/x"], [*GIVEN[:-1], "cpu.json/x"],
      "calibrate: cannot write cpu.json/x"),
-    (["--rows", "rows.csv"], ["--rows", "rows.csv"], "calibrate: over MPI there is only --measure"),
+    (["--rows", "rows.csv"], ["--rows", "rows.csv"],
+     "calibrate: over MPI only --measure is supported"),
 ]
 
 

@@ -25,7 +25,7 @@ def test_what_is_no_module():
     with Folder() as f:
         text = f.write("text.so", "no library")
         for path, says in [(f / "none.so", "cannot be loaded"), (text, "cannot be loaded"),
-                           ("libm.so.6", "libm.so.6 is no module of syntorch")]:
+                           ("libm.so.6", "libm.so.6 is not a syntorch module")]:
             with Module(path):
                 refuse(f, ["--device", "cuda"], 1, "--device cuda: ", says)
 
@@ -62,7 +62,7 @@ def test_no_nccl():
         with Module(EMULATED, SYN_EMULATED_DEVICES="2", SYN_EMULATED_NO_NCCL="it is gone"):
             expect_ok(f.run("--device", "cuda"))
             refuse(f, ["--device", "cuda", "--tp", "2"], 1,
-                   "exchange by NCCL, which cannot be loaded: it is gone")
+                   "cannot load NCCL, which ranks with one CUDA device each use: it is gone")
             ENV["SYNTORCH_CUDA_SHARED"] = "1"
             expect_ok(f.run("--device", "cuda", "--tp", "2"))
 

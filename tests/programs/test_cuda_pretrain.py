@@ -56,7 +56,7 @@ def goes_wrong(runs):
         done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--save-dir",
                           folder, "--device", "cuda", "--max-steps", "40", "--learning-rate",
                           "1000", "--warmup-steps", "1", "--num-gpus", ranks, *SHORT)
-        check(done.returncode == 1 and "step 3: the loss is NaN: first, on rank 0, tensor" in
+        check(done.returncode == 1 and "step 3: the loss is NaN; first on rank 0: tensor" in
               done.stderr, f"{ranks}: {done.returncode}: {done.stderr}")
         steps = [row["step"] for row in runs.rows(folder)]
         check(steps == ["1", "2"], f"{ranks}: steps {steps}")

@@ -16,7 +16,7 @@ def test_usage():
             (["-t", "2"], "'-t' is not an option"),
             (["--"], "not an option"),
             (["--tp"], "--tp needs a value"),
-            (["--quiet=1"], "takes no value"),
+            (["--quiet=1"], "accepts no value"),
             (["--device", "gpu"], "cpu, meta or cuda, not 'gpu'"),
             (["--attention", "flash"], "auto, fused or unfused, not 'flash'"),
             (["--save_logits", "x.npy", "--device", "meta"], "computes none"),
@@ -54,7 +54,7 @@ def test_what_does_not_fit_the_model():
                       "1000000000 new tokens need more than the 256 positions")
         assert "prompt tokens" not in line, line  # nobody has counted them yet
         refuse(f, ["--num_output_tokens", 257], 1,
-               "16 prompt tokens and 257 new ones need 272 positions")
+               "16 prompt tokens and 257 new tokens need 272 positions")
         refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000,
                    "--batch_size", 1000000], 1, "256")
         refuse(f, ["--prompt", "x" * 300], 1, "300")
@@ -120,11 +120,11 @@ def test_tokenizers():
         os.makedirs(f / "wrong")
         f.write("wrong/vocab.json", '{"a": 0, "b"')
         f.write("wrong/merges.txt", "#version: 0.2\n")
-        refuse(f, ["--tokenizer", "absent"], 1, "absent is no folder with a tokenizer")
-        refuse(f, ["--tokenizer", "empty"], 1, "empty is no folder with a tokenizer")
+        refuse(f, ["--tokenizer", "absent"], 1, "absent is not a folder with a tokenizer")
+        refuse(f, ["--tokenizer", "empty"], 1, "empty is not a folder with a tokenizer")
         refuse(f, ["--tokenizer", "half"], 1, "half/")
         refuse(f, ["--tokenizer", "wrong"], 1, "wrong/vocab.json:1:")
-        refuse(f, ["--tokenizer", TINY], 1, "gpt3-tiny.json is no folder with a tokenizer")
+        refuse(f, ["--tokenizer", TINY], 1, "gpt3-tiny.json is not a folder with a tokenizer")
 
 
 def test_hardware_files():
@@ -253,7 +253,7 @@ def test_too_little_memory():
         refuse(f, ["--model", "gpt3-175b"], 1, "out of memory", "651 GiB", "--device meta")
         refuse(f, ["--batch_size", 1000000, "--num_output_tokens", 200], 1, "out of memory",
                "KV cache")
-        refuse(f, ["--model", "gpt2-xl", "--tp", 5], 1, "take 5.8", "but the limit on the address "
+        refuse(f, ["--model", "gpt2-xl", "--tp", 5], 1, "need 5.8", "but the limit on the address "
                "space (ulimit -v) leaves", " available", limit=2000000)
         for limit in (1200000, 1800000):  # room to start in, none for 6 GiB of weights
             for args in (["--model", "gpt2-xl"], ["--model", "gpt2-xl", "--tp", 5]):

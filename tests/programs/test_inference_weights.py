@@ -102,7 +102,7 @@ def test_dtype():
         _, rounded = run_prompt(f, "tiny_gpt2_f32", [tokens], "--weight_dtype", "bf16", new=1)
         assert 1e-6 < difference(rounded[0], f32["prompts"][0]["logits"][-1]) < 0.05
         for option in ("--dtype", "--weight_dtype"):
-            refuse(f, [option, "i32"], 2, f"{option} is f32, f16 or bf16, not 'i32'")
+            refuse(f, [option, "i32"], 2, f"{option} must be f32, f16 or bf16, not 'i32'")
         refuse(f, ["--dtype", "bf16", "--weight_dtype", "f32"], 2,
                "--weight_dtype f32: with --dtype bf16 the weights are bf16, too")
 
@@ -322,7 +322,7 @@ def test_weights_need_their_tokenizer():
         for how in ([], ["--device", "meta"], ["--tp", 2]):
             refuse(f, ["--weights", "gpt", *how], 1,
                    "there is no tokenizer next to the weights 'gpt'", "--tokenizer bytes")
-        refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)",
+        refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one per byte)",
                "has only 101")
         ids = ["--weights", "gpt", "--prompt_ids", write_ids(f, [[1, 2]]), "--num_output_tokens",
                4, "--temperature", 0]
@@ -330,21 +330,21 @@ def test_weights_need_their_tokenizer():
         assert spelled["tokens"] == without["tokens"], (spelled, without)
         assert spelled["texts"] == [bytes(spelled["tokens"][0]).decode()], spelled
         refuse(f, ["--weights", checkpoint("tiny_bert_f32"), *ids[2:4], "--tokenizer", "bytes"], 1,
-               "too few for 256 bytes", "leave --tokenizer bytes out")
+               "too few for 256 bytes", "omit --tokenizer bytes")
         expect_ok(f.run("--save_weights", "random", "--quiet"))
         refuse(f, ["--weights", "random"], 1, "there is no tokenizer next to the weights 'random'")
         assert summary(f, "--weights", "random", "--tokenizer",
                        "bytes")["tokens"] == summary(f)["tokens"]
         words = bert_tokenizer(f)
         for how in (["--weights", "gpt"], ["--model", "gpt2", "--device", "meta"]):
-            refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but",
-                   "needs one of merges (BPE)")
+            refuse(f, [*how, "--tokenizer", words], 1, "words' is a BERT tokenizer, but",
+                   "needs a BPE tokenizer")
         for how in (["--weights", checkpoint("tiny_bert_f32")],
                     ["--model", "bert-base-uncased", "--device", "meta"]):
             refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1,
-                   "/t' is one of merges (BPE), but", "needs BERT's")
+                   "/t' is a BPE tokenizer, but", "needs a BERT tokenizer")
         shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
-        refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is BERT's")
+        refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is a BERT tokenizer")
 
 
 def test_added_tokens():
@@ -444,7 +444,7 @@ def test_damaged_numbers_are_seen():
             with open(path, "wb") as file:
                 file.write(data[:begin] + struct.pack("<f",
                                                       float("nan")) * ((len(data) - begin) // 4))
-            refuse(f, ["--weights", name, *more], 1, "not finite numbers")
+            refuse(f, ["--weights", name, *more], 1, "NaN or infinite")
 
 
 def test_bert_refuses():
@@ -492,7 +492,7 @@ def test_what_is_no_checkpoint():
                "the weights of a GPT-2, but")
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "json")
         f.write("json/tokenizer.json", "{}")
-        refuse(f, ["--weights", "json"], 1, "tokenizer.json: there is no model with vocab")
+        refuse(f, ["--weights", "json"], 1, "tokenizer.json has no model with vocab")
         refuse(f, ["--weights", "nowhere", "--model", "gpt2"], 1, "nowhere")
         f.write("bad.safetensors", "\xff" * 20)
         refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")

@@ -86,10 +86,10 @@ with tempfile.TemporaryDirectory() as work:
     picture, rows = curves(work, "--num-epochs", "2", "--learning-rate", "1e-2", "--num-gpus", "2")
     losses = rows[1]
     best = min(losses, key=lambda row: row[1])
-    check({"gpt on train.json", "step", "epoch 1", "epoch 2", "loss (nats a token)",
+    check({"gpt on train.json", "step", "epoch 1", "epoch 2", "loss (nats per token)",
            f"training: {rows[0][-1][1]:.4f} at step {rows[0][-1][0]}",
            f"validation: lowest {best[1]:.4f} at step {best[0]}",
-           "8 texts of 8 tokens a step, 2 ranks, f32, learning rate 0.01"}
+           "8 samples of 8 tokens per step, 2 ranks, f32, learning rate 0.01"}
           <= set(picture.words), f"{picture.words}")
     picture, rows = curves(work, "--max-steps", "1")
     check(len(picture.dots) == 2 and "epoch 1" not in picture.words, f"one step: {picture.words}")

@@ -62,7 +62,7 @@ static void held_and_free(void) {
     CHECK_HAS(err.text, who);
     CHECK_HAS(err.text, host);
     CHECK_HAS(err.text, ", since 2");
-    CHECK_HAS(err.text, "trace.*': wait until it ends, or name another --save-dir");
+    CHECK_HAS(err.text, "trace.*': wait until it finishes, or name another --save-dir");
     CHECK_OK(try_it(other, &err), err); /* another prefix in the folder, and the folder itself */
     CHECK_OK(try_it(folder, &err), err);
     end(pid);
@@ -89,7 +89,7 @@ static void works_without_flock(void) {
     CHECK_INT(try_it(folder, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "another run (pretrain, process 1 on no-such-host, since ");
     CHECK_HAS(err.text, "/out': wait until");
-    CHECK_HAS(err.text, "if that run has ended, remove '");
+    CHECK_HAS(err.text, "if that run is finished, remove '");
     CHECK_HAS(err.text, "/out/.lock.owner'");
     put_text("out/.lock.owner", "");
     CHECK_INT(try_it(folder, &err), SYN_E_INVALID);

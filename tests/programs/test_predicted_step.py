@@ -31,7 +31,7 @@ def close(a, b):
 META = ["--device", "meta"]
 RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
-PREDICTED = ("predicted step: ", "its limits: ", "its error: ", "its memory: ", "extrapolated: ",
+PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ", "extrapolated: ",
              "suggestions: ")
 
 
@@ -100,11 +100,11 @@ own["stack"]["fitted"] = {}
 with open("own.json", "w", encoding="utf-8") as f:
     json.dump(own, f)
 for machine, ranks, words in (
-        ("h100", 64, []), ("h100", 128, ["all-reduce over 128 ranks (fitted on 2 to 64)"]),
+        ("h100", 64, []), ("h100", 128, ["all-reduce over 128 ranks (fitted for 2 to 64)"]),
         ("a100-80g", 128, []),
-        ("a100-80g", 512, ["all-reduce over 512 ranks (fitted on 2 to 128)"]),
-        ("own.json", 200, []), ("own.json", 2, ["all-reduce over 2 ranks (fitted on 3 to 200)"]),
-        ("own.json", 201, ["all-reduce over 201 ranks (fitted on 3 to 200)"])):
+        ("a100-80g", 512, ["all-reduce over 512 ranks (fitted for 2 to 128)"]),
+        ("own.json", 200, []), ("own.json", 2, ["all-reduce over 2 ranks (fitted for 3 to 200)"]),
+        ("own.json", 201, ["all-reduce over 201 ranks (fitted for 3 to 200)"])):
     got = beyond("--hw", machine, "--num-gpus", str(ranks))
     check([x for x in got if " over " in x] == words, f"{ranks} on {machine}: {got}")
 os.remove("own.json")

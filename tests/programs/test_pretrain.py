@@ -273,7 +273,7 @@ def stray_folders(runs):
     check(done.returncode == 0 and "nothing to do" in done.stderr, f"{done.stderr}")
     os.rename(os.path.join(folder, "checkpoint-6"), os.path.join(folder, "checkpoint-7"))
     done = runs.start(*start, "--max-steps", "9")
-    check(done.returncode == 1 and "holds the state of step 6" in done.stderr, f"{done.stderr}")
+    check(done.returncode == 1 and "has the state of step 6" in done.stderr, f"{done.stderr}")
 
 
 def cut_removals(runs):

@@ -32,7 +32,7 @@ DIFFERENT = [
     (["--model-config", "other.json"], "pretrain: rank 1 was started with another model than"),
     (["--bogus"], "pretrain: rank 1: unknown option --bogus"),
     (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started, but --num-gpus is 4"),
-    (["--trace-name", "x"], "pretrain: rank 1: --trace-name does nothing without"),
+    (["--trace-name", "x"], "pretrain: rank 1: --trace-name has no effect without"),
     (["--data", "none.json"], "pretrain: rank 1: cannot read none.json"),
 ]
 ALL = [

@@ -140,9 +140,9 @@ def schedules(runs):
                 check(valid.returncode == 0, f"{path}: {valid.stdout.decode()}")
             cut = windows_[-1][-1] == steps - 1 and len(windows_[-1]) < len(windows_[0])
             cut = cut or options == ["--trace-active-steps", "3"]
-            check(("for the run has ended\n" in done.stdout) == cut, f"{name}, {options}: "
+            check(("because the run finished\n" in done.stdout) == cut, f"{name}, {options}: "
                   f"{done.stdout}")
-            missing = "only 1 of 3 cycles were traced: the run has ended" in done.stderr
+            missing = "only 1 of 3 cycles were traced: the run finished" in done.stderr
             check(missing == ("3" == options[-1] and several), f"{options}: {done.stderr}")
         for (name, prefix, rank), rows in nodes.items():
             check(rows == nodes["cpu", prefix, rank], f"{name}, {prefix}, rank {rank} differs")

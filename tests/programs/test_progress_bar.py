@@ -125,7 +125,7 @@ def messages(folder):
     warned = [line for line in t.lines() if "was not saved" in line]
     check(t.code == 1 and len(warned) == 4
           and all(line.startswith("pretrain: warning: checkpoint-") for line in warned[:3])
-          and warned[3].startswith("pretrain: the run has ended, but "), t.written)
+          and warned[3].startswith("pretrain: the run is finished, but "), t.written)
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--learning-rate", "1e3",
                   "--max-grad-norm", "0", "--max-seq-length", "64"], 80)
     check(t.code == 1 and t.lines()[-2].startswith("pretrain: step 2: "), t.written)

@@ -112,8 +112,8 @@ UNSUPPORTED = [
     ({"rope_scaling": {"type": "su", "short_factor": [1.0]}}, "su"),
     ({"add_cross_attention": True}, "add_cross_attention"),
     ({"is_encoder_decoder": True}, "is_encoder_decoder"),
-    ({"head_dim": 127}, "rotary positions turn pairs, but of a head's 127 elements 127"),
-    ({"partial_rotary_factor": 0.34}, "of a head's 128 elements 43"),
+    ({"head_dim": 127}, "rotary embeddings rotate pairs, but head_dim 127 gives an odd number"),
+    ({"partial_rotary_factor": 0.34}, "head_dim 128 gives an odd number of rotated elements, 43"),
     ({"use_bias": True}, "use_bias"),
 ]
 
@@ -136,8 +136,8 @@ def test_released():
 
 def test_heads_that_are_on_several_ranks_are_told():
     with Folder() as f:
-        for tp, says in ((8, "heads:   32 query heads share 8 key and value heads\n"),
-                         (32, "heads:   32 query heads share 8 key and value heads, each "
+        for tp, says in ((8, "heads:   32 query heads share 8 key/value heads\n"),
+                         (32, "heads:   32 query heads share 8 key/value heads, each "
                               "on 4 ranks\n")):
             out = expect_ok(f.run(*meta(f, RELEASED["Llama-3.1-8B"][1]), "--tp", tp))
             assert says in out, out
@@ -150,7 +150,7 @@ def test_refused():
             said = {**RELEASED["Llama-3.1-8B"][1], **changes}
             refuse(f, meta(f, said), 1, says)
         said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
-        refuse(f, meta(f, said), 1, '"architectures" is "LlamaForCausalLM"', 'no "model_type"')
+        refuse(f, meta(f, said), 1, '"architectures" "LlamaForCausalLM"', 'no "model_type"')
         for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # GPT-2's older files
             expect_ok(f.run(*meta(f, {**said, "architectures": name})))
         for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # before a Llama's type

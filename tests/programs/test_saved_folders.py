@@ -97,9 +97,9 @@ def test_tokenizers_of_other_models():
     """Words that say whose."""
     with Folder() as f:
         refuse(f, ["--weights", folder_of("llama3"), "--tokenizer", folder_of("bert")], 1,
-               "is BERT's, but", "needs one of merges (BPE)")
+               "is a BERT tokenizer, but", "needs a BPE tokenizer")
         refuse(f, ["--weights", folder_of("bert"), "--tokenizer", folder_of("llama2")], 1,
-               "is one of merges (BPE), but", "needs BERT's")
+               "is a BPE tokenizer, but", "needs a BERT tokenizer")
 
 
 main(globals())

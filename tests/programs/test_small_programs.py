@@ -38,7 +38,7 @@ for ranks in (2, 3, 8):
           said.endswith("differ by 0\n"), said)
 check("two ranks" in example("two_halves", "1", ends=1), "one rank is refused")
 
-check("are those of the formulas" in example("own_op"), "own_op")
+check("match the formulas" in example("own_op"), "own_op")
 drawn = text("own_op.svg")
 check("squared_silu" in drawn and "silu_grad" in drawn, "own_op.svg lacks its op or its gradient")
 
@@ -56,8 +56,8 @@ for ranks in (1, 2, 4, 16):
     if ranks > 1:
         done = run("validate", os.path.join(folder, "own_model"))
         check(done.returncode == 0, f"own_model {ranks}: {done.stdout}{done.stderr}")
-check("does not divide into 17 pieces" in example("own_model", "17", ends=1), "17 ranks")
-check("RANKS is a number" in example("own_model", "--help", ends=1), "own_model --help")
+check("does not divide into 17 shards" in example("own_model", "17", ends=1), "17 ranks")
+check("RANKS must be" in example("own_model", "--help", ends=1), "own_model --help")
 
 # An MLP, whole and cut: what each rank exchanges, in the order in which it does.
 T, C, HIDDEN = 1024, 768, 3072

@@ -24,12 +24,12 @@ def close(a, b):
     return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
-LEVER = re.compile(r"((?:--\w+ \S+ )+)(-\d+)%( on \d+ ranks?)?( with [\d.]+ times the texts)?")
+LEVER = re.compile(r"((?:--\w+ \S+ )+)(-\d+)%( on \d+ ranks?)?( with [\d.]+ times the sequences)?")
 
 
 def suggestions(out):
-    """[(["--dtype", "bf16"], -0.41, " on 2 ranks", " with 2 times the texts"), ...]"""
-    found = re.search(r"^suggestions: (.*) \(time a text, each alone\)$", out, re.M)
+    """[(["--dtype", "bf16"], -0.41, " on 2 ranks", " with 2 times the sequences"), ...]"""
+    found = re.search(r"^suggestions: (.*) \(time per sequence; each change alone\)$", out, re.M)
     return [(option.split(), int(change) / 100, ranks, texts)
             for option, change, ranks, texts in (LEVER.fullmatch(part).groups()
                                                  for part in found.group(1).split(", "))
@@ -76,7 +76,7 @@ for run, name, args in (
         got, new_texts, new_ranks = run(*with_options(args, *options))
         check(abs(got / before - 1 - change) < 0.006 and change < 0, f"{args} {options}: {got}")
         check(on == (f" on {new_ranks} rank{'s' * (new_ranks > 1)}" if new_ranks != ranks else None)
-              and of == (f" with {new_texts / texts:g} times the texts" if new_texts != texts
+              and of == (f" with {new_texts / texts:g} times the sequences" if new_texts != texts
                          else None), f"{args} {options}: {on}, {of}")
         check(options[0] not in ("--hw", "--num_gpus"), f"{args}: {options}")
         order.append((1 if new_ranks > ranks else 2 if new_texts > texts else 0, change))
@@ -129,7 +129,7 @@ for name, memory, args in (
         again = start(name, "--device", "meta", *with_options(args, *options.split()))
         check("each rank needs" not in again, f"{args} {options}: {again}")
         if name == "pretrain":
-            check(f"its memory: {size}" in again, f"{args} {options}, {size}: {again}")
+            check(f"memory: {size}" in again, f"{args} {options}, {size}: {again}")
 out = start("inference", "--device", "meta", "--model", "gpt3-175b", "--hw", "toy.json")
-check("to fit:  nothing that was tried is enough" in out, out)
+check("to fit:  none of the tried changes is enough" in out, out)
 finish()

@@ -188,25 +188,27 @@ for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "mod
 # ---- what makes no sense ----
 
 for name, args, sentence in (
-        ("inference", ["--sweep", "tp"], "--sweep takes KEY=VALUE,... such as tp=1,2,4, not 'tp'"),
-        ("inference", ["--sweep", "seed=1,2"], "--sweep cannot vary 'seed'; it can: tp, "),
+        ("inference", ["--sweep", "tp"],
+         "--sweep must be KEY=VALUE,..., such as tp=1,2,4, not 'tp'"),
+        ("inference", ["--sweep", "seed=1,2"], "--sweep cannot vary 'seed'; it can vary tp, "),
         ("inference", ["--sweep", "tp=1,2", "tp=4"], "--sweep has tp twice"),
         ("inference", ["--sweep", "tp=1,2,1"], "--sweep has tp=1 twice"),
         ("inference", ["--sweep", "tp=1,,2"], "--sweep tp= lacks a value"),
         ("inference", ["--sweep", "hw=h100,none"], "none"),
         ("inference", ["--sweep", "tp=x", "--out_dir", "nothing"],
-         "--tp takes an integer, not 'x'"),
+         "--tp must be an integer, not 'x'"),
         ("inference", ["--sweep", "tp=0,1"], "--tp must be between 1 and 65536, not 0"),
-        ("inference", ["--sweep", "dtype=bf16,fp8"], "--dtype is f32, f16 or bf16, not 'fp8'"),
+        ("inference", ["--sweep", "dtype=bf16,fp8"], "--dtype must be f32, f16 or bf16, not 'fp8'"),
         ("pretrain", ["--sweep", "batch_size=1,a", "--out-dir", "nothing"],
-         "--batch_size takes an integer, not 'a'"),
-        ("pretrain", ["--sweep", "tp=1", "--compare", "h100"], "--compare does nothing with"),
-        ("inference", ["--sweep", "tp=1,2", "--tp", "4"], "--tp and --sweep tp= both say it"),
+         "--batch_size must be an integer, not 'a'"),
+        ("pretrain", ["--sweep", "tp=1", "--compare", "h100"], "--compare has no effect with"),
+        ("inference", ["--sweep", "tp=1,2", "--tp", "4"],
+         "--tp and --sweep tp= set the same option"),
         ("inference", ["--sweep", "hw=h100", "--hw", "h200"], "give one"),
-        ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "on --device meta, not on cpu"),
-        ("inference", ["--sweep", "tp=1", "--debug"], "--debug does nothing with --sweep"),
-        ("inference", ["--sweep", "tp=1", "--seed", "2"], "--seed does nothing with --sweep"),
-        ("pretrain", ["--sweep", "tp=1", "--resume"], "--resume does nothing with --sweep"),
+        ("inference", ["--sweep", "tp=1,2", "--device", "cpu"], "needs --device meta, not cpu"),
+        ("inference", ["--sweep", "tp=1", "--debug"], "--debug has no effect with --sweep"),
+        ("inference", ["--sweep", "tp=1", "--seed", "2"], "--seed has no effect with --sweep"),
+        ("pretrain", ["--sweep", "tp=1", "--resume"], "--resume has no effect with --sweep"),
         ("pretrain", ["--sweep", "learning_rate=1,2"], "--sweep cannot vary 'learning_rate'")):
     said = start(name, *args, code=2)
     check(sentence in said and said.count("\n") == 1, f"{name} {args}: {said}")
@@ -236,7 +238,7 @@ with open("kept/.sweep.lock", "w", encoding="utf-8") as lock:
     for name, option in (("inference", "--out_dir"), ("pretrain", "--out-dir")):
         said = start(name, "--sweep", "tp=1", option, "kept", code=1)
         check(said.startswith(f"{name}: another run (pretrain, process 77 on elsewhere, since ") and
-              said.endswith("writes to 'kept/sweep.*': wait until it ends, or name another "
+              said.endswith("writes to 'kept/sweep.*': wait until it finishes, or name another "
                             f"{option}\n"), said)
 start("inference", "--sweep", "tp=1", "--num_output_tokens", "2", "--out_dir", "kept")
 check(not os.path.exists("kept/.sweep.lock"), "the lock stays")

@@ -79,7 +79,7 @@ def refusals():
             (["--tokenizer", LLAMA3], 2, "a text is needed"),
             (["--tokenizer", LLAMA3, "--"], 2, "a text is needed"),
             (["a"], 2, "--tokenizer DIR is needed"),
-            (["--tokenizer", "/nowhere", "a"], 1, "/nowhere is no folder with a tokenizer"),
+            (["--tokenizer", "/nowhere", "a"], 1, "/nowhere is not a folder with a tokenizer"),
             (["--tokenizer", LLAMA3, "--decode", "x"], 1, "'x' is not a token id"),
             (["--tokenizer", LLAMA3, "--decode", "999999"], 1, "id 999999 at position 0 is not"),
             (["--tokenizer", LLAMA3, b"\xff"], 1, "not valid UTF-8 at byte offset 0"),

@@ -30,7 +30,7 @@ def other_files(folder):
     header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     yield write_bytes(folder, "m.safetensors",
                       len(header).to_bytes(8, "little") + header + bytes(4)), "a safetensors file"
-    yield write_bytes(folder, "noise", random.Random(3).randbytes(3000)), "no execution trace"
+    yield write_bytes(folder, "noise", random.Random(3).randbytes(3000)), "not an execution trace"
 
 
 def test_other_files_are_called_what_they_are():
@@ -39,7 +39,7 @@ def test_other_files_are_called_what_they_are():
         for name, what in other_files(f):
             refused(f, ["stat", name], os.path.basename(name), what)
             refused(f, ["stat", "--json", name], os.path.basename(name), what)
-            if "no execution" not in what:
+            if "not an execution" not in what:
                 refused(f, ["validate", name], os.path.basename(name), what)
                 refused(f, ["validate", "out/trace.0.et", name, "--json"], os.path.basename(name),
                         what)
@@ -51,7 +51,7 @@ def test_bytes_that_frame_nothing_are_no_trace():
             with open(f / (name + ".0.et"), "wb") as out:
                 out.write(data)
             done = run(f, "stat", name + ".0.et")
-            assert done.returncode == 1 and b"no execution trace" in done.stderr, \
+            assert done.returncode == 1 and b"not an execution trace" in done.stderr, \
                 (name, done.stdout[-300:], done.stderr)
 
 
@@ -114,8 +114,8 @@ def test_what_cannot_be_read_is_not_called_missing():
             refused(f, [command, "x" * 300], "cannot read x", "File name too long")
             refused(f, [command, "folder"], "cannot read folder", "it is a folder")
             refused(f, [command, "nowhere"],
-                    "there is neither a file nowhere nor a set nowhere.<rank>.et")
-            refused(f, [command, "nowhere/trace"], "neither a file nowhere/trace")
+                    "neither the file nowhere nor the set nowhere.<rank>.et exists")
+            refused(f, [command, "nowhere/trace"], "neither the file nowhere/trace")
         refused(f, ["export", "--input", "loop", "--output", "x.svg"], "cannot read loop",
                 "symbolic links")
 
@@ -144,9 +144,9 @@ def test_a_link_to_nothing_is_told():
         os.unlink(f / "p_host.json")
         os.symlink("gone.json", f / "p_host.json")
         r = run(f, "convert-all", ".")
-        assert r.returncode == 1 and b"a link to a file that is not there" in r.stdout, text_of(r)
+        assert r.returncode == 1 and b"a link to a missing file" in r.stdout, text_of(r)
         refused(f, ["stat", "p_host.json"], "cannot read p_host.json",
-                "a link to a file that is not there")
+                "a link to a missing file")
 
 
 main(globals())

@@ -52,7 +52,7 @@ ROWS = {
     "f32, bf16, f16; 16-bit weights with f32 arithmetic": [
         ([*GPT, "--dtype", d], None) for d in ("f32", "bf16", "f16")] +
         [([*GPT, "--weight_dtype", "bf16"], None)],
-    "training in f16": [([*TRAIN, "--dtype", "f16"], "--dtype is f32 or bf16")],
+    "training in f16": [([*TRAIN, "--dtype", "f16"], "--dtype must be f32 or bf16")],
     "NVIDIA GPUs": [],  # tested by the tests with label cuda
     "times: measured, or predicted from a hardware file": [
         ([*GPT, "--hw", "a100-80g"], None), ([*GPT, "--hw", "no-such-machine"], "no-such-machine")],

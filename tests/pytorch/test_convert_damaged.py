@@ -95,7 +95,7 @@ def objects(p, base):
     if good(what + "all", r, kinds):
         check("duplicate-id" not in r.anomalies,
               f"{what}all: ids count anew in each object: {r.anomalies}")
-    refused(what + "2", convert(both, device, "--object", "2"), "holds 2 JSON objects")
+    refused(what + "2", convert(both, device, "--object", "2"), "has 2 JSON objects")
     cut = len(host) + places(dump(other.host), "nodes")[10][0] + 5
     r = convert(both[:cut], device)
     if good(f"{p.name}: the second object cut", r, p.kinds()):
@@ -143,9 +143,9 @@ def words(p, base):
     refused(f"{p.name}: empty", convert(b"", p.texts()[1]), "empty")
     refused(f"{p.name}: blanks", convert(b" \n", p.texts()[1]), "host.0.json")
     refused(f"{p.name}: no trace", convert(b'{"schema": "1.0.2"}', p.texts()[1]),
-            "holds no node of a host trace")
+            "has no nodes of a host trace")
     refused(f"{p.name}: no device trace", convert(p.texts()[0], b'{"a": 1}'),
-            "holds no list of events")
+            "has no list of events")
     refused(f"{p.name}: empty device trace", convert(p.texts()[0], b""), "device.0.json")
 
 

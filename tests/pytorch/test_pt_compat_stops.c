@@ -63,7 +63,7 @@ static void linker_refuses_host(void) {
         {HOST(KNOWN, OPS ",{\"id\":4,\"name\":\"x\",\"ctrl_deps\":2,\"inputs\":{},\"outputs\":{},"
                          "\"attrs\":[{\"name\":\"rf_id\",\"value\":3}]}"),
          "not enough values to unpack"},
-        {HOST(KNOWN, OPS "," NODE(4, "a", 5, 0) "," NODE(5, "b", 4, 0)), "never ends"},
+        {HOST(KNOWN, OPS "," NODE(4, "a", 5, 0) "," NODE(5, "b", 4, 0)), "never terminates"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         CHECK_HAS(sentence(rows[i][0], DEVICE(USUAL)), rows[i][1]);

@@ -87,7 +87,7 @@ static void test_nothing(void) {
     hand_make(&h, rows, 1);
     h.rank.host_input.name = "host.0.json";
     CHECK_INT(written(&h.rank, false, text, sizeof text, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "host.0.json: the trace holds neither device work nor communication");
+    CHECK_HAS(err.text, "host.0.json: the trace has no device work, communication");
     h.ops[0].start_ns = 5 US;
     h.ops[0].wall_ns = 7 US;
     CHECK_OK(written(&h.rank, false, text, sizeof text, &err), err);
@@ -166,9 +166,9 @@ static void test_messages(void) {
                                                         "9") " comm_size=5:int64_val" NO_TENSORS);
     CHECK_HAS(text, "2 M 0+0 1T is_cpu_op=0:bool_val" ENDS(
                         "1", "0", "0") " comm_size=1:int64_val clamped=1:bool_val" NO_TENSORS);
-    CHECK_HAS(text, "not_simulated='a message whose peer is not told' comm_kind='recv'");
+    CHECK_HAS(text, "not_simulated='a message with an unknown peer' comm_kind='recv'");
     CHECK_HAS(text, "not_simulated='a message to its own rank' comm_kind='send'");
-    CHECK_HAS(text, "not_simulated='a message whose peer is beyond the world'");
+    CHECK_HAS(text, "not_simulated='a message whose peer is outside the world'");
     CHECK_HAS(text, "not_simulated='a message without a tag'");
     CHECK_HAS(text, "not_simulated='a message that the other rank lacks' comm_kind='send'");
 }
@@ -254,7 +254,7 @@ static void test_unknown_group(void) {
     groups[1] = (syn__pt_group){"1", "", NULL, 0, 2, 2}; /* two of the four, not told which */
     comm.group = 1;
     CHECK_OK(written(&h.rank, true, text, sizeof text, &err), err);
-    CHECK_HAS(text, "not_simulated='a group whose ranks are not told'");
+    CHECK_HAS(text, "not_simulated='a group with unknown ranks'");
     hand_free(&h);
 }
 

@@ -90,8 +90,8 @@ def cut_one(data, key, where, at):
     whole = strict(data)
     begin = data.index(b'"%s"' % key.encode())
     if code != 0:
-        return check(at <= begin and ("can be saved" in said or "is empty" in said
-                                      or "holds no JSON" in said), f"cut at {at}: {said}")
+        return check(at <= begin and ("can be repaired" in said or "is empty" in said
+                                      or "has no JSON" in said), f"cut at {at}: {said}")
     try:
         got = strict(made)
     except ValueError as e:
@@ -108,7 +108,7 @@ def cut_one(data, key, where, at):
         check(made[:left and where[len(left) - 1][1]] == data[:where[len(left) - 1][1]],
               f"cut at {at}: bytes differ")
     if at < len(data.rstrip()):
-        check("that the file's end cuts off: 1, " in said, f"cut at {at}: {said}")
+        check("truncated by the end of the file: 1, " in said, f"cut at {at}: {said}")
     return None
 
 
@@ -140,23 +140,23 @@ def commas():
     data = source("host")
     whole, where = strict(data), places(data, "nodes")
     end = where[-1][1]
-    expect("trailing comma", data[:end] + b"," + data[end:], whole, ("commas too many", 1, end))
+    expect("trailing comma", data[:end] + b"," + data[end:], whole, ("extra commas", 1, end))
     middle = where[5][1]
     expect("doubled commas", data[:middle] + b",  ,," + data[middle:], whole,
-           ("commas too many", 3, middle + 3))
+           ("extra commas", 3, middle + 3))
     first = where[0][0]
     expect("leading comma", data[:first] + b"," + data[first:], whole,
-           ("commas too many", 1, first))
+           ("extra commas", 1, first))
     check(data[middle:middle + 1] == b",", "the test's place")
     expect("missing comma", data[:middle] + data[middle + 1:], whole,
-           ("commas missing", 1, middle + 1))
+           ("missing commas", 1, middle + 1))
     inner = data.replace(b', "ctrl_deps"', b' "ctrl_deps"').replace(b'}, {"name"', b'}{"name"')
-    expect("missing commas", inner, whole, ("commas missing",
+    expect("missing commas", inner, whole, ("missing commas",
                                             data.count(b', "ctrl_deps"')
                                             + data.count(b'}, {"name"'), None))
     loose = data.replace(b"}]}", b"},]}").replace(b'"values": [', b'"values": [,')
     n = data.count(b"}]}") + data.count(b'"values": [')
-    expect("commas everywhere", loose, whole, ("commas too many", n, None))
+    expect("commas everywhere", loose, whole, ("extra commas", n, None))
 
 
 def strings():
@@ -170,13 +170,14 @@ def strings():
         whole["nodes"][4]["name"] = value
         expect(repr(raw), data.replace(name, b'"name": "' + raw + b'"', 1), whole, *notes)
 
-    renamed(b"a\nb\x00c\x1f", "a\nb\x00c\x1f", ("control characters within", 3, at + 1))
-    renamed(b'say "x" now', 'say "x" now', ("quotes not escaped", 2, at + 4))
+    renamed(b"a\nb\x00c\x1f", "a\nb\x00c\x1f", ("control characters inside", 3, at + 1))
+    renamed(b'say "x" now', 'say "x" now', ("unescaped quotes", 2, at + 4))
     for pg in ('[{"pg": "0"}]',
                '[{"pg_name": "0", "ranks": [], "n": 2}, {"pg_name": "1", "ranks": [0, 1]}]',
                '{"a": "}"}'):
-        renamed(pg.encode(), pg, ("quotes not escaped", pg.count('"'), at + pg.index('"')))
-    renamed(b"C:\\dir\\x \\'q\\' \\u12", "C:\\dir\\x 'q' \\u12", ("escape nothing", 5, at + 2))
+        renamed(pg.encode(), pg, ("unescaped quotes", pg.count('"'), at + pg.index('"')))
+    renamed(b"C:\\dir\\x \\'q\\' \\u12", "C:\\dir\\x 'q' \\u12",
+            ("start no valid escape", 5, at + 2))
     renamed(b"\xff\xc3 \xed\xa0\x80\xc3\xa9", "\ufffd\ufffd \ufffd\ufffd\ufffdé",
             ("not UTF-8", 5, at))
     renamed(b"\\ud83d\\ude00 \\ud83d \\ude00\\u00e9", "\U0001F600 \ufffd \ufffdé",
@@ -195,12 +196,13 @@ def values():
                         (b"80 GB", None), (b"", None)):
         whole["start_ts"] = value
         expect(word, data.replace(key, b'"start_ts": ' + word), whole,
-               ("words that JSON lacks", 1, at))
+               ("words that are not JSON", 1, at))
     for word, value in ((b"+1", 1), (b"007", 7), (b"-.5", -0.5), (b"1.", 1.0), (b"2.e3", 2000.0),
                         (b"0x1F", "0x1F"), (b"1.2.3", "1.2.3"),
                         (b"9" * 5000, "9" * 5000), (b"-000", 0), (b"1e", "1e")):
         whole["start_ts"] = value
-        expect(word, data.replace(key, b'"start_ts": ' + word), whole, ("numbers in a form", 1, at))
+        expect(word, data.replace(key, b'"start_ts": ' + word), whole,
+               ("numbers that are not", 1, at))
     whole = strict(data)
     expect("between values", data.replace(b'"nodes": ', b'"nodes"\x00:\x01 '), whole,
            ("control characters between", 2, None))
@@ -221,18 +223,19 @@ def broken_nodes():
                 if damage == b"]" and len(where) - 1 in victims:  # nothing says where the list ends
                     want = {k: v for k, v in want.items() if k != "finish_ts" and k != "traceName"}
                 expect(f"{name} {victims} {damage}", bad, want,
-                       ("cannot be read", len(victims), where[victims[0]][0]))
+                       ("unreadable values", len(victims), where[victims[0]][0]))
     whole = strict(source("host"))  # "name" first, as the oldest have it
     whole["nodes"] = [dict(sorted(n.items(), reverse=True)) for n in whole["nodes"]]
     data = json.dumps(whole).encode()
     at = places(data, "nodes")[9][1] - 1
     whole["nodes"].pop(9)
-    expect("other keys first", data[:at] + b", <[" + data[at:], whole, ("cannot be read", 1, None))
+    expect("other keys first", data[:at] + b", <[" + data[at:], whole,
+           ("unreadable values", 1, None))
     data = source("device")
     whole = strict(data)
     pg = data.index(b'"distributedInfo": {') + 20
     del whole["distributedInfo"]
-    expect("header", data[:pg] + b'1, ' + data[pg:], whole, ("cannot be read", 1, pg - 20))
+    expect("header", data[:pg] + b'1, ' + data[pg:], whole, ("unreadable values", 1, pg - 20))
 
 
 def objects():
@@ -252,7 +255,8 @@ def objects():
     expect("all, second cut", both[:cut], {"schema": one["schema"],
                                            **{k: one[k] for k in ("pid", "time", "start_ts")},
                                            "nodes": one["nodes"] + two["nodes"][:50]},
-           (met, 2, len(data)), ("file's end cuts off", 1, cut - 13), args=("--object", "all"))
+           (met, 2, len(data)), ("truncated by the end of the file", 1, cut - 13),
+           args=("--object", "all"))
     expect("cut, and another", data[:where[50][0] + 10] + b'\n' + other,
            {**two, **{k: one[k] for k in ("pid",)},
     "nodes": one["nodes"][:50] + two["nodes"]}, (None))
@@ -262,11 +266,11 @@ def objects():
     "pid": one["pid"], "nodes": one["nodes"][:-1] + two["nodes"]}, None, args=("--object", "all"))
     expect("another before, cut", b'{"log": [1]}' + data[:cut - len(data)],
            {k: one[k] for k in one if k not in ("nodes", "finish_ts")} | {
-        "nodes": one["nodes"][:50]}, (met, 2, 12), ("file's end cuts off", 1, None))
+        "nodes": one["nodes"][:50]}, (met, 2, 12), ("truncated by the end of the file", 1, None))
     expect("a log around", b"\xef\xbb\xbf[W] began\n" + data + b"\nended", one,
-           ("texts before or behind", 2, 0))
+           ("text before or after", 2, 0))
     code, _, said = repair(both, "--object", "2")
-    check(code == 1 and "holds 2 JSON objects" in said, said)
+    check(code == 1 and "has 2 JSON objects" in said, said)
     for wrong in ("-1", "x", ""):
         code, _, said = repair(both, "--object", wrong)
         check(code == 2 and "--object must be last" in said, said)
@@ -281,17 +285,17 @@ def packed():
     check(code == 0 and made == data, f"gzip: {said}")
     end = where[-1][1]
     expect("gzip, damaged", gzip.compress(data[:end] + b"," + data[end:]), whole,
-           ("commas too many", 1, end))
+           ("extra commas", 1, end))
     code, made, said = repair(gzip.compress(data)[:-2000])
     got = strict(made or b"{}")
     check(code == 0 and got["nodes"] == whole["nodes"][:len(got["nodes"])]
           and len(got["nodes"]) > 10, f"gzip, cut: {said}")
-    check(re.search(r"the file.s end cuts off: \d+,", said), said)
+    check(re.search(r"truncated by the end of the file: \d+,", said), said)
     code, made, said = repair(gzip.compress(data)[:-3])
-    check(code == 0 and made == data and "the file's end cuts off: 1," in said,
+    check(code == 0 and made == data and "truncated by the end of the file: 1," in said,
           f"gzip, all but its check: {said}")
     code, _, said = repair(gzip.compress(data)[:12])
-    check(code == 1 and "damaged gzip" in said, said)
+    check(code == 1 and "gzip file that is damaged" in said, said)
 
 
 def files():
@@ -322,8 +326,8 @@ def files():
     check(r.returncode == 0 and strict(made), f"{r.stderr}")
     r = run("--input", "-", "--output", "-", stdin=data)
     check(r.returncode == 0 and r.stdout == made and b"standard input: " in r.stderr, f"{r.stderr}")
-    for text, words in ((b"", "is empty"), (b"hello", "holds no JSON object"),
-                        (b'{"nodes', "can be saved"), (b"{]", "can be saved")):
+    for text, words in ((b"", "is empty"), (b"hello", "has no JSON object"),
+                        (b'{"nodes', "can be repaired"), (b"{]", "can be repaired")):
         code, _, said = repair(text)
         check(code == 1 and words in said and said.count("\n") == 1, f"{text}: {said}")
     r = run("--input", os.path.join(own, "none"), "--output", out)

@@ -531,7 +531,7 @@ static const test_case cases[] = {
     {"times of what was forgotten", test_times_of_what_was_forgotten},
     {"no kernel", test_no_kernel},
     {"what fails", test_what_fails},
-    {"memory of other sizes", test_memory_of_other_sizes},
+    {"memory of different sizes", test_memory_of_other_sizes},
     {"a device lost while memory is out", test_a_device_lost_while_memory_is_out},
     {"copies of a read", test_copies_of_a_read},
     {"a read that fails half-way", test_a_read_that_fails_half_way},

@@ -86,8 +86,8 @@ static void test_what_stays(void) {
     X(syn_name(l.ctx, old, "x"), "tensor 7 cannot be named: it was forgotten")                 \
     X(syn_pin(l.ctx, old), "tensor 7 cannot be pinned: it was forgotten")                      \
     X(syn_forget(l.ctx, l.mark, &old, 1), "tensor 7 cannot be kept: it was forgotten")         \
-    X(syn_scale(l.ctx, version, 1), "tensor 2, 'cache', was overwritten by an op that was "    \
-                                    "forgotten: only its result, tensor 5,")
+    X(syn_scale(l.ctx, version, 1),                                                            \
+      "tensor 2, 'cache', was overwritten by a forgotten op; use the result, tensor 5")
 
 static void test_what_goes(void) {
     enum {

@@ -165,34 +165,32 @@ static const struct refusal {
     const char *says;
 } refusals[] = {
     {"twice", twice,
-     "tensor 3 has no gradient: a backward pass went over it before, or its ops were forgotten"},
+     "tensor 3 has no gradient: an earlier backward pass included it, or its ops were forgotten"},
     {"through an earlier pass", through_an_earlier_pass,
-     "tensor 2 was computed before the last backward pass: what it was computed from gets no "
-     "gradient any more"},
-    {"of nothing", of_nothing,
-     "tensor 4 has no gradient: nothing that it was computed from requires one"},
+     "tensor 2 was computed before the last backward pass, so its inputs can no longer get "
+     "gradients"},
+    {"of nothing", of_nothing, "tensor 4 has no gradient: none of its inputs requires a gradient"},
     {"of an input", of_an_input, "tensor 1 has no gradient"},
-    {"of many elements", of_many, "a loss is one f32, tensor 2 is not"},
-    {"of a choice", of_a_choice, "a loss is one f32, tensor 2 is not"},
-    {"while off", while_off,
-     "tensor 3 has no gradient: nothing that it was computed from requires one"},
+    {"of many elements", of_many, "tensor 2 is not a loss, which is a single f32"},
+    {"of a choice", of_a_choice, "tensor 2 is not a loss, which is a single f32"},
+    {"while off", while_off, "tensor 3 has no gradient: none of its inputs requires a gradient"},
     {"through an overwritten tensor", through_an_overwritten_tensor,
      "tanh_grad in head: tensor 2, 'head/tanh:0', was overwritten by cross_entropy (node 2)"},
     {"through an overwritten input", through_an_overwritten_input,
      "mul: tensor 2, 'cache', was overwritten by kv_append (node 2)"},
     {"with a written input", with_a_written_input,
-     "'x' cannot be written: a backward pass still to come is computed from what it holds"},
+     "'x' cannot be written: it is saved for a backward pass"},
     {"through an op without a rule", through_an_op_without_a_rule,
-     "kv_append in h.0: has no gradient, and its inputs were computed from what requires one"},
+     "kv_append in h.0: has no gradient, but an input requires one"},
     {"of a forgotten loss", of_a_forgotten_loss, "cannot be differentiated"},
     {"of a loss whose ops are forgotten", of_a_loss_whose_ops_are_forgotten,
-     "has no gradient: a backward pass went over it before, or its ops were forgotten"},
+     "has no gradient: an earlier backward pass included it, or its ops were forgotten"},
     {"of a released leaf", of_a_released_leaf,
      "the data of tensor 1, which requires a gradient, was released"},
     {"for what is computed", for_what_is_computed,
-     "tensor 2 cannot be given a gradient: only parameters and inputs of f32, f16 or bf16 can"},
-    {"for integers", for_integers, "tensor 1 cannot be given a gradient"},
-    {"for what was released", for_what_was_released, "tensor 1 cannot be given a gradient"},
+     "tensor 2 cannot require a gradient: only f32, f16 or bf16 parameters and inputs can"},
+    {"for integers", for_integers, "tensor 1 cannot require a gradient"},
+    {"for what was released", for_what_was_released, "tensor 1 cannot require a gradient"},
 };
 
 static void test_refusals(void) {
@@ -218,9 +216,10 @@ static void test_other_contexts(void) {
     CHECK(syn_grad(a, x).id && !syn_grad(a, y).id && !syn_grad(b, x).id);
     CHECK(!syn_requires_grad(b, x));
     CHECK(syn_backward(b, loss) == SYN_E_INVALID);
-    CHECK_HAS(syn_ctx_error(b)->text, "cannot be differentiated: it is none of this context");
+    CHECK_HAS(syn_ctx_error(b)->text, "cannot be differentiated: it belongs to another context");
     syn_require_grad(a, y);
-    CHECK_HAS(syn_ctx_error(a)->text, "cannot be given a gradient: it is none of this context");
+    CHECK_HAS(syn_ctx_error(a)->text,
+              "cannot be made to require a gradient: it belongs to another context");
     syn_ctx_free(a);
     syn_ctx_free(b);
 }

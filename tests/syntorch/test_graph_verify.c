@@ -2,52 +2,52 @@
 #include "tests/support/graph_plan.h"
 
 /* One violation each, with part of the expected message. */
-#define BREACHES(X)                                                                               \
-    X(p->ranks[1] = 4, "rank 4 is not within a world of 4")                                       \
-    X(p->ranks[1] = -1, "rank -1 is not within")                                                  \
-    X(p->ranks[1] = 0, "rank 0 is in the graph twice")                                            \
-    X(p->groups[1].id = 1, "group 1 is there twice")                                              \
-    X(p->groups[1].id = 0, "group 0")                                                             \
-    X(p->groups[1].n_ranks = 0, "group 7 has no ranks")                                           \
-    X(p->dp_ranks[0] = 4, "group 7 (dp1) holds rank 4, which is not within a world of 4 ranks")   \
-    X(p->dp_ranks[0] = 3, "group 7 (dp1) holds rank 3 twice")                                     \
-    X(p->metadata[1].name = "", "entry 1 of the metadata")                                        \
-    X(p->tensors[2].spec.dims[0] = -1, "tensor 2 (h.0.attn/qkv:0): its shape")                    \
-    X(p->tensors[2].base = 3, "tensor 2 (h.0.attn/qkv:0): shares the storage")                    \
-    X(p->tensors[0].flags = 0, "tensor 0 (x): no node makes it")                                  \
-    X(p->tensors[4].producer = 4, "tensor 4 (h.1/recv:0): the node that makes it does not exist") \
-    X(p->tensors[4].producer = 2, "writes a tensor that names another producer: 4")               \
-    X(p->nodes[3].n_outputs = 0, "tensor 4 (h.1/recv:0): the node it names does not make it")     \
-    X(p->linear_out[0] = 5, "node 0 (linear): writes a tensor that does not exist: 5")            \
-    X(p->linear_in[1] = 5, "node 0 (linear): reads a tensor that does not exist: 5")              \
-    X(p->linear_in[1] = 3, "reads the output of a node that does not come earlier: 1")            \
-    X(p->linear_in[1] = 2, "reads the output of a node that does not come earlier: 0")            \
-    X(p->reduce_deps[0].dep_class = SYN_DEP_CONTROL, "lacks a data dependency on the node")       \
-    X(p->send_deps[1].node = 2, "node 2 (send): waits for a node that does not come earlier: 2")  \
-    X(p->recv_deps[0].dep_class = SYN_DEP_COUNT, "unknown class of dependency")                   \
-    X((p->send_deps[0].node = 1, p->send_deps[1].node = 0), "not in ascending order")             \
-    X(p->reduce_deps[1].dep_class = SYN_DEP_DATA, "lists the same dependency twice")              \
-    X(p->nodes[2].id = 1, "two nodes with the id 1")                                              \
-    X(p->nodes[1].stream = -1, "node 1 (all_reduce): negative stream -1")                         \
-    X(p->nodes[1].wall_ns = (double)NAN, "has a time that is not a number")                       \
-    X(p->nodes[1].comm = SYN_COMM_NONE, "its kind of communication does not fit")                 \
-    X(p->nodes[1].comm = SYN_COMM_SEND, "its kind of communication does not fit")                 \
-    X(p->nodes[2].comm = SYN_COMM_RECV, "its kind of communication does not fit")                 \
-    X(p->nodes[3].comm = SYN_COMM_BROADCAST, "its kind of communication does not fit")            \
-    X(p->nodes[1].group = 2, "its group does not exist: 2")                                       \
-    X(p->nodes[1].group = 7, "rank 0, node 1 (all_reduce): its rank is not in its group 7")       \
-    X(p->nodes[1].root = 4, "its root is no rank: 4")                                             \
-    X(p->nodes[2].peer = 4, "its peer is no rank: 4")                                             \
-    X(p->nodes[3].peer = -1, "its peer is no rank: -1")                                           \
-    X(p->linear_attributes[2].name = "", "has an attribute without name or value, number 2")
+#define VIOLATIONS(X)                                                                       \
+    X(p->ranks[1] = 4, "rank 4 is not in a world of 4")                                     \
+    X(p->ranks[1] = -1, "rank -1 is not in")                                                \
+    X(p->ranks[1] = 0, "rank 0 is in the graph twice")                                      \
+    X(p->groups[1].id = 1, "group 1 appears twice")                                         \
+    X(p->groups[1].id = 0, "group 0")                                                       \
+    X(p->groups[1].n_ranks = 0, "group 7 has no ranks")                                     \
+    X(p->dp_ranks[0] = 4, "group 7 (dp1) has rank 4, which is not in a world of 4 ranks")   \
+    X(p->dp_ranks[0] = 3, "group 7 (dp1) has rank 3 twice")                                 \
+    X(p->metadata[1].name = "", "entry 1 of the metadata")                                  \
+    X(p->tensors[2].spec.dims[0] = -1, "tensor 2 (h.0.attn/qkv:0): its shape")              \
+    X(p->tensors[2].base = 3, "tensor 2 (h.0.attn/qkv:0): shares the storage")              \
+    X(p->tensors[0].flags = 0, "tensor 0 (x): has no producer")                             \
+    X(p->tensors[4].producer = 4, "tensor 4 (h.1/recv:0): its producer does not exist")     \
+    X(p->tensors[4].producer = 2, "writes a tensor that has another producer: 4")           \
+    X(p->nodes[3].n_outputs = 0, "tensor 4 (h.1/recv:0): its producer does not write it")   \
+    X(p->linear_out[0] = 5, "node 0 (linear): writes a tensor that does not exist: 5")      \
+    X(p->linear_in[1] = 5, "node 0 (linear): reads a tensor that does not exist: 5")        \
+    X(p->linear_in[1] = 3, "reads the output of a node that is not earlier: 1")             \
+    X(p->linear_in[1] = 2, "reads the output of a node that is not earlier: 0")             \
+    X(p->reduce_deps[0].dep_class = SYN_DEP_CONTROL, "lacks a data dependency on the node") \
+    X(p->send_deps[1].node = 2, "node 2 (send): depends on a node that is not earlier: 2")  \
+    X(p->recv_deps[0].dep_class = SYN_DEP_COUNT, "unknown class of dependency")             \
+    X((p->send_deps[0].node = 1, p->send_deps[1].node = 0), "not in ascending order")       \
+    X(p->reduce_deps[1].dep_class = SYN_DEP_DATA, "lists the same dependency twice")        \
+    X(p->nodes[2].id = 1, "two nodes with the id 1")                                        \
+    X(p->nodes[1].stream = -1, "node 1 (all_reduce): negative stream -1")                   \
+    X(p->nodes[1].wall_ns = (double)NAN, "has a time that is not a number")                 \
+    X(p->nodes[1].comm = SYN_COMM_NONE, "its kind of communication does not match")         \
+    X(p->nodes[1].comm = SYN_COMM_SEND, "its kind of communication does not match")         \
+    X(p->nodes[2].comm = SYN_COMM_RECV, "its kind of communication does not match")         \
+    X(p->nodes[3].comm = SYN_COMM_BROADCAST, "its kind of communication does not match")    \
+    X(p->nodes[1].group = 2, "its group does not exist: 2")                                 \
+    X(p->nodes[1].group = 7, "rank 0, node 1 (all_reduce): its rank is not in its group 7") \
+    X(p->nodes[1].root = 4, "its root is not a rank: 4")                                    \
+    X(p->nodes[2].peer = 4, "its peer is not a rank: 4")                                    \
+    X(p->nodes[3].peer = -1, "its peer is not a rank: -1")                                  \
+    X(p->linear_attributes[2].name = "", "has an attribute without a name or value, number 2")
 
 static void verify_finds_each_breach(void) {
     enum {
 #define X(change, says) +1
-        N_BREACHES = 0 BREACHES(X)
+        N_VIOLATIONS = 0 VIOLATIONS(X)
 #undef X
     };
-    for (int which = 0; which < N_BREACHES; which++) {
+    for (int which = 0; which < N_VIOLATIONS; which++) {
         plan whole, *p = &whole;
         syn_graph *g;
         syn_error err = {0};
@@ -59,7 +59,7 @@ static void verify_finds_each_breach(void) {
         (void)(change);     \
         says = sentence;    \
     }
-        BREACHES(X)
+        VIOLATIONS(X)
 #undef X
         CHECK_OK(build(&g, p, &err), err);
         const syn_status status = syn_graph_verify(g, &err);
@@ -114,7 +114,7 @@ static void verify_distrusts_other_producers(void) {
         const char *says;
     } cases[] = {{spoil_kind, "unknown kind of node"}, {spoil_category, "unknown category"},
                  {spoil_phase, "unknown phase"},       {spoil_op, "lacks its op"},
-                 {spoil_scope, "lacks its op"},        {spoil_comm, "does not fit"},
+                 {spoil_scope, "lacks its op"},        {spoil_comm, "does not match"},
                  {spoil_reduce, "unknown reduction"}};
     const syn_graph_source source = {spoiled_node, whole_tensor, NULL};
     plan p;

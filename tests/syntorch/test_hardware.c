@@ -93,7 +93,8 @@ static void refuses_bad_files(void) {
         {"\"memory_gib\":2,", "", "hw.json:4:76: ", "\"hardware\" lacks \"memory_gib\""},
         {"\"memory_gib\"", "\"memory_gb\"",
          "hw.json:3:3: ", "unknown key \"memory_gb\" in \"hardware\""},
-        {"\"memory_gib\":2", "\"memory_gib\":2,\"memory_gib\":2", "hw.json:3:18: ", "given twice"},
+        {"\"memory_gib\":2", "\"memory_gib\":2,\"memory_gib\":2",
+         "hw.json:3:18: ", "appears twice"},
         {"\"f32\":1,", "", "", "\"hardware.peak_tflops\" lacks \"f32\""},
         {"\"f16\":10", "\"f8\":10", "", "unknown key \"f8\" in \"hardware.peak_tflops\""},
         {"\"f16\":10", "\"f16\":0", "", "\"hardware.peak_tflops.f16\" must be"},
@@ -113,16 +114,16 @@ static void refuses_bad_files(void) {
         {"\"memory_efficiency\":0.8", "\"memory_efficiency\":0", "", "\"stack.memory_efficiency\""},
         {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
         {"\"launch_us\":3", "\"launch_ms\":3", "",
-         "unknown key \"launch_ms\" in \"stack\"; the keys here are name, launch_us, kernel_us, "},
+         "unknown key \"launch_ms\" in \"stack\"; valid keys are name, launch_us, kernel_us, "},
         {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a long list is truncated */
         {"\"softmax\":2", "\"sofmax\":2",
          "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
         {"\"softmax\":2", "\"softmax\":-1", "", "\"stack.kernels.softmax\""},
         {"\"softmax\":2", "\"softmax\":true", "", "not true"},
-        {"\"softmax\":2", "\"add\":2", "", "\"stack.kernels.add\" is given twice"},
+        {"\"softmax\":2", "\"add\":2", "", "\"stack.kernels.add\" appears twice"},
         {"{\"softmax\":2,\"add\":0.5}", "[]", "", "\"stack.kernels\" must be an object"},
-        {"\"stack\":{", "\"hardware\":{", "hw.json:5:2: ", "\"hardware\" is given twice"},
-        {"}}}\n", "}},\"stack\":{}}", "", "\"stack\" is given twice"},
+        {"\"stack\":{", "\"hardware\":{", "hw.json:5:2: ", "\"hardware\" appears twice"},
+        {"}}}\n", "}},\"stack\":{}}", "", "\"stack\" appears twice"},
         {"\"name\":\"toy\",", "", "", "the file lacks \"name\""},
         {"\"name\":\"toy\"", "\"name\":\"\"",
          "hw.json:1:9: ", "\"name\" must be a string of 1 to 63"},
@@ -136,15 +137,15 @@ static void refuses_bad_files(void) {
          "", "\"errors.rows\""},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"rows\":[[0,2,3,4,5,6,7.5,8,0]]}", "",
-         "a row of \"errors.rows\" has integers and an error"},
+         "a row of \"errors.rows\" must be integers and an error"},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"rows\":[[0,2,3,4,5,6,7,8,0,9]]}", "",
-         "a row of \"errors.rows\" has 9 numbers"},
+         "a row of \"errors.rows\" must have 9 numbers"},
         {"\"name\":\"toy\"",
          "\"name\":\"toy\",\"errors\":{\"constants\":\"x\",\"training\":{\"tp\":-1}}", "",
          "\"errors.training.tp\""},
         {"{\"name\"", "[{\"name\"", "hw.json:1:1: ", "the file must be an object, not an array"},
-        {"0.5}}}\n", "0.5}}} x", "hw.json:6:63: ", "nothing after the document"},
+        {"0.5}}}\n", "0.5}}} x", "hw.json:6:63: ", "the end of the document"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         syn_hardware hw, before;
@@ -248,7 +249,7 @@ static void names_have_two_parts(void) {
     CHECK_OK(syn_hardware_load(&file, title, NULL, &err), err);
     CHECK_STR(file.stack.name, "megatron");
     CHECK_INT(syn_hardware_load(&hw, "cpu+serving", NULL, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "the stack serving is one of GPUs: cpu has no \"multiprocessors\"");
+    CHECK_HAS(err.text, "the stack serving needs a GPU, but cpu has no \"multiprocessors\"");
     err = (syn_error){0};
     CHECK_INT(syn_hardware_load(&hw, "a100-80g+eager", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100-80g+eager");

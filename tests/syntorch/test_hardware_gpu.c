@@ -326,12 +326,12 @@ static void refuses_ranges(void) {
     static const struct {
         const char *fitted, *says;
     } bad[] = {
-        {"{\"all_reduces\":{}}", "names \"all_reduces\", which is no kind of work"},
-        {"{\"all_reduce\":{\"gpus\":[1,2]}}", "a range of \"gpus\", which is no extent"},
+        {"{\"all_reduces\":{}}", "names \"all_reduces\", which is not a kind of work"},
+        {"{\"all_reduce\":{\"gpus\":[1,2]}}", "a range of \"gpus\", which is not an extent"},
         {"{\"all_reduce\":{\"ranks\":[3,2]}}", "must be [least, most]"},
         {"{\"all_reduce\":{\"ranks\":[3]}}", "ranks\" must be a number"},
         {"{\"all_reduce\":{\"ranks\":[1,2,3]}}", "must be [least, most]"},
-        {"{\"all_reduce\":{},\"all_reduce\":{}}", "is given twice"},
+        {"{\"all_reduce\":{},\"all_reduce\":{}}", "appears twice"},
         {"[]", "must be an object of ranges"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

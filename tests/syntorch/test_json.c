@@ -287,11 +287,11 @@ static void errors_point_at_the_place(void) {
         {"{\"a\":1]", "t.json:1:7: expected ',' or '}', not ']'"},
         {"{]", "t.json:1:2: expected a key in quotes or '}', not ']'"},
         {"{\"a\":1,}", "t.json:1:8: expected a key in quotes, not '}'"},
-        {"[]\x01", "t.json:1:3: expected nothing after the document's value, not the byte 0x01"},
-        {"[\"ab", "t.json:1:2: this string has no end"},
-        {"[01]", "t.json:1:2: this is not a number as JSON writes them"},
+        {"[]\x01", "t.json:1:3: expected the end of the document, not the byte 0x01"},
+        {"[\"ab", "t.json:1:2: unterminated string"},
+        {"[01]", "t.json:1:2: this is not a JSON number"},
         {"[1e999]", "t.json:1:2: this number is too large"},
-        {"\xEF\xBB\xBF[]", "t.json:1:1: the document starts with a byte order mark"},
+        {"\xEF\xBB\xBF[]", "t.json:1:1: the document starts with a byte order mark; remove it"},
         {"[\"a\\q\"]", "t.json:1:4: unknown escape in a string"},
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {

@@ -75,7 +75,7 @@ static void pointers_of_lfs_are_told(void) {
     put_folder("p");
     const char *path = put_file("p/x", pointer, sizeof pointer - 1);
     CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_FORMAT);
-    CHECK_HAS(err.text, "p/x is what Git LFS leaves in place of the file; 'git lfs pull' fetches");
+    CHECK_HAS(err.text, "p/x is a Git LFS pointer; run 'git lfs pull' to fetch");
     CHECK(data == NULL && bytes == 0);
 }
 
@@ -101,7 +101,7 @@ static void sockets_are_refused(void) {
     char *data;
     size_t bytes;
     CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_IO);
-    CHECK_HAS(err.text, "p/s: it is no file that can be read whole");
+    CHECK_HAS(err.text, "p/s: it is not a regular file");
     close(fd);
 }
 
@@ -160,7 +160,7 @@ static void pipes_have_limits(void) {
     CHECK_HAS(err.text, "r/pipe: it is longer than 300000 bytes");
     err = (syn_error){0};
     CHECK_INT(read_pipe(SIZE_MAX, SIZE_MAX, 600000, &bytes, &err), SYN_E_NOMEM);
-    CHECK_HAS(err.text, "r/pipe: it gives more than the 300000 bytes");
+    CHECK_HAS(err.text, "r/pipe: it has more than the 300000 bytes");
     CHECK_INT(bytes, 0);
 }
 

@@ -26,20 +26,19 @@ static struct cache cache_new(syn_device device) {
 }
 
 /* Uses of stale tensors, each with the expected message. */
-#define STALE(X)                                                                                   \
-    X(syn_add(c.ctx, c.newest, c.v0),                                                              \
-      "add: tensor 1, 'cache', was overwritten by kv_append (node 3): only its result, tensor 5, " \
-      "may be used")                                                                               \
-    X(syn_add(c.ctx, c.v1, c.v1), "tensor 3, 'h.0/k_cache:0', was overwritten by kv_append")       \
-    X(syn_add(c.ctx, c.part, c.row), "tensor 4, 'h.0/slice:0', was overwritten by kv_append")      \
-    X(syn_slice(c.ctx, c.v1, 2, 0, 2), "slice: tensor 3, 'h.0/k_cache:0', was overwritten")        \
-    X(syn_reshape(c.ctx, c.part, (const int64_t[]){2}, 1),                                         \
-      "reshape: tensor 4, 'h.0/slice:0', was")                                                     \
-    X(syn_kv_append(c.ctx, c.v1, c.row, 2), "kv_append: tensor 3, 'h.0/k_cache:0', was")           \
-    X(syn_kv_append(c.ctx, c.v2, c.part, 2), "kv_append: tensor 4, 'h.0/slice:0', was")            \
-    X(CHECK(syn_tensor_read(c.ctx, c.v0, buf, sizeof buf) != SYN_OK),                              \
-      "tensor 1, 'cache', was overwritten by kv_append (node 3): only its result, tensor 5, may")  \
-    X(CHECK(syn_tensor_read(c.ctx, c.part, buf, 8) != SYN_OK), "tensor 4, 'h.0/slice:0', was")     \
+#define STALE(X)                                                                                 \
+    X(syn_add(c.ctx, c.newest, c.v0),                                                            \
+      "add: tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5") \
+    X(syn_add(c.ctx, c.v1, c.v1), "tensor 3, 'h.0/k_cache:0', was overwritten by kv_append")     \
+    X(syn_add(c.ctx, c.part, c.row), "tensor 4, 'h.0/slice:0', was overwritten by kv_append")    \
+    X(syn_slice(c.ctx, c.v1, 2, 0, 2), "slice: tensor 3, 'h.0/k_cache:0', was overwritten")      \
+    X(syn_reshape(c.ctx, c.part, (const int64_t[]){2}, 1),                                       \
+      "reshape: tensor 4, 'h.0/slice:0', was")                                                   \
+    X(syn_kv_append(c.ctx, c.v1, c.row, 2), "kv_append: tensor 3, 'h.0/k_cache:0', was")         \
+    X(syn_kv_append(c.ctx, c.v2, c.part, 2), "kv_append: tensor 4, 'h.0/slice:0', was")          \
+    X(CHECK(syn_tensor_read(c.ctx, c.v0, buf, sizeof buf) != SYN_OK),                            \
+      "tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5")      \
+    X(CHECK(syn_tensor_read(c.ctx, c.part, buf, 8) != SYN_OK), "tensor 4, 'h.0/slice:0', was")   \
     X(CHECK(syn_tensor_write(c.ctx, c.v0, buf, sizeof buf) != SYN_OK), "tensor 1, 'cache', was")
 
 static void test_stale(void) {
@@ -119,7 +118,7 @@ static void test_overwritten_and_read(void) {
         const struct cache c = cache_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
         syn_kv_append(c.ctx, c.v2, c.newest, 0);
         CHECK_STR(syn_ctx_error(c.ctx)->text,
-                  "kv_append: input 0 is overwritten, and input 1 lies in the same storage");
+                  "kv_append: input 0 would be overwritten, but input 1 shares its storage");
         syn_ctx_free(c.ctx);
     }
 }
@@ -145,7 +144,7 @@ static void test_verifiers(void) {
     t->inputs[t->nodes[3].first_in] = c.row.id; /* a result that is no version of its input */
     err.code = SYN_OK;
     CHECK_INT(syn_trace_verify(t, &err), SYN_E_FORMAT);
-    CHECK_STR(err.text, "trace node 3: output 0 is no new version of its input");
+    CHECK_STR(err.text, "trace node 3: output 0 is not a new version of its input");
     syn_graph_free(graph);
     syn_ctx_free(c.ctx);
 }

@@ -122,7 +122,7 @@ static void failures(void) {
     syn_error err = {0};
     syn_workers *w = NULL;
     CHECK(syn_workers_new(&w, 0, &err) == SYN_E_INVALID);
-    CHECK_HAS(err.text, "0 threads: there can be 1 to 256");
+    CHECK_HAS(err.text, "0 threads requested; 1 to 256 are supported");
     for (uint64_t n = 0; n < 4; n++) {
         err.code = SYN_OK;
         syn_memory_fail_after(n);

@@ -304,7 +304,7 @@ def messages(folder):
         assert run(folder, "export", "--input", "p2p.json", "--output", "p2p", "--format",
                    "et") == (0, ""), name
         code, said = run(folder, "validate", "p2p")
-        assert code == 0 and "it runs to the end" in said, (name, said)
+        assert code == 0 and "a simulation finishes" in said, (name, said)
         graph = load(export(folder, "p2p.json", "out.json"))
         check(graph, "duration_ns", 1000 * us, name)
     deadlock(folder)
@@ -317,7 +317,7 @@ def deadlock(folder):
     assert run(folder, "export", "--input", "p2p.json", "--output", "p2p", "--format",
                "et") == (0, "")
     code, said = run(folder, "validate", "p2p")
-    assert code == 1 and said.endswith("1 problem; it does not run to the end\n"), said
+    assert code == 1 and said.endswith("1 problem; a simulation does not finish\n"), said
 
 
 def crossed(folder):

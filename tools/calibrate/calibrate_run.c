@@ -99,25 +99,25 @@ static void print_kinds(const findings *f) {
 }
 
 static void print_findings(const findings *f) {
-    if (f->rows->n_skipped > 0)
-        printf("%zu rows with pipelines are left out\n", f->rows->n_skipped);
+    if (f->rows->n_skipped > 0) printf("%zu rows with pipelines are skipped\n", f->rows->n_skipped);
     print_errors(f->title, &f->before, f->rows);
     print_kinds(f);
     extrapolation_print(&f->beyond, stdout);
     if (has_several_stacks(f->rows))
-        printf("rows of several stacks: --rows_stack takes one of them\n");
+        printf("note: the rows are of several stacks; select one with --rows_stack\n");
     if (args.check) return;
     for (int i = 0; i < f->constants.n; i++) {
         const fit_constant *c = &f->constants.at[i];
         const int bound = fit_at_bounds(&f->fitted, c);
         printf("  %-28s %12.6g -> %.6g%s\n", c->name, fit_value(c, &f->start),
                fit_value(c, &f->fitted),
-               bound < 0   ? ", its least"
-               : bound > 0 ? ", its most"
+               bound < 0   ? " (lower bound)"
+               : bound > 0 ? " (upper bound)"
                            : "");
     }
     if (f->rows->n < 3 * (size_t)f->constants.n)
-        printf("%zu rows say little about %d constants: --fix some\n", f->rows->n, f->constants.n);
+        printf("%zu rows are too few for %d constants; keep some with --fix\n", f->rows->n,
+               f->constants.n);
     print_errors("fitted, in sample:", &f->after, f->rows);
     for (int i = 0; i < FIT_SPLITS; i++)
         if (f->parts[i] > 1)
@@ -282,9 +282,9 @@ static syn_status read_rows(measured *m, const syn_hardware *hw, syn_error *err)
     for (int i = 0; i < args.rows.n; i++)
         SYN_TRY(measured_read(m, args.rows.at[i], args.rows_stack, err));
     if (m->n == 0 && args.rows_stack)
-        return SYN_FAIL(err, SYN_E_INVALID, "%s has no rows whose column stack says '%.100s'",
+        return SYN_FAIL(err, SYN_E_INVALID, "%s has no rows with '%.100s' in column stack",
                         args.rows.at[0], args.rows_stack);
-    if (m->n == 0) return SYN_FAIL(err, SYN_E_INVALID, "%s has no such rows", args.rows.at[0]);
+    if (m->n == 0) return SYN_FAIL(err, SYN_E_INVALID, "%s has no usable rows", args.rows.at[0]);
     for (size_t i = 0; i < m->n; i++) SYN_TRY(measured_record(&m->rows[i], hw, err));
     return SYN_OK;
 }
@@ -309,8 +309,8 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     SYN_TRY(syn_hardware_load(&f->start, args.hw, NULL, err));
     if (!args.check && f->start.alone.ranks > 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%s has nothing to fit: a machine's kernels were measured, from which "
-                        "its times are predicted; --check prints its errors",
+                        "%s has nothing to fit, because its times are predicted from measured "
+                        "kernels; --check prints its errors",
                         f->start.name);
     syn_hardware_title(&f->start, f->title, sizeof f->title);
     SYN_TRY(read_rows(m, &f->start, err));
@@ -330,16 +330,15 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
 
 static syn_status prepare_over_mpi(const launch *l, syn_hardware *hw, syn_error *err) {
     if (args.device == 1)
-        return SYN_FAIL(
-            err, SYN_E_INVALID,
-            "--measure --device cuda is one process, which has all GPUs of the machine; "
-            "start it without a launcher");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--measure --device cuda uses all GPUs of the machine from one process; "
+                        "start it without a launcher");
     if (l->rank == 0) SYN_TRY(check_outputs(err));
     SYN_TRY(syn_hardware_load(hw, args.hw, NULL, err));
     if (hw->collectives.name[0] != '\0')
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "over MPI only all-reduces are measured, for a file that --measure wrote "
-                        "without MPI: --hw FILE.json; %s has the collectives of %s",
+                        "over MPI, --measure only adds all-reduces to a file that it wrote without "
+                        "MPI (--hw FILE.json), but %s has the collectives of %s",
                         hw->name, hw->collectives.name);
     return SYN_OK;
 }
@@ -384,14 +383,14 @@ static int read_options(int argc, char **argv) {
     const cli_rule rules[] = {
         {args.measure,
          {"rows", "rows_stack", "fix", "check", "rounds", "predictions"},
-         "does nothing with --measure, which measures this machine; leave one out"},
+         "has no effect with --measure, which measures this machine; omit one"},
         {args.measure && args.device == 0 && !mpi,
          {"hw"},
-         "does nothing when --measure measures a CPU, all of which is measured; leave it out"},
-        {!args.measure, {"device"}, "does nothing without --measure; give that, too"},
+         "has no effect when --measure measures a CPU; omit it"},
+        {!args.measure, {"device"}, "has no effect without --measure; give that, too"},
         {args.check,
          {"fix", "rounds", "output"},
-         "does nothing with --check, which fits nothing; leave one out"},
+         "has no effect with --check, which fits nothing; omit one"},
     };
     code = cli_check_rules(&calibrate_cli, argc, argv, rules, sizeof rules / sizeof *rules);
     if (code != CLI_RUN || args.measure) return code;
@@ -399,7 +398,7 @@ static int read_options(int argc, char **argv) {
         return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");
     if (!mpi) return CLI_RUN;
     return cli_fail(&calibrate_cli, CLI_USAGE,
-                    "over MPI there is only --measure; start --rows without a launcher");
+                    "over MPI only --measure is supported; start --rows without a launcher");
 }
 
 int calibrate_program(int argc, char **argv) {

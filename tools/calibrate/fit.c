@@ -133,8 +133,7 @@ syn_status fit_choose(fit_free *out, const syn_hardware *hw, bool library, const
             if (strcmp(out->at[i].name, fixed[f]) == 0) found = i;
         if (found < 0)
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "--fix %s: %s has no such constant that could be fitted; the first is "
-                            "%s",
+                            "--fix %s: %s has no fitted constant of this name; the first is %s",
                             fixed[f], hw->stack.name, out->n > 0 ? out->at[0].name : "none");
         drop(out, found);
     }

@@ -282,7 +282,7 @@ syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks, syn_e
     started s = {.what = what, .ops = ops, .task = TASK_ALL_REDUCE};
     SYN_TRY(syn_ranks_run(what->ranks, begin_rank, &s, err));
     if (s.refused >= 0 && s.refused_here) return what->before;
-    if (s.refused >= 0) return SYN_FAIL(err, SYN_E_COMM, "rank %d could not begin", s.refused);
+    if (s.refused >= 0) return SYN_FAIL(err, SYN_E_COMM, "rank %d could not start", s.refused);
     *ranks = s.ranks;
     return SYN_OK;
 }

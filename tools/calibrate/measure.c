@@ -172,7 +172,7 @@ static void print_width(const struct syn_hw_width *w, const char *name) {
     printf("  %s: GFLOP/s by rows or queries\n", name);
     for (int32_t i = 0; i < w->flops_per_ns.n; i++)
         print_curve(w->flops_per_ns.at[i].op, &w->flops_per_ns.at[i].curve, 1);
-    printf("  %s: GB/s of others, at the largest size", name);
+    printf("  %s: GB/s of other ops at the largest size", name);
     for (int32_t i = 0; i < w->bytes_per_ns.n; i++) {
         const struct syn_hw_rate *rate = &w->bytes_per_ns.at[i];
         printf("%s%s %.3g", i % 6 == 0 ? "\n    " : ", ", rate->op,
@@ -185,7 +185,7 @@ static void print_kernels(const syn_hw_kernels *k) {
     const uint64_t ranks = (uint64_t)k->ranks, threads = (uint64_t)cli_cores() / ranks;
     printf("%d rank%s with %d thread%s\n", k->ranks, cli_plural(ranks), (int)threads,
            cli_plural(threads));
-    printf("  an op besides its work: %.2f us; weights read at %.1f GB/s, of 16 bits at %.1f\n",
+    printf("  overhead per op: %.2f us; weights are read at %.1f GB/s (16-bit weights: %.1f)\n",
            k->launch_ns / 1e3, k->widths[0].read_bytes_per_ns, k->widths[1].read_bytes_per_ns);
     printf("  memory: GB/s by KiB read and written\n");
     print_curve("add, alone", &k->memory, 1024);
@@ -220,7 +220,7 @@ static void fill_machine(syn_hardware *hw) {
 }
 
 static void print_link(const syn_link *link, int32_t ranks, const char *what) {
-    printf("all-reduces of %d %s: %.2f us a step, %.1f GB/s\n", ranks, what, link->alpha_ns / 1e3,
+    printf("all-reduces of %d %s: %.2f us per step, %.1f GB/s\n", ranks, what, link->alpha_ns / 1e3,
            link->bytes_per_ns);
 }
 
@@ -230,9 +230,9 @@ static void print_machine(const syn_hardware *hw, const measuring *m) {
         print_kernels(&hw->shared);
         print_link(&hw->intra, hw->shared.ranks, "threads");
     }
-    printf("measured in %.0f s; others had at most %.0f %% of the cores meanwhile%s\n",
+    printf("measured in %.0f s; other processes used up to %.0f %% of the cores%s\n",
            1e-9 * (double)(syn__clock_ns() - m->begun_ns), 100 * m->disturbed,
-           m->disturbed > SPOILED ? ": measure again without them" : "");
+           m->disturbed > SPOILED ? "; measure again without them" : "");
 }
 
 static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_error *err) {

@@ -113,14 +113,15 @@ static void print_constants(const syn_hardware *hw, const measuring *m) {
     char memory[32];
     printf("%s, %d multiprocessors, %s\n", hw->name, hw->multiprocessors,
            cli_bytes_text(hw->memory_bytes, memory, sizeof memory));
-    printf("  products: %.3g TFLOP/s of f32, %.3g of f16, %.3g of bf16, and %.2f waves of tiles\n",
+    printf("  matrix products: %.3g TFLOP/s in f32, %.3g in f16, %.3g in bf16, with %.2f waves of "
+           "tiles\n",
            hw->peak_flops_per_ns[SYN_F32] / 1e3, hw->peak_flops_per_ns[SYN_F16] / 1e3,
            hw->peak_flops_per_ns[SYN_BF16] / 1e3, s->matmul_tail);
-    printf("  memory: %.4g GB/s, of which products reach %.2f, others %.2f\n",
+    printf("  memory: %.4g GB/s; matrix products reach a share of %.2f, other ops %.2f\n",
            hw->memory_bytes_per_ns, s->memory_efficiency, s->vector_efficiency);
-    printf("  attention: %.2f of the products' rate, scores moved %.2g times\n",
+    printf("  attention: %.2f of the rate of matrix products; scores are moved %.2g times\n",
            s->attention_efficiency, s->score_passes);
-    printf("  a kernel besides its work: %.2f us; the host a kernel: %.2f us, in steps that repeat "
+    printf("  overhead per kernel: %.2f us on the device, %.2f us on the host; in repeated steps "
            "%.2f (decoding), %.2f (training)\n",
            s->kernel_ns / 1e3, s->launch_ns / 1e3,
            s->launch_ns / 1e3 * s->phases[SYN_PHASE_DECODE].launch,
@@ -133,7 +134,7 @@ static void print_constants(const syn_hardware *hw, const measuring *m) {
 static void print_links(const syn_hardware *hw, const measuring *m, const char *given) {
     const syn_protocol *p = hw->collectives.protocols;
     if (m->of_all.n == 0) {
-        printf("all-reduces: not measured, for there is one device; as in %s (--hw)\n", given);
+        printf("all-reduces: not measured with one device; copied from %s (--hw)\n", given);
         return;
     }
     printf("all-reduces of %d: %.1f us and %.3g GB/s, or %.1f us and %.3g GB/s; mean error of %zu "
@@ -142,7 +143,7 @@ static void print_links(const syn_hardware *hw, const measuring *m, const char *
            p[SYN_PROTOCOL_LL].bytes_per_ns,
            (p[SYN_PROTOCOL_SIMPLE].base_ns + p[SYN_PROTOCOL_SIMPLE].step_ns) / 1e3,
            hw->intra.bytes_per_ns, m->sum_errors.n, 100 * m->sum_errors.mean);
-    printf("between nodes: as in %s (--hw)\n", given);
+    printf("links between nodes: copied from %s (--hw)\n", given);
 }
 
 /* ---- All measurements ---- */

@@ -44,9 +44,10 @@ static syn_status unquote(reading *r, char **at) {
     }
     from++;
     if (!is_end(*from))
-        return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%s:%lld: behind a closing quote stands neither a comma nor the line's end",
-                        r->path, (long long)r->next);
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT,
+            "%s:%lld: a closing quote must be followed by a comma or the end of the line", r->path,
+            (long long)r->next);
     *at = from;
     while (to < from) *to++ = '\0';
     return SYN_OK;
@@ -91,7 +92,7 @@ static syn_status number(const reading *r, const char *name, double most, double
     const char *text = field(&r->names, &r->at, name);
     char *end = NULL;
     if (field(&r->names, &r->names, name) == NULL)
-        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:1: there is no column \"%s\"", r->path, name);
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:1: the column \"%s\" is missing", r->path, name);
     *out = text != NULL ? strtod(text, &end) : 0;
     if (text == NULL || end == text || *end != '\0' || !(*out > 0) || *out > most)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
@@ -152,7 +153,8 @@ static syn_status read_training(const reading *r, measured_row *row) {
     row->passes = global / (row->dp * row->batch);
     if (row->passes * row->dp * row->batch != global)
         return SYN_FAIL(
-            r->err, SYN_E_FORMAT, "%s:%lld: %lld texts are no multiple of dp %lld * %lld", r->path,
+            r->err, SYN_E_FORMAT,
+            "%s:%lld: a global batch of %lld samples is not a multiple of dp %lld * %lld", r->path,
             (long long)r->line, (long long)global, (long long)row->dp, (long long)row->batch);
     snprintf(row->model, sizeof row->model, "h%lld-l%lld", (long long)row->hidden,
              (long long)row->layers);
@@ -188,10 +190,10 @@ static syn_status read_collective(const reading *r, measured_row *row) {
     SYN_TRY(number(r, "ip_ns", 1e15, &row->ns));
     row->bytes = (uint64_t)bytes;
     if (row->tp < 2 || (double)row->bytes != bytes)
-        return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%s:%lld: collectives have two \"gpus\" at least, and "
-                        "\"bytes\" are an integer",
-                        r->path, (long long)r->line);
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT,
+            "%s:%lld: a collective needs at least two \"gpus\" and an integer as \"bytes\"",
+            r->path, (long long)r->line);
     snprintf(row->model, sizeof row->model, "%s", syn_comm_kind_name(row->comm));
     for (char *at = row->model; *at != '\0'; at++)
         if (*at == '_') *at = '-';
@@ -213,11 +215,11 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
     else if (field(&r->names, &r->names, "ip_ns") != NULL) SYN_TRY(read_collective(r, &row));
     else
         return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%s:1: there is no column of times: \"latency_ms\" of inference, "
-                        "\"iter_ms\" of training, \"ip_ns\" of collectives",
+                        "%s:1: a column of times is missing: \"latency_ms\" for inference, "
+                        "\"iter_ms\" for training or \"ip_ns\" for collectives",
                         r->path);
     if (row.tp * row.dp > MEASURED_RANKS)
-        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks; at most %d can be", r->path,
+        return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks exceed the limit of %d", r->path,
                         (long long)r->line, (long long)(row.tp * row.dp), MEASURED_RANKS);
     SYN_TRY(syn_grow(&m->rows, &m->cap, m->n + 1, sizeof *m->rows, r->err));
     m->rows[m->n++] = row;
@@ -234,7 +236,7 @@ static syn_status read_records(measured *m, char *text, const char *path, const 
     for (int i = 0; i < r.names.n; i++)
         has_stack = has_stack || strcmp(r.names.at[i], "stack") == 0;
     if (!has_stack)
-        return SYN_FAIL(err, SYN_E_INVALID, "--rows_stack %.100s: %.300s has no column stack",
+        return SYN_FAIL(err, SYN_E_INVALID, "--rows_stack %.100s: %.300s has no column \"stack\"",
                         stack, path);
     while (text != NULL) {
         SYN_TRY(split(&r, &text, &r.at));

@@ -30,8 +30,8 @@ static const cli_option options[] = {
      0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "folder for the files", 0, 0},
     {"roofline", CLI_CHOICE, &args.roofline, "no|f32|f16|bf16",
-     "no: computation lasts as long as in the trace; else its flops at the peak of this dtype or "
-     "its bytes at memory bandwidth, whichever takes longer",
+     "no: use compute times of the trace; else compute them from flops at the peak of this dtype "
+     "or bytes at memory bandwidth, whichever is longer",
      0, 0},
     {"out", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
@@ -229,9 +229,9 @@ static void report_times(const syn_hardware *hw, const astra_dimension *d, bool 
     if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
     printf("note: %s\n",
            !longer          ? "only some hops of a ring cross nodes"
-           : d->by_one_link ? "a ring leaves a node over the link of one rank, a library over the "
-                              "links of all its ranks"
-           : d->by_switch   ? "the prediction has switches that reduce, ASTRA-sim has only rings"
+           : d->by_one_link ? "an ASTRA-sim ring leaves a node over one rank's link; a library "
+                              "uses the links of all its ranks"
+           : d->by_switch   ? "the prediction uses switches that reduce; ASTRA-sim has only rings"
            : hw->collectives.name[0]
                ? "ASTRA-sim's rings take longer at these link rates, even without latency"
                : "ASTRA-sim adds the time to move each part through memory");
@@ -272,9 +272,9 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     if (net->n > 1)
         printf("; %" PRId32 " nodes, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
                d[1].latency_ns / 1e3);
-    printf("\n%s: computation takes %s\n", paths[SYSTEM],
-           args.roofline ? "the time of its flops or bytes at the machine's rates"
-                         : "the trace's times");
+    printf("\n%s: compute times are %s\n", paths[SYSTEM],
+           args.roofline ? "computed from flops and bytes at the machine's rates"
+                         : "those of the trace");
     for (int i = 0; i < net->n; i++)
         report_times(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
     report_detours(net);
@@ -345,7 +345,7 @@ int command_astra_sim(int argc, char **argv) {
     size_t n;
     const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (n > 1) return cli_fail(&program, CLI_USAGE, "astra-sim reads one prefix, not %zu", n);
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "astra-sim accepts one prefix, not %zu", n);
     if (run(paths[0], &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     return CLI_OK;
 }

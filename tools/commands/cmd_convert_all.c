@@ -235,9 +235,10 @@ static syn_status check_stems(const folder *f, syn_error *err) {
     for (size_t i = 1; i < f->n; i++) {
         const entry *a = &f->entries[i - 1], *b = &f->entries[i];
         if (strcmp(a->stem, b->stem) == 0)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "%.200s and %.200s would both become %.200s.et; move one away",
-                            a->host ? a->host : a->device, b->host ? b->host : b->device, a->stem);
+            return SYN_FAIL(
+                err, SYN_E_INVALID,
+                "%.200s and %.200s would both become %.200s.et; move one to another folder",
+                a->host ? a->host : a->device, b->host ? b->host : b->device, a->stem);
     }
     return SYN_OK;
 }
@@ -280,6 +281,6 @@ int command_convert_all(int argc, char **argv) {
     free_folder(&f);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     if (f.n_failed == 0) return CLI_OK;
-    return cli_fail(&program, CLI_FAILED, "%zu of the conversions failed; the table says why",
+    return cli_fail(&program, CLI_FAILED, "%zu conversions failed; the table gives the reasons",
                     f.n_failed);
 }

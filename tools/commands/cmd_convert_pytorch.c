@@ -40,8 +40,7 @@ static const cli_option options[] = {
     {"object", CLI_TEXT, &args.object, "last|all|N",
      "which JSON object of the host file to read if there are several; N counts from 0", 0, 0},
     {"thread_gap", CLI_REAL, &args.thread_gap_us, "US",
-     "assume that another thread woke a thread that was idle for more than US microseconds", 0,
-     1e12},
+     "assume that another thread woke a thread that was idle longer than US microseconds", 0, 1e12},
     {"trim", CLI_FLAG, &args.trim, NULL, "omit device work launched before or after the host trace",
      0, 0},
     {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1 = from the device trace, else 0", -1,
@@ -90,7 +89,7 @@ static int check_combination(const syn_pytorch_options *o) {
                         "--edges needs --profile full: simulators need all dependencies");
     if (args.json && strcmp(args.output, "-") == 0)
         return cli_fail(&program, CLI_USAGE,
-                        "--json and --output - both write to standard output; leave one out");
+                        "--json and --output - both write to standard output; omit one");
     return CLI_RUN;
 }
 
@@ -129,8 +128,7 @@ static int read_arguments(pytorch_job *job) {
 static syn_status run(pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     SYN_TRY(pytorch_add_files(job, args.linked ? args.linked : args.host, args.device, err));
     if (args.rank >= 0 && job->options.is_set)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--rank applies to one trace, not to a set; leave it out");
+        return SYN_FAIL(err, SYN_E_INVALID, "--rank applies to one trace, not to a set; omit it");
     if (args.compat && job->options.is_set)
         return SYN_FAIL(err, SYN_E_INVALID, "--compat converts one rank at a time");
     if (args.rank >= 0) job->files[0].rank = (int32_t)args.rank;

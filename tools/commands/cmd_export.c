@@ -42,8 +42,8 @@ static const cli_option options[] = {
      "pictures: fit a sheet of paper or a slide; reduce detail if the text would be too small", 0,
      0},
     {"detail", CLI_CHOICE, &args.detail, "auto|tensors|ops|modules|layers",
-     "pictures: what each box is, so that pictures can be compared; auto: as much detail as is "
-     "readable",
+     "pictures: what a box stands for; auto: as much detail as is readable. A fixed level keeps "
+     "pictures comparable",
      0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
      "pictures: draw repeated layers and steps one by one while the picture stays readable", 0, 0},
@@ -225,21 +225,21 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     const bool picture = is_picture(exporter), kineto = exporter == &syn_export_kineto;
     const bool timeline = picture && args.view == SYN_VIEW_TIMELINE;
     const cli_rule rules[] = {
-        {exporter != &syn_export_html, {"compare"}, "applies only to html; leave it out"},
-        {!picture, {"page", "view", "comm", "no_fold"}, "applies only to pictures; leave it out"},
-        {!picture || timeline, {"detail"}, "applies only to pictures of a graph; leave it out"},
-        {timeline, {"comm"}, "draws a graph, but --view timeline draws times; leave one out"},
+        {exporter != &syn_export_html, {"compare"}, "applies only to html; omit it"},
+        {!picture, {"page", "view", "comm", "no_fold"}, "applies only to pictures; omit it"},
+        {!picture || timeline, {"detail"}, "applies only to pictures of a graph; omit it"},
+        {timeline, {"comm"}, "draws a graph, but --view timeline draws times; omit one"},
         {!picture && !is_one_of(exporter, titled),
          {"title"},
-         "applies only to pictures, json, chrome and html; leave it out"},
-        {exporter != &syn_export_json, {"nx_key"}, "applies only to json; leave it out"},
+         "applies only to pictures, json, chrome and html; omit it"},
+        {exporter != &syn_export_json, {"nx_key"}, "applies only to json; omit it"},
         {!is_one_of(exporter, once),
          {"copies"},
-         "applies only to json, chakra, chrome and html; leave it out"},
-        {!kineto, {"profile_memory"}, "applies only to kineto; leave it out"},
+         "applies only to json, chakra, chrome and html; omit it"},
+        {!kineto, {"profile_memory"}, "applies only to kineto; omit it"},
         {!kineto && exporter != &syn_export_stacks && exporter != &syn_export_memory_csv,
          {"with_stack"},
-         "applies only to kineto, stacks and memory; leave it out"},
+         "applies only to kineto, stacks and memory; omit it"},
         {n > 5 && strcmp(args.input + n - 5, ".json") == 0,
          {"all_ranks"},
          "applies only to an input trace.<rank>.et; a JSON file has all ranks"},
@@ -294,7 +294,7 @@ int command_export(int argc, char **argv) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
         if (r == graph->n_ranks)
-            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s does not have rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (s == SYN_OK && args.hw)

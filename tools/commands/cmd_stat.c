@@ -54,11 +54,11 @@ static void find_oddities(const syn_statistics *s, oddity out[N_ODDITIES]) {
         {"ids occur more than once", s->n_duplicates},
         {"dependencies are not in the file", s->n_dangling},
         {"nodes can never run: they depend on a cycle", s->n_never},
-        {"communication nodes, all of them on the CPU: simulators will not run them",
+        {"communication nodes, all on the CPU: simulators do not run them",
          communicates && on_device == 0 ? s->n_communication : 0},
-        {"nodes, but no communication: a simulated run will not use the network",
+        {"nodes, but no communication: a simulation does not use the network",
          communicates ? 0 : s->n_nodes},
-        {"nodes, none with a duration: this trace has no times", s->n_timed == 0 ? s->n_nodes : 0},
+        {"nodes, none with a duration: the trace has no times", s->n_timed == 0 ? s->n_nodes : 0},
         {"nodes can all run at once: nothing has a dependency",
          s->n_ctrl_deps + s->n_data_deps == 0 && s->n_nodes > 1 ? s->n_nodes : 0}};
     memcpy(out, all, sizeof all);

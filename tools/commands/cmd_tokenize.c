@@ -21,7 +21,7 @@ static const cli_option options[] = {
      "token",
      0, 0},
     {"input", CLI_TEXT, &args.input, "FILE",
-     "file to read as one text; without --input each argument TEXT is a text of its own", 0, 0},
+     "file to read as one text; without --input, each argument TEXT is a separate text", 0, 0},
     {"decode", CLI_FLAG, &args.decode, NULL, "convert decimal ids to text", 0, 0},
     {"plain", CLI_FLAG, &args.plain, NULL,
      "omit the special tokens that the tokenizer's files put around a text", 0, 0},
@@ -189,6 +189,6 @@ int command_tokenize(int argc, char **argv) {
     if (!args.tokenizer)
         return cli_fail(&program, CLI_USAGE, "--tokenizer DIR is needed (--help explains)");
     if (args.decode && args.plain)
-        return cli_fail(&program, CLI_USAGE, "--plain does nothing with --decode; leave one out");
+        return cli_fail(&program, CLI_USAGE, "--plain has no effect with --decode; omit one");
     return cli_done(&program, run(texts, n, &err), &err);
 }

@@ -78,8 +78,8 @@ static void print_text(const syn_validation *v, const char *name) {
     else printf("%" PRIu64 " problem%s", v->n_problems, cli_plural(v->n_problems));
     if (v->n_warnings != 0)
         printf(", %" PRIu64 " warning%s", v->n_warnings, cli_plural(v->n_warnings));
-    printf("%s\n", v->counts[SYN_FINDING_DEADLOCK] > 0 ? "; it does not run to the end"
-                   : v->executed                       ? "; it runs to the end"
+    printf("%s\n", v->counts[SYN_FINDING_DEADLOCK] > 0 ? "; a simulation does not finish"
+                   : v->executed                       ? "; a simulation finishes"
                    : !v->across && v->n_problems == 0  ? "; nothing was compared across ranks"
                                                        : "");
 }

@@ -83,7 +83,7 @@ static void tell_error(const syn_graph *graph, const syn_hardware *hw, const str
                              .tokens = fact(graph, trains ? "tokens" : "prompt_tokens", 0),
                              .new_tokens = fact(graph, "new_tokens", 0)};
     const run_error e = residuals_near(hw, &shape);
-    fprintf(out, "their error: %s\n", residuals_text(&e, hw, text, sizeof text));
+    fprintf(out, "prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
 }
 
 /* Times of prefill and decode are sums over rank 0's ops, which run one after another. */
@@ -119,7 +119,7 @@ static syn_status tell_steps(const syn_graph *graph, const struct sums *s, FILE 
     fprintf(out, "predicted%s: %s", trains ? " step" : "",
             cli_time_text(ns / steps, text, sizeof text));
     tell_rate(tokens, ns / steps, out);
-    fprintf(out, "its limits: %s\n", limits_text(&s->limits, LIMITS_ALL, ns, text, sizeof text));
+    fprintf(out, "limits: %s\n", limits_text(&s->limits, LIMITS_ALL, ns, text, sizeof text));
     return SYN_OK;
 }
 

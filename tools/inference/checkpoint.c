@@ -77,8 +77,8 @@ static syn_status check_head(inference *run, syn_error *err) {
         return SYN_FAIL(
             err, SYN_E_INVALID,
             "the weights '%.200s' have no head that predicts tokens ('%s' is missing): "
-            "their model does something else, such as classification%s; "
-            "use --embeddings FILE.npy, which needs no head",
+            "they are for another task, such as classification%s; use --embeddings FILE.npy, which "
+            "needs no head",
             args->weights, missing,
             run->config.tied ? "" : ", or config.json should say \"tie_word_embeddings\": true");
     run->config.tied = true; /* use the embeddings as head: it is not evaluated */
@@ -146,7 +146,7 @@ static syn_status untie(inference *run, syn_error *err) {
     run->params = syn_model_config_params(&run->config, run->heads);
     inference_note(run,
                    "the configuration ties the output head to the embeddings, but the weights have "
-                   "a separate %s.weight; it is used",
+                   "a separate %s.weight, which is used",
                    head.matrix);
     return SYN_OK;
 }

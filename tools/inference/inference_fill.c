@@ -28,7 +28,7 @@ static const char *refuses(const inference_args *args) {
     if (!isnan(args->repetition_penalty)) return "--repetition_penalty: BERT samples no tokens";
     if (args->eos) return "--eos: BERT generates no tokens";
     if (args->mask_id >= 0 && !args->prompt_ids)
-        return "--mask_id applies only to --prompt_ids without a tokenizer; leave it out";
+        return "--mask_id applies only to --prompt_ids without a tokenizer; omit it";
     return inference_score_refuses(args);
 }
 
@@ -55,14 +55,14 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
                     {"[PAD]", &work->pad}};
     if (run->args->mask_id >= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "--mask_id applies only to --prompt_ids without a tokenizer; leave it out");
+                        "--mask_id applies only to --prompt_ids without a tokenizer; omit it");
     const bool bytes = syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
     if (bytes && run->config.vocab_size < 260)
         return SYN_FAIL(
             err, SYN_E_INVALID,
             "%s has %lld tokens, too few for 256 bytes and [CLS], [SEP], [MASK] and [PAD]; %s",
             run->config.name, (long long)run->config.vocab_size,
-            run->args->prompt_ids ? "leave --tokenizer bytes out"
+            run->args->prompt_ids ? "omit --tokenizer bytes"
                                   : "give --tokenizer DIR or --prompt_ids FILE");
     for (int i = 0; i < 4; i++) {
         *specials[i].id = bytes ? 256 + i : syn_tokenizer_special(run->tokenizer, specials[i].name);
@@ -216,7 +216,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
         return SYN_FAIL(err, SYN_E_INVALID, "the batch has more than 2^31 - 1 tokens");
     if (work_of(run)->n_masks > 0 || inference_scores(run->args)) return SYN_OK;
     if (!run->tokenizer)
-        return SYN_FAIL(err, SYN_E_INVALID, "the prompt has no token %d (--mask_id) to fill in",
+        return SYN_FAIL(err, SYN_E_INVALID, "the prompt has no token %d (--mask_id) to predict",
                         work_of(run)->mask);
     return SYN_FAIL(err, SYN_E_INVALID,
                     run->args->num_input_tokens

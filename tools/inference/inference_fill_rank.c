@@ -36,7 +36,7 @@ static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int6
         syn_tensor_read(ctx, got[2], work->best + first * work->n_top, elems * sizeof *work->best));
     for (size_t i = 0; i < elems; i++)
         if (!isfinite(top[i]))
-            return SYN_FAIL(err, SYN_E_INVALID, "the model's predictions are not finite numbers");
+            return SYN_FAIL(err, SYN_E_INVALID, "the model's predictions are NaN or infinite");
     if (!work->logits) return SYN_OK;
     return syn_tensor_read_f32(ctx, got[0], work->logits + first * v, (size_t)(n * v));
 }

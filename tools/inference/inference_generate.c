@@ -26,7 +26,7 @@ static continuation *work_of(const inference *run) {
 
 static const char *refuses(const inference_args *args) {
     if (args->mask_id >= 0)
-        return "--mask_id applies only to BERT's --prompt_ids without a tokenizer; leave it out";
+        return "--mask_id applies only to BERT's --prompt_ids without a tokenizer; omit it";
     if (inference_only_scores(args) && !args->num_output_tokens && sampling_asked(args))
         return "--temperature, --top_k, --top_p, --min_p, --greedy, --repetition_penalty, --eos: "
                "--logits all and --embeddings generate nothing unless --num_output_tokens is given";
@@ -49,7 +49,7 @@ static syn_status check_positions(const inference *run, int64_t prompt_tokens, s
                         "%lld new tokens need more than the %lld positions that %s has",
                         (long long)run->new_tokens, (long long)syn_model_max_tokens(c), c->name);
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
+                    "%lld prompt tokens and %lld new tokens need %lld positions, but %s has %lld",
                     (long long)prompt_tokens, (long long)run->new_tokens, (long long)need, c->name,
                     (long long)syn_model_max_tokens(c));
 }
@@ -306,7 +306,7 @@ static void print_limits(const inference *run, const report *r, const struct spe
     if (s->decode_rate > 0)
         printf("limits of decode:  %s\n",
                limits_text(&r->limits, 1u << SYN_PHASE_DECODE, s->decode_ns, text, sizeof text));
-    printf("their error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
+    printf("prediction error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
 }
 
 static void print(const inference *run, const report *r) {

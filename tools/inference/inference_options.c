@@ -58,7 +58,8 @@ const cli_option inference_options[] = {
      "id of BERT's [MASK] in --prompt_ids without a tokenizer; default: predict every position", 0,
      1e9},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
-     "prompt length in tokens: the prompt is cut or repeated to fit (BERT: includes [CLS] and "
+     "prompt length in tokens: the prompt is truncated or repeated to fit (BERT: includes [CLS] "
+     "and "
      "[SEP]); default: the prompt as it is",
      1, 1e9},
     {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N",
@@ -168,8 +169,7 @@ static const char *contradiction(bool meta) {
         return "--embeddings needs values, but --device meta computes none; use another device";
     if (args.save_weights && meta)
         return "--save_weights needs values, but --device meta has none; use another device";
-    if (args.eos && meta)
-        return "--eos has no effect: --device meta generates no text; leave it out";
+    if (args.eos && meta) return "--eos has no effect: --device meta generates no text; omit it";
     if (args.model && args.model_config)
         return "--model and --model_config both select the model; give one";
     if ((args.prompt != NULL) + (args.prompts != NULL) + (args.prompt_ids != NULL) > 1)
@@ -187,7 +187,7 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
     const cli_rule rules[] = {
         {!args.visualize_trace && args.sweep.n == 0,
          {"out_dir"},
-         "does nothing without --visualize_trace or --sweep; give one, or leave it out"},
+         "has no effect without --visualize_trace or --sweep; give one, or omit it"},
     };
     return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
 }

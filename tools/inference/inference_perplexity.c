@@ -31,7 +31,7 @@ static const char *refuses(const inference_args *args) {
         {args->prompt || args->prompts || args->prompt_ids,
          "--perplexity FILE is the text to score; give no prompt"},
         {args->num_input_tokens,
-         "--num_input_tokens does nothing with --perplexity; --max_length sets its window"},
+         "--num_input_tokens has no effect with --perplexity; --max_length sets its window"},
         {args->num_output_tokens, "--num_output_tokens: --perplexity generates no tokens"},
         {args->batch_size != 1, "--batch_size: --perplexity runs one window at a time"},
         {!isnan(args->temperature), "--temperature: --perplexity samples no tokens"},
@@ -48,7 +48,7 @@ static const char *refuses(const inference_args *args) {
         {args->pooling != INFERENCE_POOLING_NONE,
          "--pooling: --perplexity writes no hidden states; give a --prompt"},
         {args->mask_id >= 0,
-         "--mask_id applies only to BERT's --prompt_ids without a tokenizer; leave it out"},
+         "--mask_id applies only to BERT's --prompt_ids without a tokenizer; omit it"},
     };
     for (size_t i = 0; i < sizeof useless / sizeof useless[0]; i++)
         if (useless[i].given) return useless[i].sentence;

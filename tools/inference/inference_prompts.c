@@ -28,7 +28,7 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
 }
 
 static syn_status check_tokenizer(const inference *run, const char *folder, syn_error *err) {
-    static const char *const whose[] = {"one of bytes", "one of merges (BPE)", "BERT's"};
+    static const char *const whose[] = {"a byte tokenizer", "a BPE tokenizer", "a BERT tokenizer"};
     const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer),
                              needed = syn_model_tokenizer(&run->config);
     const int32_t tokens =
@@ -40,7 +40,7 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
        is fine. */
     if (tokens <= run->config.vocab_size || (!folder && run->args->prompt_ids)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
-                    tokens, folder ? "" : " (one a byte)", run->config.name,
+                    tokens, folder ? "" : " (one per byte)", run->config.name,
                     (long long)run->config.vocab_size,
                     folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
 }
@@ -105,7 +105,7 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     bool all_blank = true;
     char *line = run->prompt_text, *const end = line + bytes;
     if (memchr(line, '\0', bytes))
-        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt has a NUL character", path);
+        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt contains a NUL character", path);
     while (line < end) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;

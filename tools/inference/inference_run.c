@@ -70,7 +70,7 @@ static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error
     if (all == 0 || want <= (double)left) return SYN_OK;
     return SYN_FAIL(
         err, SYN_E_NOMEM,
-        "out of memory: a rank's weights of %s and KV cache of %lld sequences take %s, but its "
+        "out of memory: a rank's weights of %s and KV cache of %lld sequences need %s, but its "
         "device has %s free; use --dtype bf16, a smaller batch or a larger --tp",
         run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
         cli_bytes_text((double)left, b, sizeof b));
@@ -145,8 +145,8 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     const double want = limited ? own : here;
     if (run->launch.device != SYN_DEVICE_CPU || want <= room->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: the weights of %s and the KV cache of %lld sequences take %s, "
-                    "but %s %s available; --device meta needs none",
+                    "out of memory: the weights of %s and the KV cache of %lld sequences need %s, "
+                    "but %s %s available; --device meta needs no memory for tensors",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
                     room->says, cli_bytes_text(room->bytes, b, sizeof b));
 }

@@ -72,7 +72,7 @@ static void print_shared_heads(const inference *run) {
     const syn_model_config *m = &run->config;
     const int ranks = syn_model_kv_ranks(m, (int)run->args->tp);
     if (m->n_kv_head == 0 || m->n_kv_head == m->n_head) return;
-    printf("heads:   %lld query heads share %lld key and value heads", (long long)m->n_head,
+    printf("heads:   %lld query heads share %lld key/value heads", (long long)m->n_head,
            (long long)m->n_kv_head);
     if (ranks > 1) printf(", each on %d ranks", ranks);
     putchar('\n');
@@ -97,9 +97,9 @@ static void print_model(const inference *run) {
                run->args->hw ? "" : " (the default; --hw chooses)");
     else if (run->launch.device == SYN_DEVICE_CUDA) {
         syn_ctx_describe_device(run->launch.ctx[0], device, sizeof device);
-        printf("device:  %s%s\n", device, run->launch.ranks > 1 ? ", and others like it" : "");
+        printf("device:  %s%s\n", device, run->launch.ranks > 1 ? ", one per rank" : "");
     } else
-        printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run->launch.threads,
+        printf("device:  cpu, %d thread%s per rank, %s, own kernels %s\n", run->launch.threads,
                cli_plural((uint64_t)run->launch.threads), syn_blas_describe(a, sizeof a),
                syn_simd_name(syn_simd_level()));
     if (run->dtype != SYN_F32)
@@ -128,9 +128,8 @@ void inference_print_pass(const inference *run, const report *r, const char *wha
     if (measured_ns > 0) print_speed("", what, tokens, measured_ns);
     if (!(ns > 0)) return;
     print_speed("predicted ", what, tokens, ns);
-    printf("its limits: %s\n",
-           limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
-    printf("its error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
+    printf("limits: %s\n", limits_text(&r->limits, 1u << SYN_PHASE_FORWARD, ns, text, sizeof text));
+    printf("prediction error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
 }
 
 static void put_speed(const char *kind, const char *key, int64_t tokens, double ns, syn_sink *out) {

@@ -26,7 +26,7 @@ int launch_device(launch *l, const char *name) {
         l->device = (syn_device)i;
         if (strcmp(name, names[i]) == 0) return CLI_RUN;
     }
-    return cli_fail(l->program, CLI_USAGE, "--device is cpu, meta or cuda, not '%s'", name);
+    return cli_fail(l->program, CLI_USAGE, "--device must be cpu, meta or cuda, not '%s'", name);
 }
 
 /* Fails early if the device is not available, before any file is read. */

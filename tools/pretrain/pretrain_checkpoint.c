@@ -93,7 +93,7 @@ static syn_status plan_tensors(const syn_ctx *ctx, tensors *t, syn_error *err) {
         if (elems_of(ctx, i) > most) most = elems_of(ctx, i);
     t->data = syn_malloc((size_t)most * sizeof *t->data);
     if (!t->entries || !t->names || !t->data)
-        return SYN_FAIL_NOMEM(err, (size_t)most * sizeof *t->data, "the state of a training");
+        return SYN_FAIL_NOMEM(err, (size_t)most * sizeof *t->data, "the training state");
     for (size_t i = 0; i < n * SLOTS; i++) {
         char *name = t->names + i * NAME_BYTES;
         const syn_param_info p = syn_ctx_param(ctx, i / SLOTS);
@@ -312,8 +312,8 @@ static syn_status check_traces(const pretrain *run, syn_error *err) {
     if (run->unwritten_traces > 1)
         snprintf(more, sizeof more, " and %lld more", (long long)run->unwritten_traces - 1);
     return SYN_FAIL(err, SYN_E_IO,
-                    "the run has ended, but '%.200s' lacks the trace of step %lld%s: free space or "
-                    "name another --out-dir",
+                    "the run is finished, but '%.200s' lacks the trace of step %lld%s: free disk "
+                    "space or name another --out-dir",
                     run->args->out_dir, (long long)run->unwritten_step, more);
 }
 
@@ -333,8 +333,9 @@ syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) {
                  checkpoint->name, step ? "nothing newer than " PREFIX : "none", (long long)step);
     }
     if (!*models && !*checkpoints) return check_traces(run, err);
-    return SYN_FAIL(err, SYN_E_IO, "the run has ended, but '%.200s' lacks its last results: %s%s%s",
-                    folder, models, *models && *checkpoints ? "; " : "", checkpoints);
+    return SYN_FAIL(err, SYN_E_IO,
+                    "the run is finished, but '%.200s' lacks its last results: %s%s%s", folder,
+                    models, *models && *checkpoints ? "; " : "", checkpoints);
 }
 
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
@@ -370,8 +371,8 @@ static void note_end(const pretrain *run, const pretrain_state *state, const cha
     if (state->step < run->steps || state->comm->rank != 0 || run->args->quiet) return;
     if (state->step > run->steps)
         snprintf(behind, sizeof behind, " after the last one, %lld", (long long)run->steps);
-    fprintf(stderr, "%s: note: nothing to do: '%s' is of %s%s\n", run->launch.program->name, folder,
-            *behind ? "a step" : "the last step", behind);
+    fprintf(stderr, "%s: note: nothing to do: '%s' is the checkpoint of %s%s\n",
+            run->launch.program->name, folder, *behind ? "a step" : "the last step", behind);
 }
 
 static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_state *state,
@@ -381,7 +382,7 @@ static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_st
     SYN_TRY(folder_path(folder, err, run->args->save_dir, name));
     SYN_TRY(pretrain_read_state(run, folder, state, err));
     if (state->step != step)
-        return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' holds the state of step %lld", folder,
+        return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' has the state of step %lld", folder,
                         (long long)state->step);
     note_end(run, state, folder);
     return own_tensors(state, folder, NULL, err);

@@ -96,7 +96,7 @@ static void draw_axes(syn_sink *svg, const axes *a) {
     syn_sink_printf(svg,
                     "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n"
                     "<text transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\">loss "
-                    "(nats a token)</text>\n",
+                    "(nats per token)</text>\n",
                     LEFT + WIDTH / 2, PAGE_HEIGHT - 14, TOP + HEIGHT / 2);
 }
 
@@ -174,8 +174,8 @@ static void draw_title(syn_sink *svg, const pretrain *run) {
     syn_sink_xml_text(svg, slash ? slash + 1 : data);
     if (args->data.n > 1) syn_sink_printf(svg, " and %d more", args->data.n - 1);
     syn_sink_printf(svg,
-                    "</text>\n<text x=\"%d\" y=\"40\" fill=\"#555555\">%lld texts of %lld tokens "
-                    "a step, %lld rank%s, %s, learning rate %g</text>\n",
+                    "</text>\n<text x=\"%d\" y=\"40\" fill=\"#555555\">%lld samples of %lld tokens "
+                    "per step, %lld rank%s, %s, learning rate %g</text>\n",
                     LEFT, (long long)(args->batch_size * args->accumulation * dp),
                     (long long)args->max_seq_length, (long long)args->num_gpus,
                     args->num_gpus == 1 ? "" : "s", syn_dtype_name(run->dtype),

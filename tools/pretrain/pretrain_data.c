@@ -65,7 +65,7 @@ static syn_status check_model(pretrain *run, syn_error *err) {
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
         return SYN_FAIL(
             err, SYN_E_INVALID,
-            "--mask-policy applies only to BERT, and %s predicts every next token: leave it out",
+            "--mask-policy applies only to BERT, and %s predicts every next token; omit it",
             run->config.name);
     SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
@@ -92,7 +92,7 @@ static syn_status choose_dropout(pretrain *run, syn_error *err) {
     if (rates->embedding < 1 && rates->attention < 1 && rates->residual < 1) return SYN_OK;
     return SYN_FAIL(
         err, SYN_E_INVALID,
-        "the configuration of %s has a dropout of 1, which drops everything; give --dropout",
+        "the configuration of %s has a dropout of 1, which drops all activations; give --dropout",
         run->config.name);
 }
 

@@ -91,10 +91,10 @@ static void print_own(const pretrain *run) {
     printf("predicted step: %s, %s tokens/s in %s on %s\n", cli_time_text(t->ns, a, sizeof a),
            cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b), syn_dtype_name(run->dtype),
            cli_shown(syn_hardware_title(hw, title, sizeof title), on, sizeof on));
-    printf("its limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
-    printf("its error: %s\n", residuals_text(&e, hw, text, sizeof text));
+    printf("limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
+    printf("prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
     extrapolation_print(&t->beyond, stdout);
-    printf("its memory: %s a rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
+    printf("memory: %s per rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
     if (!sweep_fits(hw, t)) suggestions_print_need(hw, t, text, stdout);

@@ -303,7 +303,7 @@ static syn_status read_options(syn_json *json, differences *d, syn_error *err) {
 /* Reads the members of the state. *listed: it has checksums of files. */
 static syn_status read_members(syn_json *json, pretrain_state *state, differences *d, bool *listed,
                                syn_error *err) {
-    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the state of a training"));
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the training state"));
     while (syn_json_next(json) == SYN_JSON_KEY) {
         if (strcmp(json->text, "step") == 0) {
             SYN_TRY(syn_json_expect_i64(json, "\"step\"", 1, INT64_MAX - 1, &state->step));

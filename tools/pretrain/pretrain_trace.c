@@ -86,7 +86,7 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
     char shown[CLI_SHOWN_BYTES], part[96] = "";
     if (run->args->quiet) return;
     if (window->n_steps < run->args->trace_active)
-        snprintf(part, sizeof part, ": %" PRId64 " of %" PRId64 " steps, for the run has ended",
+        snprintf(part, sizeof part, ": %" PRId64 " of %" PRId64 " steps, because the run finished",
                  window->n_steps, run->args->trace_active);
     pretrain_bar_clear(run);
     printf("traced: %s.*, for %u %s in %s%s\n", cli_shown(prefix, shown, sizeof shown),
@@ -280,12 +280,12 @@ void pretrain_end_trace(const pretrain *run) {
     const char *name = run->launch.program->name;
     if (!args->enable_tracing) return;
     if (run->n_windows == 0)
-        fprintf(stderr, "%s: warning: no step was traced: the run ended before the first one\n",
+        fprintf(stderr, "%s: warning: no step was traced: the run finished before the first one\n",
                 name);
     else if (args->trace_repeat > (int64_t)run->n_windows)
         fprintf(stderr,
-                "%s: warning: only %zu of %" PRId64 " cycles were traced: the run has ended\n",
-                name, run->n_windows, args->trace_repeat);
+                "%s: warning: only %zu of %" PRId64 " cycles were traced: the run finished\n", name,
+                run->n_windows, args->trace_repeat);
 }
 
 void pretrain_free_trace(pretrain *run) {

@@ -367,7 +367,7 @@ static syn_status set_master(rank *r, const syn_param_source *source, size_t par
     full.dtype = local.dtype = SYN_F32;
     const size_t elems = (size_t)syn_spec_elems(&local);
     float *data = syn_malloc(elems * sizeof *data + 1);
-    if (!data) return SYN_FAIL_NOMEM(err, elems * sizeof *data, "the master of a parameter");
+    if (!data) return SYN_FAIL_NOMEM(err, elems * sizeof *data, "a parameter's master weights");
     syn_status s =
         source->read(source->user, p.name, &full, p.shard, p.valid_rows, &local, data, err);
     if (s == SYN_OK)

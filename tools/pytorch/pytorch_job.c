@@ -62,7 +62,7 @@ static syn_status add_starred(pytorch_job *job, const char *host_pattern, const 
         return SYN_FAIL(err, SYN_E_INVALID, "the device trace's path is too long");
     struct stat st;
     if (stat(device, &st) != 0)
-        return SYN_FAIL(err, SYN_E_IO, "%.200s has no device trace: %.200s is not there", host,
+        return SYN_FAIL(err, SYN_E_IO, "%.200s has no device trace: %.200s does not exist", host,
                         device);
     return add_pair(job, host, device, number(part, bytes), err);
 }

@@ -171,8 +171,8 @@ void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) 
     for (size_t i = 0; job->options.replay && i < n; i++) print_replay(&report->ranks[i], out);
     if (report->groups_replaced)
         fprintf(out, "  note: the .comm_group.json next to it had other groups, which were "
-                     "replaced: ranks converted one by one\n  number their groups independently; "
-                     "convert the ranks of a job together, as a set\n");
+                     "replaced: ranks converted one by one\n  number their groups independently. "
+                     "Convert the ranks of a job together, as a set\n");
     fprintf(out, "%s of JSON to %s%s, %s, in %.3f s\n",
             cli_bytes_text((double)report->in_bytes, a, sizeof a),
             cli_shown(job->output, name, sizeof name), job->options.is_set ? ".<rank>.et" : "",

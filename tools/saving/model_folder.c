@@ -65,7 +65,8 @@ static syn_status copy_tokenizer(const char *from, const char *folder, syn_error
         SYN_TRY(copy_file(path, folder, *name, err));
         found = true;
     }
-    return found ? SYN_OK : SYN_FAIL(err, SYN_E_IO, "the tokenizer in '%.300s' is gone", from);
+    return found ? SYN_OK
+                 : SYN_FAIL(err, SYN_E_IO, "the tokenizer in '%.300s' no longer exists", from);
 }
 
 syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *comm,

@@ -22,7 +22,7 @@ static syn_status read_list(comparison *c, const char *list, char *names, const 
         if (end) *end++ = '\0';
         if (*name == '\0')
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "--compare takes MACHINE[+STACK],...; number %d of '%.200s' is empty",
+                            "--compare must be MACHINE[+STACK],...; entry %d of '%.200s' is empty",
                             entry, list);
         SYN_TRY(syn_hardware_load(&c->machines[c->n], name, stack, err));
         c->n++;
@@ -61,7 +61,7 @@ static void print_rest(const syn_hardware *hw, const sweep_times *t, FILE *out) 
     fprintf(out, " %6.0f%%", 100 * t->utilisation);
     char off[16];
     fprintf(out, " %s", residuals_short(&t->error, off));
-    fprintf(out, "%s\n", sweep_fits(hw, t) ? "" : "  too little memory");
+    fprintf(out, "%s\n", sweep_fits(hw, t) ? "" : "  does not fit in memory");
 }
 
 void comparison_print(const comparison *c, const char *all, FILE *out) {

@@ -151,9 +151,9 @@ void suggestions_print(const suggestions *l, FILE *out) {
         if (x->t.ranks != l->own.ranks)
             fprintf(out, " on %lld rank%s", (long long)x->t.ranks,
                     cli_plural((uint64_t)x->t.ranks));
-        if (texts != 1) fprintf(out, " with %g times the texts", texts);
+        if (texts != 1) fprintf(out, " with %g times the sequences", texts);
     }
-    if (l->n > 0) fprintf(out, " (time a text, each alone)\n");
+    if (l->n > 0) fprintf(out, " (time per sequence; each change alone)\n");
 }
 
 /* ---- To fit ---- */
@@ -177,9 +177,9 @@ void suggestions_fit_print(const suggestions *l, FILE *out) {
     for (int i = 0; i < l->n; i++) {
         if (i) fputs(", ", out);
         print_setting(&l->at[i], out);
-        fprintf(out, " (%s a rank)", cli_bytes_text(l->at[i].t.rank_bytes, bytes, sizeof bytes));
+        fprintf(out, " (%s per rank)", cli_bytes_text(l->at[i].t.rank_bytes, bytes, sizeof bytes));
     }
-    fputs(l->n > 0 ? "\n" : "nothing that was tried is enough\n", out);
+    fputs(l->n > 0 ? "\n" : "none of the tried changes is enough\n", out);
 }
 
 void suggestions_print_need(const syn_hardware *hw, const sweep_times *t, const char *what,

@@ -55,7 +55,7 @@ static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *e
     char a[32], b[32], name[CLI_SHOWN_BYTES], text[2 * CLI_SHOWN_BYTES];
     row->too_large = !sweep_fits(hw, &row->t);
     if (!row->too_large) return SYN_OK;
-    snprintf(text, sizeof text, "a rank needs %s, %s has %s",
+    snprintf(text, sizeof text, "a rank needs %s, but %s has %s",
              cli_bytes_text(row->t.rank_bytes, a, sizeof a), cli_shown(hw->name, name, sizeof name),
              cli_bytes_text(hw->memory_bytes, b, sizeof b));
     row->refused = syn_strdup(text);

@@ -20,8 +20,8 @@ static syn_status refuse_key(const char *word, size_t bytes, const char *const *
     size_t used = 0;
     for (int i = 0; keys[i] && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys[i]);
-    return SYN_FAIL(err, SYN_E_INVALID, "--sweep cannot vary '%.*s'; it can: %s", (int)bytes, word,
-                    list);
+    return SYN_FAIL(err, SYN_E_INVALID, "--sweep cannot vary '%.*s'; it can vary %s", (int)bytes,
+                    word, list);
 }
 
 static syn_status split(sweep_axis *axis, char *list, syn_error *err) {
@@ -48,16 +48,16 @@ static syn_status add_axis(sweep *s, char *word, const char *const *keys, syn_er
     char *equals = strchr(word, '=');
     if (!equals)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "--sweep takes KEY=VALUE,... such as tp=1,2,4, not '%s'", word);
+                        "--sweep must be KEY=VALUE,..., such as tp=1,2,4, not '%s'", word);
     const size_t bytes = (size_t)(equals - word);
     const cli_option *option = cli_find_option(s->program, word, bytes);
     if (!may_vary(s, option, keys)) return refuse_key(word, bytes, keys, err);
     for (int i = 0; i < s->n_axes; i++)
         if (s->axes[i].option == option)
-            return SYN_FAIL(err, SYN_E_INVALID, "--sweep has %s twice; name all its values at once",
+            return SYN_FAIL(err, SYN_E_INVALID, "--sweep has %s twice; give all its values at once",
                             option->name);
     if (s->n_axes == SWEEP_AXES)
-        return SYN_FAIL(err, SYN_E_INVALID, "--sweep varies %d options at most", SWEEP_AXES);
+        return SYN_FAIL(err, SYN_E_INVALID, "--sweep varies at most %d options", SWEEP_AXES);
     if (strcmp(option->name, "hw") == 0) s->machine_axis = s->n_axes;
     s->axes[s->n_axes] = (sweep_axis){.option = option};
     return split(&s->axes[s->n_axes++], equals + 1, err);
@@ -84,7 +84,8 @@ static syn_status load_machines(sweep *s, const char *own, const char *stack, sy
     const sweep_axis *axis = s->machine_axis >= 0 ? &s->axes[s->machine_axis] : NULL;
     const int n = axis ? axis->n : 1;
     if (axis && own)
-        return SYN_FAIL(err, SYN_E_INVALID, "--hw and --sweep hw= both say where; give one");
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--hw and --sweep hw= both choose the machine; give one");
     s->machines = syn_calloc((size_t)n, sizeof *s->machines);
     if (!s->machines) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *s->machines, "--sweep");
     for (; s->n_machines < n; s->n_machines++) {
@@ -100,7 +101,7 @@ static syn_status open_words(sweep *s, const sweep_how *how, syn_error *err) {
     double rows = 1;
     for (int i = 0; i < s->n_axes; i++) rows *= s->axes[i].n;
     if (rows > SWEEP_ROWS)
-        return SYN_FAIL(err, SYN_E_INVALID, "--sweep asks for %.0f combinations; at most %d", rows,
+        return SYN_FAIL(err, SYN_E_INVALID, "--sweep has %.0f combinations; the limit is %d", rows,
                         SWEEP_ROWS);
     return SYN_OK;
 }
@@ -123,14 +124,13 @@ int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv) {
     if (open_words(s, how, &err) != SYN_OK) return cli_fail(program, CLI_USAGE, "%s", err.text);
     for (const char *const *name = how->useless; *name; name++)
         if (cli_was_given(program, argc, argv, *name))
-            return cli_fail(program, CLI_USAGE, "--%s does nothing with --sweep; leave one out",
-                            *name);
+            return cli_fail(program, CLI_USAGE, "--%s has no effect with --sweep; omit one", *name);
     if (cli_was_given(program, argc, argv, "device") && strcmp(how->device, "meta") != 0)
-        return cli_fail(program, CLI_USAGE, "--sweep predicts, on --device meta, not on %s",
-                        how->device);
+        return cli_fail(program, CLI_USAGE, "--sweep needs --device meta, not %s", how->device);
     for (int i = 0; i < s->n_axes; i++)
         if (cli_was_given(program, argc, argv, s->axes[i].option->name))
-            return cli_fail(program, CLI_USAGE, "--%s and --sweep %s= both say it; give one",
+            return cli_fail(program, CLI_USAGE,
+                            "--%s and --sweep %s= set the same option; give one",
                             s->axes[i].option->name, s->axes[i].option->name);
     return check_values(s);
 }

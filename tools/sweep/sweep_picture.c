@@ -84,7 +84,7 @@ static const char *tick_time(double ns, char buf[32]) {
 }
 
 static const char *time_title(const sweep *s) {
-    return s->training ? "predicted time for a million tokens" : "predicted time of the run";
+    return s->training ? "predicted time per million tokens" : "predicted time of the run";
 }
 
 static void draw_axes(syn_sink *svg, const plot *p) {
@@ -109,13 +109,13 @@ static void draw_axes(syn_sink *svg, const plot *p) {
     text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"", time_title(p->s));
     syn_sink_printf(svg,
                     "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">cost: "
-                    "GPU-seconds for 1000 tokens</text>\n",
+                    "GPU-seconds per 1000 tokens</text>\n",
                     TOP + HEIGHT / 2);
 }
 
 static void tip(syn_sink *svg, const plot *p, const sweep_row *row) {
     char label[512], time[32], text[700];
-    snprintf(text, sizeof text, "%s: %s, %.3g GPU-s for 1000 tokens",
+    snprintf(text, sizeof text, "%s: %s, %.3g GPU-s per 1000 tokens",
              sweep_label(p->s, row, label, sizeof label),
              cli_time_text(sweep_time(p->s, row), time, sizeof time), sweep_cost(row));
     syn_sink_text(svg, "<title>");
@@ -298,8 +298,8 @@ static void draw_words(syn_sink *svg, const plot *p) {
                 cli_bytes_text(row->t.rank_bytes, text, sizeof text));
     }
     text_at(svg, right, y, " font-weight=\"bold\"", of->option->name);
-    text_at(svg, right, y + LINE, "", "GPU-seconds for 1000 tokens");
-    text_at(svg, right, y + 2 * LINE, "", "memory of a rank");
+    text_at(svg, right, y + LINE, "", "GPU-seconds per 1000 tokens");
+    text_at(svg, right, y + 2 * LINE, "", "memory per rank");
     for (int k = 0; k < SYN_LIMIT_COUNT; k++) {
         const double at = TOP + LINE * (SYN_LIMIT_COUNT - k);
         syn_sink_printf(svg,

@@ -100,7 +100,7 @@ static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)
         if (strlen(rows[i]->t.error.beyond) > strlen(most)) most = rows[i]->t.error.beyond;
-    if (*most) fprintf(out, "\n* extrapolated, by %s; sweep.csv says which by what\n", most);
+    if (*most) fprintf(out, "\n* extrapolated in %s; see column extrapolated of sweep.csv\n", most);
     extrapolation beyond = {.n = 0};
     for (size_t i = 0; i < n; i++) extrapolation_merge(&beyond, &rows[i]->t.beyond);
     if (beyond.n > 0 && !*most) fputc('\n', out);
@@ -124,7 +124,7 @@ static void print_too_large(const sweep *s, FILE *out) {
         fprintf(out, "  %zu combination%s too large for %s with %s: %s", n, n > 1 ? "s are" : " is",
                 cli_shown(s->machines[m].name, name, sizeof name),
                 cli_bytes_text(s->machines[m].memory_bytes, a, sizeof a), n > 1 ? "from " : "");
-        fprintf(out, "%s a rank\n", cli_bytes_text(least->t.rank_bytes, b, sizeof b));
+        fprintf(out, "%s per rank\n", cli_bytes_text(least->t.rank_bytes, b, sizeof b));
     }
 }
 
@@ -167,8 +167,8 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
             cli_shown(sweep_title(s, title, sizeof title), shown, sizeof shown), s->n,
             cli_plural(s->n), n);
     if (s->subtitle[0] != '\0') fprintf(out, "%s\n", s->subtitle);
-    fprintf(out, "numbered: none is both faster and cheaper%s\n\n",
-            all ? "" : "; only those are listed here");
+    fprintf(out, "numbered rows: no other combination is both faster and cheaper%s\n\n",
+            all ? "" : "; only these are listed");
     if (n > 0) print_head(s, out);
     for (size_t i = 0; i < n; i++)
         if (all || rows[i]->front) print_row(s, rows[i], out);

@@ -373,8 +373,8 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     if (status == SYN_OK && c.n_nodes_named == 0 &&
         (out->n_damaged > 0 || out->n_nodes > 0 || is_bare))
         status = SYN_FAIL(err, SYN_E_FORMAT,
-                          "%.300s is no execution trace, or damaged from its start (validate "
-                          "tells more)",
+                          "%.300s is not an execution trace or is damaged from its start; run "
+                          "`syntorch validate` for details",
                           file->path);
     return status;
 }

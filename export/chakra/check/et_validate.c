@@ -137,7 +137,7 @@ static void on_trouble(void *user, syn__et_trouble what, uint32_t node, uint64_t
     if (what <= SYN__ET_TROUBLE_TEXT && what != SYN__ET_TROUBLE_EMPTY) f->rank->damaged = true;
     switch (what) {
     case SYN__ET_TROUBLE_FRAME:
-        syn__find(f->v, SYN_FINDING_FRAME, spot, "%s; nothing is read from here on", why);
+        syn__find(f->v, SYN_FINDING_FRAME, spot, "%s; the rest of the file is not read", why);
         break;
     case SYN__ET_TROUBLE_META:
         syn__find(f->v, SYN_FINDING_META, spot, "no metadata message: %s", why);
@@ -149,17 +149,18 @@ static void on_trouble(void *user, syn__et_trouble what, uint32_t node, uint64_t
         syn__find(f->v, SYN_FINDING_MESSAGE, spot, "the message is damaged: %s", why);
         break;
     case SYN__ET_TROUBLE_TEXT:
-        syn__find(f->v, SYN_FINDING_TEXT, spot, "the message is passed over: %s", why);
+        syn__find(f->v, SYN_FINDING_TEXT, spot, "the message is skipped: %s", why);
         break;
     case SYN__ET_TROUBLE_ID:
-        syn__find(f->v, SYN_FINDING_ID, spot, "an earlier node has the id %" PRIu64 " too", id);
+        syn__find(f->v, SYN_FINDING_ID, spot, "an earlier node also has the id %" PRIu64 " too",
+                  id);
         break;
     case SYN__ET_TROUBLE_DANGLING:
         syn__find(f->v, SYN_FINDING_DANGLING, spot,
-                  "it waits for node %" PRIu64 ", which is not in the file", id);
+                  "it depends on node %" PRIu64 ", which is not in the file", id);
         break;
     case SYN__ET_TROUBLE_SELF:
-        syn__find(f->v, SYN_FINDING_SELF, spot, "it waits for itself");
+        syn__find(f->v, SYN_FINDING_SELF, spot, "it depends on itself");
         break;
     }
 }
@@ -178,7 +179,7 @@ static syn_status find_cycle(syn_validator *v, const syn__checked_rank *rank,
     const uint64_t first = scan->ids[cycle[0]];
     const syn__spot spot = {rank->rank, true, first, scan->offsets[cycle[0]]};
     syn__find(v, SYN_FINDING_CYCLE, spot,
-              "%" PRIu32 " nodes wait for each other: %s%s%" PRIu64 "; %" PRIu32
+              "%" PRIu32 " nodes depend on each other: %s%s%" PRIu64 "; %" PRIu32
               " nodes can never run",
               n, text, n > SHOWN_IDS ? "... <- " : "", first, scan->n_nodes - dag->n_ordered);
     syn_free(cycle);
@@ -217,7 +218,7 @@ static syn_status check_graph(syn_validator *v, syn__checked_rank *rank, const s
     v->result.n_nodes += scan->n_nodes;
     v->result.n_deps += scan->first_dep[scan->n_nodes];
     v->frontier += dag->widest_ready;
-    if (scan->n_nodes == 0) syn__find(v, SYN_FINDING_NO_NODES, whole, "there are no nodes");
+    if (scan->n_nodes == 0) syn__find(v, SYN_FINDING_NO_NODES, whole, "the file has no nodes");
     if (dag->n_ordered < scan->n_nodes) SYN_TRY(find_cycle(v, rank, scan, dag, err));
     if (rank->n_calls > 1) qsort(rank->calls, rank->n_calls, sizeof *rank->calls, compare_calls);
     if (!v->how.single) SYN_TRY(syn__check_order(v, rank, scan, dag, err));

@@ -62,7 +62,7 @@ static void tell_mismatch(syn_validator *v, uint32_t group, const calls_of *want
     const syn__spot whole = {got->rank->rank, false, 0, SYN__ET_NO_OFFSET};
     syn__find(v, SYN_FINDING_SEQUENCE, whole,
               "group %.60s: %zu collectives, but rank %" PRId32 " has %zu; rank %" PRId32
-              "'s node %" PRIu64 " is the first without counterpart",
+              "'s node %" PRIu64 " is the first without a counterpart",
               name, got->n, want->rank->rank, want->n, more->rank->rank, more->first[at].id);
 }
 
@@ -121,7 +121,7 @@ static const char *hint(const message *a, const message *near, char out[96]) {
     out[0] = '\0';
     if (near != NULL && near->call->type != a->call->type && near->call->src == a->call->src &&
         near->call->dst == a->call->dst && near->call->tag == a->call->tag)
-        snprintf(out, 96, "; node %" PRIu64 " of rank %" PRId32 " differs in the bytes: %s",
+        snprintf(out, 96, "; node %" PRIu64 " of rank %" PRId32 " differs in size: %s bytes",
                  near->call->id, near->rank->rank, text_of(near->call->size, size));
     return out;
 }

@@ -39,7 +39,7 @@ static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
     if (from + 1 == to) syn__find(v, SYN_FINDING_MISSING, spot, "the set has no file for it");
     else if (from < to)
         syn__find(v, SYN_FINDING_MISSING, spot,
-                  "the set has no file for it and the next, to rank %" PRId32, to - 1);
+                  "the set has no files for it and the ranks up to %" PRId32, to - 1);
 }
 
 static syn_status check_files(syn_validator *v, const syn__et_files *files, const char *groups,
@@ -57,8 +57,8 @@ static void tell_recording(syn_validator *v, const syn_validation *seen) {
     syn__find(v, SYN_FINDING_RECORDING, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
               "all nodes of a real run, %" PRIu64 " of the %" PRIu64
               " compute nodes on the CPU, which simulators do not run; `syntorch convert pytorch "
-              "--profile astra-sim` makes a trace of the same recording that they do. It is "
-              "checked as a recording (--any_node, --single)",
+              "--profile astra-sim` converts the same recording to a trace that they run. This one "
+              "is checked as a recording (--any_node, --single)",
               seen->n_on_cpu, seen->n_compute);
 }
 
@@ -92,7 +92,7 @@ syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
     syn__et_files files;
     *out = (syn_validation){0};
     if (options->single && n != 1)
-        return SYN_FAIL(err, SYN_E_INVALID, "a single file was asked for, and there are %zu", n);
+        return SYN_FAIL(err, SYN_E_INVALID, "--single needs one file, but %zu were given", n);
     SYN_TRY(syn__et_files_open(&files, paths, n, err));
     syn_status status = SYN_OK;
     if (options->single && files.n != 1)

@@ -28,7 +28,7 @@ static void check_key(syn_validator *v, const char *key) {
         syn__find(v, SYN_FINDING_GROUPS, whole_set,
                   "the group's key '%.60s' is not an integer above 0", key);
     else if (id >= MOST_IDS)
-        syn__find(v, SYN_FINDING_GROUP_ID, whole_set, "the group's id %.60s is not below %d", key,
+        syn__find(v, SYN_FINDING_GROUP_ID, whole_set, "the group's id %.60s must be below %d", key,
                   MOST_IDS);
 }
 
@@ -43,7 +43,7 @@ static syn_status check_members(syn_validator *v, const char *key, const syn__ch
     for (size_t i = 0; i < g->n_members; i++) {
         if (v->world == 0 || (uint32_t)g->members[i] < v->world) continue;
         syn__find(v, SYN_FINDING_GROUPS, whole_set,
-                  "group %.60s has the member %" PRId32 ", and there are %" PRIu32 " ranks", key,
+                  "group %.60s has the member %" PRId32 ", but there are %" PRIu32 " ranks", key,
                   g->members[i], v->world);
         break;
     }
@@ -70,7 +70,7 @@ static syn_status read_members(syn_json *json, syn__checked_group *g, syn_error 
         if (json->type == SYN_JSON_ERROR) return SYN_E_FORMAT;
         if (json->type != SYN_JSON_NUMBER || !json->is_integer || json->integer < 0 ||
             json->integer > INT32_MAX)
-            return syn_json_fail(json, "a group's ranks must be integers from 0 on");
+            return syn_json_fail(json, "a group's ranks must be integers of at least 0");
         SYN_TRY(syn_grow(&g->members, &g->members_cap, g->n_members + 1, sizeof *g->members, err));
         g->members[g->n_members++] = (int32_t)json->integer;
     }
@@ -83,7 +83,7 @@ static syn_status read_group(syn_validator *v, syn_json *json, syn_error *err) {
     SYN_TRY(syn__checked_group_of(v, json->text, json->text_bytes, &group, err));
     syn__checked_group *g = &v->groups[group];
     const char *key = syn__checked_group_name(v, group);
-    if (g->listed) syn__find(v, SYN_FINDING_GROUPS, whole_set, "group %.60s is listed twice", key);
+    if (g->listed) syn__find(v, SYN_FINDING_GROUPS, whole_set, "group %.60s appears twice", key);
     g->listed = true;
     g->n_members = 0;
     SYN_TRY(read_members(json, g, err));

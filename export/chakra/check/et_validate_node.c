@@ -78,7 +78,7 @@ static bool good_member(int which, const syn__et_attr *a, int64_t *value) {
 static void check_known(node_check *c, int which, const syn__et_attr *a) {
     int64_t unused, *value = which < N_INTEGERS ? &c->values[which] : &unused;
     if (c->attrs[which] != NULL)
-        find_text(c, SYN_FINDING_TWICE, a->name.text, a->name.bytes, " is given twice");
+        find_text(c, SYN_FINDING_TWICE, a->name.text, a->name.bytes, " appears twice");
     c->attrs[which] = a;
     *value = SYN__ABSENT;
     if (good_member(which, a, value)) {
@@ -131,7 +131,7 @@ static void check_compute(const node_check *c) {
     if (bytes < 1) find(c, SYN_FINDING_COST, "tensor_size is", bytes);
     if (ops < 1 || bytes < 1 || c->node->n_ctrl + c->node->n_data != 0) return;
     if (bytes < ROOT_BYTES && ops < ROOT_OPS)
-        find(c, SYN_FINDING_SMALL_ROOT, "waits for nothing and its tensor_size is", bytes);
+        find(c, SYN_FINDING_SMALL_ROOT, "depends on nothing and its tensor_size is", bytes);
 }
 
 /* ---- Communication ---- */
@@ -177,8 +177,8 @@ static void check_group(const node_check *c, uint32_t group) {
         syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': rank %" PRId32 " is not in its group %.60s",
                   name_of(c, text), c->spot.rank, name);
     else if (syn__n_members(v, group) < 2)
-        syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s has one rank", name_of(c, text),
-                  name);
+        syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s has only one rank",
+                  name_of(c, text), name);
 }
 
 static bool is_simulated(int64_t kind) {
@@ -237,8 +237,8 @@ static syn_status check_message(node_check *c, syn_error *err) {
     const bool open = c->v->how.any_node && (src == SYN__ABSENT || dst == SYN__ABSENT);
     if (!good_message(c, src, dst)) {
         char name[NAME_BYTES], from[24], to[24], tag[24];
-        number(src, "nobody", from);
-        number(dst, "nobody", to);
+        number(src, "(none)", from);
+        number(dst, "(none)", to);
         number(c->values[COMM_TAG], "none", tag);
         syn__find(c->v, SYN_FINDING_PEER, c->spot, "'%s': %s from %s to %s, tag %s",
                   name_of(c, name), send ? "send" : "receive", from, to, tag);
@@ -278,7 +278,7 @@ syn_status syn__check_node(syn_validator *v, syn__checked_rank *rank, uint32_t i
     check_ranges(&c);
     const bool comm = syn__et_is_communication(node->type);
     if (comm && !v->how.any_node && c.values[IS_CPU_OP] > 0)
-        find(&c, SYN_FINDING_CPU_NODE, "communication, and is_cpu_op is", 1);
+        find(&c, SYN_FINDING_CPU_NODE, "communicates, but is_cpu_op is", 1);
     if (node->type == SYN__ET_COMP_NODE) check_compute(&c);
     else if (node->type == SYN__ET_COMM_COLL_NODE) return check_collective(&c, err);
     else if (comm) return check_message(&c, err);

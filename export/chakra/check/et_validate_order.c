@@ -85,13 +85,13 @@ static void check_groups(order_check *c) {
         const char *group = syn__checked_group_name(c->v, b->group);
         if (c->s.steps > c->s.most_steps) {
             syn__find(c->v, SYN_FINDING_ORDER_OPEN, spot,
-                      "the order of collectives was not looked into from group %.60s on", group);
+                      "the order of collectives was not checked from group %.60s on", group);
             return;
         }
         if (ordered(c, a, b)) continue;
         reported = b->group;
         syn__find(c->v, SYN_FINDING_ORDER, spot,
-                  "group %.60s: no dependencies order the collectives %" PRIu64 " and %" PRIu64,
+                  "group %.60s: no dependency orders the collectives %" PRIu64 " and %" PRIu64,
                   group, a->id, b->id);
     }
 }

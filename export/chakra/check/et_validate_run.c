@@ -223,7 +223,7 @@ static int32_t tell_wait(const run *s, int32_t rank, char *text, size_t room) {
     for (uint32_t i = 0; i < r->of->n_calls && call == NONE; i++)
         if (r->waiting[i]) call = i;
     if (call == NONE) {
-        snprintf(text, room, "rank %" PRId32 " has nothing that it could issue", rank);
+        snprintf(text, room, "rank %" PRId32 " has nothing to issue", rank);
         return -1;
     }
     const syn__checked_call *c = &r->of->calls[call];

@@ -53,7 +53,7 @@ static syn_status fail_none(const char *prefix, int folder_code, syn_error *err)
     const int code = stat(prefix, &info) != 0 && errno != ENOENT ? errno : folder_code;
     if (code != 0 && code != ENOENT)
         return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: %s", prefix, strerror(code));
-    return SYN_FAIL(err, SYN_E_IO, "there is neither a file %.200s nor a set %.200s.<rank>.et",
+    return SYN_FAIL(err, SYN_E_IO, "neither the file %.200s nor the set %.200s.<rank>.et exists",
                     prefix, prefix);
 }
 
@@ -113,7 +113,7 @@ static syn_status take_named(syn__et_files *files, const char *const *paths, siz
         named = named && files->list[i].rank >= 0;
     }
     if (n == 1) return SYN_OK;
-    if (n > INT32_MAX) return SYN_FAIL(err, SYN_E_INVALID, "there are too many files");
+    if (n > INT32_MAX) return SYN_FAIL(err, SYN_E_INVALID, "too many files");
     qsort(files->list, n, sizeof *files->list, compare);
     for (size_t i = 1; i < n && named; i++) named = files->list[i].rank != files->list[i - 1].rank;
     for (size_t i = 0; i < n && !named; i++) {
@@ -128,7 +128,7 @@ static syn_status take_named(syn__et_files *files, const char *const *paths, siz
 syn_status syn__et_files_open(syn__et_files *files, const char *const *paths, size_t n,
                               syn_error *err) {
     *files = (syn__et_files){0};
-    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was named");
+    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was given");
     if (n == 1 && !syn_file_exists(paths[0]))
         return syn__et_files_of_prefix(files, paths[0], strlen(paths[0]), err);
     syn_status status = take_named(files, paths, n, err);
@@ -187,7 +187,7 @@ const char *syn__et_group_path(syn__et_names *names) {
 static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
     *existed = unlink(path) == 0;
     if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: %s cannot be removed: %s", path,
+    return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: cannot remove %s: %s", path,
                     strerror(errno));
 }
 

@@ -341,7 +341,7 @@ syn_status syn__et_parse_scalar(syn_json *json, const syn__et_type *type, uint64
             return SYN_OK;
         break;
     }
-    return syn_json_fail(json, "this is no value of the type %s", type->name);
+    return syn_json_fail(json, "this is not a value of type %s", type->name);
 }
 
 syn_status syn__et_parse_list(syn_json *json, const syn__et_type *type, uint32_t number,

@@ -19,13 +19,12 @@ static syn__str key_of(const reader *r) {
 }
 
 syn_status syn__et_json_unknown(reader *r) {
-    if (r->strict)
-        return syn_json_fail(&r->json, "there is no member \"%.60s\" here", r->json.text);
+    if (r->strict) return syn_json_fail(&r->json, "unknown member \"%.60s\"", r->json.text);
     return syn_json_skip(&r->json) ? SYN_OK : syn__et_json_broken(r);
 }
 
 static syn_status twice(reader *r) {
-    return syn_json_fail(&r->json, "the member \"%.60s\" is there twice", r->json.text);
+    return syn_json_fail(&r->json, "the member \"%.60s\" appears twice", r->json.text);
 }
 
 /* Records in *seen that the member with this number occurs. If strict, a second occurrence is an
@@ -70,7 +69,7 @@ static syn_status parse_enum(reader *r, const syn__et_member *m, const char *wha
     uint64_t bits = 0;
     if (r->json.type == SYN_JSON_STRING) {
         if (syn__et_value_named(m->values, key_of(r), out)) return SYN_OK;
-        return syn_json_fail(&r->json, "there is no %s \"%.60s\"", what, r->json.text);
+        return syn_json_fail(&r->json, "unknown %s \"%.60s\"", what, r->json.text);
     }
     SYN_TRY(parse_number(r, m->type, &bits));
     *out = (int32_t)bits;

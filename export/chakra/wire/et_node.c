@@ -187,7 +187,7 @@ static syn_status fail(syn__et_decoder *d, const char *why, const char *at) {
 }
 
 static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
-    if (!syn__str_is_utf8(s)) return fail(d, "a text is not valid UTF-8", s.text);
+    if (!syn__str_is_utf8(s)) return fail(d, "a string is not valid UTF-8", s.text);
     *out = s;
     return SYN_OK;
 }
@@ -203,7 +203,7 @@ static bool good_list(syn__et_decoder *d, const syn__et_type *type, syn__str pay
     while (syn__et_read_field(&r, &f)) {
         if (f.number != SYN__ET_INT64_LIST_VALUES || f.wire != SYN__ET_WIRE_LEN) continue;
         if (type->form == SYN__ET_FORM_STRING && !syn__str_is_utf8(f.data))
-            return fail(d, "a text is not valid UTF-8", f.data.text) == SYN_OK;
+            return fail(d, "a string is not valid UTF-8", f.data.text) == SYN_OK;
         if (type->wire == SYN__ET_WIRE_LEN) continue;
         syn__et_reader p = {f.data.text, f.data.text + f.data.bytes, NULL};
         uint64_t v;

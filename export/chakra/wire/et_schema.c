@@ -165,7 +165,7 @@ syn_status syn__et_unpack_ranks(syn__str list, int32_t **out, size_t *n, syn_err
     Syn__Chakra__Int32List *m =
         syn__chakra__int32_list__unpack(&memory, list.bytes, (const uint8_t *)list.text);
     if (m == NULL && failed) return SYN_FAIL_NOMEM(err, list.bytes, "a group");
-    if (m == NULL) return SYN_FAIL(err, SYN_E_FORMAT, "the ranks of a group are no int32_list");
+    if (m == NULL) return SYN_FAIL(err, SYN_E_FORMAT, "the ranks of a group are not an int32_list");
     *out = m->values;
     *n = m->n_values;
     m->values = NULL;

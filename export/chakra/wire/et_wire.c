@@ -33,7 +33,7 @@ bool syn__et_read_varint(syn__et_reader *r, uint64_t *out) {
     uint64_t v = 0;
     const char *p = r->cur;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (p == r->end) return damaged(r, "a number is cut off");
+        if (p == r->end) return damaged(r, "a number is truncated");
         const unsigned char c = (unsigned char)*p++;
         if (shift == 63 && c > 1) break;
         v |= (uint64_t)(c & 0x7Fu) << shift;
@@ -47,7 +47,7 @@ bool syn__et_read_varint(syn__et_reader *r, uint64_t *out) {
 }
 
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out) {
-    if ((size_t)(r->end - r->cur) < bytes) return damaged(r, "a number is cut off");
+    if ((size_t)(r->end - r->cur) < bytes) return damaged(r, "a number is truncated");
     uint64_t v = 0;
     for (size_t i = 0; i < bytes; i++) v |= (uint64_t)(unsigned char)r->cur[i] << (8 * i);
     r->cur += bytes;
@@ -66,7 +66,7 @@ bool syn__et_read_field(syn__et_reader *r, syn__et_field *out) {
     out->data = (syn__str){start, 0};
     if (key > UINT32_MAX || out->number == 0) {
         r->cur = start;
-        return damaged(r, "a field has an impossible number");
+        return damaged(r, "a field has an invalid number");
     }
     switch (out->wire) {
     case SYN__ET_WIRE_VARINT:
@@ -77,7 +77,8 @@ bool syn__et_read_field(syn__et_reader *r, syn__et_field *out) {
         return syn__et_read_fixed(r, 4, &out->value);
     case SYN__ET_WIRE_LEN:
         if (!syn__et_read_varint(r, &bytes)) return false;
-        if (bytes > (size_t)(r->end - r->cur)) return damaged(r, "a field runs past its message");
+        if (bytes > (size_t)(r->end - r->cur))
+            return damaged(r, "a field extends past its message");
         out->data = (syn__str){r->cur, (size_t)bytes};
         r->cur += bytes;
         return true;
@@ -93,8 +94,8 @@ bool syn__et_read_message(syn__et_reader *r, syn__str *out) {
     if (r->cur == r->end || !syn__et_read_varint(r, &bytes)) return false;
     if (bytes > (size_t)(r->end - r->cur)) {
         r->cur = start;
-        return damaged(r, "the file ends within a message; it is cut off or no Chakra execution "
-                          "trace");
+        return damaged(
+            r, "the file ends inside a message; it is truncated or not a Chakra execution trace");
     }
     *out = (syn__str){r->cur, (size_t)bytes};
     r->cur += bytes;

@@ -47,11 +47,11 @@ static syn_status check_schema(const syn__converter *c) {
     const syn__str s = c->host->schema;
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
         if (syn__str_is(s, schemas[i])) return SYN_OK;
-    return SYN__COMPAT_STOP(c,
-                            "\"Unsupported schema version\" %.*s (it knows 1.0.2-, 1.0.3-, 1.1.0- "
-                            "and 1.1.1-chakra.0.0.4); without compatible mode it is read by its "
-                            "keys",
-                            (int)(s.bytes < 40 ? s.bytes : 40), s.text);
+    return SYN__COMPAT_STOP(
+        c,
+        "\"Unsupported schema version\" %.*s (it supports 1.0.2-, 1.0.3-, 1.1.0- and "
+        "1.1.1-chakra.0.0.4); without --compat it is read by its keys",
+        (int)(s.bytes < 40 ? s.bytes : 40), s.text);
 }
 
 /* ---- Nodes ---- */

@@ -145,11 +145,9 @@ static syn_status look_up(syn__converter *c) {
             syn__compat_dep *dep = &c->deps[d];
             if (dep->node == SYN__PT_NONE) dep->node = syn__pt_map_get(&c->by_id, dep->id);
             if (dep->node == SYN__PT_NONE || !c->nodes[dep->node].written)
-                return SYN__COMPAT_STOP(c,
-                                        "\"KeyError: %llu\", because node %llu waits for it and "
-                                        "it is not there",
-                                        (unsigned long long)dep->id,
-                                        (unsigned long long)c->nodes[i].id);
+                return SYN__COMPAT_STOP(
+                    c, "\"KeyError: %llu\", because node %llu depends on it and it is missing",
+                    (unsigned long long)dep->id, (unsigned long long)c->nodes[i].id);
         }
     }
     return SYN_OK;
@@ -228,7 +226,7 @@ static syn_status check_cycles(syn__converter *c) {
         if (stuck != SYN__PT_NONE)
             s = SYN__COMPAT_STOP(c,
                                  "\"Cyclic dependency detected\", through node %llu; without "
-                                 "compatible mode the cycle is cut",
+                                 "--compat the cycle is cut",
                                  (unsigned long long)c->nodes[on_cycle(c, left, stuck)].id);
     } else {
         s = no_memory(c);

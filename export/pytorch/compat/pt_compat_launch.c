@@ -132,7 +132,7 @@ static syn_status map_launches(finder *f) {
             return SYN_FAIL(c->err, SYN_E_FORMAT,
                             "%.200s: the reference linker stops here: \"Duplicate correlation ID "
                             "%lld found\" among the events that launch device work; without "
-                            "compatible mode they are told apart",
+                            "--compat they are distinguished",
                             c->device->input->name, (long long)e->correlation);
         *slot = (uint32_t)i;
     }

@@ -107,20 +107,20 @@ static syn_status check_device(syn__compat *c) {
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"TypeError: cannot unpack "
                         "non-iterable NoneType object\", because the trace has no ProfilerStep "
-                        "(call the profiler's step()); without compatible mode it is converted",
+                        "(call the profiler's step()); without --compat it is converted",
                         name);
     if (!syn__str_has(text, "\"cuda_runtime\""))
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"KeyError: 'cuda_runtime'\", "
                         "because the trace has no event of the CUDA runtime (profile with "
-                        "ProfilerActivity.CUDA); without compatible mode it is converted",
+                        "ProfilerActivity.CUDA); without --compat it is converted",
                         name);
     if (!pair) SYN_TRY(find_pair(c, &pair));
     if (pair) return SYN_OK;
     return SYN_FAIL(c->err, SYN_E_FORMAT,
                     "%.200s: the reference linker stops here: \"TypeError: 'NoneType' object is "
                     "not subscriptable\", because no device work was launched by any event of the "
-                    "CUDA runtime; without compatible mode it is converted",
+                    "CUDA runtime; without --compat it is converted",
                     name);
 }
 
@@ -193,12 +193,11 @@ static syn_status check_host(const hosts *h) {
     size_t which = 0;
     while (which < n_schemas && !syn__str_is(schema, schemas[which])) which++;
     if (which == n_schemas)
-        return SYN_FAIL(h->c->err, SYN_E_FORMAT,
-                        "%.200s: the reference linker stops here: \"No corresponding node creation "
-                        "function found for schema version %.*s\"; without compatible mode it is "
-                        "read by its keys",
-                        h->c->host->input->name, (int)(schema.bytes < 40 ? schema.bytes : 40),
-                        schema.text);
+        return SYN_FAIL(
+            h->c->err, SYN_E_FORMAT,
+            "%.200s: the reference linker stops here: \"No corresponding node creation "
+            "function found for schema version %.*s\"; without --compat it is read by its keys",
+            h->c->host->input->name, (int)(schema.bytes < 40 ? schema.bytes : 40), schema.text);
     for (size_t i = 0; i < h->n; i++)
         SYN_TRY(check_node(h, &h->nodes[i], which == 0, which == n_schemas - 1));
     if (syn__pt_map_get(&h->last, 1) == SYN__PT_NONE)
@@ -226,10 +225,11 @@ static syn_status check_circle(const hosts *h, uint32_t node) {
         if (syn__str_has(name, "DataLoader")) return SYN_OK;
         at = parent_of(h, at);
     } while (at != node);
-    return SYN_FAIL(h->c->err, SYN_E_FORMAT,
-                    "%.200s: the reference linker never ends here, because node %llu is its own "
-                    "ancestor; without compatible mode the circle is cut",
-                    h->c->host->input->name, (unsigned long long)h->nodes[node].id);
+    return SYN_FAIL(
+        h->c->err, SYN_E_FORMAT,
+        "%.200s: the reference linker never terminates here, because node %llu is its own "
+        "ancestor; without --compat the cycle is cut",
+        h->c->host->input->name, (unsigned long long)h->nodes[node].id);
 }
 
 /* Determines whether node 1 is an ancestor of the node. */

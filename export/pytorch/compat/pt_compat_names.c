@@ -133,7 +133,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
         if (!known)
             return SYN__COMPAT_STOP(c,
                                     "\"TypeError\", because an input of type %.*s of node %llu is "
-                                    "no tensor [id, storage, offset, elements, bytes of each]",
+                                    "not a tensor [id, storage, offset, elements, bytes of each]",
                                     (int)(text.bytes < 80 ? text.bytes : 80), text.text,
                                     (unsigned long long)node->id);
     }
@@ -163,7 +163,7 @@ static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn_
     }
     if (text.bytes == 0) return SYN_OK;
     if (*text.text != '"' || text.bytes < 2)
-        return SYN__COMPAT_STOP(c, "\"TypeError\", because pg_name of node %llu is no string",
+        return SYN__COMPAT_STOP(c, "\"TypeError\", because pg_name of node %llu is not a string",
                                 (unsigned long long)node->id);
     text.text++;
     text.bytes -= 2;
@@ -211,8 +211,8 @@ syn_status syn__compat_comm_of(syn__converter *c, const syn__compat_node *node,
     if (collective >= 0) return SYN_OK;
     return SYN__COMPAT_STOP(c,
                             "\"The name '%.*s' does not correspond to a recognized collective "
-                            "communication type\" (node %llu); without compatible mode it becomes "
-                            "a generic communication node",
+                            "communication type\" (node %llu); without --compat it becomes a "
+                            "generic communication node",
                             (int)(found->text.bytes < 120 ? found->text.bytes : 120),
                             found->text.text, (unsigned long long)node->id);
 }

@@ -31,8 +31,8 @@ static syn_status fail_negative(const syn__compat *c, const syn__compat_op *op) 
     syn__python_float(op->dur, dur);
     return SYN_FAIL(c->err, SYN_E_FORMAT,
                     "%.200s: the reference linker stops here: \"Exclusive duration calculation "
-                    "error\" for %.*s (ts %s, dur %s), because it comes out negative; without "
-                    "compatible mode such times are cut at zero",
+                    "error\" for %.*s (ts %s, dur %s), because it is negative; without --compat "
+                    "such times become zero",
                     c->device->input->name, (int)(name.bytes < 100 ? name.bytes : 100), name.text,
                     ts, dur);
 }

@@ -221,7 +221,7 @@ static syn_status put_node(writer *w, const syn__compat_node *node) {
 
 static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn__str value) {
     if (value.bytes < 2 || *value.text != '"')
-        return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is no string", name);
+        return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is not a string", name);
     char *text = syn__arena_get(&w->c->arena, value.bytes);
     if (text == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for texts");
     value.text++;
@@ -235,7 +235,8 @@ static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn
 static syn_status meta_number(writer *w, syn__et_attr *attr, const char *name, syn__str value) {
     *attr = (syn__et_attr){.name = syn__str_of(name), .field = SYN__ET_UINT64};
     if (value.bytes > 0 && *value.text != '-' && syn__loose_u64(value, &attr->bits)) return SYN_OK;
-    return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is no integer from 0", name);
+    return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is not an integer of at least 0",
+                            name);
 }
 
 static syn_status put_head(writer *w) {

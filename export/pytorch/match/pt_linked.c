@@ -60,7 +60,7 @@ syn_status syn__pt_split_linked(syn__pt_matcher *m) {
     d->events_cap = cap;
     h->n_nodes = kept;
     if (kept > 0) return SYN_OK;
-    return SYN_FAIL(m->err, SYN_E_FORMAT, "%.200s holds device work but no host node",
+    return SYN_FAIL(m->err, SYN_E_FORMAT, "%.200s has device work but no host nodes",
                     m->rank->host_input.name);
 }
 

@@ -45,8 +45,8 @@ static syn_status index_ids(syn__pt_matcher *m) {
         }
         if (m->options->same_ids == SYN_PYTORCH_NONE_KEEPS)
             return SYN_FAIL(m->err, SYN_E_FORMAT,
-                            "%.200s: byte %llu: node id %llu was there before (--dup_ids first or "
-                            "last goes on)",
+                            "%.200s: byte %llu: node id %llu appears twice; choose one with "
+                            "--dup_ids first or last",
                             m->rank->host_input.name,
                             (unsigned long long)(h->nodes[i].text - m->rank->host_input.data),
                             (unsigned long long)h->nodes[i].id);

@@ -106,7 +106,7 @@ syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) {
         s = SYN_FAIL_NOMEM(err, n * sizeof *h->nodes, "host nodes");
     if (s == SYN_OK) s = make(&k, list, stack);
     if (s == SYN_OK && h->n_nodes == 0 && rank->device.n_class[SYN__PT_KERNEL] == 0)
-        s = SYN_FAIL(err, SYN_E_FORMAT, "%.200s holds neither CPU ops nor kernels",
+        s = SYN_FAIL(err, SYN_E_FORMAT, "%.200s has neither CPU ops nor kernels",
                      rank->device_input.name);
     syn__pt_map_free(&k.lanes);
     syn_free(k.node);

@@ -363,15 +363,15 @@ static void note_damage(reader *r) {
 static syn_status check_found(const reader *r) {
     if (!r->found)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s holds no list of events (\"traceEvents\": was it written by "
-                        "torch.profiler's export_chrome_trace?%s)",
-                        r->file, r->has_nodes ? " It has the nodes of a host trace" : "");
+                        "%.200s has no list of events, \"traceEvents\"%s; write it with "
+                        "torch.profiler's export_chrome_trace",
+                        r->file, r->has_nodes ? " (it is a host trace)" : "");
     if (r->of_autograd && r->device->n_events == 0)
-        return SYN_FAIL(r->err, SYN_E_FORMAT,
-                        "%.200s was written by torch.autograd.profiler: its events have neither "
-                        "categories nor streams nor launches; record with torch.profiler.profile "
-                        "and its export_chrome_trace",
-                        r->file);
+        return SYN_FAIL(
+            r->err, SYN_E_FORMAT,
+            "%.200s was written by torch.autograd.profiler: its events lack categories, streams "
+            "and launches; record with torch.profiler.profile and its export_chrome_trace",
+            r->file);
     return SYN_OK;
 }
 

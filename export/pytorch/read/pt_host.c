@@ -391,12 +391,12 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pyto
         syn__pt_note_many(notes, SYN_PYTORCH_ANOMALY_OBJECTS, r.n_objects, r.file, r.second);
     if (object.which == SYN_PYTORCH_ONE_OBJECT && object.number >= r.n_objects)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.200s holds %zu JSON objects, so none has number %llu", r.file,
+                        "%.200s has %zu JSON objects, so there is no number %llu", r.file,
                         r.n_objects, (unsigned long long)object.number);
     if (host->n_nodes > 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%.200s holds no node of a host trace (an object with \"nodes\": was it "
-                    "written by torch.profiler's ExecutionTraceObserver?)",
+                    "%.200s has no nodes of a host trace, an object with \"nodes\"; write it with "
+                    "torch.profiler's ExecutionTraceObserver",
                     r.file);
 }
 

@@ -420,18 +420,17 @@ static void write_merged(repair *r) {
 
 static syn_status fail_merge(const repair *r, syn_error *err) {
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%.380s holds no object with a list \"nodes\" or \"traceEvents\" that could be "
-                    "merged",
+                    "%.380s has no objects with a list \"nodes\" or \"traceEvents\" to merge",
                     r->input->name);
 }
 
 static syn_status check_found(const repair *r, syn_pytorch_object wanted, syn_error *err) {
     const char *name = r->input->name;
     const uint64_t n = r->repaired->n_objects;
-    if (n == 0) return SYN_FAIL(err, SYN_E_FORMAT, "%.380s holds no JSON object", name);
+    if (n == 0) return SYN_FAIL(err, SYN_E_FORMAT, "%.380s has no JSON object", name);
     if (wanted.which == SYN_PYTORCH_ONE_OBJECT && wanted.number >= n)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.380s holds %llu JSON objects, so none has number %llu (the first has 0)",
+                        "%.380s has %llu JSON objects, so there is no number %llu (the first is 0)",
                         name, (unsigned long long)n, (unsigned long long)wanted.number);
     return SYN_OK;
 }
@@ -448,7 +447,7 @@ static syn_status run(repair *r, syn_pytorch_object wanted, syn_error *err) {
         return SYN_FAIL(err, SYN_E_NOMEM, "out of memory while repairing %.380s", r->input->name);
     const syn__fix_note *notes = r->fix.notes;
     if (r->n_values == 0 && notes[SYN__FIX_BROKEN].count + notes[SYN__FIX_TRUNCATED].count > 0)
-        return SYN_FAIL(err, SYN_E_FORMAT, "nothing in %.380s can be saved", r->input->name);
+        return SYN_FAIL(err, SYN_E_FORMAT, "nothing in %.380s can be repaired", r->input->name);
     return SYN_OK;
 }
 

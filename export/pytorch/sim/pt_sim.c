@@ -54,7 +54,7 @@ static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_com
     if (company(rank, group) == 1) return "a group of one rank";
     if (group != NULL && group->n_ranks == 0 && rank->world_size > 0 &&
         company(rank, group) != (uint32_t)rank->world_size)
-        return "a group whose ranks are not told";
+        return "a group with unknown ranks";
     if (group != NULL && group->n_ranks != 0 && rank->rank >= 0 &&
         !syn__pt_group_has(group, rank->rank))
         return "a group without this rank";
@@ -62,10 +62,10 @@ static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_com
 }
 
 static const char *why_no_message(const syn__pt_rank *rank, const syn__pt_comm *comm) {
-    if (comm->peer < 0) return "a message whose peer is not told";
+    if (comm->peer < 0) return "a message with an unknown peer";
     if (comm->peer == rank->rank) return "a message to its own rank";
     if (rank->world_size >= 0 && comm->peer >= rank->world_size)
-        return "a message whose peer is beyond the world";
+        return "a message whose peer is outside the world";
     if (comm->tag < 0) return "a message without a tag";
     return comm->alone ? "a message that the other rank lacks" : NULL;
 }
@@ -91,11 +91,12 @@ syn_status syn__pt_sim_make(syn__pt_sim *sim, const syn__pt_rank *rank, syn_erro
     SYN_TRY(syn__pt_sim_delay(sim, err));
     if (sim->n_nodes == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%s: the trace holds neither device work nor communication nor times of "
-                        "host ops, so a simulator has nothing to run; %s, or with --profile full",
+                        "%s: the trace has no device work, communication or host op times, so a "
+                        "simulator has nothing to run; %s, or use --profile full",
                         rank->host_input.name != NULL ? rank->host_input.name : "trace",
-                        rank->has_device ? "convert one of steps in which the profiler was active"
-                                         : "convert it together with its device trace");
+                        rank->has_device
+                            ? "convert a trace of steps in which the profiler was active"
+                            : "convert it together with its device trace");
     return syn__pt_sim_arrange(sim, n_real, n_links, err);
 }
 

@@ -28,24 +28,33 @@ typedef struct syn__region {
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
+/* The ops that one backward pass will walk over. */
+typedef struct syn__tape {
+    syn__tape_entry *entries; /* ascending by node */
+    size_t n, cap;
+    syn__region *regions; /* the regions among the entries, in order */
+    size_t n_regions, regions_cap;
+} syn__tape;
+
 /* A tensor that was passed to syn_require_grad. It is found by its storage, so its later versions
    are the same leaf. Tensors are given as numbers; 0: none. */
 typedef struct syn__leaf {
-    uint32_t owner; /* owner of the storage */
-    uint32_t grad;  /* its gradient, pinned */
-    uint32_t uses;  /* number of uses as an input of ops on the tape */
-    size_t param;   /* index of the parameter; SIZE_MAX: an input */
+    uint32_t owner;  /* owner of the storage */
+    uint32_t grad;   /* its gradient, pinned */
+    uint32_t uses;   /* number of uses as an input of ops on all tapes */
+    syn_dtype dtype; /* of its gradient */
+    size_t param;    /* index of the parameter; SIZE_MAX: not a parameter */
 } syn__leaf;
 
 /* State of gradient.c and tape.c. */
 typedef struct syn__gradients {
     bool off;
-    bool counting; /* in a region's first run: uses are counted, but ops are not put on the tape */
-    bool again;    /* in a region's second run: its uses are counted already */
-    syn__region *regions; /* the regions on the tape, in order */
-    size_t n_regions, regions_cap;
-    syn__tape_entry *tape; /* ascending by node */
-    size_t n_taped, tape_cap;
+    bool counting;  /* in a region's first run: uses are counted, but ops are not put on the tape */
+    bool again;     /* in a region's second run: its uses are counted already */
+    syn__tape tape; /* the tape that is set (syn_set_tape) */
+    syn__tape *others;      /* all tapes by number; the entry of the one that is set is unused */
+    uint32_t set, n_others; /* number of the tape that is set; entries of others, 0: one tape */
+    size_t others_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
     uint32_t *of_row; /* during syn_backward: the gradients of tensor rows, as numbers */
@@ -174,7 +183,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need);
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Releases the tensors that a tape entry keeps. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);
-/* Empties the tape. */
+/* Empties all tapes. */
 void syn__tape_clear(syn_ctx *ctx);
 /* The leaf that a tensor row is a version of; NULL if it is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);

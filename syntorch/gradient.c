@@ -1,4 +1,4 @@
-/* syn_backward: walks the tape from the loss to the first op. The ops' rules build the gradients;
+/* syn_backward: walks a tape from its last op to its first. The ops' rules build the gradients;
    this file decides which gradients are needed, and adds, keeps and frees them. tape.c records the
    tape. */
 #include "syntorch/gradient.h"
@@ -59,12 +59,19 @@ syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t) {
     return leaf && leaf->grad ? (syn_tensor){newest(ctx, leaf->grad), ctx->tag} : (syn_tensor){0};
 }
 
+static void drop(syn_ctx *ctx, syn__leaf *leaf) {
+    if (leaf->grad) let_go(ctx, leaf->grad);
+    leaf->grad = 0;
+}
+
 void syn_drop_grads(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
-    for (size_t i = 0; i < g->n_leaves; i++) {
-        if (g->leaves[i].grad) let_go(ctx, g->leaves[i].grad);
-        g->leaves[i].grad = 0;
-    }
+    for (size_t i = 0; i < g->n_leaves; i++) drop(ctx, &g->leaves[i]);
+}
+
+void syn_drop_grad(syn_ctx *ctx, syn_tensor t) {
+    syn__leaf *leaf = syn__leaf_of(ctx, syn__row(ctx, t));
+    if (leaf) drop(ctx, leaf);
 }
 
 /* ---- adding ---- */
@@ -90,7 +97,8 @@ static bool same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row) {
 
 /* The dtype of a row's gradient. */
 static syn_dtype dtype_of(const syn_ctx *ctx, uint32_t row) {
-    if (syn__leaf_of(ctx, row)) return SYN_F32;
+    const syn__leaf *leaf = syn__leaf_of(ctx, row);
+    if (leaf) return leaf->dtype;
     return (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype;
 }
 
@@ -128,9 +136,24 @@ static void refuse(syn_ctx *ctx, uint32_t row) {
                      "the data of tensor %u, which requires a gradient, was released", number);
     else
         syn_ctx_fail(ctx, SYN_E_INVALID,
-                     "tensor %u was computed before the last backward pass, so its inputs can no "
-                     "longer get gradients",
+                     "tensor %u was computed before the last backward pass or on another tape: the "
+                     "tensors that it was computed from get no gradient",
                      number);
+}
+
+/* Whether the op that made a tensor row is still on the tape that is set. Searching is only needed
+   if there are other tapes. */
+static bool is_on_tape(const syn_ctx *ctx, uint32_t row) {
+    const syn__tape *tape = &ctx->gradients.tape;
+    const uint32_t node = syn_trace_node_number(ctx->trace, ctx->trace->tensors[row].producer);
+    size_t low = 0, high = tape->n;
+    if (ctx->gradients.n_others == 0) return true;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (tape->entries[middle].node < node) low = middle + 1;
+        else high = middle;
+    }
+    return low < tape->n && tape->entries[low].node == node;
 }
 
 /* Adds g to the gradient of a tensor row. */
@@ -138,7 +161,7 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
     syn_ctx *ctx = w->ctx;
     uint32_t *place = place_of(w, row);
     if (ctx->error.code != SYN_OK) return;
-    if (!place) {
+    if (!place || (!syn__leaf_of(ctx, row) && !is_on_tape(ctx, row))) {
         refuse(ctx, row);
         return;
     }
@@ -286,10 +309,10 @@ static void run_later(walk *w) {
 static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
-    if (c->n_in == 0 || g->n_taped == 0) return false;
+    if (c->n_in == 0 || g->tape.n == 0) return false;
     const uint32_t producer = t->tensors[syn__row(ctx, c->in[0])].producer;
     return producer && (syn_trace_op(t, &t->nodes[producer])->flags & SYN_OPF_GRAD_COMM) &&
-           syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
+           syn_trace_node_number(t, producer) == g->tape.entries[g->tape.n - 1].node;
 }
 
 /* Gives tensors that were created since the walk began an entry in of_row. False after a
@@ -309,7 +332,7 @@ static bool extend(walk *w) {
 static void run_again(walk *w) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;
-    const syn__region r = g->regions[--g->n_regions];
+    const syn__region r = g->tape.regions[--g->tape.n_regions];
     uint32_t *place = place_of(w, syn__row(ctx, r.out));
     const uint32_t due = place ? *place : 0;
     if (due) {
@@ -334,7 +357,7 @@ static void run_again(walk *w) {
    op's collective is in flight; that part runs here, one entry later. */
 static void step(walk *w) {
     syn_ctx *ctx = w->ctx;
-    const syn__tape_entry entry = ctx->gradients.tape[--ctx->gradients.n_taped];
+    const syn__tape_entry entry = ctx->gradients.tape.entries[--ctx->gradients.tape.n];
     if (entry.region) {
         run_later(w);
         run_again(w);
@@ -358,52 +381,95 @@ static void step(walk *w) {
     w->waiting = true;
 }
 
+/* Whether the op that made a tensor is on the tape; fails if not. */
+static bool check_taped(syn_ctx *ctx, syn_tensor out, uint32_t row) {
+    const syn__gradients *g = &ctx->gradients;
+    const syn_trace *t = ctx->trace;
+    const uint32_t node = t->tensors[row].producer;
+    size_t at = g->tape.n;
+    while (at > 0 && g->tape.entries[at - 1].node != syn_trace_node_number(t, node)) at--;
+    if (node && at > 0) return true;
+    syn_ctx_fail(
+        ctx, SYN_E_INVALID, "tensor %u has no gradient: %s", out.id,
+        t->tensors[row].flags & SYN_TENSOR_GRAD
+            ? "a backward pass went over it before, its ops were forgotten, or they are on "
+              "another tape"
+            : "nothing that it was computed from requires one");
+    return false;
+}
+
+/* Fails unless dout can be the gradient of a tensor row or, if dout is invalid, the tensor can be a
+   loss. */
+static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor dout) {
+    const syn_spec *spec = syn_trace_spec(ctx->trace, row);
+    if (!dout.id) {
+        if (syn_spec_elems(spec) == 1 && spec->dtype == SYN_F32) return true;
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "a loss is one f32, tensor %u is not", out.id);
+        return false;
+    }
+    const uint32_t given = syn__own_row(ctx, dout, "a gradient");
+    if (!given) return false;
+    const syn_spec *has = syn_trace_spec(ctx->trace, given);
+    if (!syn__storage(ctx, given)) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "the data of gradient %u was released", dout.id);
+        return false;
+    }
+    if (has->dtype == spec->dtype && same_shape(ctx, dout, row)) return true;
+    char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+    syn_ctx_fail(ctx, SYN_E_SHAPE, "the gradient of a tensor %s cannot be %s",
+                 syn_spec_text(spec, a, sizeof a), syn_spec_text(has, b, sizeof b));
+    return false;
+}
+
 /* Begins the walk over the tape; false after a failure. */
-static bool begin(walk *w, syn_tensor loss) {
+static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
-    const uint32_t row = syn__own_row(ctx, loss, "differentiated");
-    const uint32_t node = t->tensors[row].producer;
-    if (!row) return false;
-    if (syn_spec_elems(syn_trace_spec(t, row)) != 1 || syn_trace_spec(t, row)->dtype != SYN_F32) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "tensor %u is not a loss, which is a single f32", loss.id);
-        return false;
+    for (int i = 0; i < n; i++) {
+        const uint32_t row = syn__own_row(ctx, out[i], "differentiated");
+        if (!row || !check_dout(ctx, out[i], row, dout[i]) || !check_taped(ctx, out[i], row))
+            return false;
     }
-    size_t at = g->n_taped;
-    while (at > 0 && g->tape[at - 1].node != syn_trace_node_number(t, node)) at--;
-    if (!node || at == 0) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u has no gradient: %s", loss.id,
-                     t->tensors[row].flags & SYN_TENSOR_GRAD
-                         ? "an earlier backward pass included it, or its ops were forgotten"
-                         : "none of its inputs requires a gradient");
-        return false;
-    }
-    const uint32_t first = syn_trace_node_row(t, g->tape[0].node);
+    if (n == 0) return false;
+    const uint32_t first = syn_trace_node_row(t, g->tape.entries[0].node);
     w->first_row = t->nodes[first].first_out;
     w->n_rows = (uint32_t)t->n_tensors - w->first_row;
     if (syn_grow(&g->of_row, &g->of_row_cap, w->n_rows, sizeof *g->of_row, &ctx->error) != SYN_OK)
         return false;
     memset(g->of_row, 0, w->n_rows * sizeof *g->of_row);
-    *place_of(w, row) = SEED;
+    for (int i = 0; i < n; i++) {
+        uint32_t *place = place_of(w, syn__row(ctx, out[i]));
+        if (*place) {
+            syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is given twice", out[i].id);
+            return false;
+        }
+        *place = dout[i].id ? dout[i].id : SEED;
+        if (dout[i].id) hold(ctx, dout[i].id);
+    }
     return true;
 }
 
-syn_status syn_backward(syn_ctx *ctx, syn_tensor loss) {
+syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n) {
     syn__gradients *g = &ctx->gradients;
     walk w = {.ctx = ctx};
     uint32_t scopes[SYN__SCOPE_DEPTH];
     const int n_scopes = ctx->n_scopes;
     const syn_phase phase = ctx->phase;
-    if (ctx->error.code != SYN_OK || !begin(&w, loss)) return ctx->error.code;
+    if (ctx->error.code != SYN_OK || !begin(&w, out, dout, n)) return ctx->error.code;
     const bool was = syn_set_grad(ctx, false);
     memcpy(scopes, ctx->scopes, sizeof scopes);
     ctx->phase = SYN_PHASE_BACKWARD;
-    while (g->n_taped > 0 && ctx->error.code == SYN_OK) step(&w);
+    while (g->tape.n > 0 && ctx->error.code == SYN_OK) step(&w);
     run_later(&w);
     ctx->phase = phase;
     memcpy(ctx->scopes, scopes, sizeof scopes);
     ctx->n_scopes = n_scopes;
     syn_set_grad(ctx, was);
     return ctx->error.code;
+}
+
+syn_status syn_backward(syn_ctx *ctx, syn_tensor loss) {
+    const syn_tensor none = {0};
+    return syn_backward_from(ctx, &loss, &none, 1);
 }

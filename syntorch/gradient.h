@@ -1,7 +1,7 @@
-/* Reverse-mode gradients of a scalar. Ops that use a tensor which requires a gradient are recorded
-   on a tape, and the operands that their gradient rules need (op.h: grad) are pinned. syn_backward
-   walks the tape backwards. The rules build ops as models do, so the trace contains the backward
-   pass like the forward pass. */
+/* Reverse-mode gradients. Ops that use a tensor which requires a gradient are recorded on a tape,
+   and the operands that their gradient rules need (op.h: grad) are pinned. syn_backward walks the
+   tape backwards. The rules build ops as models do, so the trace contains the backward pass like
+   the forward pass. */
 #ifndef SYNTORCH_GRADIENT_H
 #define SYNTORCH_GRADIENT_H
 
@@ -9,8 +9,8 @@
 
 SYN_API_BEGIN
 
-/* Marks t, a parameter or input in f32, f16 or bf16, and its later versions as requiring a
-   gradient. */
+/* Marks t, in f32, f16 or bf16, and its later versions as requiring a gradient. t is a parameter,
+   an input, or the result of an op that no gradient flows through, such as a received tensor. */
 void syn_require_grad(syn_ctx *ctx, syn_tensor t);
 /* The same for all parameters created so far. */
 void syn_require_grads(syn_ctx *ctx);
@@ -19,10 +19,20 @@ bool syn_requires_grad(const syn_ctx *ctx, syn_tensor t);
 /* Turns recording on the tape on or off (inference); on by default. Returns the previous state. */
 bool syn_set_grad(syn_ctx *ctx, bool on);
 
+/* Records ops on tape `tape` from now on; at first it is tape 0. Each tape has a backward pass of
+   its own, so that several microbatches of a pipeline can be in flight. Ops on different tapes may
+   share parameters but no tensors that were computed from them. Returns the previous tape. The
+   context keeps memory for as many tapes as the largest number. */
+uint32_t syn_set_tape(syn_ctx *ctx, uint32_t tape);
+
 /* Computes the gradients of `loss`, one f32 element, and adds them to those of earlier calls. The
-   ops are recorded in phase `backward`, in the scopes of their forward ops. Clears the tape, so a
-   second call for the same ops is an error. Failures are the context's. */
+   ops are recorded in phase `backward`, in the scopes of their forward ops. Clears the tape that is
+   set, so a second call for the same ops is an error. Failures are the context's. */
 syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
+/* The same, beginning at n tensors with the gradients dout, of their shapes and dtypes. dout[i] may
+   be overwritten. If dout[i] is invalid, out[i] is a loss. The data of out[i] may have been
+   released. */
+syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n);
 /* Activation recomputation: returns run(arg, in) without saving tensors for backward. syn_backward
    runs it again, in phase `recompute`, when it needs them, which saves memory and costs time. run
    must build the same ops both times, from `in` and parameters only, and arg must stay valid until
@@ -31,14 +41,16 @@ syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
 #define SYN_MAX_REGION_INPUTS 6
 typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
 syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
-/* The gradient of a tensor that was passed to syn_require_grad: of its shape, dense, and always
-   f32, so that sums over many microbatches keep their precision. Invalid if there is none yet.
-   Lives until syn_drop_grads. */
+/* The gradient of a tensor that was passed to syn_require_grad: of its shape and dense. For
+   parameters and inputs it is f32, so that sums over many microbatches keep their precision; for
+   other tensors it has their dtype. Invalid if there is none yet. Lives until it is dropped. */
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t);
 /* Frees all gradients. */
 void syn_drop_grads(syn_ctx *ctx);
+/* Frees the gradient of t, if it has one. */
+void syn_drop_grad(syn_ctx *ctx, syn_tensor t);
 /* syn_backward calls `ready` for each parameter with a gradient, with its number (syn_ctx_param),
-   as soon as that gradient is final for this call. `ready` may call ops. NULL: no call. */
+   as soon as no op on any tape uses the parameter. `ready` may call ops. NULL: no call. */
 void syn_ctx_on_grad(syn_ctx *ctx, void (*ready)(void *user, size_t param), void *user);
 
 /* ---- for gradient rules of ops ---- */

@@ -17,29 +17,36 @@ static uint32_t leaf_entry(syn_ctx *ctx) {
     return (uint32_t)++g->n_leaves;
 }
 
-/* Makes a tensor row a leaf. param: its index; SIZE_MAX: it is an input. */
+/* Makes a tensor row a leaf. param: its index; SIZE_MAX: it is not a parameter. */
 static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
     syn_storage *storage = syn__storage(ctx, row);
     if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
     const uint32_t entry = leaf_entry(ctx);
     if (!entry) return;
-    ctx->gradients.leaves[entry - 1] = (syn__leaf){.owner = storage->tensor, .param = param};
+    syn_trace_tensor *t = &ctx->trace->tensors[row];
+    ctx->gradients.leaves[entry - 1] =
+        (syn__leaf){.owner = storage->tensor,
+                    .param = param,
+                    .dtype = t->flags & (SYN_TENSOR_PARAM | SYN_TENSOR_INPUT)
+                                 ? SYN_F32
+                                 : (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype};
     storage->leaf = entry;
-    ctx->trace->tensors[row].flags |= SYN_TENSOR_LEAF | SYN_TENSOR_GRAD;
+    t->flags |= SYN_TENSOR_LEAF | SYN_TENSOR_GRAD;
 }
 
 void syn_require_grad(syn_ctx *ctx, syn_tensor t) {
     if (ctx->error.code != SYN_OK) return;
     const uint32_t row = syn__own_row(ctx, t, "made to require a gradient");
     if (!row) return;
-    const uint32_t flags = ctx->trace->tensors[row].flags;
+    const syn_trace_tensor *tensor = &ctx->trace->tensors[row];
     size_t param = SIZE_MAX;
-    if (!syn__storage(ctx, row) || !(flags & (SYN_TENSOR_PARAM | SYN_TENSOR_INPUT)) ||
-        syn_trace_spec(ctx->trace, row)->dtype > SYN_BF16) {
-        syn_ctx_fail(
-            ctx, SYN_E_INVALID,
-            "tensor %u cannot require a gradient: only f32, f16 or bf16 parameters and inputs can",
-            t.id);
+    const bool computed = tensor->base != row ||
+                          (tensor->flags & (SYN_TENSOR_GRAD | SYN_TENSOR_LEAF)) == SYN_TENSOR_GRAD;
+    if (!syn__storage(ctx, row) || syn_trace_spec(ctx->trace, row)->dtype > SYN_BF16 || computed) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot require a gradient: %s", t.id,
+                     !syn__storage(ctx, row) ? "its data was released"
+                     : computed ? "it is a view, or was computed from a tensor that requires one"
+                                : "only f32, f16 and bf16 tensors can");
         return;
     }
     for (size_t i = 0; i < ctx->n_params && param == SIZE_MAX; i++)
@@ -55,6 +62,21 @@ void syn_require_grads(syn_ctx *ctx) {
 bool syn_requires_grad(const syn_ctx *ctx, syn_tensor t) {
     return !ctx->gradients.off &&
            (ctx->trace->tensors[syn__row(ctx, t)].flags & SYN_TENSOR_GRAD) != 0;
+}
+
+uint32_t syn_set_tape(syn_ctx *ctx, uint32_t tape) {
+    syn__gradients *g = &ctx->gradients;
+    const uint32_t was = g->set, most = tape > was ? tape : was;
+    if (tape == was || ctx->error.code != SYN_OK) return was;
+    if (syn_grow(&g->others, &g->others_cap, (size_t)most + 1, sizeof *g->others, &ctx->error) !=
+        SYN_OK)
+        return was;
+    for (; g->n_others <= most; g->n_others++) g->others[g->n_others] = (syn__tape){0};
+    g->others[was] = g->tape;
+    g->tape = g->others[tape];
+    g->others[tape] = (syn__tape){0};
+    g->set = tape;
+    return was;
 }
 
 bool syn_set_grad(syn_ctx *ctx, bool on) {
@@ -84,8 +106,9 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
     if (!*need) return SYN_OK;
     if (!call->def->grad)
         return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
-                        "has no gradient, but an input requires one");
-    return syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error);
+                        "has no gradient, and its inputs were computed from what requires one");
+    return syn_grow(&g->tape.entries, &g->tape.cap, g->tape.n + 1, sizeof *g->tape.entries,
+                    &ctx->error);
 }
 
 /* The operands that gradients of the inputs in `need` are computed from; see SYN_KEEP. */
@@ -127,7 +150,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
     }
     if (g->counting) return;
     each_kept(ctx, &entry, row, syn__storage_keep);
-    g->tape[g->n_taped++] = entry;
+    g->tape.entries[g->tape.n++] = entry;
 }
 
 /* ---- regions of syn_recompute ---- */
@@ -150,12 +173,13 @@ static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
     syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
     const uint32_t node = t->tensors[syn__row(ctx, region->out)].producer;
-    SYN_TRY(
-        syn_grow(&g->regions, &g->regions_cap, g->n_regions + 1, sizeof *g->regions, &ctx->error));
-    SYN_TRY(syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error));
+    SYN_TRY(syn_grow(&g->tape.regions, &g->tape.regions_cap, g->tape.n_regions + 1,
+                     sizeof *g->tape.regions, &ctx->error));
+    SYN_TRY(syn_grow(&g->tape.entries, &g->tape.cap, g->tape.n + 1, sizeof *g->tape.entries,
+                     &ctx->error));
     each_input(ctx, region, syn__storage_keep);
-    g->regions[g->n_regions++] = *region;
-    g->tape[g->n_taped++] =
+    g->tape.regions[g->tape.n_regions++] = *region;
+    g->tape.entries[g->tape.n++] =
         (syn__tape_entry){.node = syn_trace_node_number(t, node), .region = true};
     return SYN_OK;
 }
@@ -181,17 +205,29 @@ void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry) {
     each_kept(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
 }
 
+static void clear(syn_ctx *ctx, syn__tape *tape) {
+    for (; tape->n > 0; tape->n--)
+        if (!tape->entries[tape->n - 1].region) syn__tape_unpin(ctx, &tape->entries[tape->n - 1]);
+    for (; tape->n_regions > 0; tape->n_regions--)
+        syn__region_unpin(ctx, &tape->regions[tape->n_regions - 1]);
+}
+
 void syn__tape_clear(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
-    for (; g->n_taped > 0; g->n_taped--)
-        if (!g->tape[g->n_taped - 1].region) syn__tape_unpin(ctx, &g->tape[g->n_taped - 1]);
-    for (; g->n_regions > 0; g->n_regions--) syn__region_unpin(ctx, &g->regions[g->n_regions - 1]);
+    clear(ctx, &g->tape);
+    for (uint32_t i = 0; i < g->n_others; i++) clear(ctx, &g->others[i]);
     for (size_t i = 0; i < g->n_leaves; i++) g->leaves[i].uses = 0;
 }
 
+static void free_tape(syn__tape *tape) {
+    syn_free(tape->entries);
+    syn_free(tape->regions);
+}
+
 void syn__gradients_free(syn__gradients *g) {
-    syn_free(g->tape);
-    syn_free(g->regions);
+    free_tape(&g->tape);
+    for (uint32_t i = 0; i < g->n_others; i++) free_tape(&g->others[i]);
+    syn_free(g->others);
     syn_free(g->leaves);
     syn_free(g->of_row);
 }

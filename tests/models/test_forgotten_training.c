@@ -30,7 +30,7 @@ static void watch(syn_ctx *ctx, int step, bool after) {
     if (after || step < FIRST || syn_ctx_rank(ctx) != 0) return;
     const size_t now = syn_trace_memory_bytes(syn_ctx_trace(ctx)), all = allocated();
     const size_t held = ctx->storages.held_bytes + ctx->storages.used_bytes + ctx->storages.cap +
-                        ctx->gradients.leaves_cap + ctx->gradients.tape_cap;
+                        ctx->gradients.leaves_cap + ctx->gradients.tape.cap;
     if (step == FIRST) {
         rows = now;
         data = held;

@@ -143,7 +143,7 @@ static syn_status of_a_released_leaf(syn_ctx *c) {
 }
 
 static syn_status for_what_is_computed(syn_ctx *c) {
-    syn_require_grad(c, syn_tanh(c, input(c, ones)));
+    syn_require_grad(c, syn_tanh(c, leaf(c, ones)));
     return syn_ctx_status(c);
 }
 
@@ -165,11 +165,12 @@ static const struct refusal {
     const char *says;
 } refusals[] = {
     {"twice", twice,
-     "tensor 3 has no gradient: an earlier backward pass included it, or its ops were forgotten"},
+     "tensor 3 has no gradient: a backward pass went over it before, its ops were forgotten, or "},
     {"through an earlier pass", through_an_earlier_pass,
-     "tensor 2 was computed before the last backward pass, so its inputs can no longer get "
-     "gradients"},
-    {"of nothing", of_nothing, "tensor 4 has no gradient: none of its inputs requires a gradient"},
+     "tensor 2 was computed before the last backward pass or on another tape: the tensors that it "
+     "was computed from get no gradient"},
+    {"of nothing", of_nothing,
+     "tensor 4 has no gradient: nothing that it was computed from requires one"},
     {"of an input", of_an_input, "tensor 1 has no gradient"},
     {"of many elements", of_many, "tensor 2 is not a loss, which is a single f32"},
     {"of a choice", of_a_choice, "tensor 2 is not a loss, which is a single f32"},
@@ -184,13 +185,16 @@ static const struct refusal {
      "kv_append in h.0: has no gradient, but an input requires one"},
     {"of a forgotten loss", of_a_forgotten_loss, "cannot be differentiated"},
     {"of a loss whose ops are forgotten", of_a_loss_whose_ops_are_forgotten,
-     "has no gradient: an earlier backward pass included it, or its ops were forgotten"},
+     "has no gradient: a backward pass went over it before, its ops were forgotten, or "},
     {"of a released leaf", of_a_released_leaf,
      "the data of tensor 1, which requires a gradient, was released"},
     {"for what is computed", for_what_is_computed,
-     "tensor 2 cannot require a gradient: only f32, f16 or bf16 parameters and inputs can"},
-    {"for integers", for_integers, "tensor 1 cannot require a gradient"},
-    {"for what was released", for_what_was_released, "tensor 1 cannot require a gradient"},
+     "tensor 2 cannot require a gradient: it is a view, or was computed from a tensor that "
+     "requires one"},
+    {"for integers", for_integers,
+     "tensor 1 cannot require a gradient: only f32, f16 and bf16 tensors can"},
+    {"for what was released", for_what_was_released,
+     "tensor 1 cannot require a gradient: its data was released"},
 };
 
 static void test_refusals(void) {
@@ -234,14 +238,14 @@ static void test_off_records_nothing(void) {
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor y = syn_tanh(ctx, x);
     syn_mul(ctx, y, y);
-    CHECK_INT(ctx->gradients.n_taped, 0);
+    CHECK_INT(ctx->gradients.tape.n, 0);
     syn_release(ctx, mark, NULL, 0);
     CHECK_INT(ctx->storages.used_bytes, used);
     CHECK(!syn_set_grad(ctx, true));
     /* Gradients are on, but no input requires one. */
     y = syn_mul(ctx, input(ctx, ones), input(ctx, ones));
-    CHECK(!syn_requires_grad(ctx, y) && ctx->gradients.n_taped == 0);
-    CHECK(syn_requires_grad(ctx, syn_tanh(ctx, x)) && ctx->gradients.n_taped == 1);
+    CHECK(!syn_requires_grad(ctx, y) && ctx->gradients.tape.n == 0);
+    CHECK(syn_requires_grad(ctx, syn_tanh(ctx, x)) && ctx->gradients.tape.n == 1);
     syn_ctx_free(ctx);
 }
 
@@ -479,7 +483,7 @@ static void test_forgetting_unpins(void) {
         total(ctx, syn_tanh(ctx, syn_mul(ctx, x, x)));
         syn_forget(ctx, mark, NULL, 0);
         CHECK_INT(ctx->storages.used_bytes, before);
-        CHECK_INT(ctx->gradients.n_taped, 0);
+        CHECK_INT(ctx->gradients.tape.n, 0);
     }
     syn_tanh(ctx, x);
     syn_ctx_free(ctx);

@@ -1,0 +1,145 @@
+/* Generates pipeline schedules; see schedule.h. */
+#include "models/training/schedule.h"
+
+#include "syntorch/base/memory.h"
+
+typedef struct list {
+    syn_action *at;
+    size_t n;
+} list;
+
+const char *syn_action_name(syn_action_kind kind) {
+    static const char *const names[SYN_ACTION_KINDS] = {"F", "BW", "B", "W"};
+    return kind < SYN_ACTION_KINDS ? names[kind] : "?";
+}
+
+static int32_t group_of(const syn_schedule_shape *shape) {
+    return shape->group > 0 ? shape->group : shape->stages;
+}
+
+syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) {
+    const int32_t p = shape->stages, m = shape->microbatches, group = group_of(shape);
+    if (p < 1 || m < 1 || shape->chunks < 1 || shape->chunks > UINT16_MAX)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a pipeline of %d stages with %d chunks each and %d microbatches: each "
+                        "must be at least 1",
+                        (int)p, (int)shape->chunks, (int)m);
+    if (shape->schedule != SYN_SCHEDULE_INTERLEAVED) {
+        if (shape->chunks == 1) return SYN_OK;
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%d chunks per stage need the interleaved schedule; all others have 1",
+                        (int)shape->chunks);
+    }
+    if (shape->chunks == 1) return SYN_OK;
+    if (group < p || group > m)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the interleaved schedule with %d microbatches in groups of %d: a group "
+                        "must have at least as many as there are stages (%d), and at most all",
+                        (int)m, (int)group, (int)p);
+    if (m % group > 0 && m % group < p)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%d microbatches in groups of %d leave a last group of %d, which has fewer "
+                        "than there are stages (%d)",
+                        (int)m, (int)group, (int)(m % group), (int)p);
+    return SYN_OK;
+}
+
+static void add(list *l, syn_action_kind kind, int32_t microbatch, int32_t chunk) {
+    l->at[l->n++] = (syn_action){(uint8_t)kind, (uint16_t)chunk, (uint32_t)microbatch};
+}
+
+/* The i-th forward pass of a stage: groups of microbatches run through one chunk after another. */
+static void add_forward(list *l, const syn_schedule_shape *shape, int32_t i) {
+    const int32_t group = group_of(shape), first = i / (group * shape->chunks) * group;
+    const int32_t left = shape->microbatches - first, size = left < group ? left : group;
+    const int32_t within = i - first * shape->chunks;
+    add(l, SYN_ACTION_FORWARD, first + within % size, within / size);
+}
+
+/* The i-th backward pass: the same order with the chunks reversed. */
+static void add_backward(list *l, const syn_schedule_shape *shape, int32_t i) {
+    add_forward(l, shape, i);
+    syn_action *a = &l->at[l->n - 1];
+    a->kind = SYN_ACTION_BACKWARD;
+    a->chunk = (uint16_t)(shape->chunks - 1 - a->chunk);
+}
+
+/* Forward passes that a stage runs before its first backward pass. */
+static int32_t warmup(const syn_schedule_shape *shape, int32_t stage) {
+    const int32_t behind = shape->stages - 1 - stage, v = shape->chunks;
+    const int32_t all = shape->microbatches * v;
+    int32_t n = v == 1 ? behind : 2 * behind + (v - 1) * group_of(shape);
+    if (shape->schedule == SYN_SCHEDULE_GPIPE) n = all;
+    return n < all ? n : all;
+}
+
+/* GPipe, 1F1B and interleaved: warm up, alternate, drain. */
+static void make_alternating(list *l, const syn_schedule_shape *shape, int32_t stage) {
+    const int32_t all = shape->microbatches * shape->chunks, w = warmup(shape, stage);
+    for (int32_t i = 0; i < w; i++) add_forward(l, shape, i);
+    for (int32_t i = 0; i < all; i++) {
+        if (w + i < all) add_forward(l, shape, w + i);
+        add_backward(l, shape, i);
+    }
+}
+
+/* ---- ZB-H1 ---- */
+
+/* 1F1B in which stage i runs the weight gradients of some microbatches i microbatches late, when it
+   would otherwise wait for other stages. The first stage never waits and runs whole backward
+   passes. */
+typedef struct zero_bubble {
+    list *l;
+    int32_t stage, steady; /* forward passes that alternate with backward passes */
+    int32_t n_split;       /* backward passes up to now whose weight gradients were left out */
+    int32_t next;          /* the next microbatch whose weight gradients are due */
+} zero_bubble;
+
+static bool is_split(const zero_bubble *z, int32_t microbatch) {
+    return z->stage > 0 && (microbatch < z->stage || microbatch >= z->steady - 1);
+}
+
+/* Runs the oldest weight gradients that were left out. */
+static void add_weights(zero_bubble *z) {
+    while (!is_split(z, z->next)) z->next++;
+    add(z->l, SYN_ACTION_BACKWARD_WEIGHTS, z->next++, 0);
+    z->n_split--;
+}
+
+static void add_zero_bubble_backward(zero_bubble *z, int32_t microbatch) {
+    if (!is_split(z, microbatch)) {
+        add(z->l, SYN_ACTION_BACKWARD, microbatch, 0);
+        return;
+    }
+    add(z->l, SYN_ACTION_BACKWARD_INPUT, microbatch, 0);
+    z->n_split++;
+    if (microbatch >= z->stage && microbatch >= z->steady - 1) add_weights(z);
+}
+
+static void make_zero_bubble(list *l, const syn_schedule_shape *shape, int32_t stage) {
+    const int32_t m = shape->microbatches, w = warmup(shape, stage);
+    zero_bubble z = {.l = l, .stage = stage, .steady = m - w};
+    for (int32_t i = 0; i < w; i++) add_forward(l, shape, i);
+    for (int32_t i = 0; i < m; i++) {
+        if (w + i < m) add_forward(l, shape, w + i);
+        add_zero_bubble_backward(&z, i);
+    }
+    while (z.n_split > 0) add_weights(&z);
+}
+
+syn_status syn_schedule_make(syn_action **out, size_t *n, const syn_schedule_shape *shape,
+                             int32_t stage, syn_error *err) {
+    const size_t most = 3 * (size_t)shape->microbatches * (size_t)shape->chunks;
+    list l = {0};
+    SYN_TRY(syn_schedule_check(shape, err));
+    if (stage < 0 || stage >= shape->stages)
+        return SYN_FAIL(err, SYN_E_INVALID, "stage %d of a pipeline of %d", (int)stage,
+                        (int)shape->stages);
+    l.at = syn_calloc(most, sizeof *l.at);
+    if (!l.at) return SYN_FAIL_NOMEM(err, most * sizeof *l.at, "a schedule");
+    if (shape->schedule == SYN_SCHEDULE_ZB_H1) make_zero_bubble(&l, shape, stage);
+    else make_alternating(&l, shape, stage);
+    *out = l.at;
+    *n = l.n;
+    return SYN_OK;
+}

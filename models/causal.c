@@ -201,22 +201,25 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
 
 /* ---- training ---- */
 
-/* Whether the model is whole, and tokens and targets are alike and not too many. */
-static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
+/* Whether x is what the part takes in training, and not too long. */
+static bool may_train(syn_model *m, syn_tensor x) {
     const syn_model_config *c = &m->config;
-    if (!m->part.embed || !m->part.head || m->part.n_layers != c->n_layer) {
-        syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s has no loss", c->name);
-        return false;
-    }
-    if (!syn__model_accepts(m, tokens, 1)) return false;
-    const syn_spec *spec = syn_tensor_spec(m->ctx, tokens);
     const int64_t most = syn_model_max_tokens(c);
-    if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
+    if (!syn__model_accepts(m, x, 1)) return false;
+    if (syn_tensor_dim(m->ctx, x, 1) <= most) return true;
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
+                 (long long)syn_tensor_dim(m->ctx, x, 1), (long long)most, c->name);
+    return false;
+}
+
+/* Whether targets are i32 of the shape (B, T) of x. */
+static bool are_targets(syn_model *m, syn_tensor x, syn_tensor targets) {
+    const syn_spec *of_x = syn_tensor_spec(m->ctx, x), *spec = syn_tensor_spec(m->ctx, targets);
+    if (spec->dtype == SYN_I32 && spec->rank == 2 && spec->dims[0] == of_x->dims[0] &&
+        spec->dims[1] == of_x->dims[1])
         return true;
-    syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                 "targets must be i32 (batch, tokens) with the tokens' shape, and %s accepts at "
-                 "most %lld tokens",
-                 c->name, (long long)most);
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "targets must be i32 (batch, tokens) like the tokens of %s",
+                 m->config.name);
     return false;
 }
 
@@ -224,7 +227,7 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     return syn_causal_loss_masked(m, tokens, SYN_NO_MASK, targets, weight);
 }
 
-syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, syn_tensor places,
+syn_tensor syn__causal_texts(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
                              syn_mark mark) {
     const int64_t position = m->position;
     const syn_tensor visible = m->visible, positions = m->positions;
@@ -232,7 +235,8 @@ syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, s
     m->position = 0;
     m->visible = mask;
     m->positions = places;
-    const syn_tensor x = syn__model_layers(m, m->config.family->embed(m, tokens), mark);
+    if (m->part.embed) x = m->config.family->embed(m, x);
+    x = syn__model_layers(m, x, mark);
     m->training = false;
     m->position = position;
     m->visible = visible;
@@ -240,17 +244,10 @@ syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, s
     return x;
 }
 
-syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,
-                                  syn_tensor targets, syn_tensor weight) {
+/* x (B, T, C) of the last layer -> the loss. */
+static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
     const int64_t flat[1] = {-1}, rows[2] = {-1, m->config.n_embd};
-    if (!may_train(m, tokens, targets)) return (syn_tensor){0};
-    const int64_t n = syn_tensor_dim(ctx, tokens, 1);
-    syn__model_set_frequencies(m, n);
-    const syn_tensor places =
-        syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
-    const syn_mark mark = syn_ctx_mark(ctx);
-    syn_tensor x = syn__causal_texts(m, tokens, mask, places, mark);
     syn_push_scope(ctx, m->config.family->head_scope);
     x = syn__causal_norm(m, syn_reshape(ctx, x, rows, 2));
     x = syn__causal_logits(m, x);
@@ -259,6 +256,28 @@ syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor ma
     x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
                        m->options.tp);
     syn_pop_scope(ctx);
+    return x;
+}
+
+syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor targets,
+                            syn_tensor weight) {
+    syn_ctx *ctx = m->ctx;
+    if (!may_train(m, x) || (m->part.head && !are_targets(m, x, targets))) return (syn_tensor){0};
+    const int64_t n = syn_tensor_dim(ctx, x, 1);
+    syn__model_set_frequencies(m, n);
+    const syn_tensor places =
+        syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
+    const syn_mark mark = syn_ctx_mark(ctx);
+    x = syn__causal_texts(m, x, mask, places, mark);
+    if (m->part.head) x = loss_of(m, x, targets, weight);
     syn_release(ctx, mark, &x, 1);
     return x;
+}
+
+syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,
+                                  syn_tensor targets, syn_tensor weight) {
+    const syn_model_config *c = &m->config;
+    if (m->part.embed && m->part.head && m->part.n_layers == c->n_layer)
+        return syn_causal_stage(m, tokens, mask, targets, weight);
+    return syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s has no loss", c->name);
 }

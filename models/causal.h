@@ -31,6 +31,11 @@ syn_tensor syn_causal_loss(syn_model *model, syn_tensor tokens, syn_tensor targe
    (padding whose own prediction counts; what follows a text is seen by nothing in it anyway). */
 syn_tensor syn_causal_loss_masked(syn_model *model, syn_tensor tokens, syn_tensor mask,
                                   syn_tensor targets, syn_tensor weight);
+/* Training of a pipeline stage, a part of a model: x is the tokens if the part has the embedding,
+   otherwise (B, T, C) from the stage before. Returns (B, T, C) for the next stage or, if the part
+   has the head, the loss. targets and weight are only used then. mask: as above, or SYN_NO_MASK. */
+syn_tensor syn_causal_stage(syn_model *model, syn_tensor x, syn_tensor mask, syn_tensor targets,
+                            syn_tensor weight);
 /* Tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 

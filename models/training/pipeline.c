@@ -1,0 +1,196 @@
+/* The executor of pipeline schedules; see pipeline.h. */
+#include "models/training/pipeline.h"
+
+#include "syntorch/base/memory.h"
+#include "syntorch/gradient.h"
+
+#define FIRST_TAG (1 << 21) /* above the tags of all services */
+
+/* A microbatch in a chunk, from its forward to its backward pass. */
+typedef struct flight {
+    syn_tensor x, y; /* input (invalid on the first virtual stage) and result; y may be released */
+    uint32_t tape;
+} flight;
+
+struct syn_pipeline {
+    syn_ctx *ctx;
+    syn_pipeline_options options;
+    int32_t stage;
+    syn_action *actions;
+    size_t n_actions;
+    flight *flights; /* by chunk and microbatch */
+    bool *taken;     /* by number: whether a tape is in use */
+    size_t n_tapes;
+    int32_t *left; /* by chunk: backward passes left in this step */
+};
+
+/* One step. */
+typedef struct run {
+    syn_pipeline *p;
+    syn_stage_forward *forward;
+    syn_stage_backward *backward;
+    void *arg;
+    syn_tensor posted; /* the receive for the action `posted_for`; invalid: none */
+    size_t posted_for;
+    syn_tensor loss; /* the sum up to now */
+} run;
+
+syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
+                            syn_error *err) {
+    const syn_schedule_shape *shape = &options->shape;
+    SYN_TRY(syn_schedule_check(shape, err));
+    if (shape->schedule == SYN_SCHEDULE_ZB_H1)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "the schedule zb-h1 is not supported in training");
+    if (shape->stages < 2 || !options->pp || options->pp->size != shape->stages)
+        return SYN_FAIL(err, SYN_E_INVALID, "a pipeline of %d stages on %d ranks",
+                        (int)shape->stages, options->pp ? (int)options->pp->size : 1);
+    const size_t n = (size_t)shape->chunks * (size_t)shape->microbatches;
+    syn_pipeline *p = syn_calloc(1, sizeof *p);
+    if (!p) return SYN_FAIL_NOMEM(err, sizeof *p, "a pipeline");
+    *p = (syn_pipeline){.ctx = ctx, .options = *options, .stage = options->pp->index, .n_tapes = n};
+    syn_ctx_set_overlap(ctx, true);
+    syn_status s = syn_schedule_make(&p->actions, &p->n_actions, shape, p->stage, err);
+    if (s == SYN_OK) {
+        p->flights = syn_calloc(n, sizeof *p->flights);
+        p->taken = syn_calloc(n, sizeof *p->taken);
+        p->left = syn_calloc((size_t)shape->chunks, sizeof *p->left);
+        if (!p->flights || !p->taken || !p->left)
+            s = SYN_FAIL_NOMEM(err, n * sizeof *p->flights, "the microbatches of a pipeline");
+    }
+    if (s == SYN_OK) *out = p;
+    else syn_pipeline_free(p);
+    return s;
+}
+
+void syn_pipeline_free(syn_pipeline *p) {
+    if (!p) return;
+    syn_free(p->actions);
+    syn_free(p->flights);
+    syn_free(p->taken);
+    syn_free(p->left);
+    syn_free(p);
+}
+
+static flight *flight_of(const syn_pipeline *p, const syn_action *a) {
+    return &p->flights[(size_t)a->chunk * (size_t)p->options.shape.microbatches + a->microbatch];
+}
+
+/* ---- messages ---- */
+
+static int32_t virtual_stage(const syn_pipeline *p, const syn_action *a) {
+    return a->chunk * p->options.shape.stages + p->stage;
+}
+
+static int32_t virtual_stages(const syn_pipeline *p) {
+    return p->options.shape.chunks * p->options.shape.stages;
+}
+
+static bool is_forward(const syn_action *a) {
+    return a->kind == SYN_ACTION_FORWARD;
+}
+
+/* The tag of the message to virtual stage `to`. */
+static int32_t tag_of(const syn_pipeline *p, const syn_action *a, int32_t to) {
+    const int32_t place = (int32_t)a->microbatch * virtual_stages(p) + to;
+    return FIRST_TAG + 2 * place + !is_forward(a);
+}
+
+/* Whether an action's input comes from another rank; *from: that rank. */
+static bool receives(const syn_pipeline *p, const syn_action *a, int32_t *from) {
+    const int32_t at = virtual_stage(p, a), source = is_forward(a) ? at - 1 : at + 1;
+    *from = p->options.pp->ranks[(source + p->options.shape.stages) % p->options.shape.stages];
+    return source >= 0 && source < virtual_stages(p);
+}
+
+/* Posts the receive of an action, unless it has none. */
+static syn_tensor post(const syn_pipeline *p, const syn_action *a) {
+    int32_t from;
+    if (!receives(p, a, &from)) return (syn_tensor){0};
+    syn_set_phase(p->ctx, is_forward(a) ? SYN_PHASE_FORWARD : SYN_PHASE_BACKWARD);
+    syn_push_scope(p->ctx, "pipeline");
+    const syn_tensor x =
+        syn_recv(p->ctx, &p->options.activation, from, tag_of(p, a, virtual_stage(p, a)));
+    syn_pop_scope(p->ctx);
+    return x;
+}
+
+/* Sends the result of an action to the virtual stage after it, or before it. */
+static void pass_on(const syn_pipeline *p, const syn_action *a, syn_tensor x) {
+    const int32_t at = virtual_stage(p, a), to = is_forward(a) ? at + 1 : at - 1;
+    const bool was = syn_set_grad(p->ctx, false);
+    syn_set_phase(p->ctx, is_forward(a) ? SYN_PHASE_FORWARD : SYN_PHASE_BACKWARD);
+    syn_push_scope(p->ctx, "pipeline");
+    syn_send(p->ctx, x, p->options.pp->ranks[to % p->options.shape.stages], tag_of(p, a, to));
+    syn_pop_scope(p->ctx);
+    syn_set_grad(p->ctx, was);
+}
+
+/* ---- actions ---- */
+
+static uint32_t take_tape(syn_pipeline *p) {
+    uint32_t tape = 0;
+    while (tape + 1 < p->n_tapes && p->taken[tape]) tape++;
+    p->taken[tape] = true;
+    return tape;
+}
+
+static void run_forward(run *r, const syn_action *a, syn_tensor x) {
+    syn_pipeline *p = r->p;
+    flight *f = flight_of(p, a);
+    const bool last = virtual_stage(p, a) == virtual_stages(p) - 1;
+    f->tape = take_tape(p);
+    f->x = x;
+    syn_set_tape(p->ctx, f->tape);
+    syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
+    if (x.id) syn_require_grad(p->ctx, x);
+    f->y = r->forward(r->arg, a->chunk, (int)a->microbatch, x);
+    if (!last) {
+        pass_on(p, a, f->y);
+        return;
+    }
+    const bool was = syn_set_grad(p->ctx, false);
+    r->loss = r->loss.id ? syn_add(p->ctx, r->loss, f->y) : f->y;
+    syn_set_grad(p->ctx, was);
+}
+
+static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
+    syn_pipeline *p = r->p;
+    flight *f = flight_of(p, a);
+    p->left[a->chunk]--;
+    if (r->backward) r->backward(r->arg, a->chunk, p->left[a->chunk] == 0);
+    syn_set_tape(p->ctx, f->tape);
+    syn_backward_from(p->ctx, &f->y, &dy, 1);
+    if (f->x.id) {
+        pass_on(p, a, syn_grad(p->ctx, f->x));
+        syn_drop_grad(p->ctx, f->x);
+        syn_drop(p->ctx, f->x);
+    }
+    if (dy.id) syn_drop(p->ctx, dy);
+    p->taken[f->tape] = false;
+    *f = (flight){0};
+}
+
+/* Runs action i. The receive of the next action is posted first, so that the message can arrive
+   meanwhile. */
+static void run_action(run *r, size_t i) {
+    syn_pipeline *p = r->p;
+    const syn_action *a = &p->actions[i];
+    const syn_tensor x = r->posted_for == i ? r->posted : post(p, a);
+    r->posted_for = i + 1;
+    r->posted = i + 1 < p->n_actions ? post(p, &p->actions[i + 1]) : (syn_tensor){0};
+    const syn_mark mark = syn_ctx_mark(p->ctx);
+    if (is_forward(a)) run_forward(r, a, x);
+    else run_backward(r, a, x);
+    syn_release(p->ctx, mark, &r->loss, 1);
+}
+
+syn_tensor syn_pipeline_step(syn_pipeline *p, syn_stage_forward *forward,
+                             syn_stage_backward *backward, void *arg) {
+    run r = {.p = p, .forward = forward, .backward = backward, .arg = arg, .posted_for = SIZE_MAX};
+    for (int32_t c = 0; c < p->options.shape.chunks; c++)
+        p->left[c] = p->options.shape.microbatches;
+    for (size_t i = 0; i < p->n_actions && syn_ctx_status(p->ctx) == SYN_OK; i++) run_action(&r, i);
+    syn_set_tape(p->ctx, 0);
+    syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
+    return r.loss;
+}

@@ -1,0 +1,44 @@
+/* Runs a pipeline schedule on one rank: receives activations, runs the forward and backward passes
+   of this stage's microbatches, and sends results to the neighbouring stages. */
+#ifndef MODELS_PIPELINE_H
+#define MODELS_PIPELINE_H
+
+#include "models/training/schedule.h"
+#include "ops/ops.h"
+
+SYN_API_BEGIN
+
+typedef struct syn_pipeline syn_pipeline;
+
+typedef struct syn_pipeline_options {
+    syn_schedule_shape shape;
+    const syn_group *pp; /* the ranks of this pipeline by stage; this rank's index is its stage */
+    syn_spec activation; /* what a stage passes on for a microbatch, such as bf16[B, T, C] */
+} syn_pipeline_options;
+
+/* Runs the forward pass of a chunk of layers for a microbatch. x: the activation from the virtual
+   stage before; invalid on the first virtual stage. Returns the activation for the next one; on the
+   last virtual stage, this microbatch's share of the loss, one f32. */
+typedef syn_tensor syn_stage_forward(void *arg, int chunk, int microbatch, syn_tensor x);
+/* Called before each backward pass of a chunk. last: it is the chunk's last one in this step, after
+   which its gradients are final. */
+typedef void syn_stage_backward(void *arg, int chunk, bool last);
+
+/* Turns overlap on (syn_ctx_set_overlap), because receives are posted before the rank has sent what
+   the sender waits for. Fails with SYN_E_INVALID if the schedule does not exist, and with
+   SYN_E_UNSUPPORTED for ZB-H1. The context must outlive the pipeline. */
+syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
+                            syn_error *err) SYN_MUST_USE;
+/* NULL is allowed. */
+void syn_pipeline_free(syn_pipeline *pipeline);
+/* Runs the microbatches of one step; gradients add to those that exist. Returns the sum of their
+   losses on the last stage, and the invalid tensor on the others. Everything else that was created
+   is released. Failures are the context's. backward may be NULL.
+   Messages have the tag 2^21 + 2 (microbatch x virtual stages + virtual stage) + direction, where
+   the virtual stage is the receiver's and direction is 0 for activations and 1 for gradients. The
+   receive for the next action is posted before an action runs. */
+syn_tensor syn_pipeline_step(syn_pipeline *pipeline, syn_stage_forward *forward,
+                             syn_stage_backward *backward, void *arg);
+
+SYN_API_END
+#endif

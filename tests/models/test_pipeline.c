@@ -1,0 +1,215 @@
+/* Training in a pipeline: the losses and parameters of one rank, bit for bit, for every schedule;
+   the same trace on meta; and traces that run to the end. */
+#include "comm/comm.h"
+#include "export/validate.h"
+#include "models/causal.h"
+#include "models/training/optimizer.h"
+#include "models/training/pipeline.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/gradient.h"
+#include "syntorch/mesh.h"
+#include "tests/support/small_models.h"
+#include "tests/support/test.h"
+
+enum { STEPS = 3, BATCH = 2, TOKENS = 6, LAYERS = 8, MOST_RANKS = 4, MOST_CHUNKS = 4 };
+
+typedef struct job {
+    syn_model_config config;
+    syn_schedule_shape shape; /* stages 1: the whole model without a pipeline */
+    syn_device device;
+    syn_dtype dtype;
+    syn_recompute_what recompute;
+    double loss[STEPS];
+    uint64_t hash[MOST_RANKS];
+    size_t peak[MOST_RANKS];
+} job;
+
+/* One rank. */
+typedef struct rank {
+    job *job;
+    syn_ctx *ctx;
+    syn_model *chunks[MOST_CHUNKS];
+    int step, stage;
+    int backward[MOST_CHUNKS], last[MOST_CHUNKS]; /* calls of count_backward */
+} rank;
+
+static void inputs(const rank *r, int microbatch, syn_tensor *tokens, syn_tensor *targets,
+                   syn_tensor *weight) {
+    const syn_spec ids = {SYN_I32, 2, {BATCH, TOKENS}}, scalar = {SYN_F32, 0, {0}};
+    const int words = (int)r->job->config.vocab_size;
+    const float each = 1.0f / (float)(BATCH * TOKENS * r->job->shape.microbatches);
+    int32_t text[2][BATCH * TOKENS];
+    for (int i = 0; i < BATCH * TOKENS; i++)
+        for (int k = 0; k < 2; k++)
+            text[k][i] = (i * 7 + (microbatch + k) * 13 + r->step * 31) % words;
+    *tokens = syn_input(r->ctx, "tokens", &ids, text[0]);
+    *targets = syn_input(r->ctx, "targets", &ids, text[1]);
+    *weight = syn_input(r->ctx, "weight", &scalar, &each);
+}
+
+/* Every stage makes its own inputs; only activations travel. */
+static syn_tensor forward(void *arg, int chunk, int microbatch, syn_tensor x) {
+    rank *r = arg;
+    syn_tensor tokens, targets, weight;
+    inputs(r, microbatch, &tokens, &targets, &weight);
+    return syn_causal_stage(r->chunks[chunk], x.id ? x : tokens, SYN_NO_MASK, targets, weight);
+}
+
+static void count_backward(void *arg, int chunk, bool last) {
+    rank *r = arg;
+    r->backward[chunk]++;
+    if (last) r->last[chunk] = r->backward[chunk];
+}
+
+static syn_status open_chunks(rank *r, syn_error *err) {
+    const syn_schedule_shape *shape = &r->job->shape;
+    const int parts = shape->stages * shape->chunks, layers = LAYERS / parts;
+    for (int c = 0; c < shape->chunks; c++) {
+        const int at = c * shape->stages + r->stage;
+        const syn_model_part part = {at * layers, layers, at == 0, at == parts - 1};
+        const syn_model_options how = {.part = &part,
+                                       .seed = 5,
+                                       .dtype = r->job->dtype,
+                                       .fused_attention = true,
+                                       .recompute = r->job->recompute};
+        SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, &r->job->config, &how, err));
+    }
+    return SYN_OK;
+}
+
+static syn_tensor without_pipeline(rank *r) {
+    syn_tensor sum = {0};
+    for (int i = 0; i < r->job->shape.microbatches; i++) {
+        const syn_mark mark = syn_ctx_mark(r->ctx);
+        const syn_tensor loss = forward(r, 0, i, (syn_tensor){0});
+        syn_backward(r->ctx, loss);
+        const bool was = syn_set_grad(r->ctx, false);
+        sum = sum.id ? syn_add(r->ctx, sum, loss) : loss;
+        syn_set_grad(r->ctx, was);
+        syn_release(r->ctx, mark, &sum, 1);
+    }
+    return sum;
+}
+
+static syn_status train(rank *r, syn_pipeline *pipeline, syn_optimizer *optimizer, syn_error *err) {
+    job *j = r->job;
+    for (r->step = 0; r->step < STEPS; r->step++) {
+        const syn_mark mark = syn_ctx_mark(r->ctx);
+        for (int c = 0; c < MOST_CHUNKS; c++) r->backward[c] = r->last[c] = 0;
+        const syn_tensor sum = pipeline ? syn_pipeline_step(pipeline, forward, count_backward, r)
+                                        : without_pipeline(r);
+        SYN_TRY(syn_ctx_check(r->ctx, err));
+        float loss = 0;
+        const bool known = sum.id && syn_ctx_has_data(r->ctx);
+        if (known) SYN_TRY(syn_tensor_read(r->ctx, sum, &loss, sizeof loss));
+        if (known) j->loss[r->step] = (double)loss;
+        SYN_TRY(syn_optimizer_step(optimizer, 0.01, err));
+        for (int c = 0; c < j->shape.chunks && pipeline; c++)
+            if (r->backward[c] != j->shape.microbatches || r->last[c] != j->shape.microbatches)
+                return SYN_FAIL(err, SYN_E_INVALID, "chunk %d: %d backward passes, the last is %d",
+                                c, r->backward[c], r->last[c]);
+        syn_release(r->ctx, mark, NULL, 0);
+        syn_next_step(r->ctx);
+    }
+    return syn_ctx_sync(r->ctx);
+}
+
+static syn_status run_rank(rank *r, syn_comm *comm, syn_error *err) {
+    const job *j = r->job;
+    const syn_plan plan = {.ranks = j->shape.stages, .pp = j->shape.stages};
+    syn_mesh mesh = {0};
+    syn_pipeline *pipeline = NULL;
+    syn_optimizer *optimizer = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &plan, err));
+    SYN_TRY(open_chunks(r, err));
+    const syn_pipeline_options options = {
+        .shape = j->shape,
+        .pp = mesh.group[SYN_AXIS_PP],
+        .activation = {(int32_t)j->dtype, 3, {BATCH, TOKENS, j->config.n_embd}}};
+    if (j->shape.stages > 1) SYN_TRY(syn_pipeline_new(&pipeline, r->ctx, &options, err));
+    syn_status s = syn_optimizer_new(&optimizer, r->ctx, &(syn_optimizer_options){0}, err);
+    if (s == SYN_OK) s = train(r, pipeline, optimizer, err);
+    syn_optimizer_free(optimizer);
+    syn_pipeline_free(pipeline);
+    return s;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    rank r = {.job = arg, .stage = comm->rank};
+    SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
+    syn_status s = run_rank(&r, comm, err);
+    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
+    r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
+    r.job->peak[comm->rank] = syn_ctx_peak_bytes(r.ctx);
+    for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
+    syn_ctx_free(r.ctx);
+    return s;
+}
+
+static void config_of(job *j) {
+    j->config = small_gpt;
+    j->config.n_layer = LAYERS;
+    j->config.tied = false;
+}
+
+static const syn_schedule_shape shapes[] = {
+    {SYN_SCHEDULE_GPIPE, 2, 1, 3, 0},       {SYN_SCHEDULE_1F1B, 2, 1, 1, 0},
+    {SYN_SCHEDULE_1F1B, 2, 1, 4, 0},        {SYN_SCHEDULE_1F1B, 4, 1, 3, 0},
+    {SYN_SCHEDULE_1F1B, 4, 1, 6, 0},        {SYN_SCHEDULE_GPIPE, 4, 1, 5, 0},
+    {SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0}, {SYN_SCHEDULE_INTERLEAVED, 2, 4, 2, 0},
+    {SYN_SCHEDULE_INTERLEAVED, 2, 2, 5, 3}, {SYN_SCHEDULE_INTERLEAVED, 4, 2, 4, 0},
+};
+
+static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
+                      syn_recompute_what recompute) {
+    job alone = {.shape = {SYN_SCHEDULE_1F1B, 1, 1, shape->microbatches, 0},
+                 .device = SYN_DEVICE_CPU,
+                 .dtype = dtype,
+                 .recompute = recompute};
+    job cpu = {.shape = *shape, .device = SYN_DEVICE_CPU, .dtype = dtype, .recompute = recompute};
+    syn_error err = {0};
+    config_of(&alone);
+    config_of(&cpu);
+    CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
+    CHECK_OK(syn_local_run(shape->stages, rank_main, &cpu, &err), err);
+    for (int s = 0; s < STEPS; s++)
+        CHECK_MSG(cpu.loss[s] == alone.loss[s], "step %d: %.9g, not %.9g", s, cpu.loss[s],
+                  alone.loss[s]);
+    CHECK(alone.loss[0] > 1 && alone.loss[0] != alone.loss[1]);
+    job meta = cpu;
+    meta.device = SYN_DEVICE_META;
+    CHECK_OK(run_without_transport(shape->stages, rank_main, &meta, &err), err);
+    for (int r = 0; r < shape->stages; r++) {
+        CHECK_MSG(meta.hash[r] == cpu.hash[r], "rank %d", r);
+        CHECK_INT(meta.peak[r], cpu.peak[r]);
+    }
+}
+
+static void test_every_schedule(void) {
+    for (size_t i = 0; i < COUNT(shapes); i++) check_job(&shapes[i], SYN_F32, SYN_RECOMPUTE_NONE);
+}
+
+static void test_bf16_and_recompute(void) {
+    check_job(&shapes[2], SYN_BF16, SYN_RECOMPUTE_NONE);
+    check_job(&shapes[4], SYN_F32, SYN_RECOMPUTE_FULL);
+    check_job(&shapes[6], SYN_BF16, SYN_RECOMPUTE_SELECTIVE);
+}
+
+static void test_refusals(void) {
+    job j = {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 4, 0}, .device = SYN_DEVICE_META};
+    syn_error err = {0};
+    config_of(&j);
+    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "zb-h1 is not supported");
+    err = (syn_error){0};
+    j.shape = (syn_schedule_shape){SYN_SCHEDULE_INTERLEAVED, 2, 2, 3, 0};
+    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "leave a last group of 1");
+}
+
+static const test_case cases[] = {
+    {"every schedule", test_every_schedule},
+    {"bf16 and recompute", test_bf16_and_recompute},
+    {"refusals", test_refusals},
+};
+TEST_MAIN(cases)

@@ -28,12 +28,21 @@ typedef struct syn__region {
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
+/* An op whose weight gradients are left out (syn_backward_inputs). What the op keeps stays pinned.
+ */
+typedef struct syn__left_out {
+    syn__tape_entry entry;
+    uint32_t dout; /* the gradient of its output, pinned */
+} syn__left_out;
+
 /* The ops that one backward pass will walk over. */
 typedef struct syn__tape {
     syn__tape_entry *entries; /* ascending by node */
     size_t n, cap;
     syn__region *regions; /* the regions among the entries, in order */
     size_t n_regions, regions_cap;
+    syn__left_out *left_out; /* in the order of the backward pass */
+    size_t n_left_out, left_out_cap;
 } syn__tape;
 
 /* A tensor that was passed to syn_require_grad. It is found by its storage, so its later versions
@@ -183,6 +192,8 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need);
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Releases the tensors that a tape entry keeps. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);
+/* Unpins an op that was left out, and the gradient of its output. */
+void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op);
 /* Empties all tapes. */
 void syn__tape_clear(syn_ctx *ctx);
 /* The leaf that a tensor row is a version of; NULL if it is none. */

@@ -19,6 +19,7 @@ typedef struct walk {
     syn_ctx *ctx;
     uint32_t first_row; /* of_row[0] belongs to this row */
     uint32_t n_rows;
+    bool split;   /* leave out weight gradients */
     bool waiting; /* `later` must be called again */
     syn_grad_call later;
     syn__tape_entry later_entry; /* its tape entry */
@@ -315,11 +316,9 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
            syn_trace_node_number(t, producer) == g->tape.entries[g->tape.n - 1].node;
 }
 
-/* Gives tensors that were created since the walk began an entry in of_row. False after a
-   failure. */
-static bool extend(walk *w) {
+/* Gives the first n tensor rows from first_row on an entry in of_row. False after a failure. */
+static bool extend(walk *w, uint32_t n) {
     syn__gradients *g = &w->ctx->gradients;
-    const uint32_t n = (uint32_t)w->ctx->trace->n_tensors - w->first_row;
     if (syn_grow(&g->of_row, &g->of_row_cap, n, sizeof *g->of_row, &w->ctx->error) != SYN_OK)
         return false;
     memset(g->of_row + w->n_rows, 0, (n - w->n_rows) * sizeof *g->of_row);
@@ -347,10 +346,59 @@ static void run_again(walk *w) {
         g->off = true;
         g->again = false;
         ctx->phase = SYN_PHASE_BACKWARD;
-        if (extend(w)) *place_of(w, syn__row(ctx, out)) = due;
+        if (extend(w, (uint32_t)ctx->trace->n_tensors - w->first_row))
+            *place_of(w, syn__row(ctx, out)) = due;
         syn_release(ctx, mark, NULL, 0);
     }
     syn__region_unpin(ctx, &r);
+}
+
+/* ---- weight gradients that are computed later ---- */
+
+void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op) {
+    syn__tape_unpin(ctx, &op->entry);
+    let_go(ctx, op->dout);
+}
+
+/* Whether an input of the op is a parameter that requires a gradient. */
+static bool is_weight(const walk *w, uint32_t node, int i) {
+    const syn_trace *t = w->ctx->trace;
+    const syn__leaf *leaf = syn__leaf_of(w->ctx, t->inputs[t->nodes[node].first_in + (uint32_t)i]);
+    return leaf && leaf->param != SIZE_MAX;
+}
+
+/* Restricts the call to inputs that are weights, or to the others. Returns whether weights are
+   among those that need a gradient. */
+static bool restrict_to(const walk *w, uint32_t node, bool weights, syn_grad_call *c) {
+    bool any = false;
+    for (int i = 0; i < c->n_in; i++) {
+        const bool is = is_weight(w, node, i);
+        any = any || (is && c->need[i]);
+        c->need[i] = c->need[i] && is == weights;
+    }
+    return any;
+}
+
+/* Builds the gradients of the op's other inputs and leaves out its weights. False if the op cannot
+   be split. */
+static bool leave_out_weights(walk *w, const syn__tape_entry *entry, uint32_t node,
+                              syn_grad_call *c) {
+    syn_ctx *ctx = w->ctx;
+    syn__tape *tape = &ctx->gradients.tape;
+    uint32_t *place = place_of(w, ctx->trace->nodes[node].first_out);
+    if (!w->split || !(c->def->flags & SYN_OPF_SPLIT) || !place || !*place || *place == SEED)
+        return false;
+    const uint32_t dout = newest(ctx, *place);
+    syn_grad_call inputs = *c;
+    if (!restrict_to(w, node, false, &inputs)) return false;
+    if (syn_grow(&tape->left_out, &tape->left_out_cap, tape->n_left_out + 1, sizeof *tape->left_out,
+                 &ctx->error) != SYN_OK)
+        return false;
+    apply(w, node, &inputs);
+    tape->left_out[tape->n_left_out++] = (syn__left_out){*entry, dout};
+    *place = 0;
+    ctx->n_scopes = 0;
+    return true;
 }
 
 /* Handles the last entry of the tape. A rule may postpone part of its work (c.later) until the next
@@ -367,7 +415,8 @@ static void step(walk *w) {
     const bool waiting = w->waiting;
     syn_grad_call c;
     if (describe(w, &entry, node, &c)) {
-        c.comm_next = exchange_below(ctx, &c);
+        if (leave_out_weights(w, &entry, node, &c)) return;
+        c.comm_next = !w->split && exchange_below(ctx, &c);
         apply(w, node, &c);
     }
     if (waiting) run_later(w);
@@ -424,20 +473,15 @@ static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor do
 /* Begins the walk over the tape; false after a failure. */
 static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n) {
     syn_ctx *ctx = w->ctx;
-    syn__gradients *g = &ctx->gradients;
-    const syn_trace *t = ctx->trace;
     for (int i = 0; i < n; i++) {
         const uint32_t row = syn__own_row(ctx, out[i], "differentiated");
         if (!row || !check_dout(ctx, out[i], row, dout[i]) || !check_taped(ctx, out[i], row))
             return false;
     }
     if (n == 0) return false;
-    const uint32_t first = syn_trace_node_row(t, g->tape.entries[0].node);
-    w->first_row = t->nodes[first].first_out;
-    w->n_rows = (uint32_t)t->n_tensors - w->first_row;
-    if (syn_grow(&g->of_row, &g->of_row_cap, w->n_rows, sizeof *g->of_row, &ctx->error) != SYN_OK)
-        return false;
-    memset(g->of_row, 0, w->n_rows * sizeof *g->of_row);
+    const uint32_t first = syn_trace_node_row(ctx->trace, ctx->gradients.tape.entries[0].node);
+    w->first_row = ctx->trace->nodes[first].first_out;
+    if (!extend(w, (uint32_t)ctx->trace->n_tensors - w->first_row)) return false;
     for (int i = 0; i < n; i++) {
         uint32_t *place = place_of(w, syn__row(ctx, out[i]));
         if (*place) {
@@ -450,26 +494,78 @@ static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n)
     return true;
 }
 
-syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n) {
-    syn__gradients *g = &ctx->gradients;
-    walk w = {.ctx = ctx};
+/* What a backward pass changes in the context while it runs. */
+typedef struct surroundings {
     uint32_t scopes[SYN__SCOPE_DEPTH];
-    const int n_scopes = ctx->n_scopes;
-    const syn_phase phase = ctx->phase;
-    if (ctx->error.code != SYN_OK || !begin(&w, out, dout, n)) return ctx->error.code;
-    const bool was = syn_set_grad(ctx, false);
-    memcpy(scopes, ctx->scopes, sizeof scopes);
+    int n_scopes;
+    syn_phase phase;
+    bool grad;
+} surroundings;
+
+static void enter(syn_ctx *ctx, surroundings *s) {
+    s->n_scopes = ctx->n_scopes;
+    s->phase = ctx->phase;
+    s->grad = syn_set_grad(ctx, false);
+    memcpy(s->scopes, ctx->scopes, sizeof s->scopes);
     ctx->phase = SYN_PHASE_BACKWARD;
-    while (g->tape.n > 0 && ctx->error.code == SYN_OK) step(&w);
+}
+
+static void leave(syn_ctx *ctx, const surroundings *s) {
+    ctx->phase = s->phase;
+    memcpy(ctx->scopes, s->scopes, sizeof s->scopes);
+    ctx->n_scopes = s->n_scopes;
+    syn_set_grad(ctx, s->grad);
+}
+
+static syn_status go_back(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n,
+                          bool split) {
+    walk w = {.ctx = ctx, .split = split};
+    surroundings around;
+    if (ctx->error.code != SYN_OK || !begin(&w, out, dout, n)) return ctx->error.code;
+    enter(ctx, &around);
+    while (ctx->gradients.tape.n > 0 && ctx->error.code == SYN_OK) step(&w);
     run_later(&w);
-    ctx->phase = phase;
-    memcpy(ctx->scopes, scopes, sizeof scopes);
-    ctx->n_scopes = n_scopes;
-    syn_set_grad(ctx, was);
+    leave(ctx, &around);
     return ctx->error.code;
+}
+
+syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n) {
+    return go_back(ctx, out, dout, n, false);
 }
 
 syn_status syn_backward(syn_ctx *ctx, syn_tensor loss) {
     const syn_tensor none = {0};
-    return syn_backward_from(ctx, &loss, &none, 1);
+    return go_back(ctx, &loss, &none, 1, false);
+}
+
+syn_status syn_backward_inputs(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n) {
+    return go_back(ctx, out, dout, n, true);
+}
+
+/* Computes the weight gradients of an op that was left out. Only its output needs an entry in
+   of_row: the gradients of weights are in their leaves. */
+static void compute_weights(syn_ctx *ctx, const syn__left_out *op) {
+    const uint32_t node = syn_trace_node_row(ctx->trace, op->entry.node);
+    walk w = {.ctx = ctx, .first_row = ctx->trace->nodes[node].first_out};
+    syn_grad_call c;
+    if (ctx->error.code != SYN_OK || !extend(&w, 1)) {
+        syn__left_out_unpin(ctx, op);
+        return;
+    }
+    *place_of(&w, w.first_row) = op->dout;
+    describe(&w, &op->entry, node, &c);
+    restrict_to(&w, node, true, &c);
+    apply(&w, node, &c);
+    finish(&w, node, &c, &op->entry);
+}
+
+syn_status syn_backward_weights(syn_ctx *ctx) {
+    syn__tape *tape = &ctx->gradients.tape;
+    surroundings around;
+    if (ctx->error.code != SYN_OK) return ctx->error.code;
+    enter(ctx, &around);
+    for (size_t i = 0; i < tape->n_left_out; i++) compute_weights(ctx, &tape->left_out[i]);
+    tape->n_left_out = 0;
+    leave(ctx, &around);
+    return ctx->error.code;
 }

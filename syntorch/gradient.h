@@ -33,6 +33,13 @@ syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
    be overwritten. If dout[i] is invalid, out[i] is a loss. The data of out[i] may have been
    released. */
 syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n);
+/* The same in two parts, for schedules that fill pipeline bubbles with weight gradients (Qi et al.,
+   "Zero Bubble Pipeline Parallelism", 2023). syn_backward_inputs leaves out the weight gradients of
+   matrix products and keeps what they need; syn_backward_weights computes those that are left out
+   on the tape that is set, in the order of the backward pass. A parameter's gradient is final
+   (syn_ctx_on_grad) after the second part. */
+syn_status syn_backward_inputs(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n);
+syn_status syn_backward_weights(syn_ctx *ctx);
 /* Activation recomputation: returns run(arg, in) without saving tensors for backward. syn_backward
    runs it again, in phase `recompute`, when it needs them, which saves memory and costs time. run
    must build the same ops both times, from `in` and parameters only, and arg must stay valid until

@@ -210,6 +210,8 @@ static void clear(syn_ctx *ctx, syn__tape *tape) {
         if (!tape->entries[tape->n - 1].region) syn__tape_unpin(ctx, &tape->entries[tape->n - 1]);
     for (; tape->n_regions > 0; tape->n_regions--)
         syn__region_unpin(ctx, &tape->regions[tape->n_regions - 1]);
+    for (; tape->n_left_out > 0; tape->n_left_out--)
+        syn__left_out_unpin(ctx, &tape->left_out[tape->n_left_out - 1]);
 }
 
 void syn__tape_clear(syn_ctx *ctx) {
@@ -222,6 +224,7 @@ void syn__tape_clear(syn_ctx *ctx) {
 static void free_tape(syn__tape *tape) {
     syn_free(tape->entries);
     syn_free(tape->regions);
+    syn_free(tape->left_out);
 }
 
 void syn__gradients_free(syn__gradients *g) {

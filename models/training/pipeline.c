@@ -39,8 +39,6 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
                             syn_error *err) {
     const syn_schedule_shape *shape = &options->shape;
     SYN_TRY(syn_schedule_check(shape, err));
-    if (shape->schedule == SYN_SCHEDULE_ZB_H1)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "the schedule zb-h1 is not supported in training");
     if (shape->stages < 2 || !options->pp || options->pp->size != shape->stages)
         return SYN_FAIL(err, SYN_E_INVALID, "a pipeline of %d stages on %d ranks",
                         (int)shape->stages, options->pp ? (int)options->pp->size : 1);
@@ -98,6 +96,7 @@ static int32_t tag_of(const syn_pipeline *p, const syn_action *a, int32_t to) {
 /* Whether an action's input comes from another rank; *from: that rank. */
 static bool receives(const syn_pipeline *p, const syn_action *a, int32_t *from) {
     const int32_t at = virtual_stage(p, a), source = is_forward(a) ? at - 1 : at + 1;
+    if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) return false;
     *from = p->options.pp->ranks[(source + p->options.shape.stages) % p->options.shape.stages];
     return source >= 0 && source < virtual_stages(p);
 }
@@ -153,21 +152,35 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
+/* Counts a pass that computes weight gradients. */
+static void begin_weights(run *r, const syn_action *a) {
+    const int32_t left = --r->p->left[a->chunk];
+    if (r->backward) r->backward(r->arg, a->chunk, left == 0);
+}
+
 static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
     syn_pipeline *p = r->p;
     flight *f = flight_of(p, a);
-    p->left[a->chunk]--;
-    if (r->backward) r->backward(r->arg, a->chunk, p->left[a->chunk] == 0);
+    const bool whole = a->kind == SYN_ACTION_BACKWARD;
     syn_set_tape(p->ctx, f->tape);
-    syn_backward_from(p->ctx, &f->y, &dy, 1);
+    if (whole) begin_weights(r, a);
+    if (whole) syn_backward_from(p->ctx, &f->y, &dy, 1);
+    else syn_backward_inputs(p->ctx, &f->y, &dy, 1);
     if (f->x.id) {
         pass_on(p, a, syn_grad(p->ctx, f->x));
         syn_drop_grad(p->ctx, f->x);
         syn_drop(p->ctx, f->x);
     }
     if (dy.id) syn_drop(p->ctx, dy);
-    p->taken[f->tape] = false;
-    *f = (flight){0};
+    if (whole) p->taken[f->tape] = false;
+}
+
+static void run_weights(run *r, const syn_action *a) {
+    const flight *f = flight_of(r->p, a);
+    begin_weights(r, a);
+    syn_set_tape(r->p->ctx, f->tape);
+    syn_backward_weights(r->p->ctx);
+    r->p->taken[f->tape] = false;
 }
 
 /* Runs action i. The receive of the next action is posted first, so that the message can arrive
@@ -180,6 +193,7 @@ static void run_action(run *r, size_t i) {
     r->posted = i + 1 < p->n_actions ? post(p, &p->actions[i + 1]) : (syn_tensor){0};
     const syn_mark mark = syn_ctx_mark(p->ctx);
     if (is_forward(a)) run_forward(r, a, x);
+    else if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) run_weights(r, a);
     else run_backward(r, a, x);
     syn_release(p->ctx, mark, &r->loss, 1);
 }

@@ -20,13 +20,13 @@ typedef struct syn_pipeline_options {
    stage before; invalid on the first virtual stage. Returns the activation for the next one; on the
    last virtual stage, this microbatch's share of the loss, one f32. */
 typedef syn_tensor syn_stage_forward(void *arg, int chunk, int microbatch, syn_tensor x);
-/* Called before each backward pass of a chunk. last: it is the chunk's last one in this step, after
-   which its gradients are final. */
+/* Called before each pass that computes weight gradients of a chunk. last: it is the chunk's last
+   one in this step, after which its gradients are final. */
 typedef void syn_stage_backward(void *arg, int chunk, bool last);
 
 /* Turns overlap on (syn_ctx_set_overlap), because receives are posted before the rank has sent what
-   the sender waits for. Fails with SYN_E_INVALID if the schedule does not exist, and with
-   SYN_E_UNSUPPORTED for ZB-H1. The context must outlive the pipeline. */
+   the sender waits for. Fails with SYN_E_INVALID if the schedule does not exist. The
+   context must outlive the pipeline. */
 syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
                             syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */

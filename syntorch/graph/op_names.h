@@ -13,13 +13,16 @@ SYN_API_BEGIN
    STRIDED: accepts inputs with any strides. Other ops require a dense last dimension.
    CONSTANT: no gradient flows through it, by design. Other ops without a gradient rule are an error
    where a gradient is needed.
-   ENTER: a view whose gradient is a collective. */
+   GRAD_COMM: a view whose gradient is a collective.
+   SPLIT: the gradients of weights can be computed later than those of other inputs
+   (syn_backward_inputs). */
 #define SYN_OPF_VIEW      1u
 #define SYN_OPF_STRIDED   2u
 #define SYN_OPF_COMM      4u /* the kernel describes a collective or message */
 #define SYN_OPF_FUSED     8u /* one kernel for the work of several ops */
 #define SYN_OPF_CONSTANT  16u
 #define SYN_OPF_GRAD_COMM 32u
+#define SYN_OPF_SPLIT     64u
 
 /* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, which are overwritten: a KV cache, or an
    optimizer's parameter and moments. No other input may share their storages. See syn_state in

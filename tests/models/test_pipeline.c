@@ -1,7 +1,6 @@
-/* Training in a pipeline: the losses and parameters of one rank, bit for bit, for every schedule;
-   the same trace on meta; and traces that run to the end. */
+/* Training in a pipeline: the losses of one rank for every schedule, bit for bit where sums have
+   the same order; and the same trace and peak memory on meta. */
 #include "comm/comm.h"
-#include "export/validate.h"
 #include "models/causal.h"
 #include "models/training/optimizer.h"
 #include "models/training/pipeline.h"
@@ -158,6 +157,8 @@ static const syn_schedule_shape shapes[] = {
     {SYN_SCHEDULE_1F1B, 4, 1, 6, 0},        {SYN_SCHEDULE_GPIPE, 4, 1, 5, 0},
     {SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0}, {SYN_SCHEDULE_INTERLEAVED, 2, 4, 2, 0},
     {SYN_SCHEDULE_INTERLEAVED, 2, 2, 5, 3}, {SYN_SCHEDULE_INTERLEAVED, 4, 2, 4, 0},
+    {SYN_SCHEDULE_ZB_H1, 2, 1, 4, 0},       {SYN_SCHEDULE_ZB_H1, 4, 1, 2, 0},
+    {SYN_SCHEDULE_ZB_H1, 4, 1, 7, 0},
 };
 
 static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
@@ -172,9 +173,11 @@ static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
     config_of(&cpu);
     CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
     CHECK_OK(syn_local_run(shape->stages, rank_main, &cpu, &err), err);
+    /* ZB-H1 adds up weight gradients in another order. */
+    const double apart = shape->schedule == SYN_SCHEDULE_ZB_H1 ? 1e-6 : 0;
     for (int s = 0; s < STEPS; s++)
-        CHECK_MSG(cpu.loss[s] == alone.loss[s], "step %d: %.9g, not %.9g", s, cpu.loss[s],
-                  alone.loss[s]);
+        CHECK_MSG(fabs(cpu.loss[s] - alone.loss[s]) <= apart * alone.loss[s],
+                  "step %d: %.9g, not %.9g", s, cpu.loss[s], alone.loss[s]);
     CHECK(alone.loss[0] > 1 && alone.loss[0] != alone.loss[1]);
     job meta = cpu;
     meta.device = SYN_DEVICE_META;
@@ -193,16 +196,13 @@ static void test_bf16_and_recompute(void) {
     check_job(&shapes[2], SYN_BF16, SYN_RECOMPUTE_NONE);
     check_job(&shapes[4], SYN_F32, SYN_RECOMPUTE_FULL);
     check_job(&shapes[6], SYN_BF16, SYN_RECOMPUTE_SELECTIVE);
+    check_job(&shapes[12], SYN_BF16, SYN_RECOMPUTE_FULL);
 }
 
 static void test_refusals(void) {
-    job j = {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 4, 0}, .device = SYN_DEVICE_META};
+    job j = {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 3, 0}, .device = SYN_DEVICE_META};
     syn_error err = {0};
     config_of(&j);
-    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_UNSUPPORTED);
-    CHECK_HAS(err.text, "zb-h1 is not supported");
-    err = (syn_error){0};
-    j.shape = (syn_schedule_shape){SYN_SCHEDULE_INTERLEAVED, 2, 2, 3, 0};
     CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "leave a last group of 1");
 }

@@ -74,8 +74,9 @@ static void whole(float grads[2][N * N], const int *order) {
     syn_ctx_free(m.ctx);
 }
 
-/* Both stages on tapes of their own: all forward passes, then the backward passes in this order. */
-static void in_parts(syn_device device, const int *order, float grads[2][N * N]) {
+/* Both stages on tapes of their own: all forward passes, then the backward passes in this order.
+   split: weight gradients come after all of them. */
+static void in_parts(syn_device device, const int *order, bool split, float grads[2][N * N]) {
     model m;
     syn_tensor y[MICROBATCHES], x[MICROBATCHES], loss[MICROBATCHES];
     open_model(&m, device);
@@ -91,17 +92,28 @@ static void in_parts(syn_device device, const int *order, float grads[2][N * N])
         syn_drop(m.ctx, y[k]); /* its row is enough */
     }
     CHECK_INT(m.ready, 0);
+    syn_status (*const back)(syn_ctx *, const syn_tensor *, const syn_tensor *, int) =
+        split ? syn_backward_inputs : syn_backward_from;
     for (int k = 0; k < MICROBATCHES; k++) {
         const int i = order[k];
+        const syn_tensor none = {0};
         syn_set_tape(m.ctx, 2 * (uint32_t)i + 1);
-        CHECK(syn_backward(m.ctx, loss[i]) == SYN_OK);
+        CHECK(back(m.ctx, &loss[i], &none, 1) == SYN_OK);
         const syn_tensor dx = sent(&m, syn_grad(m.ctx, x[i]), SYN_F32);
         syn_drop_grad(m.ctx, x[i]);
         CHECK(!syn_grad(m.ctx, x[i]).id);
         syn_set_tape(m.ctx, 2 * (uint32_t)i);
-        CHECK(syn_backward_from(m.ctx, &y[i], &dx, 1) == SYN_OK);
-        CHECK_INT(m.ready, k == MICROBATCHES - 1 ? 2 : 0); /* once, when no tape has a use left */
+        CHECK(back(m.ctx, &y[i], &dx, 1) == SYN_OK);
+        /* Reported once, when no tape has a use left. */
+        CHECK_INT(m.ready, k == MICROBATCHES - 1 && !split ? 2 : 0);
     }
+    CHECK(syn_grad(m.ctx, m.w[0]).id == 0 || !split);
+    for (int k = 0; k < 2 * MICROBATCHES && split; k++) {
+        syn_set_tape(m.ctx, 2 * (uint32_t)order[k / 2] + (k % 2 == 0));
+        CHECK(syn_backward_weights(m.ctx) == SYN_OK);
+        CHECK(syn_backward_weights(m.ctx) == SYN_OK); /* nothing is left */
+    }
+    CHECK_INT(m.ready, 2);
     if (device == SYN_DEVICE_CPU) read_grads(&m, grads);
     CHECK(syn_grad(m.ctx, m.w[0]).id && syn_grad(m.ctx, m.w[1]).id);
     syn_drop_grads(m.ctx);
@@ -115,9 +127,11 @@ static void test_parts_are_the_whole(void) {
     for (size_t o = 0; o < COUNT(orders); o++) {
         float want[2][N * N], got[2][N * N];
         whole(want, orders[o]);
-        in_parts(SYN_DEVICE_CPU, orders[o], got);
-        CHECK(memcmp(want, got, sizeof want) == 0); /* the same sums in the same order */
-        in_parts(SYN_DEVICE_META, orders[o], got);
+        for (int split = 0; split < 2; split++) {
+            in_parts(SYN_DEVICE_CPU, orders[o], split, got);
+            CHECK(memcmp(want, got, sizeof want) == 0); /* the same sums in the same order */
+            in_parts(SYN_DEVICE_META, orders[o], split, got);
+        }
     }
 }
 
@@ -233,9 +247,12 @@ static void test_forgetting(void) {
         CHECK_INT(m.ctx->gradients.tape.n, 0);
     }
     syn_set_tape(m.ctx, 2);
-    stage(&m, 0, microbatch(&m, 0));
+    const syn_tensor y = stage(&m, 0, microbatch(&m, 0)),
+                     dy = syn_input(m.ctx, "dy", &x_spec, NULL);
+    stage(&m, 1, microbatch(&m, 0));
+    CHECK(syn_backward_inputs(m.ctx, &y, &dy, 1) == SYN_OK);
     syn_set_tape(m.ctx, 0);
-    syn_ctx_free(m.ctx); /* with ops on a tape that is not set */
+    syn_ctx_free(m.ctx); /* with weight gradients left out on a tape that is not set */
 }
 
 static const test_case cases[] = {

@@ -50,6 +50,16 @@ static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n
                       comm->rank + (part * n - index) * stride, stride, n, err);
 }
 
+static syn_status open_embedding(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+    const int32_t stages = mesh->size[SYN_AXIS_PP], stage = mesh->index[SYN_AXIS_PP];
+    const int32_t stride = mesh->stride[SYN_AXIS_PP];
+    if (stages == 2) mesh->embedding = mesh->group[SYN_AXIS_PP];
+    if (stages <= 2 || (stage > 0 && stage < stages - 1)) return SYN_OK;
+    return open_group(&mesh->embedding, comm, id, "embedding",
+                      number_of(mesh, SYN_AXIS_PP, comm->rank), comm->rank - stage * stride,
+                      (stages - 1) * stride, 2, err);
+}
+
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
     syn_plan whole = *plan;
     if (whole.ranks == 0) whole.ranks = comm->size;
@@ -66,5 +76,7 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
                            comm->rank - mesh->index[a] * stride, stride, n, err));
         id += (uint32_t)(comm->size / n);
     }
-    return open_kv(mesh, comm, id, whole.kv, err);
+    SYN_TRY(open_kv(mesh, comm, id, whole.kv, err));
+    if (whole.kv > 1) id += (uint32_t)(comm->size / whole.kv);
+    return open_embedding(mesh, comm, id, err);
 }

@@ -231,7 +231,7 @@ static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, 
 
 /* The sum of squares of all gradients. Each shard counts once: squares of sharded parameters are
  * summed over the ranks, divided by the number of ranks if several have the same shard. Parameters
- * that are not sharded are equal on all ranks and need no sum. */
+ * that are not sharded are equal on all ranks and need no sum. Stages have different parameters. */
 static syn_tensor all_squares(syn_optimizer *o) {
     syn_ctx *ctx = o->ctx;
     syn_tensor shards = {0}, whole = {0}, copies = {0};
@@ -243,7 +243,9 @@ static syn_tensor all_squares(syn_optimizer *o) {
         int n_cut = 0, n_whole = 0, n_alike = 0;
         if (!gather(o, b, params, grads)) return shards;
         for (int k = 0; k < b->n; k++) {
-            const int count = syn_ctx_param(ctx, b->last - (size_t)k).shard.count;
+            const syn_param_info p = syn_ctx_param(ctx, b->last - (size_t)k);
+            const int count = p.shard.count;
+            if (o->options.copy && strcmp(p.name, o->options.copy) == 0) continue;
             if (count > 1 && count < o->options.tp->size) {
                 alike[n_alike++] = grads[k];
                 n_ranks = o->options.tp->size / count;
@@ -261,7 +263,8 @@ static syn_tensor all_squares(syn_optimizer *o) {
     }
     if (shards.id && o->options.tp)
         shards = syn_all_reduce(ctx, shards, SYN_REDUCE_SUM, o->options.tp);
-    return !shards.id ? whole : whole.id ? syn_add(ctx, shards, whole) : shards;
+    syn_tensor sum = !shards.id ? whole : whole.id ? syn_add(ctx, shards, whole) : shards;
+    return o->options.pp ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, o->options.pp) : sum;
 }
 
 /* ---- a step ---- */

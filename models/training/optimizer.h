@@ -17,6 +17,9 @@ typedef struct syn_optimizer_options {
     double max_grad_norm; /* 0: no clipping */
     bool unchecked;       /* do not look for infinite and NaN gradients */
     const syn_group *tp;  /* tensor-parallel ranks; NULL: no parameter is sharded */
+    const syn_group *pp;  /* the stages of the pipeline, over which the norm is summed; NULL: one */
+    const char *copy;     /* the parameter that is a copy of the first stage's and does not count in
+                             the norm; NULL: none */
 } syn_optimizer_options;
 
 /* Prepares all parameters created so far, which must all be f32 or all bf16, and makes them require

@@ -9,12 +9,21 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
+/* What computes the losses of a step. */
+typedef struct losses {
+    syn_pass *pass;             /* without a pipeline */
+    syn_stage_forward *forward; /* in a pipeline */
+    void *arg;
+} losses;
+
 struct syn_trainer {
     syn_ctx *ctx;
     syn_trainer_options options;
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
-    syn_mark mark; /* rows before it are never dropped */
+    syn_pipeline *pipeline; /* NULL: none */
+    size_t tied;            /* number of the parameter; SIZE_MAX: none */
+    syn_mark mark;          /* rows before it are never dropped */
     bool hold;
     bool forget_passes;
     bool ahead;
@@ -22,11 +31,32 @@ struct syn_trainer {
         bool waits; /* the last step's loss and norm are not read yet; the fields below are for that
                        step */
         int asked;
-        syn_pass *pass; /* to run its microbatches again if they are not finite */
-        void *arg;
+        losses work; /* to run its microbatches again if they are not finite */
     } before;
     syn_trained known;
 };
+
+/* Makes the pipeline for the number of microbatches. */
+static syn_status make_pipeline(syn_trainer *t, int passes, syn_error *err) {
+    syn_pipeline *made;
+    if (!t->options.pipeline) return SYN_OK;
+    syn_pipeline_options how = *t->options.pipeline;
+    how.shape.microbatches = passes;
+    SYN_TRY(syn_pipeline_new(&made, t->ctx, &how, err));
+    syn_pipeline_free(t->pipeline);
+    t->pipeline = made;
+    return SYN_OK;
+}
+
+static syn_status find_tied(syn_trainer *t, syn_error *err) {
+    t->tied = SIZE_MAX;
+    if (!t->options.tied) return SYN_OK;
+    for (size_t i = 0; i < syn_ctx_param_count(t->ctx); i++)
+        if (strcmp(syn_ctx_param(t->ctx, i).name, t->options.tied) == 0) t->tied = i;
+    if (t->tied != SIZE_MAX && t->options.embedding) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "there is no shared parameter '%s', or no group for it",
+                    t->options.tied);
+}
 
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
                            syn_error *err) {
@@ -38,7 +68,9 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ahead = options->ahead && syn_ctx_is_async(ctx) &&
                (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
-    syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
+    syn_status s = make_pipeline(t, t->options.passes, err);
+    if (s == SYN_OK) s = find_tied(t, err);
+    if (s == SYN_OK) s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
     syn_forget(ctx, before, NULL, 0); /* the broadcast of parameters belongs to no step's trace */
     if (s == SYN_OK) s = syn_optimizer_new(&t->optimizer, ctx, &options->optimizer, err);
     t->mark = syn_ctx_mark(ctx);
@@ -54,6 +86,7 @@ void syn_trainer_free(syn_trainer *t) {
         t->before.waits = false;
     syn_optimizer_free(t->optimizer);
     syn_data_parallel_free(t->parallel);
+    syn_pipeline_free(t->pipeline);
     syn_free(t);
 }
 
@@ -65,25 +98,64 @@ void syn_trainer_forget_passes(syn_trainer *t, bool forget) {
     t->forget_passes = forget;
 }
 
-void syn_trainer_set_passes(syn_trainer *t, int passes) {
+syn_status syn_trainer_set_passes(syn_trainer *t, int passes, syn_error *err) {
+    SYN_TRY(make_pipeline(t, passes, err));
     t->options.passes = passes;
+    return SYN_OK;
 }
 
 syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
     return t->optimizer;
 }
 
-/* Runs the microbatches of a step and returns the sum of this rank's losses. A microbatch only
- * keeps its gradients and that sum. Its inputs and other tensors are released, so memory does not
- * grow with the number of microbatches. */
-static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
+/* The argument of a pipeline's callbacks. */
+typedef struct stage {
+    syn_trainer *trainer;
+    const losses *work;
+} stage;
+
+static syn_tensor stage_forward(void *arg, int chunk, int microbatch, syn_tensor x) {
+    const stage *s = arg;
+    return s->work->forward(s->work->arg, chunk, microbatch, x);
+}
+
+/* Gradients of a chunk are summed over the data-parallel ranks in its last backward pass. */
+static void stage_backward(void *arg, int chunk, bool last) {
+    const stage *s = arg;
+    (void)chunk;
+    syn_data_parallel_sync(s->trainer->parallel, last);
+}
+
+/* Sums the gradients of the table that the first and the last stage share. */
+static void sum_tied(syn_trainer *t) {
+    if (t->tied == SIZE_MAX) return;
+    const bool was = syn_set_grad(t->ctx, false);
+    syn_tensor grad = syn_grad(t->ctx, syn_ctx_param(t->ctx, t->tied).tensor);
+    syn_set_phase(t->ctx, SYN_PHASE_BACKWARD);
+    syn_push_scope(t->ctx, "pipeline");
+    syn_all_reduce_coalesced(t->ctx, &grad, 1, SYN_REDUCE_SUM, t->options.embedding);
+    syn_pop_scope(t->ctx);
+    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(t->ctx, was);
+}
+
+/* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
+   last stage has losses. A microbatch only keeps its gradients and that sum. Its inputs and other
+   tensors are released, so memory does not grow with the number of microbatches. */
+static syn_tensor run_passes(syn_trainer *t, const losses *work) {
     syn_ctx *ctx = t->ctx;
     const syn_mark start = syn_ctx_mark(ctx);
     syn_tensor sum = {0};
+    if (t->pipeline) {
+        stage s = {t, work};
+        sum = syn_pipeline_step(t->pipeline, stage_forward, stage_backward, &s);
+        sum_tied(t);
+        return sum;
+    }
     for (int i = 0; i < t->options.passes; i++) {
         const bool last = i == t->options.passes - 1;
         syn_data_parallel_sync(t->parallel, last);
-        const syn_tensor loss = pass(arg, i);
+        const syn_tensor loss = work->pass(work->arg, i);
         syn_backward(ctx, loss);
         const bool was = syn_set_grad(ctx, false);
         sum = sum.id ? syn_add(ctx, sum, loss) : loss;
@@ -94,24 +166,34 @@ static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
     return sum;
 }
 
-/* The sum over the data-parallel ranks. */
+/* The sum over the data-parallel ranks, on all stages. */
 static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     syn_ctx *ctx = t->ctx;
-    if (!t->options.dp) return sum;
+    const syn_group *pp = t->pipeline ? t->options.pipeline->pp : NULL;
     const bool was = syn_set_grad(ctx, false);
-    syn_push_scope(ctx, "data_parallel");
-    sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
-    syn_pop_scope(ctx);
+    if (t->options.dp && sum.id) {
+        syn_push_scope(ctx, "data_parallel");
+        sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
+        syn_pop_scope(ctx);
+    }
+    if (pp) {
+        const syn_spec scalar = {SYN_F32, 0, {0}};
+        syn_push_scope(ctx, "pipeline");
+        if (!sum.id) sum = syn_input(ctx, "loss", &scalar, NULL);
+        sum = syn_broadcast(ctx, sum, pp->size - 1, pp);
+        syn_pop_scope(ctx);
+    }
     syn_set_grad(ctx, was);
     return sum;
 }
 
 /* Replaces the n numbers of x by their sum or minimum over all ranks. */
 static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
-    const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp};
+    const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp,
+                                 t->pipeline ? t->options.pipeline->pp : NULL};
     const syn_spec spec = {SYN_I32, 1, {n}};
     syn_tensor all = syn_input(t->ctx, "explanation", &spec, x);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (groups[i]) all = syn_all_reduce(t->ctx, all, reduce, groups[i]);
     return syn_tensor_read(t->ctx, all, x, (size_t)n * sizeof *x);
 }
@@ -120,8 +202,7 @@ static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduc
  * nan/inf checks. All ranks call this, and all fail with the same message, that of the lowest rank
  * that found something. `what` is its first part; if empty, the message of syn__optimizer_blame
  * takes its place. */
-static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char *what,
-                          syn_error *err) {
+static syn_status explain(syn_trainer *t, const losses *work, const char *what, syn_error *err) {
     enum { NOBODY = INT32_MAX };
     syn_ctx *ctx = t->ctx;
     syn_error blamed = {0};
@@ -129,7 +210,7 @@ static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char 
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
     syn_ctx_check_finite(ctx, true);
-    run_passes(t, pass, arg);
+    run_passes(t, work);
     syn_ctx_check_finite(ctx, false);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
     if (!*what && syn__optimizer_blame(t->optimizer, &blamed) != SYN_OK) what = blamed.text;
@@ -153,7 +234,7 @@ syn_status syn_trainer_settle(syn_trainer *t, syn_error *err) {
     t->before.waits = false;
     const syn_status s = syn__optimizer_settle(t->optimizer, t->before.asked, &loss, &norm, &inner);
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
-        return explain(t, t->before.pass, t->before.arg, inner.text, err);
+        return explain(t, &t->before.work, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
     t->known = (syn_trained){t->known.steps + 1, (double)loss, norm};
     return SYN_OK;
@@ -163,39 +244,51 @@ syn_trained syn_trainer_known(const syn_trainer *t) {
     return t->known;
 }
 
-static syn_status step_ahead(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
+static syn_status step_ahead(syn_trainer *t, const losses *work, double learning_rate,
                              syn_tensor loss, syn_error *err) {
     int asked;
     SYN_TRY(syn_trainer_settle(t, err));
     SYN_TRY(syn__optimizer_step_ahead(t->optimizer, learning_rate, loss, &asked, err));
     t->before.waits = true;
     t->before.asked = asked;
-    t->before.pass = pass;
-    t->before.arg = arg;
+    t->before.work = *work;
     return SYN_OK;
 }
 
-syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
-                            double *loss, syn_error *err) {
+static syn_status train_step(syn_trainer *t, const losses *work, double learning_rate, double *loss,
+                             syn_error *err) {
     syn_error inner = {0};
     float value = 0;
     if (!t->hold) syn_forget(t->ctx, t->mark, NULL, 0);
-    const syn_tensor sum = run_passes(t, pass, arg);
+    const syn_tensor sum = run_passes(t, work);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
     const syn_tensor all = sum_over_ranks(t, sum);
     if (t->ahead) {
-        SYN_TRY(step_ahead(t, pass, arg, learning_rate, all, err));
+        SYN_TRY(step_ahead(t, work, learning_rate, all, err));
         if (loss) *loss = t->known.loss;
         syn_next_step(t->ctx);
         return syn_ctx_check(t->ctx, err);
     }
     const syn_status s = syn__optimizer_step(t->optimizer, learning_rate, all, &value, &inner);
     if (loss) *loss = (double)value;
-    if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
-        return explain(t, pass, arg, inner.text, err);
+    if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK) return explain(t, work, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
     t->known =
         (syn_trained){t->known.steps + 1, (double)value, syn__optimizer_looked(t->optimizer)};
     syn_next_step(t->ctx);
     return syn_ctx_check(t->ctx, err);
+}
+
+syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
+                            double *loss, syn_error *err) {
+    const losses work = {.pass = pass, .arg = arg};
+    if (t->pipeline) return SYN_FAIL(err, SYN_E_INVALID, "a pipeline needs syn_trainer_step_stage");
+    return train_step(t, &work, learning_rate, loss, err);
+}
+
+syn_status syn_trainer_step_stage(syn_trainer *t, syn_stage_forward *forward, void *arg,
+                                  double learning_rate, double *loss, syn_error *err) {
+    const losses work = {.forward = forward, .arg = arg};
+    if (!t->pipeline) return SYN_FAIL(err, SYN_E_INVALID, "the trainer has no pipeline");
+    return train_step(t, &work, learning_rate, loss, err);
 }

@@ -4,6 +4,7 @@
 #define MODELS_TRAINER_H
 
 #include "models/training/optimizer.h"
+#include "models/training/pipeline.h"
 
 SYN_API_BEGIN
 
@@ -13,6 +14,13 @@ typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks, as in syn_data_parallel_new; NULL: one rank */
     int passes;          /* microbatches per step (gradient accumulation); 0: 1 */
+    /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is `passes`. */
+    const syn_pipeline_options *pipeline;
+    /* If embedding and head share a table and are on different stages: the name of that parameter,
+     * and the group of the first and the last stage, whose gradients of it are summed. NULL on
+     * other stages, and if nothing is shared. */
+    const char *tied;
+    const syn_group *embedding;
     /* On an asynchronous device (syn_ctx_is_async), do not wait for a step's loss and gradient
      * norm: the next step reads them after it has queued its own microbatches, so the device stays
      * busy. A NaN or infinity is therefore reported one step late: the call for step n + 1 fails
@@ -21,19 +29,18 @@ typedef struct syn_trainer_options {
     bool ahead;
 } syn_trainer_options;
 
-/* Computes this rank's share of the loss for microbatch `pass` (from 0) of a step: one f32 scalar.
- * The loss of the step is the sum over microbatches and data-parallel ranks. If the loss or a
- * gradient is not finite, the function is called again for the same microbatches and must do the
- * same as before. With `ahead`, that may be after the first call for the next step, but with the
- * arg of the failed step. */
-typedef syn_tensor syn_pass(void *arg, int pass);
-
 /* Prepares the parameters created so far; see syn_data_parallel_new and syn_optimizer_new. The
  * context must outlive the trainer. */
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
                            syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_trainer_free(syn_trainer *trainer);
+/* Computes this rank's share of the loss for microbatch `pass` (from 0) of a step: one f32 scalar.
+   The loss of the step is the sum over microbatches and data-parallel ranks. If the loss or a
+   gradient is not finite, the function is called again for the same microbatches and must do the
+   same as before. With `ahead`, that may be after the first call for the next step, but with the
+   arg of the failed step. */
+typedef syn_tensor syn_pass(void *arg, int pass);
 /* Trains one step, then calls syn_next_step. The trace rows of a step are dropped when the next one
    begins; see syn_trainer_hold. *loss, unless NULL: the loss before the update; 0 on meta; with
    `ahead`, the loss of the step before (syn_trainer_known). Unless optimizer.unchecked, a step
@@ -41,6 +48,9 @@ void syn_trainer_free(syn_trainer *trainer);
    such tensor. Parameters, moments and the context are then as before the step. */
 syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, double learning_rate,
                             double *loss, syn_error *err) SYN_MUST_USE;
+/* The same for a trainer with a pipeline. All stages get the loss. */
+syn_status syn_trainer_step_stage(syn_trainer *trainer, syn_stage_forward *forward, void *arg,
+                                  double learning_rate, double *loss, syn_error *err) SYN_MUST_USE;
 /* With `ahead`: waits for the last step, and fails if that step fails. Otherwise does nothing. Call
  * it before you read or save parameters. */
 syn_status syn_trainer_settle(syn_trainer *trainer, syn_error *err) SYN_MUST_USE;
@@ -58,8 +68,9 @@ void syn_trainer_hold(syn_trainer *trainer, bool hold);
  * that memory does not grow with the number of microbatches. For steps that are not traced. Off by
  * default. */
 void syn_trainer_forget_passes(syn_trainer *trainer, bool forget);
-/* Changes the number of microbatches per step, at least 1, from the next step on. */
-void syn_trainer_set_passes(syn_trainer *trainer, int passes);
+/* Changes the number of microbatches per step, at least 1, from the next step on. Fails if the
+   pipeline's schedule does not exist for it. */
+syn_status syn_trainer_set_passes(syn_trainer *trainer, int passes, syn_error *err) SYN_MUST_USE;
 /* Owned by the trainer. */
 syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
 

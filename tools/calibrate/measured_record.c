@@ -159,7 +159,7 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
     const syn_trace *trace = syn_ctx_trace(ctx);
     uint64_t last = 0;
     syn_graph *graph;
-    syn_trainer_set_passes(trainer, passes);
+    SYN_TRY(syn_trainer_set_passes(trainer, passes, err));
     SYN_TRY(syn_trainer_step(trainer, loss_of, t, 1e-4, NULL, err));
     SYN_TRY(count_trace(row, ctx, 0, &last, err));
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));

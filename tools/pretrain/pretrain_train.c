@@ -320,7 +320,7 @@ static syn_status predict_step(rank *r, syn_error *err) {
     const bool many = passes > PRETRAIN_RECORDED_PASSES;
     const int64_t most = many ? PRETRAIN_RECORDED_PASSES : passes;
     for (int64_t n = many ? most - 1 : most, step = 0; n <= most; n++, step++) {
-        syn_trainer_set_passes(r->trainer, (int)n);
+        SYN_TRY(syn_trainer_set_passes(r->trainer, (int)n, err));
         SYN_TRY(one_step(r, step, err));
         if (r->comm->rank == (r->run->launch.mpi ? 0 : r->run->launch.alone_rank))
             SYN_TRY(pretrain_predict_passes(r->run, r->ctx, n, err));

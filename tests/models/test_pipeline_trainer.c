@@ -1,0 +1,182 @@
+/* Training steps in a pipeline with data parallelism: losses, gradient norms and parameters of one
+   rank, with clipping and with a table that the first and the last stage share. */
+#include "comm/comm.h"
+#include "models/causal.h"
+#include "models/training/trainer.h"
+#include "syntorch/mesh.h"
+#include "tests/support/small_models.h"
+#include "tests/support/test.h"
+
+enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MOST_RANKS = 8, MOST_CHUNKS = 2, ALL = 4 };
+
+typedef struct job {
+    syn_schedule_shape shape; /* stages 1: without a pipeline */
+    int dp, tp;
+    bool tied;
+    syn_device device;
+    int poison; /* this microbatch of the second step has a weight of infinity; -1: none */
+    double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS];
+    uint64_t hash[MOST_RANKS];
+    float table[MOST_RANKS]; /* an element of the shared table after the last step; 0: none */
+} job;
+
+typedef struct rank {
+    job *job;
+    syn_ctx *ctx;
+    syn_mesh mesh;
+    syn_model *chunks[MOST_CHUNKS];
+    int step;
+} rank;
+
+/* ALL microbatches of BATCH sequences, in order over passes and data-parallel ranks. */
+static syn_tensor forward(void *arg, int chunk, int pass, syn_tensor x) {
+    rank *r = arg;
+    const int dp = r->mesh.size[SYN_AXIS_DP], at = pass * dp + r->mesh.index[SYN_AXIS_DP];
+    const syn_spec ids = {SYN_I32, 2, {BATCH, TOKENS}}, scalar = {SYN_F32, 0, {0}};
+    const float weight =
+        at == r->job->poison && r->step == 1 ? INFINITY : 1.0f / (BATCH * TOKENS * ALL);
+    int32_t text[2][BATCH * TOKENS];
+    for (int i = 0; i < BATCH * TOKENS; i++)
+        for (int k = 0; k < 2; k++) text[k][i] = (i * 7 + (at + k) * 13) % 37;
+    const syn_tensor tokens = syn_input(r->ctx, "tokens", &ids, text[0]);
+    return syn_causal_stage(r->chunks[chunk], x.id ? x : tokens, SYN_NO_MASK,
+                            syn_input(r->ctx, "targets", &ids, text[1]),
+                            syn_input(r->ctx, "weight", &scalar, &weight));
+}
+
+static syn_tensor whole_pass(void *arg, int pass) {
+    return forward(arg, 0, pass, (syn_tensor){0});
+}
+
+static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error *err) {
+    const syn_schedule_shape *shape = &r->job->shape;
+    const int parts = shape->stages * shape->chunks, layers = LAYERS / parts;
+    for (int c = 0; c < shape->chunks; c++) {
+        const int at = c * shape->stages + r->mesh.index[SYN_AXIS_PP];
+        const syn_model_part part = {at * layers, layers, at == 0, at == parts - 1};
+        const syn_model_options how = {
+            .part = &part, .seed = 5, .tp = r->mesh.group[SYN_AXIS_TP], .fused_attention = true};
+        SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, config, &how, err));
+    }
+    return SYN_OK;
+}
+
+static syn_status train(rank *r, syn_trainer *trainer, syn_error *err) {
+    job *j = r->job;
+    const int me = syn_ctx_rank(r->ctx);
+    for (r->step = 0; r->step < STEPS; r->step++) {
+        double *loss = &j->loss[me][r->step];
+        if (j->shape.stages > 1)
+            SYN_TRY(syn_trainer_step_stage(trainer, forward, r, 0.01, loss, err));
+        else SYN_TRY(syn_trainer_step(trainer, whole_pass, r, 0.01, loss, err));
+        j->norm[me][r->step] = syn_trainer_known(trainer).grad_norm;
+    }
+    for (size_t i = 0; i < syn_ctx_param_count(r->ctx) && j->device == SYN_DEVICE_CPU; i++) {
+        const syn_param_info p = syn_ctx_param(r->ctx, i);
+        if (strcmp(p.name, "wte.weight") == 0)
+            SYN_TRY(syn_tensor_read_range(r->ctx, p.tensor, 3, 1, &j->table[me]));
+    }
+    return syn_ctx_sync(r->ctx);
+}
+
+static syn_status run_rank(rank *r, syn_error *err) {
+    const job *j = r->job;
+    syn_model_config config = small_gpt;
+    config.n_layer = LAYERS;
+    config.tied = j->tied;
+    SYN_TRY(open_chunks(r, &config, err));
+    const syn_pipeline_options pipeline = {
+        .shape = j->shape,
+        .pp = r->mesh.group[SYN_AXIS_PP],
+        .activation = {SYN_F32, 3, {BATCH, TOKENS, config.n_embd}}};
+    const bool piped = j->shape.stages > 1, shares = piped && j->tied && r->mesh.embedding;
+    const bool last = r->mesh.index[SYN_AXIS_PP] == j->shape.stages - 1;
+    const syn_trainer_options options = {
+        .optimizer = {.max_grad_norm = 0.1,
+                      .tp = r->mesh.group[SYN_AXIS_TP],
+                      .pp = r->mesh.group[SYN_AXIS_PP],
+                      .copy = shares && last ? "wte.weight" : NULL},
+        .dp = r->mesh.group[SYN_AXIS_DP],
+        .passes = ALL / r->mesh.size[SYN_AXIS_DP],
+        .pipeline = piped ? &pipeline : NULL,
+        .tied = shares ? "wte.weight" : NULL,
+        .embedding = r->mesh.embedding};
+    syn_trainer *trainer;
+    SYN_TRY(syn_trainer_new(&trainer, r->ctx, &options, err));
+    const syn_status s = train(r, trainer, err);
+    syn_trainer_free(trainer);
+    return s;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    rank r = {.job = arg};
+    const syn_plan plan = {
+        .ranks = comm->size, .tp = r.job->tp, .dp = r.job->dp, .pp = r.job->shape.stages};
+    SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
+    syn_status s = syn_mesh_open(&r.mesh, comm, &plan, err);
+    if (s == SYN_OK) s = run_rank(&r, err);
+    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
+    r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
+    for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
+    syn_ctx_free(r.ctx);
+    return s;
+}
+
+static const job jobs[] = {
+    {.shape = {SYN_SCHEDULE_1F1B, 2, 1, 4, 0}, .dp = 1, .tp = 1},
+    {.shape = {SYN_SCHEDULE_1F1B, 4, 1, 2, 0}, .dp = 2, .tp = 1},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 1},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2},
+    {.shape = {SYN_SCHEDULE_GPIPE, 2, 1, 1, 0}, .dp = 4, .tp = 1},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 4, 1, 4, 0}, .dp = 1, .tp = 2},
+};
+
+static void test_as_one_rank(void) {
+    for (int tied = 0; tied < 2; tied++) {
+        job alone = {.shape = {SYN_SCHEDULE_1F1B, 1, 1, ALL, 0},
+                     .dp = 1,
+                     .tp = 1,
+                     .tied = tied,
+                     .poison = -1,
+                     .device = SYN_DEVICE_CPU};
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
+        for (size_t i = 0; i < COUNT(jobs); i++) {
+            job j = jobs[i];
+            const int n = j.shape.stages * j.dp * j.tp;
+            j.tied = tied;
+            j.poison = -1;
+            j.device = SYN_DEVICE_CPU;
+            CHECK_OK(syn_local_run(n, rank_main, &j, &err), err);
+            for (int r = 0; r < n; r++) {
+                for (int s = 0; s < STEPS; s++) {
+                    CHECK_NEAR(j.loss[r][s], alone.loss[0][s], 2e-6 * alone.loss[0][s]);
+                    CHECK_NEAR(j.norm[r][s], alone.norm[0][s], 1e-5 * alone.norm[0][s]);
+                }
+                if (j.table[r] != 0 && r % j.tp == 0)
+                    CHECK_NEAR(j.table[r], alone.table[0], 1e-4 * fabs((double)alone.table[0]));
+            }
+            job meta = j;
+            meta.device = SYN_DEVICE_META;
+            CHECK_OK(run_without_transport(n, rank_main, &meta, &err), err);
+            for (int r = 0; r < n; r++) CHECK_MSG(meta.hash[r] == j.hash[r], "rank %d", r);
+        }
+    }
+}
+
+/* All ranks of all stages fail for a loss that is not finite, with the same sentence. */
+static void test_not_finite(void) {
+    job j = jobs[1];
+    syn_error err = {0};
+    j.device = SYN_DEVICE_CPU;
+    j.poison = 2;
+    CHECK_INT(syn_local_run(8, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "step 2: the loss is");
+    CHECK_HAS(err.text, "weight");
+}
+
+static const test_case cases[] = {
+    {"as one rank", test_as_one_rank},
+    {"not finite", test_not_finite},
+};
+TEST_MAIN(cases)

@@ -28,7 +28,7 @@ typedef struct syn__region {
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
-/* An op whose weight gradients are left out (syn_backward_inputs). What the op keeps stays pinned.
+/* An op whose weight gradients are left out (syn_backward_inputs). Its saved tensors stay pinned.
  */
 typedef struct syn__left_out {
     syn__tape_entry entry;

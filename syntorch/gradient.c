@@ -136,10 +136,11 @@ static void refuse(syn_ctx *ctx, uint32_t row) {
         syn_ctx_fail(ctx, SYN_E_INVALID,
                      "the data of tensor %u, which requires a gradient, was released", number);
     else
-        syn_ctx_fail(ctx, SYN_E_INVALID,
-                     "tensor %u was computed before the last backward pass or on another tape: the "
-                     "tensors that it was computed from get no gradient",
-                     number);
+        syn_ctx_fail(
+            ctx, SYN_E_INVALID,
+            "tensor %u was computed before the last backward pass or on another tape, so its "
+            "inputs get no gradients",
+            number);
 }
 
 /* Whether the op that made a tensor row is still on the tape that is set. Searching is only needed
@@ -441,9 +442,9 @@ static bool check_taped(syn_ctx *ctx, syn_tensor out, uint32_t row) {
     syn_ctx_fail(
         ctx, SYN_E_INVALID, "tensor %u has no gradient: %s", out.id,
         t->tensors[row].flags & SYN_TENSOR_GRAD
-            ? "a backward pass went over it before, its ops were forgotten, or they are on "
+            ? "an earlier backward pass included it, its ops were forgotten, or they are on "
               "another tape"
-            : "nothing that it was computed from requires one");
+            : "none of its inputs requires a gradient");
     return false;
 }
 
@@ -453,7 +454,7 @@ static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor do
     const syn_spec *spec = syn_trace_spec(ctx->trace, row);
     if (!dout.id) {
         if (syn_spec_elems(spec) == 1 && spec->dtype == SYN_F32) return true;
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "a loss is one f32, tensor %u is not", out.id);
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "tensor %u is not a loss, which is a single f32", out.id);
         return false;
     }
     const uint32_t given = syn__own_row(ctx, dout, "a gradient");
@@ -485,7 +486,7 @@ static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n)
     for (int i = 0; i < n; i++) {
         uint32_t *place = place_of(w, syn__row(ctx, out[i]));
         if (*place) {
-            syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is given twice", out[i].id);
+            syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u appears twice", out[i].id);
             return false;
         }
         *place = dout[i].id ? dout[i].id : SEED;

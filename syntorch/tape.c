@@ -106,7 +106,7 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
     if (!*need) return SYN_OK;
     if (!call->def->grad)
         return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
-                        "has no gradient, and its inputs were computed from what requires one");
+                        "has no gradient, but an input requires one");
     return syn_grow(&g->tape.entries, &g->tape.cap, g->tape.n + 1, sizeof *g->tape.entries,
                     &ctx->error);
 }

@@ -165,12 +165,11 @@ static const struct refusal {
     const char *says;
 } refusals[] = {
     {"twice", twice,
-     "tensor 3 has no gradient: a backward pass went over it before, its ops were forgotten, or "},
+     "tensor 3 has no gradient: an earlier backward pass included it, its ops were forgotten, or "},
     {"through an earlier pass", through_an_earlier_pass,
-     "tensor 2 was computed before the last backward pass or on another tape: the tensors that it "
-     "was computed from get no gradient"},
-    {"of nothing", of_nothing,
-     "tensor 4 has no gradient: nothing that it was computed from requires one"},
+     "tensor 2 was computed before the last backward pass or on another tape, so its inputs "
+     "get no gradients"},
+    {"of nothing", of_nothing, "tensor 4 has no gradient: none of its inputs requires a gradient"},
     {"of an input", of_an_input, "tensor 1 has no gradient"},
     {"of many elements", of_many, "tensor 2 is not a loss, which is a single f32"},
     {"of a choice", of_a_choice, "tensor 2 is not a loss, which is a single f32"},
@@ -185,7 +184,7 @@ static const struct refusal {
      "kv_append in h.0: has no gradient, but an input requires one"},
     {"of a forgotten loss", of_a_forgotten_loss, "cannot be differentiated"},
     {"of a loss whose ops are forgotten", of_a_loss_whose_ops_are_forgotten,
-     "has no gradient: a backward pass went over it before, its ops were forgotten, or "},
+     "has no gradient: an earlier backward pass included it, its ops were forgotten, or "},
     {"of a released leaf", of_a_released_leaf,
      "the data of tensor 1, which requires a gradient, was released"},
     {"for what is computed", for_what_is_computed,

@@ -219,7 +219,7 @@ static void test_refusals(void) {
         {refuse_shape, "the gradient of a tensor f32[3,8] cannot be f32[8,8]"},
         {refuse_dtype, "the gradient of a tensor f32[3,8] cannot be bf16[3,8]"},
         {refuse_released, "was released"},
-        {refuse_twice, "is given twice"},
+        {refuse_twice, "appears twice"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         model m;

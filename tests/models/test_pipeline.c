@@ -1,12 +1,16 @@
 /* Training in a pipeline: the losses of one rank for every schedule, bit for bit where sums have
-   the same order; and the same trace and peak memory on meta. */
+   the same order; the same trace and peak memory on meta; and traces that a simulation finishes. */
 #include "comm/comm.h"
+#include "export/export.h"
+#include "export/validate.h"
 #include "models/causal.h"
 #include "models/training/optimizer.h"
 #include "models/training/pipeline.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 #include "syntorch/mesh.h"
+#include "tests/support/exported.h"
+#include "tests/support/files.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -21,6 +25,7 @@ typedef struct job {
     double loss[STEPS];
     uint64_t hash[MOST_RANKS];
     size_t peak[MOST_RANKS];
+    syn_ctx **keep; /* NULL: contexts are freed */
 } job;
 
 /* One rank. */
@@ -141,7 +146,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
     r.job->peak[comm->rank] = syn_ctx_peak_bytes(r.ctx);
     for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
-    syn_ctx_free(r.ctx);
+    if (r.job->keep) r.job->keep[comm->rank] = r.ctx;
+    else syn_ctx_free(r.ctx);
     return s;
 }
 
@@ -199,6 +205,39 @@ static void test_bf16_and_recompute(void) {
     check_job(&shapes[12], SYN_BF16, SYN_RECOMPUTE_FULL);
 }
 
+/* The .et set of every schedule is valid, its messages match, and its replay ends. */
+static void test_simulated(void) {
+    if (!can_export(&syn_export_chakra)) SKIP("built without protobuf-c");
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        syn_ctx *ctx[MOST_RANKS] = {NULL};
+        const syn_trace *traces[MOST_RANKS];
+        const int n = shapes[i].stages;
+        syn_graph *graph;
+        syn_validation found;
+        job j = {.shape = shapes[i], .device = SYN_DEVICE_META, .keep = ctx};
+        config_of(&j);
+        CHECK_OK(run_without_transport(n, rank_main, &j, &err), err);
+        for (int r = 0; r < n; r++) traces[r] = syn_ctx_trace(ctx[r]);
+        CHECK_OK(syn_trace_graph(&graph, traces, (uint32_t)n, &hw, &err), err);
+        CHECK_OK(syn_graph_verify(graph, &err), err);
+        const char *prefix = in_folder("trace");
+        CHECK_OK(syn_export_et_set(graph, NULL, prefix, &err), err);
+        CHECK_OK(syn_validate(&found, &prefix, 1, &(syn_validate_options){0}, &err), err);
+        const uint64_t messages = 2 * (uint64_t)STEPS * (uint64_t)shapes[i].microbatches *
+                                  (uint64_t)(shapes[i].stages * shapes[i].chunks - 1);
+        CHECK_MSG(found.n_problems == 0 && found.executed, "%zu: %s", i,
+                  found.n_findings > 0 ? found.findings[0].text : "not executed");
+        CHECK_INT(found.n_sends, messages);
+        CHECK_INT(found.n_recvs, messages);
+        syn_validation_free(&found);
+        syn_graph_free(graph);
+        drop_ranks(n, ctx);
+    }
+}
+
 static void test_refusals(void) {
     job j = {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 3, 0}, .device = SYN_DEVICE_META};
     syn_error err = {0};
@@ -210,6 +249,7 @@ static void test_refusals(void) {
 static const test_case cases[] = {
     {"every schedule", test_every_schedule},
     {"bf16 and recompute", test_bf16_and_recompute},
+    {"simulated", test_simulated},
     {"refusals", test_refusals},
 };
 TEST_MAIN(cases)

@@ -28,8 +28,7 @@ typedef struct syn__region {
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
-/* An op whose weight gradients are left out (syn_backward_inputs). Its saved tensors stay pinned.
- */
+/* An op whose weight gradients are left out (syn_backward_inputs). Its saved tensors are pinned. */
 typedef struct syn__left_out {
     syn__tape_entry entry;
     uint32_t dout; /* the gradient of its output, pinned */

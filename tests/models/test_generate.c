@@ -276,9 +276,9 @@ static void generation_refuses_with_the_numbers(void) {
         const int32_t *tokens;
         const char *says[2];
     } bad[] = {
-        {1, 0, 1, 0, 0, 1, prompts, {"0 tokens", "at least 1"}},
+        {1, 0, 1, 0, 0, 1, prompts, {"0 prompt tokens", "at least 1"}},
         {1, 5, 0, 0, 0, 1, prompts, {"0 new", "at least 1"}},
-        {1, -1, 1, 0, 0, 1, prompts, {"-1 tokens", "at least 1"}},
+        {1, -1, 1, 0, 0, 1, prompts, {"-1 prompt tokens", "at least 1"}},
         {0, 5, 1, 0, 0, 1, prompts, {"0 sequences", "empty"}},
         {-7, 5, 1, 0, 0, 1, prompts, {"-7 sequences", "empty"}},
         {1, 5, 21, 0, 0, 1, prompts, {"21 new", "24 positions"}},

@@ -71,7 +71,7 @@ def test_more_than_the_shell_allows():
         how = ["--prompt_ids", ids, "--num_output_tokens", 1]
         least = least_limit(f, how + ["--weights", "small"])
         how += ["--weights", "zeros"]
-        refuse(f, how, 1, "out of memory: the weights of zeros", "take 1.14 GiB",
+        refuse(f, how, 1, "out of memory: the weights of zeros", "need 1.14 GiB",
                "the limit on the address space (ulimit -v) leaves", limit=least + size + 100000)
         expect_ok(f.run(*how, "--quiet", limit=least + 2 * size + 700000))
 

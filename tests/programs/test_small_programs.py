@@ -45,20 +45,20 @@ check("squared_silu" in drawn and "silu_grad" in drawn, "own_op.svg lacks its op
 STAGES, MICROBATCHES, WIDTH = 4, 8, 1024
 took = {}
 for schedule, chunks in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)):
-    said = example("pipeline", str(STAGES), str(MICROBATCHES), schedule)
+    said = example("train_pipeline", str(STAGES), str(MICROBATCHES), schedule)
     check(said.startswith("4 stages, 8 microbatches: "), said)
     took[schedule] = float(said.split()[-2])
     sizes = []
     for rank in range(STAGES):
-        with open(os.path.join(folder, f"pipeline.{rank}.et"), "rb") as f:
+        with open(os.path.join(folder, f"train_pipeline.{rank}.et"), "rb") as f:
             sizes += [n.attr["comm_size"] for n in read_et(f.read())[1] if "comm_src" in n.attr]
     messages = 2 * MICROBATCHES * (STAGES * chunks - 1)  # each is sent and received
     check(sizes == 2 * messages * [1024 * WIDTH * 2], f"{schedule}: {len(sizes)} messages")
-    done = run("validate", os.path.join(folder, "pipeline"))
+    done = run("validate", os.path.join(folder, "train_pipeline"))
     check(done.returncode == 0 and b"a simulation finishes" in done.stdout, done.stdout)
 check(took["zb-h1"] < took["interleaved"] < took["1f1b"] == took["gpipe"], f"{took}")
-check("cannot be divided" in example("pipeline", "5", ends=1), "5 stages")
-check("at least as many" in example("pipeline", "4", "2", "interleaved", ends=1), "2 microbatches")
+check("cannot be divided" in example("train_pipeline", "5", ends=1), "5 stages")
+check("at least as many" in example("train_pipeline", "4", "2", "interleaved", ends=1), "2 of 4")
 
 T, C, CLASSES, WORDS = 512, 1024, 16, 32000
 for ranks in (1, 2, 4, 16):

@@ -1,10 +1,12 @@
 /* Teaching example: a training step of a GPT in a pipeline. Each stage has some layers, and the
    microbatches of a batch flow through the stages.
 
-       pipeline [STAGES [MICROBATCHES [SCHEDULE]]]    SCHEDULE: gpipe, 1f1b, interleaved or zb-h1
+       train_pipeline [STAGES [MICROBATCHES [SCHEDULE]]]
 
-   It prints the predicted time, and writes pipeline.json, a timeline for ui.perfetto.dev, and
-   pipeline.<rank>.et for a simulator. Nothing is computed: times are predicted for A100s. */
+   SCHEDULE is gpipe, 1f1b, interleaved or zb-h1.
+
+   It prints the predicted time, and writes train_pipeline.json, a timeline for ui.perfetto.dev, and
+   train_pipeline.<rank>.et for a simulator. Nothing is computed: times are predicted for A100s. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +65,9 @@ static syn_status trace(const syn_schedule_shape *shape, syn_error *err) {
     SYN_TRY(syn_hardware_load(&a100, "a100-80g", NULL, err));
     syn_status s = syn_ranks_trace(&graph, &plan, &a100, train, (void *)shape, err);
     if (s == SYN_OK) s = syn_predicted_duration(&ns, graph, err);
-    if (s == SYN_OK) s = syn_export_file(graph, &syn_export_chrome, &how, "pipeline.json", err);
-    if (s == SYN_OK) s = syn_export_et_set(graph, &how, "pipeline", err);
+    if (s == SYN_OK)
+        s = syn_export_file(graph, &syn_export_chrome, &how, "train_pipeline.json", err);
+    if (s == SYN_OK) s = syn_export_et_set(graph, &how, "train_pipeline", err);
     if (s == SYN_OK)
         printf("%d stages, %d microbatches: %.1f ms\n", (int)shape->stages,
                (int)shape->microbatches, ns * 1e-6);
@@ -83,6 +86,6 @@ int main(int argc, char **argv) {
     shape.schedule = (syn_schedule)which;
     shape.chunks = shape.schedule == SYN_SCHEDULE_INTERLEAVED ? CHUNKS : 1;
     if (trace(&shape, &err) == SYN_OK) return fflush(stdout) != 0;
-    fprintf(stderr, "pipeline: %s\n", err.text);
+    fprintf(stderr, "train_pipeline: %s\n", err.text);
     return 1;
 }

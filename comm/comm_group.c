@@ -1,4 +1,4 @@
-/* Groups, signatures of calls, and error sentences about them, for all communicators. */
+/* Groups, call signatures, and error messages about them, for all communicators. */
 #include "comm/comm_request.h"
 #include "syntorch/base/memory.h"
 
@@ -57,10 +57,11 @@ static syn_status reopen(syn_group *group, const char *name, const int32_t *rank
                          syn_group **out, syn_error *err) {
     if (group->size != n_ranks ||
         memcmp(group->ranks, ranks, (size_t)n_ranks * sizeof(int32_t)) != 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "group id %u is %.64s with %d ranks; it cannot also be %.64s with %d ranks "
-                        "or another order",
-                        (unsigned)group->id, group->name, (int)group->size, name, (int)n_ranks);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "group id %u already belongs to %.64s with %d ranks; it cannot be opened as "
+            "%.64s with %d ranks, or with the ranks in another order",
+            (unsigned)group->id, group->name, (int)group->size, name, (int)n_ranks);
     *out = group;
     return SYN_OK;
 }

@@ -44,7 +44,8 @@ static void world_free(syn_local_world *world) {
     syn_free(world);
 }
 
-/* Releases a hold and the lock, which must be held. The last holder frees the world. */
+/* Drops a reference to the world and unlocks it; the caller holds the lock. The last reference
+   frees the world. */
 static void release(syn_local_world *world) {
     const bool last = --world->holders == 0;
     pthread_mutex_unlock(&world->lock);
@@ -112,7 +113,7 @@ void syn_local_world_abort(syn_local_world *world, const char *sentence) {
     pthread_mutex_unlock(&world->lock);
 }
 
-/* NULL if memory is out. */
+/* NULL if out of memory. */
 static syn__local_group *group_new(const syn_group *group) {
     const size_t size = (size_t)group->size;
     syn__local_group *shared = syn_aligned_malloc(sizeof *shared);

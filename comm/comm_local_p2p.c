@@ -61,8 +61,8 @@ static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unex
     return ended ? send_to_ended(self, send, err) : SYN_OK;
 }
 
-/* A letter is filled without the lock, so a receive may be posted meanwhile; deliver is called
-   again. */
+/* An unexpected message is copied without the lock, so a receive may be posted meanwhile; deliver
+   is therefore called again. */
 static syn_status send_message(syn__local *self, const syn__call_sig *send, syn_error *err) {
     syn__unexpected *letter = NULL;
     syn_request *recv = NULL;

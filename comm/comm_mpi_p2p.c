@@ -53,7 +53,8 @@ static void count(syn__mpi *self, int messages) {
 
 /* ---- Messages ---- */
 
-/* Allocates a message with space for data_bytes bytes and its requests. NULL if memory is out. */
+/* Allocates a message with space for data_bytes bytes and its requests. NULL if out of
+   memory. */
 static syn__mpi_message *message_new(syn__mpi *self, const syn__call_sig *turn, size_t data_bytes,
                                      syn_error *err) {
     const size_t n_pieces = turn->n_elems / self->limit + (turn->n_elems % self->limit != 0);

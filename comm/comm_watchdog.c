@@ -25,7 +25,7 @@ static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
     if (x->kind == SYN_COMM_NONE && x->group != NULL)
         snprintf(buf, buf_bytes, "opening group %.64s", x->group->name);
     else if (x->kind == SYN_COMM_NONE)
-        snprintf(buf, buf_bytes, "close, until its messages are received or other ranks finish");
+        snprintf(buf, buf_bytes, "close, for its messages to be received or other ranks to finish");
     else if (syn__is_message(x->kind))
         snprintf(buf, buf_bytes, "%s(tag %d) %s rank %d", name, (int)x->tag,
                  x->kind == SYN_COMM_SEND ? "to" : "from", (int)x->peer);

@@ -87,7 +87,8 @@ static int64_t window_of(const syn_call *c) {
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* The number of the mask, or of dropout's keys: optional inputs from `first` on. 0: missing. */
+/* Input index of the mask, or of dropout's keys. These optional inputs begin at `first`; 0: absent.
+ */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
@@ -499,7 +500,7 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
     const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
-    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* in t->dq; -1: the output */
+    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* index in t->dq; -1: output */
     float *dq = !wants(c, 0) ? NULL
                 : own < 0    ? c->out[0].data
                              : t->dq + own * (int64_t)syn__elems(&c->out[0]);

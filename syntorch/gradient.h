@@ -27,11 +27,11 @@ uint32_t syn_set_tape(syn_ctx *ctx, uint32_t tape);
 
 /* Computes the gradients of `loss`, one f32 element, and adds them to those of earlier calls. The
    ops are recorded in phase `backward`, in the scopes of their forward ops. Clears the tape that is
-   set, so a second call for the same ops is an error. Failures are the context's. */
+   set, so a second call for the same ops is an error. A failure is also the context's. */
 syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
-/* The same, beginning at n tensors with the gradients dout, of their shapes and dtypes. dout[i] may
-   be overwritten. If dout[i] is invalid, out[i] is a loss. The data of out[i] may have been
-   released. */
+/* The same, starting from n tensors out[i] with the gradients dout[i], which have the shape and
+   dtype of out[i] and may be overwritten. If dout[i] is invalid, out[i] is a loss. The data of
+   out[i] may have been released. */
 syn_status syn_backward_from(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n);
 /* The same in two parts, for schedules that fill pipeline bubbles with weight gradients (Qi et al.,
    "Zero Bubble Pipeline Parallelism", 2023). syn_backward_inputs leaves out the weight gradients of
@@ -43,12 +43,13 @@ syn_status syn_backward_weights(syn_ctx *ctx);
 /* Activation recomputation: returns run(arg, in) without saving tensors for backward. syn_backward
    runs it again, in phase `recompute`, when it needs them, which saves memory and costs time. run
    must build the same ops both times, from `in` and parameters only, and arg must stay valid until
-   then. in: at most SYN_MAX_REGION_INPUTS tensors, which may be invalid. Within another such region
-   and with gradients off, run is simply called. */
+   then. in: at most SYN_MAX_REGION_INPUTS tensors, which may be invalid. Inside another such
+   region, or with gradients off, it only calls run. */
 #define SYN_MAX_REGION_INPUTS 6
 typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
 syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
-/* The gradient of a tensor that was passed to syn_require_grad: of its shape and dense. For
+/* The gradient of a tensor that was passed to syn_require_grad. It is dense and has the tensor's
+   shape. For
    parameters and inputs it is f32, so that sums over many microbatches keep their precision; for
    other tensors it has their dtype. Invalid if there is none yet. Lives until it is dropped. */
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t);

@@ -89,8 +89,8 @@ static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_
     return SYN_OK;
 }
 
-/* Finds the dependencies of ops that overwrite a storage: they must wait for the readers of the old
-   version, and for its writer unless that produced one of their inputs. One pass. */
+/* Finds the dependencies of ops that overwrite a storage, in one pass. Such an op waits for the
+   readers of the old version and, unless it depends on it through an input, for its writer. */
 static syn_status find_inplace(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     struct users u = {.heads = syn_calloc(t->n_tensors, sizeof *u.heads),
@@ -169,7 +169,7 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
         cur->deps[k++] = (syn_dep){v->inplace[first].value - 1, SYN_DEP_INPLACE};
     if (k > 1) qsort(cur->deps, k, sizeof *cur->deps, compare_deps);
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < k; i++) /* keep the first of two classes for a node: data */
+    for (uint32_t i = 0; i < k; i++) /* of two classes, keep the first: data */
         if (kept == 0 || cur->deps[kept - 1].node != cur->deps[i].node)
             cur->deps[kept++] = cur->deps[i];
     cur->node.deps = cur->deps;
@@ -403,7 +403,7 @@ static void view_free(syn_graph *graph) {
 
 static const syn_graph_source view_source = {view_node, view_tensor, view_free};
 
-/* Collects the groups of all traces, each id once. Names and ranks stay the traces'. */
+/* Collects the groups of all traces, each id once. The traces still own names and ranks. */
 static syn_status collect_groups(syn_graph *g, const syn_trace *const *traces, uint32_t n_traces,
                                  syn_error *err) {
     size_t most = 1;

@@ -46,12 +46,13 @@ typedef struct syn__nccl_group {
 } syn__nccl_group;
 #endif
 
-/* An operation in flight; afterwards, until its times are known, an entry of `timed`. */
+/* An operation in flight. When it has finished, it stays in the list `timed` until its times are
+   known. */
 typedef struct syn__cuda_request {
     struct syn__cuda_request *next;
     uint32_t node;     /* the node's number */
-    syn_request *host; /* the host communicator's request: the operation or its comparison; NULL:
-                          done or none */
+    syn_request *host; /* the host communicator's request, which does the operation or only
+                          compares the ranks' calls; NULL: finished or not used */
     bool in_stream;    /* NCCL: it runs between two events of the group's stream */
     cudaEvent_t begin, end;
     cudaEvent_t copied;          /* the device has read `pinned` */
@@ -129,15 +130,15 @@ syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 
 /* ---- cuda_abort.cu ---- */
 
-/* Aborts all NCCL communicators, permanently. If other ranks are gone, work in their streams would
-   never finish by itself, and memory could not be freed. */
+/* Aborts all NCCL communicators, permanently. If another rank is gone, work in the communicators'
+   streams would never finish, and memory could not be freed. */
 void syn__nccl_abort_all(syn__cuda_comms *x);
 /* Waits until all aborts have finished, for two seconds at most; false if they have not. */
 bool syn__nccl_aborted(void);
 /* Fails if another rank has failed and the communicator reports that. */
 syn_status syn__nccl_check_others(const syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 /* Returns s, a failure that NCCL reported, or the failure of another rank if one arrives within two
-   seconds: an error of NCCL is often caused by a rank that ended, and that rank's sentence says
+   seconds: an error of NCCL is often caused by a rank that ended, and that rank's message says
    more. */
 syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error *err) SYN_MUST_USE;
 /* Whether timeout_s has passed since since_ns. */
@@ -161,7 +162,7 @@ syn_status syn__nccl_leave(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
                            syn_error *err);
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err);
-/* Reports the times of operations that have finished to the context. */
+/* Reports to the context the times of finished operations. */
 void syn__cuda_exchanges_times(syn__cuda_comms *x);
 void syn__cuda_request_free(syn__cuda_request *r);
 

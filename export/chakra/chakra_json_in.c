@@ -52,7 +52,7 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     const syn__buf *a = &s->in.message, *b = &s->again.message;
     if (status != SYN_OK || a->bytes != b->bytes ||
         (a->bytes != 0 && memcmp(a->data, b->data, a->bytes) != 0))
-        return wire_fail(s, "differs from its other members; remove it to use those");
+        return wire_fail(s, "differs from its other members; remove \"@wire\" to use those");
     return SYN_OK;
 }
 
@@ -65,7 +65,7 @@ static syn_status check_wire(source *s, bool is_meta) {
     uint64_t bytes;
     bool ok = true;
     if (!syn__et_read_varint(&r, &bytes) || bytes != (size_t)(r.end - r.cur))
-        return wire_fail(s, "must be one message after its length");
+        return wire_fail(s, "must be exactly one message, preceded by its length");
     SYN_TRY(syn_sink_open_memory(&text, s->in.err));
     syn_status status = decode(s, (syn__str){r.cur, (size_t)bytes}, is_meta, text, &ok);
     if (status == SYN_OK)

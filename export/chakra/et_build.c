@@ -10,7 +10,7 @@
 #include "export/chakra/et_ring.h"
 #include "syntorch/base/memory.h"
 
-/* Limit of attributes in GlobalMetadata, because entries are found by linear search. */
+/* Maximum number of attributes in GlobalMetadata; entries are found by linear search. */
 #define MAX_META 1000
 
 syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint32_t n_ranks,

@@ -92,7 +92,7 @@ def test_a_recording_is_called_one():
             assert problems(f, "--any-node", *args, code=0) == {}, args
         assert problems(f, "--single", "r.0.et", code=0) == {}
         out = run(f, "validate", "r.0.et").stdout.decode()
-        assert out.count("\n") == 2 and "all nodes of a real run" in out \
+        assert out.count("\n") == 2 and "this is a trace of a real run" in out \
             and "--profile astra-sim" in out, out
         whole = open(f / "r.0.et", "rb").read()
         write_bytes(f, "cut.et", whole[:-9])

@@ -23,7 +23,8 @@ static bool same_message(syn__str message, bool is_meta, bool *canonical) {
     const size_t bytes = protobuf_c_message_get_packed_size(m);
     uint8_t *packed = (uint8_t *)malloc(bytes + 1);
     NEED(packed != NULL, "out of memory");
-    NEED(protobuf_c_message_pack(m, packed) == bytes, "the size is another");
+    NEED(protobuf_c_message_pack(m, packed) == bytes,
+         "the packed size differs from the computed one");
     protobuf_c_message_free_unpacked(m, NULL);
     syn__et_decoder decoder = {0};
     syn__buf ours = {0};

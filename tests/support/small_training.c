@@ -23,7 +23,7 @@ typedef struct learner {
     syn_mesh mesh;
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
-    syn_mark mark; /* behind the tensors that stay */
+    syn_mark mark; /* after the tensors that live across steps */
 } learner;
 
 static syn_status step(const small_training *t, const learner *l, int number, syn_error *err) {

@@ -181,7 +181,7 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
         failed++;
         if (s == SYN_OK) why = "did not fail";
         else if (s != SYN_E_NOMEM || s != err.code) why = "failed with another status";
-        else if (!is_sentence(&err)) why = "has no sentence";
+        else if (!is_sentence(&err)) why = "has no error message";
         else if (temporary) why = "left a temporary file";
         else if (files > 0 && left == files) why = "left a complete set of files";
         else continue;

@@ -95,7 +95,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
 
-/* Explains the stars with the longest of the rows' lists, which contains most of the others. */
+/* Explains the asterisks with the longest list of a row, which usually contains the other lists. */
 static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)

@@ -101,7 +101,7 @@ static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     const syn_status as_node = syn__et_decode_node(&s->decoder, message, &node);
     if (as_node == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
     const bool is_node = as_node == SYN_OK && (node.id != 0 || node.type != 0);
-    if (is_node) why = "the first message is a node, where the metadata should be";
+    if (is_node) why = "the first message is a node, but must be the metadata";
     tell(s, SYN__ET_TROUBLE_META, UINT32_MAX, at, 0, why);
     return is_node ? take_node(s, message, err) : SYN_OK;
 }

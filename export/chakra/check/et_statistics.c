@@ -269,8 +269,8 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
 }
 
-/* When and where the node ran. The duration of a host op excludes the ops that it called if the
-   file also has inclusive_dur, which is then used instead. */
+/* When and where the node ran. If the file has inclusive_dur, the plain duration of a host op
+   excludes the ops that it called, so inclusive_dur is used. */
 static syn__critical_op times_of(const syn__et_node *node, const node_facts *t, bool comm) {
     const bool device = t->has_stream && !t->is_cpu;
     const double begin_ns = 1e3 * (double)node->start_micros;

@@ -54,12 +54,13 @@ static syn_status check_files(syn_validator *v, const syn__et_files *files, cons
 }
 
 static void tell_recording(syn_validator *v, const syn_validation *seen) {
-    syn__find(v, SYN_FINDING_RECORDING, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
-              "all nodes of a real run, %" PRIu64 " of the %" PRIu64
-              " compute nodes on the CPU, which simulators do not run; `syntorch convert pytorch "
-              "--profile astra-sim` converts the same recording to a trace that they run. This one "
-              "is checked as a recording (--any_node, --single)",
-              seen->n_on_cpu, seen->n_compute);
+    syn__find(
+        v, SYN_FINDING_RECORDING, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
+        "this is a trace of a real run: %" PRIu64 " of its %" PRIu64
+        " compute nodes are CPU ops, which simulators do not run; `syntorch convert pytorch "
+        "--profile astra-sim` converts the recording to a trace that simulators run. This file "
+        "is checked as a recording (--any_node, --single)",
+        seen->n_on_cpu, seen->n_compute);
 }
 
 /* recording: the result of a first check that found a recording, or NULL. */

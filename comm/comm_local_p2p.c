@@ -38,8 +38,9 @@ static syn_status send_to_ended(const syn__local *self, const syn_comm_call *sen
                     (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
 }
 
-/* Matches a send: *recv is a waiting receive, or NULL. If there is none, appends *letter, unless
-   NULL, to the peer's mailbox and sets it to NULL. */
+/* Finds the waiting receive that matches a send, or sets *recv to NULL. In the latter case, and if
+ * *letter is not NULL, moves it to the peer's queue of unexpected messages and sets *letter to
+ * NULL. */
 static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unexpected **letter,
                           syn_request **recv, syn_error *err) {
     syn_local_world *world = self->world;

@@ -40,7 +40,7 @@ SYN__COST(softmax_grad) {
     *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Each worker has an f32 buffer for y and dy; rooms is NULL if they are f32 already. */
+/* Each worker has an f32 buffer for y and dy; rooms is NULL if y and dy are f32. */
 struct softmax_rows {
     const syn_call *c;
     float *rooms;

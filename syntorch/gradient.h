@@ -74,14 +74,15 @@ struct syn_grad_call {
     const syn_group *group;
     /* Inputs that need a gradient. A rule builds no others. */
     bool need[SYN_MAX_INPUTS];
-    /* Set by the rule: the gradient of each input, of its shape, in f32 or in its dtype (it is cast
-       if syn_grad_dtype differs). Invalid: zero. */
+    /* Set by the rule: the gradient of each input, of the input's shape, in f32 or in the input's
+     * dtype (cast if syn_grad_dtype differs). Invalid: zero. */
     syn_tensor din[SYN_MAX_INPUTS];
     /* The gradient that the input has so far, if the rule may add to it in place; the rule then
        sets din to the new version. Otherwise invalid, and the caller adds din. */
     syn_tensor sum[SYN_MAX_INPUTS];
-    /* The op that produced input 0 starts a collective next. The rule may do only input 0, set
-       `later`, and is called again for the rest when the collective is in flight. */
+    /* The op that produced input 0 starts a collective next. The rule may build only the gradient
+     * of input 0 and set `later`; it is then called again for the other inputs while the collective
+     * is in flight. */
     bool comm_next, later;
     syn_tensor dout[SYN_MAX_OUTPUTS]; /* see syn_grad_out */
     int seed;                         /* the output that is the loss itself (its gradient is 1); -1:

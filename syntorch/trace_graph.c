@@ -74,7 +74,7 @@ static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node,
     return SYN_OK;
 }
 
-/* Adds a node to the users of the overwritten storages that its inputs are in. */
+/* Adds a node to the users of each overwritten storage that one of its inputs is in. */
 static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[node];
@@ -287,7 +287,8 @@ static void fill_work(const syn_call *call, syn_node *node) {
                    call->n_out > 0 ? &call->out[0].spec : NULL);
 }
 
-/* Whether a lookup follows another lookup of the same batch, or looks into activations. */
+/* Whether an embedding lookup comes after another one of the same batch, or its table is an
+ * activation instead of a parameter. */
 static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
     const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;

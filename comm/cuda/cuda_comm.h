@@ -34,7 +34,7 @@ typedef struct syn__nccl_functions {
 } syn__nccl_functions;
 /* Valid after syn__nccl_load. */
 extern syn__nccl_functions syn__nccl;
-/* Loads NCCL; fails with what is missing. */
+/* Loads NCCL. The error names the missing library or function. */
 syn_status syn__nccl_load(syn_error *err) SYN_MUST_USE;
 
 typedef struct syn__nccl_group {
@@ -56,7 +56,7 @@ typedef struct syn__cuda_request {
     bool in_stream;    /* NCCL: it runs between two events of the group's stream */
     cudaEvent_t begin, end;
     cudaEvent_t copied;          /* the device has read `pinned` */
-    uint64_t begin_ns;           /* through the host: when it was started */
+    uint64_t begin_ns;           /* start time, if it runs through the host */
     uint64_t call_ns, called_ns; /* NCCL: begin and end of the host's call; call_ns is 0 if work is
                                     not recorded */
     syn_comm_call exchange;      /* as the op described it, with the copied `segments` */
@@ -146,7 +146,8 @@ bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 /* Fails if another rank has failed, if NCCL reports an error, or if timeout_s has passed since
    since_ns. May be called from any thread. */
 syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
-/* Pauses between two polls; longer if polling began some time ago. */
+/* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps for 50 us.
+ */
 void syn__nccl_moment(uint64_t since_ns);
 /* The watchdog thread. It ends NCCL calls, between enter and leave, that block for too long or for
    a rank that has failed; leave then fails with the reason. */

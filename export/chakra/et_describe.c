@@ -166,7 +166,7 @@ syn_status syn__et_describe(syn__et_walk *walk, const syn_node *node, syn__et_no
         SYN_TRY(add_message(walk, node, err));
         break;
     default:
-        /* Copies as well, because simulators exit on memory nodes. */
+        /* Copies also become compute nodes, because simulators exit on memory nodes. */
         out->type = SYN__ET_COMP_NODE;
         SYN_TRY(add_compute(walk, node, is_root, err));
     }

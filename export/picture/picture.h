@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* The views. `d` must be zeroed before; free it in any case. max_side: in points; larger pictures
-   show fewer details. */
+/* Draw a view into `d`, which must be zero-initialized; free it even after a failure. max_side: in
+   points; larger pictures show fewer details. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
                                syn_error *err) SYN_MUST_USE;
@@ -27,7 +27,8 @@ syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
 /* ---- Output ---- */
 
 /* Returns the scale, at most 1, with which a drawing fits on a page, and the page's size in points.
-   The page is in landscape format if the drawing is larger that way. 1 without a page. */
+   The page is in landscape format if the drawing then has a larger scale. Without a page, the scale
+   is 1. */
 double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h);
 
 /* Writes DOT with all positions, for `neato -n2` (picture_dot.c). Uses cgraph if the build has

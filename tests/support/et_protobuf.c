@@ -116,7 +116,7 @@ static void random_value(uint64_t *state, const ProtobufCFieldDescriptor *f, cha
         *(ProtobufCMessage **)at = m;
         break;
     }
-    case PROTOBUF_C_TYPE_ENUM: /* an open enum: also unknown values */
+    case PROTOBUF_C_TYPE_ENUM: /* the enum is open, so unknown values are generated, too */
         *(int *)at = bits % 8 == 0 ? 1000 : e->values[bits % e->n_values].value;
         break;
     case PROTOBUF_C_TYPE_BOOL:

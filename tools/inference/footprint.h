@@ -1,4 +1,4 @@
-/* Memory that a rank used, next to the memory that weights and KV cache need at least. */
+/* Compares the memory that a rank used with the minimum: the size of weights and KV cache. */
 #ifndef TOOLS_FOOTPRINT_H
 #define TOOLS_FOOTPRINT_H
 

@@ -1,5 +1,5 @@
-/* Reads the messages of an execution trace into arrays, and replaces the ids in dependencies by
-   node indices. */
+/* Reads the messages of an execution trace into arrays, and replaces the ids in dependencies with
+ * node indices. */
 #include "export/chakra/check/et_scan.h"
 
 #include <stdlib.h>
@@ -127,8 +127,8 @@ static syn_status index_ids(scanner *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* Sets *out to the index of the node with that id. Ids mostly count up by one, so the first guess
-   is that two nodes are as far apart as their ids. */
+/* Sets *out to the index of the node with that id. Ids usually increase by one from node to node,
+ * so the first guess is that two nodes are as far apart as their ids. */
 static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, syn_error *err) {
     const uint64_t *ids = s->scan->ids;
     const uint64_t guess = node - (ids[node] - id);
@@ -201,7 +201,7 @@ static syn_status sort_ids(syn__et_scan *scan, syn_error *err) {
 
 static syn_status run(scanner *s, size_t bytes, syn_error *err) {
     SYN_TRY(read_messages(s, bytes, err));
-    /* first_dep has n_nodes + 1 entries, also for n_nodes = 0. */
+    /* first_dep has n_nodes + 1 entries, even if n_nodes is 0. */
     SYN_TRY(syn_grow(&s->scan->first_dep, &s->scan->first_cap, 1, sizeof(uint32_t), err));
     if (s->scan->n_nodes == 0) s->scan->first_dep[0] = 0;
     if (!s->ascending) {

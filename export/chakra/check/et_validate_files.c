@@ -36,7 +36,8 @@ static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error
 /* Reports a gap in the ranks from `from` to to - 1, as one finding. */
 static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
     const syn__spot spot = {from, false, 0, SYN__ET_NO_OFFSET};
-    if (from + 1 == to) syn__find(v, SYN_FINDING_MISSING, spot, "the set has no file for it");
+    if (from + 1 == to)
+        syn__find(v, SYN_FINDING_MISSING, spot, "the set has no file for this rank");
     else if (from < to)
         syn__find(v, SYN_FINDING_MISSING, spot,
                   "the set has no files for it and the ranks up to %" PRId32, to - 1);

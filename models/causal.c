@@ -7,7 +7,7 @@
 #include "models/family_private.h"
 #include "syntorch/base/memory.h"
 
-/* ---- new texts ---- */
+/* ---- new sequences ---- */
 
 static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
                               const syn_spec *cache, syn_error *err) {
@@ -108,7 +108,7 @@ syn_tensor syn__causal_norm(syn_model *m, syn_tensor x) {
                            row->name);
 }
 
-/* The table of words. */
+/* The output matrix: the token embedding if tied. */
 static syn_tensor words(const syn_model *m) {
     const char *at = (const char *)m->params + m->config.family->head_rows[1].at;
     return *(const syn_tensor *)at;
@@ -123,7 +123,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x) {
                           "lm_head");
 }
 
-/* x (B, T, C) -> logits (B, V0) of the last position: only that one is predicted from. */
+/* x (B, T, C) -> logits (B, V0) of the last position, the only one that the next token is sampled
+   from. */
 static syn_tensor head(syn_model *m, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const int64_t dims[2] = {m->batch, m->config.n_embd};
@@ -164,7 +165,7 @@ syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
     return at;
 }
 
-/* Whether x fits the caches. */
+/* Whether x fits into the caches; if not, the context fails. */
 static bool fits(const syn_model *m, syn_tensor x) {
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (m->max_tokens == 0) {
@@ -201,7 +202,8 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
 
 /* ---- training ---- */
 
-/* Whether the model is whole, and tokens and targets are alike and not too many. */
+/* Whether the model is whole, tokens and targets have the same spec, and the sequences are not too
+   long. Otherwise the context fails. */
 static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
     const syn_model_config *c = &m->config;
     if (!m->part.embed || !m->part.head || m->part.n_layers != c->n_layer) {
@@ -247,8 +249,8 @@ syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor ma
     if (!may_train(m, tokens, targets)) return (syn_tensor){0};
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn__model_set_frequencies(m, n);
-    const syn_tensor places =
-        syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
+    const syn_tensor places = syn__model_position_ids(
+        m, 1, n, NULL); /* created before the mark: recomputation in backward needs it */
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor x = syn__causal_texts(m, tokens, mask, places, mark);
     syn_push_scope(ctx, m->config.family->head_scope);

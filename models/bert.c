@@ -1,5 +1,6 @@
-/* BERT, cut for tensor parallelism: heads of the attention, columns then rows of the MLP, rows of
-   the vocabulary (Shoeybi et al. 2019, sec. 3). Post-layernorm, learned positions, token types. */
+/* BERT with tensor parallelism (Shoeybi et al. 2019, sec. 3): attention is sharded by heads, the
+   MLP is column- then row-parallel, and the word embedding is sharded by vocabulary rows.
+   Post-layernorm, learned positions, token types. */
 #include "models/bert.h"
 
 #include "models/family_private.h"
@@ -7,10 +8,10 @@
 struct bert {
     syn_tensor words, positions, types;
     syn_layer_norm embeddings_norm;
-    /* Heads, each only if it was asked for. */
+    /* Heads; a head that was not requested has invalid tensors. */
     syn_layer_linear pooler, transform, seq_relationship;
     syn_layer_norm transform_norm;
-    syn_tensor word_head, word_bias; /* word_head: words when tied */
+    syn_tensor word_head, word_bias; /* word_head is words if tied */
 };
 
 struct bert_layer {
@@ -78,7 +79,8 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
     syn_ctx *ctx = m->ctx;
     const int64_t depth = syn__model_head_dim(m);
     syn_push_scope(ctx, "self");
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(ctx, x, m->options.tp); /* once for all three */
+    if (syn__model_tp(m) > 1)
+        x = syn_tp_enter(ctx, x, m->options.tp); /* once for query, key and value */
     const syn_tensor q = syn_heads_split(ctx, dense(m, x, &l->query, "query"), depth);
     const syn_tensor k = syn_heads_split(ctx, dense(m, x, &l->key, "key"), depth);
     const syn_tensor v = syn_heads_split(ctx, dense(m, x, &l->value, "value"), depth);
@@ -87,7 +89,7 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
     return y;
 }
 
-/* LayerNorm(dense(x) + residual), x (B, T, K/tp) */
+/* Returns LayerNorm(dense(x) + residual), for x (B, T, K/tp). */
 static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
                          const syn_layer_linear *layer, const syn_layer_norm *norm, int64_t i,
                          syn__site site) {
@@ -138,7 +140,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     return x;
 }
 
-/* Fails unless t is of the dtype and (B, T) like x (B, T, ...). */
+/* Fails unless t has dtype `dtype` and shape (B, T), where x is (B, T, ...). The invalid tensor is
+   allowed. */
 static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
                        const char *what) {
     syn_ctx *ctx = m->ctx;
@@ -175,8 +178,8 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
 
 /* ---- heads ---- */
 
-/* Whether the model has the head, of which `weight` is one, and x is (..., C) of the model's dtype
-   and of this rank (2 or 3). */
+/* Checks that the model has the head that owns `weight`, and that x is (..., C) in the model's
+   dtype with `rank` dimensions (2 or 3). Otherwise the context fails. */
 static bool ready(syn_model *m, syn_tensor weight, const char *name, syn_tensor x, int rank) {
     syn_ctx *ctx = m->ctx;
     if (syn_ctx_status(ctx) != SYN_OK) return false;
@@ -211,7 +214,7 @@ syn_tensor syn_bert_pooled(syn_model *m, syn_tensor hidden) {
     return x;
 }
 
-/* x (N, C) -> (N, C): what the words are predicted from. */
+/* x (N, C) -> (N, C): the input of the word prediction. */
 static syn_tensor transform(syn_model *m, syn_tensor x) {
     const struct bert *bert = m->params;
     syn_push_scope(m->ctx, "transform");
@@ -279,8 +282,8 @@ syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
 #define UNCASED_VOCAB 30522
 #define CASED_VOCAB   28996
 
-/* Devlin et al. 2019, sec. 3, and the released vocab.txt files; the rest from the released
-   configurations. */
+/* Sizes: Devlin et al. 2019, sec. 3, and the released vocab.txt files; everything else: the
+   released configurations. */
 #define PRESET(name_, layers, hidden, heads, vocab)                                              \
     {                                                                                            \
         .family = &syn_bert_family, .name = name_, .n_layer = layers, .n_embd = hidden,          \
@@ -326,7 +329,7 @@ static const syn__setting rows[] = {
     SYN__ROW_DROPOUT("hidden_dropout_prob", residual),
     SYN__ROW_DROPOUT("attention_probs_dropout_prob", attention),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
-    /* What the file format can ask for and this model does not do. */
+    /* Features of the file format that this model does not support. */
     SYN__ROW_CUSTOM("position_embedding_type", 0, read_positions),
     SYN__ROW_CUSTOM("is_decoder", 0, syn__config_false),
     SYN__ROWS_DECODER_ONLY,

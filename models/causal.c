@@ -7,7 +7,7 @@
 #include "models/family_private.h"
 #include "syntorch/base/memory.h"
 
-/* ---- new texts ---- */
+/* ---- new sequences ---- */
 
 static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
                               const syn_spec *cache, syn_error *err) {
@@ -108,7 +108,7 @@ syn_tensor syn__causal_norm(syn_model *m, syn_tensor x) {
                            row->name);
 }
 
-/* The table of words. */
+/* The output matrix: the token embedding if tied. */
 static syn_tensor words(const syn_model *m) {
     const char *at = (const char *)m->params + m->config.family->head_rows[1].at;
     return *(const syn_tensor *)at;
@@ -123,7 +123,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x) {
                           "lm_head");
 }
 
-/* x (B, T, C) -> logits (B, V0) of the last position: only that one is predicted from. */
+/* x (B, T, C) -> logits (B, V0) of the last position, the only one that the next token is sampled
+   from. */
 static syn_tensor head(syn_model *m, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const int64_t dims[2] = {m->batch, m->config.n_embd};
@@ -164,7 +165,7 @@ syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
     return at;
 }
 
-/* Whether x fits the caches. */
+/* Whether x fits into the caches; if not, the context fails. */
 static bool fits(const syn_model *m, syn_tensor x) {
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (m->max_tokens == 0) {

@@ -53,7 +53,7 @@ static const syn_model_family *family_of_type(const char *type) {
     return NULL;
 }
 
-/* The first name in a list that has begun; reads to its end. */
+/* Reads a list whose beginning was already read, and copies its first string to `out`. */
 static void take_class(syn_json *reader, char out[64]) {
     const int inside = reader->depth;
     while (syn_json_next(reader) != SYN_JSON_ERROR && reader->depth >= inside)
@@ -61,12 +61,12 @@ static void take_class(syn_json *reader, char out[64]) {
             syn__settings_copy(reader->text, reader->text_bytes, out, 64);
 }
 
-/* "GPT2LMHeadModel" is one of "gpt2". */
+/* "GPT2LMHeadModel" is a class of "gpt2". */
 static bool is_class_of(const syn_model_family *f, const char *architecture) {
     return strncasecmp(architecture, f->types[0], strlen(f->types[0])) == 0;
 }
 
-/* "gpt2", "bert" and "llama" */
+/* Lists all types: "gpt2", "bert" and "llama". */
 static void list_types(char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (size_t i = 0; syn__family(i); i++)
@@ -81,7 +81,7 @@ static void list_types(char *buf, size_t buf_bytes) {
         }
 }
 
-/* The family of the model_type that is next. */
+/* Reads the value of model_type and finds its family. */
 static syn_status read_type(syn_json *reader, const syn_model_family **out) {
     char known[160] = "", shown[64];
     SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
@@ -93,13 +93,14 @@ static syn_status read_type(syn_json *reader, const syn_model_family **out) {
                          known);
 }
 
-/* What says which family a file is of. */
+/* The values of a file that determine its family. */
 typedef struct kind {
     const syn_model_family *family; /* NULL: no model_type */
-    char class[64];                 /* the first of its architectures */
+    char class[64];                 /* the first entry of "architectures"; "" if there is none */
 } kind;
 
-/* Fails for a model_type alone: JSON that is damaged is refused when it is read as a whole. */
+/* Fails only for an invalid model_type. Malformed JSON is reported later, when the whole file is
+   read. */
 static syn_status read_kind(syn_json *reader, kind *out) {
     if (syn_json_next(reader) != SYN_JSON_OBJECT_BEGIN) return SYN_OK;
     while (syn_json_next(reader) == SYN_JSON_KEY) {
@@ -112,8 +113,9 @@ static syn_status read_kind(syn_json *reader, kind *out) {
     return SYN_OK;
 }
 
-/* Before any other key is judged. The fields of a file without a model_type are the first family's,
-   unless the file names a class of another. */
+/* Runs before any other key is checked, because the family decides which keys exist. A file without
+   a model_type belongs to the first family, unless it names a class of another one; that is an
+   error. */
 static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
                               size_t bytes, syn_error *err) {
     syn_json reader;
@@ -137,7 +139,7 @@ syn_status syn__config_type(syn__settings *s, void *member) {
     return syn__config_string(s);
 }
 
-/* What no single number shows. */
+/* Checks that involve several numbers. */
 static syn_status check_heads(syn__settings *s, const syn__setting_table *fields,
                               const syn_model_config *c) {
     const char *heads = syn__settings_key(s, fields, SYN__AT(n_head));
@@ -164,7 +166,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;
-    file.beside = file.config.rotary; /* of a family, what no group says */
+    file.beside = file.config.rotary; /* defaults for what no rope group gives */
     file.config.rotary.theta = file.config.rotary.part = 0;
     file.rope_scaling = file.config.rotary;
     syn__settings_begin(&s, name, json, bytes);
@@ -237,7 +239,7 @@ uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
 }
 
-/* ---- what follows from the numbers ---- */
+/* ---- values computed from a configuration ---- */
 
 static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
     if (c->n_layer < 1 || c->n_embd < 1 || c->n_head < 1 || c->n_inner < 1 || c->n_positions < 1 ||
@@ -258,7 +260,8 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
     return SYN_OK;
 }
 
-/* A matrix of queries, keys and values is cut in three equal parts. */
+/* A combined query-key-value matrix is split into three equal parts, so it requires as many
+   key/value heads as query heads. */
 static syn_status check_qkv(const syn_model_config *c, syn_error *err) {
     if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
     for (const syn__param_row *row = c->family->layer_rows; row->name; row++)

@@ -1,5 +1,5 @@
-/* A family's fields: rows of the table by which config.json is read, written and hashed, and values
-   that HuggingFace's files write alike. Internal. */
+/* Internal. Building blocks of a family's key table, by which config.json is read, written and
+   hashed, and readers for values that all HuggingFace files write the same way. */
 #ifndef MODELS_CONFIG_PRIVATE_H
 #define MODELS_CONFIG_PRIVATE_H
 
@@ -10,25 +10,25 @@
 extern "C" {
 #endif
 
-/* Limits of a file's numbers, an order of magnitude beyond the largest models known. With them the
-   bytes of weights, gradients, Adam's state (16 bytes a parameter) and of a KV cache of one
-   sequence stay below 2^62. */
+/* Limits of the numbers in a file, an order of magnitude above the largest known models. They keep
+   the byte counts of weights, gradients, Adam's state (16 bytes per parameter) and of one
+   sequence's KV cache below 2^62. */
 #define SYN__MAX_LAYERS    100000
 #define SYN__MAX_EMBD      ((int64_t)1 << 18)
 #define SYN__MAX_INNER     ((int64_t)1 << 20)
 #define SYN__MAX_POSITIONS ((int64_t)1 << 20)
 #define SYN__MAX_VOCAB     ((int64_t)1 << 24)
 
-/* What a file gives. */
+/* The values read from a config.json. */
 typedef struct syn__config_file {
-    syn_model_config config;                 /* first, so that rows fit a configuration too */
-    char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
-    int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
-    int64_t layer_types, full_layers; /* how many there are, and how many of them, the first, have
-                                         no window */
-    syn_rotary beside, rope_scaling;  /* theta and part beside the groups, at first the family's; an
-                                         old name of rope_parameters, which counts where both are
-                                         given */
+    syn_model_config config; /* first member, so that the rows also work on a syn_model_config */
+    char path_name[SYN__SETTING_NAME_BYTES]; /* base name from _name_or_path */
+    int64_t n_ctx;                           /* old key of n_positions; wins if both are given */
+    int64_t layer_types, full_layers;        /* number of layer_types entries, and how many of them,
+                                                counted from the first, have no window */
+    syn_rotary beside, rope_scaling; /* beside: theta and part from keys outside the rope groups;
+                                        initially the family's defaults. rope_scaling: old key of
+                                        rope_parameters; wins if both are given */
 } syn__config_file;
 
 #define SYN__AT(member) offsetof(syn__config_file, config.member)
@@ -40,7 +40,7 @@ typedef struct syn__config_file {
 #define SYN__MAY_BE     (SYN__NULLABLE | SYN__SAVED)
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
-/* Of a model: refuses what would make it another. */
+/* Table of a model: also rejects keys that would change what the model computes. */
 #define SYN__MODEL_TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, syn__config_refused }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
@@ -64,7 +64,7 @@ typedef struct syn__config_file {
     }
 #define SYN__ROW_CUSTOM(key_, at, function) \
     { .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (function) }
-/* Sizes, by the keys that most families give them. */
+/* Sizes, under the keys that most families use. */
 #define SYN__ROWS_LAYERS                                                                  \
     SYN__ROW_I64("num_hidden_layers", SYN__NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS), \
         SYN__ROW_I64("hidden_size", SYN__NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),      \
@@ -77,11 +77,11 @@ typedef struct syn__config_file {
 #define SYN__ROWS_NUMBERS(epsilon_key)                                    \
     SYN__ROW_F64(epsilon_key, SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1), \
         SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10)
-/* What the file format of a decoder can ask for and none of ours does. */
+/* Features of a decoder's file format that none of our families supports. */
 #define SYN__ROWS_DECODER_ONLY                                    \
     SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false), \
         SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false)
-/* Of every family. */
+/* Rows of every family. */
 #define SYN__ROWS_NAMES                                                                            \
     {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \
         SYN__ROW_CUSTOM("_name_or_path", offsetof(syn__config_file, path_name), syn__config_path), \
@@ -97,7 +97,7 @@ typedef struct syn__config_file {
          .read = syn__config_dtype,                                                                \
          .write = syn__config_dtype_write},                                                        \
         SYN__ROW_CUSTOM("torch_dtype", SYN__AT(dtype), syn__config_torch_dtype)
-/* Of those that generate. */
+/* Rows of families that generate text. */
 #define SYN__ROWS_ENDING                                                      \
     {.key = "eos_token_id",                                                   \
      .type = SYN__SETTING_CUSTOM,                                             \
@@ -112,44 +112,47 @@ typedef struct syn__config_file {
 
 extern const syn__setting_choice syn__activations[];
 extern const syn__setting_restricted syn__config_refused[];
-extern const char *const syn__torch_dtypes[]; /* PyTorch's names of SYN_F32, SYN_F16, SYN_BF16 */
+extern const char *const syn__torch_dtypes[]; /* PyTorch's names of f32, f16 and bf16 */
 
-/* For CUSTOM rows. The next token, which must be a string. */
+/* Readers for CUSTOM rows. This one reads the next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
-/* The model_type, which has chosen the family before (config.c); nothing is stored. */
+/* Skips the model_type, which already selected the family (config.c); stores nothing. */
 syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
-/* Where a file of the hub came from: any text, of which the base name is kept. *member:
+/* Reads the hub path that a file came from: any text, of which the base name is stored. *member:
    char[SYN__SETTING_NAME_BYTES]. */
 syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
-/* The type that a checkpoint is loaded in. *member: the configuration's dtype. The older key counts
-   where the newer is not given. */
+/* Reads the dtype in which a checkpoint is loaded. *member: the configuration's dtype. torch_dtype,
+   the older key, is used only if dtype is absent. */
 syn_status syn__config_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_torch_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 void syn__config_dtype_write(syn_sink *out, const void *member);
-/* A choice of the format that must be as it is here; nothing is stored. Null is false. */
+/* Fails unless the value is true (false): our models support only this choice of the format. Stores
+   nothing. Null is false. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
-/* What must be null: how weights are quantized; anything else. */
+/* Fails unless the value is null. _whole is for keys that say how weights are quantized, _null for
+   all others. */
 syn_status syn__config_whole(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
-/* What must be empty (see syn__settings_empty). */
+/* Fails unless the value is empty (see syn__settings_empty). */
 syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
 
-/* An id, a list of ids, or null: of eos_token_id (*member: a syn_stop_criteria, whose ids it
-   becomes) and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */
+/* Reads an id, a list of ids, or null. syn__stop_ids reads eos_token_id (*member: a
+   syn_stop_criteria; replaces its ids), syn__stop_fill reads pad_token_id (*member: its fill). Ids
+   that no vocabulary can have become -1. */
 syn_status syn__stop_ids(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__stop_fill(syn__settings *s, void *member) SYN_MUST_USE;
-/* The same of bos_token_id (*member: its begin); null is -1. */
+/* The same for bos_token_id (*member: its begin); null becomes -1. */
 syn_status syn__stop_begin(syn__settings *s, void *member) SYN_MUST_USE;
-/* Leaves the ids of the vocabulary. A text goes on with the first end, and begins with it, too,
-   where the file does not say. */
+/* Drops ids outside the vocabulary and fills in missing ones: fill defaults to the first stop id,
+   and so does begin if the file does not have it. */
 void syn__stop_settle(syn_stop_criteria *ending, int64_t vocab);
-/* Entries of config.json. */
+/* Writes the ids as entries of config.json. */
 void syn__stop_write(syn_sink *out, const void *member);
 #define SYN__NOT_SAID (-2)
 #define SYN__NO_ENDING \
     { .fill = -1, .begin = SYN__NOT_SAID }
-/* Defaults of a family's files: ids that end and begin a text. */
+/* Defaults of a family's files: the ids that end and begin a sequence. */
 #define SYN__ENDING(end_, begin_) \
     { .ids = {end_}, .n_ids = 1, .fill = -1, .begin = (begin_) }
 

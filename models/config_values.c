@@ -17,9 +17,9 @@ const syn__setting_choice syn__activations[] = {{"gelu_new", SYN_GELU_TANH},
 
 const char *const syn__torch_dtypes[] = {"float32", "float16", "bfloat16"};
 
-/* Keys of models that compute something else: experts, scaled embeddings or logits, other norms,
-   biases, attention and positions. transformers ignores them in the families that are here, but a
-   file that has them was written for other code. Sorted. */
+/* Keys of models with other computations: experts, scaled embeddings or logits, other norms,
+   biases, attention or positions. transformers ignores these keys in the families that we support,
+   but a file that has them was written for other code, so it is rejected. Sorted. */
 const syn__setting_restricted syn__config_refused[] = {{"add_bias_linear", 0},
                                                        {"alibi", 0},
                                                        {"attention_bias", 0},
@@ -94,7 +94,7 @@ syn_status syn__config_path(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-/* What is no type of weights here ("auto", null) is as if not there. */
+/* A value that is no supported weight dtype ("auto", null) is treated as absent. */
 syn_status syn__config_dtype(syn__settings *s, void *member) {
     const syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_ERROR) return s->error.code;
@@ -116,7 +116,7 @@ void syn__config_dtype_write(syn_sink *out, const void *member) {
     if (*dtype) syn_sink_printf(out, ",\n  \"dtype\": \"%s\"", dtype);
 }
 
-/* Whether the next value is null. */
+/* Reads the next value and returns whether it is null. */
 static syn_status read_null(syn__settings *s, bool *is_null) {
     const syn_json_type type = syn_json_next(&s->json);
     *is_null = type == SYN_JSON_NULL;

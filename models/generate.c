@@ -11,14 +11,15 @@ static bool penalizes(const syn_generation *g) {
     return g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;
 }
 
-/* In f32, as transformers does: 16 bits would round what is to be compared. */
+/* Computed in f32, as in transformers: rounding to 16 bits would change comparisons. */
 static syn_tensor penalize(syn_ctx *ctx, const syn_generation *g, syn_tensor logits,
                            syn_tensor seen) {
     if (syn_tensor_spec(ctx, logits)->dtype != SYN_F32) logits = syn_cast(ctx, logits, SYN_F32);
     return syn_repetition_penalty(ctx, logits, seen, g->repetition_penalty);
 }
 
-/* logits (B, V0) -> the next tokens (B): sampled everywhere; the group's first rank decides. */
+/* logits (B, V0) -> the next tokens (B). Every rank samples; the tokens of the group's first rank
+   are used. */
 static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
                               syn_tensor seen, int64_t step) {
     syn_ctx *ctx = syn_model_ctx(model);
@@ -31,8 +32,8 @@ static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_ten
     return tokens;
 }
 
-/* Copies step `step`'s tokens out; true when every sequence has ended. `ended` marks those that did
-   before. */
+/* Copies the tokens of step `step` to the results. Returns true when every sequence has ended.
+   ended[b] is true if sequence b ended in an earlier step, and is updated. */
 static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t step, int32_t *row,
                     bool *ended) {
     if (syn_tensor_read(ctx, tokens, row, (size_t)g->batch * sizeof *row) != SYN_OK) return true;
@@ -66,14 +67,14 @@ static bool all_finite(const float *x, size_t n) {
     return true;
 }
 
-/* What a step leaves to the next. */
+/* The tensors that a step passes to the next one. */
 typedef struct next_input {
     syn_tensor tokens; /* (B) */
-    syn_tensor seen;   /* (B, N), with the tokens; none unless penalized */
+    syn_tensor seen;   /* (B, N), including `tokens`; only used with a repetition penalty */
 } next_input;
 
-/* Gives back what a step, which began at `begun`, made but what is left; and its rows too, with
-   those back to `from`, unless they are to stay. */
+/* Releases what the step that began at `begun` created, except the tensors in `left`. If its rows
+   are not to stay, also removes the rows recorded since `from`. */
 static void end_step(syn_ctx *ctx, const syn_generation *g, bool rows_stay, syn_mark begun,
                      syn_mark *from, const next_input *left) {
     const syn_tensor keep[2] = {left->tokens, left->seen};
@@ -86,7 +87,7 @@ static void end_step(syn_ctx *ctx, const syn_generation *g, bool rows_stay, syn_
     *from = syn_ctx_mark(ctx);
 }
 
-/* The tokens of the prompts; padding stands for none. */
+/* The prompt's tokens for the repetition penalty, with -1 at padding. */
 static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_spec *spec,
                               syn_tensor prompt) {
     if (!penalizes(g) || !g->padding) return prompt;
@@ -108,7 +109,7 @@ static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_s
     return out;
 }
 
-/* What the next step penalizes. */
+/* Appends the new tokens to those that the next step penalizes. */
 static syn_tensor add_seen(syn_ctx *ctx, const syn_generation *g, syn_tensor seen,
                            syn_tensor tokens) {
     const int64_t column[2] = {g->batch, 1};
@@ -120,7 +121,7 @@ static syn_tensor add_seen(syn_ctx *ctx, const syn_generation *g, syn_tensor see
     return seen;
 }
 
-/* The loop proper; tokens of one step are the next step's input. */
+/* The generation loop: the tokens of one step are the input of the next one. */
 static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended) {
     syn_ctx *ctx = syn_model_ctx(model);
     const bool data = syn_ctx_has_data(ctx);
@@ -157,7 +158,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
         if (g->after_step &&
             g->after_step(g->after_step_user, step, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
             return;
-        start = (int64_t)syn__clock_ns(); /* what the caller did meanwhile is not ours */
+        start = (int64_t)syn__clock_ns(); /* excludes the time of the caller's after_step */
         end_step(ctx, g, rows_stay, mark, &from, &next);
         if (g->progress)
             g->progress(g->progress_user, done ? g->new_tokens : g->made, g->new_tokens);
@@ -168,8 +169,8 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     }
 }
 
-/* What would otherwise be found late or not at all; the sum of prompt and new tokens cannot
-   overflow after this. */
+/* Rejects errors that would otherwise be found late or not at all. Afterwards the sum of prompt and
+   new tokens cannot overflow. */
 static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
     const syn_model_config *c = syn_model_get_config(model);
     if (!model->part.embed || !model->part.head)
@@ -204,7 +205,7 @@ static syn_status check_request(const syn_model *model, const syn_generation *g,
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(model);
     SYN_TRY(check_request(model, g, err));
-    /* The last token made is never fed back. */
+    /* The last generated token is never fed back, so it needs no cache entry. */
     SYN_TRY(syn_causal_begin(model, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
     if (g->padding) SYN_TRY(syn_causal_set_padding(model, g->padding, err));
     int32_t *row = NULL;

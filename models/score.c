@@ -7,9 +7,10 @@
 
 enum { LOGITS_BYTES = 64 << 20 };
 
-/* ---- whole texts ---- */
+/* ---- whole sequences ---- */
 
-/* Whether the model is whole, and takes so many tokens. */
+/* Whether the model is causal and whole and accepts that many tokens. Otherwise the context fails.
+ */
 static bool may_score(syn_model *m, syn_tensor tokens) {
     const syn_model_config *c = &m->config;
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
@@ -75,7 +76,8 @@ int64_t syn_logits_rows(const syn_model *m, bool whole) {
 
 /* ---- perplexity ---- */
 
-/* One window: tokens begin .. begin + length - 1, of which the last `new` were in none before. */
+/* One window: the tokens begin .. begin + length - 1. The last `new` of them were in no earlier
+   window. */
 typedef struct window {
     int64_t begin, length, new;
 } window;
@@ -96,7 +98,8 @@ static int64_t count_windows(const syn_perplexity *p) {
     return n;
 }
 
-/* The loss of n of the text's tokens from `first` on, which hidden (n, C) predict. */
+/* The mean loss of n tokens of the text, numbered from `first`, that are predicted from hidden (n,
+   C). */
 static double rows_loss(syn_model *m, const syn_perplexity *p, syn_tensor hidden, int64_t first,
                         int64_t n) {
     syn_ctx *ctx = m->ctx;
@@ -115,7 +118,8 @@ static double rows_loss(syn_model *m, const syn_perplexity *p, syn_tensor hidden
     return (double)loss;
 }
 
-/* The mean loss of the window's new tokens; of the text's first one there is none. */
+/* The mean loss of the window's new tokens. The first token of the text has no loss, since nothing
+   precedes it. */
 static double window_loss(syn_model *m, const syn_perplexity *p, const window *w) {
     syn_ctx *ctx = m->ctx;
     const syn_spec spec = {SYN_I32, 2, {1, w->length}};
@@ -137,7 +141,7 @@ static double window_loss(syn_model *m, const syn_perplexity *p, const window *w
     return sum / (double)predicted;
 }
 
-/* Gives back what window i made since `from`, and its rows unless they are to stay. */
+/* Releases what window i created since `from`, and removes its rows unless they are to stay. */
 static void end_window(syn_ctx *ctx, const syn_perplexity *p, int64_t i, syn_mark *from) {
     bool rows_stay = true;
     if (p->after_window &&
@@ -184,7 +188,7 @@ syn_status syn_perplexity_run(syn_model *m, syn_perplexity *p, syn_error *err) {
     if (p->progress) p->progress(p->progress_user, 0, of);
     for (window w = {0}; next_window(p, &w) && syn_ctx_status(ctx) == SYN_OK;) {
         if (p->windows > 0) syn_next_step(ctx);
-        if (w.new > 1) sum += window_loss(m, p, &w) * (double)(w.new - 1); /* else it counts 0 */
+        if (w.new > 1) sum += window_loss(m, p, &w) * (double)(w.new - 1); /* weight 0 otherwise */
         p->counted += w.new - 1;
         end_window(ctx, p, p->windows++, &from);
         if (p->progress) p->progress(p->progress_user, p->windows, of);

@@ -31,7 +31,7 @@ static syn_status take_id(syn__settings *s, syn_stop_criteria *ending) {
 syn_status syn__stop_ids(syn__settings *s, void *member) {
     syn_stop_criteria *ending = member;
     syn_json_type type = syn_json_next(&s->json);
-    ending->n_ids = 0; /* instead of the default */
+    ending->n_ids = 0; /* replaces the default */
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_ARRAY_BEGIN)
         return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ending);
@@ -71,7 +71,8 @@ static void put_id(syn_sink *out, const char *key, int32_t id) {
     else syn_sink_printf(out, ",\n  \"%s\": null", key);
 }
 
-/* null, not absent: transformers would take GPT-2's 50256. */
+/* Writes null rather than omitting bos and eos ids: transformers would use GPT-2's default, 50256.
+ */
 void syn__stop_write(syn_sink *out, const void *member) {
     const syn_stop_criteria *end = member;
     put_id(out, "bos_token_id", end->begin);
@@ -98,7 +99,8 @@ static void add_unread(const syn__settings *s, char *unread) {
     snprintf(unread + used, UNREAD_BYTES - used, "%s%s", used ? ", " : "", s->path);
 }
 
-/* Null, false, an empty list or object, and the number that changes nothing are as if not there. */
+/* Null, false, an empty list or object, and the number `neutral` have no effect and count as
+   absent. */
 static syn_status read_other(syn__settings *s, char *unread, double neutral) {
     const syn_json_type type = syn_json_next(&s->json);
     bool changes = type == SYN_JSON_STRING || (type == SYN_JSON_BOOL && s->json.boolean) ||
@@ -121,7 +123,7 @@ static syn_status read_with_one(syn__settings *s, void *member) {
     return read_other(s, member, 1);
 }
 
-/* Whoever uses the number checks it: where nothing is sampled it may be any. */
+/* Not range-checked here but where the number is used: without sampling, any value is allowed. */
 #define REAL(member) \
     SYN__ROW_F64(#member, 0, offsetof(file_ending, sampling.member), -DBL_MAX, DBL_MAX)
 
@@ -210,7 +212,7 @@ static void write_sampling(syn_sink *out, const syn_text_sampling *s) {
     }
 }
 
-/* _from_model_config is transformers' mark of a file that only repeats what config.json says. */
+/* _from_model_config is how transformers marks a file that only repeats settings of config.json. */
 syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
                                   const syn_text_sampling *sampling, const char *path,
                                   syn_error *err) {

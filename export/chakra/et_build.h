@@ -1,5 +1,5 @@
-/* A syn_graph from the messages of execution traces: et_build.c (graph, metadata, dependencies),
-   et_groups.c, et_semantics.c (what a node's attributes mean). */
+/* Builds a syn_graph from the messages of execution traces. Sources: et_build.c (graph, metadata,
+   dependencies), et_groups.c (groups), et_semantics.c (meaning of a node's attributes). */
 #ifndef EXPORT_ET_BUILD_H
 #define EXPORT_ET_BUILD_H
 
@@ -12,57 +12,59 @@ extern "C" {
 
 typedef struct syn__et_builder syn__et_builder;
 
-/* The ranks are global numbers, one per file to come. */
+/* ranks: global rank numbers, one per file that will be added. */
 syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint32_t n_ranks,
                                syn_error *err);
-/* {"<id>": [ranks...]} of a set. Before the files. */
+/* Reads the groups of a trace set, {"<id>": [ranks...]}. Call it before adding files. */
 syn_status syn__et_builder_groups(syn__et_builder *b, const char *name, const char *data,
                                   size_t bytes, syn_error *err);
-/* The messages of the rank with that index, in order of the indices. `name` begins error sentences;
-   they name byte offsets if `is_file`. */
+/* Adds the messages of the rank with index `rank`. Add ranks in the order of their indices. `name`
+   prefixes error messages, which include byte offsets if `is_file`. */
 syn_status syn__et_builder_add(syn__et_builder *b, uint32_t rank, const char *name,
                                const char *data, size_t bytes, bool is_file, syn_error *err);
-/* Ends building: *out is the caller's, the builder is gone in any case. NULL out discards. */
+/* Finishes and frees the builder, also on failure. The caller owns *out. out NULL: discards the
+   graph. */
 syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error *err);
 
-/* ---- Inside ---- */
+/* ---- Internal to these sources ---- */
 
 typedef struct syn__et_group {
     uint32_t id;
-    char *name; /* NULL until some file has it */
+    char *name; /* NULL until a file gives the name */
     int32_t *ranks;
     size_t n_ranks;
-    bool is_listed;   /* so far comm_group.json alone has it, in the order for simulators */
-    uint32_t n_comms; /* of the present rank */
-    bool member;      /* the present rank is in it */
+    bool is_listed;   /* only comm_group.json has listed it so far, in the order for simulators */
+    uint32_t n_comms; /* communications of the current rank */
+    bool member;      /* the current rank is a member */
 } syn__et_group;
 
 struct syn__et_builder {
     syn_graph *graph;
     syn__et_group *groups; /* ascending by id */
     size_t n_groups, groups_cap;
-    int32_t world_size; /* as a file says; 0 unknown */
-    int32_t world_seen; /* greatest rank met, plus one */
+    int32_t world_size; /* as given by a file; 0: unknown */
+    int32_t world_seen; /* highest rank number seen, plus one */
     syn__arena arena;
     syn__et_decoder decoder;
     syn_dep *deps;
     size_t deps_cap;
-    syn_attribute *attributes; /* of the present node */
+    syn_attribute *attributes; /* of the current node */
     size_t n_attributes, attributes_cap;
-    int32_t rank;        /* present, global */
-    uint32_t n_messages; /* its sends and receives so far */
+    int32_t rank;        /* current global rank */
+    uint32_t n_messages; /* sends and receives of the current rank so far */
     bool has_start;
-    bool whole_names; /* slashes do not part scopes from labels */
+    bool whole_names; /* slashes in names do not separate scope and label */
 };
 
 void syn__et_note_rank(syn__et_builder *b, int32_t rank);
-/* Takes a metadata attribute "pg.<id>" into the groups; *taken false for any other. */
+/* If `a` is a metadata attribute "pg.<id>", adds it to the groups and sets *taken; otherwise *taken
+   is false. */
 syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, const syn__et_attr *a,
                               bool *taken, syn_error *err);
 syn__et_group *syn__et_find_group(syn__et_builder *b, uint64_t id);
-/* Resets what counts within one rank. */
+/* Resets the per-rank members. */
 void syn__et_begin_rank(syn__et_builder *b, uint32_t rank, const syn__et_index *index);
-/* Everything of a node but its dependencies. Holds until the arena's reset. */
+/* Converts a node except its dependencies. *out is valid until the arena is reset. */
 syn_status syn__et_to_graph(syn__et_builder *b, const syn__et_node *message, syn_node *out,
                             syn_error *err);
 

@@ -1,5 +1,5 @@
-/* Readers for callers that know which of Chakra's formats a file has; export.h has
-   those for all. */
+/* Readers for callers that know which of Chakra's formats a file has. export.h has readers for all
+   formats. */
 #ifndef EXPORT_ET_IMPORT_H
 #define EXPORT_ET_IMPORT_H
 
@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/* All files <prefix>.<rank>.et, with <prefix>.comm_group.json if it is there. */
+/* Reads all files <prefix>.<rank>.et, and <prefix>.comm_group.json if it exists. */
 syn_status syn__et_import_set(syn_graph **out, const char *prefix, size_t prefix_bytes,
                               syn_error *err) SYN_MUST_USE;
-/* One file's content; its groups are those of its set, or those it lists itself. */
+/* Reads the content of one file. Its groups come from its trace set or from the file itself. */
 syn_status syn__et_import_file(syn_graph **out, const char *path, const char *data, size_t bytes,
                                syn_error *err) SYN_MUST_USE;
-/* Chakra's JSON form from memory. */
+/* Reads Chakra's JSON form from memory. */
 syn_status syn__et_import_chakra(syn_graph **out, const char *name, const char *data, size_t bytes,
                                  syn_error *err) SYN_MUST_USE;
 

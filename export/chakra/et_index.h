@@ -1,4 +1,5 @@
-/* The messages of one execution trace, checked, and an order in which dependencies come first. */
+/* Index of one execution trace: its messages, checked, and an order in which each node comes after
+   its dependencies. */
 #ifndef EXPORT_ET_INDEX_H
 #define EXPORT_ET_INDEX_H
 
@@ -13,8 +14,8 @@ typedef struct syn__et_span {
     uint64_t id;
     const char *data;
     size_t bytes;
-    size_t first_dep;  /* into syn__et_index.deps */
-    uint32_t position; /* in the order of the graph */
+    size_t first_dep;  /* index into syn__et_index.deps */
+    uint32_t position; /* position in the graph's order */
 } syn__et_span;
 
 typedef struct syn__et_index {
@@ -25,17 +26,19 @@ typedef struct syn__et_index {
     size_t n_spans, spans_cap;
     syn_dep *deps; /* node: index into spans */
     size_t n_deps, deps_cap;
-    uint32_t *order; /* span of each position */
-    bool lax;        /* drops ctrl_deps on absent nodes, which PyTorch's converter leaves behind */
+    uint32_t *order; /* order[i]: the span at position i */
+    bool lax; /* drop ctrl_deps on missing nodes, which PyTorch's converter can leave in its traces
+               */
     uint64_t n_dropped;
-    bool has_start; /* some node has a start time */
+    bool has_start; /* at least one node has a start time */
 } syn__et_index;
 
-/* Splits into messages, checks each, finds every dependency, orders. Close it in any case. */
+/* Splits the file into messages, checks each one, finds all dependencies and orders the nodes. Call
+   close even after a failure. */
 syn_status syn__et_index_open(syn__et_index *index, syn__et_decoder *decoder, const char *name,
                               const char *data, size_t bytes, bool is_file, syn_error *err);
 void syn__et_index_close(syn__et_index *index);
-/* Only the metadata's attribute "rank"; -1 if there is none. */
+/* Reads only the metadata's attribute "rank"; -1 if there is none. */
 int32_t syn__et_peek_rank(const char *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* The order of a group's ranks in comm_group.json, which is the order of the ring that ASTRA-sim
-   makes of them. Its networks have dimensions, node by node outside, and a hop takes the first one
-   in which its two ranks differ: from rank 4 to rank 8, of nodes of eight, that is the link within
-   a node. So rings go from node to node between ranks of the same place. */
+   builds from them. ASTRA-sim's networks have dimensions, and the dimension between nodes is the
+   outermost. A hop uses the first dimension in which its two ranks differ: with eight ranks per
+   node, a hop from rank 4 to rank 8 uses a link within a node. Rings must therefore cross nodes
+   between ranks of the same place (index within the node). */
 #ifndef EXPORT_ET_RING_H
 #define EXPORT_ET_RING_H
 
@@ -14,17 +15,17 @@
 extern "C" {
 #endif
 
-/* Puts the ranks of a group, each once, into such an order. If nodes of node_ranks ranks hold
-   equally many of them at the same places, each hop stays in a node or keeps its place; otherwise
-   as many hops as can be found. If that is no gain, and within one node, the ranks stay as they
-   are. node_ranks 0: nodes are not known. */
+/* Reorders a group's ranks, which must be distinct, for such a ring. If the group has equally many
+   ranks, at the same places, on every node, each hop either stays within a node or keeps its place;
+   otherwise it finds as many such hops as it can. The ranks stay unchanged if they are within one
+   node or if reordering gains nothing. node_ranks: ranks per node; 0: unknown. */
 syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
-/* Puts such an order back into the ascending one; any other stays. */
+/* Restores ascending order if the ranks are in such an order; otherwise leaves them. */
 syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
-/* How many ranks share a node of the machine that the graph's times are predicted for; 0 if it
-   names none. */
+/* Number of ranks per node of the machine that the graph's times are predicted for; 0 if the graph
+   names no machine. */
 int32_t syn__et_node_ranks(const syn_graph *graph);
-/* Hops of the ring that go from node to node without changing the place. */
+/* Number of the ring's hops that cross nodes without changing the place. */
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks);
 
 #ifdef __cplusplus

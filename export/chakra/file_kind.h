@@ -1,5 +1,5 @@
-/* What a file seems to be, by its first bytes or its JSON's first keys: so that a file given in
-   place of an execution trace is refused by name, not read as one. */
+/* Guesses the kind of a file from its first bytes or the first keys of its JSON, so that a file
+   given in place of an execution trace is rejected with a message that names its kind. */
 #ifndef EXPORT_FILE_KIND_H
 #define EXPORT_FILE_KIND_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* X(id, what it is, what to do with it where an execution trace is wanted) */
+/* X(id, description, advice if an execution trace was expected) */
 #define SYN__FILE_KIND_LIST(X)                                                                   \
     X(OTHER, NULL, "") /* may be an execution trace */                                           \
     X(NODE_LINK, "a graph as node-link JSON", "; convert it with `syntorch export --format et`") \
@@ -44,7 +44,7 @@ typedef enum syn__file_kind {
 syn__file_kind syn__file_kind_of(const char *data, size_t bytes);
 /* "a PNG picture"; NULL for OTHER. */
 const char *syn__file_kind_text(syn__file_kind kind);
-/* Fails for what is certainly no execution trace, saying what it is. */
+/* Fails if the data is certainly not an execution trace; the error names what it is. */
 syn_status syn__expect_et(const char *name, const char *data, size_t bytes,
                           syn_error *err) SYN_MUST_USE;
 

@@ -1,6 +1,7 @@
-/* ./dev bench attention: fused attention beside OpenBLAS's products over the whole square, decoding
-   beside its matrix-vector products; in training, forward and backward, beside all seven products.
-   Figures of one line are taken in turn; exit 1 when one misses its limit. */
+/* ./dev bench attention: fused attention compared with OpenBLAS's products over the full square
+   matrix, and decoding compared with its matrix-vector products. Training (forward and backward) is
+   compared with all seven products. The figures of one line are measured alternately; exit status 1
+   if one misses its limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,7 +20,7 @@ struct shape {
     const char *name;
     int64_t layers, batch, heads, new_tokens, tokens, depth;
     bool causal;
-    double limit; /* of the time of OpenBLAS's products */
+    double limit; /* relative to the time of OpenBLAS's products */
 };
 
 struct products {
@@ -28,7 +29,7 @@ struct products {
     float *scores, *out;
 };
 
-/* Both products of one head over the whole square. */
+/* Both products of one head over the full square matrix. */
 static void multiply_head(void *arg, int64_t head, int worker) {
     const struct products *p = arg;
     const struct shape *s = p->s;
@@ -66,7 +67,7 @@ static void run_products(const struct attention *a, int64_t layers) {
     }
 }
 
-/* Seconds of all layers, after the other's threads have gone to sleep and these are awake. */
+/* Seconds of all layers, measured when the other library's threads sleep and ours are awake. */
 static double timed(void (*run)(const struct attention *a, int64_t layers),
                     const struct attention *a) {
     const struct timespec pause = {0, 2000000};
@@ -120,8 +121,8 @@ struct training {
     const struct shape *s;
     syn_ctx *ctx;
     syn_workers *w;
-    syn_tensor x, y;          /* queries, keys and values of all heads (B, T, 3 H D); a gradient */
-    float *a, *b, *c, *small; /* (T, D) of each head, (T, T) of each thread, (T, D) */
+    syn_tensor x, y; /* queries, keys and values of all heads (B, T, 3 H D), and a gradient */
+    float *a, *b, *c, *small; /* (T, D) per head, (T, T) per thread, (T, D) */
 };
 
 static syn_tensor part(const struct training *t, int64_t i) {
@@ -132,7 +133,7 @@ static syn_tensor part(const struct training *t, int64_t i) {
     return syn_permute(t->ctx, syn_reshape(t->ctx, x, dims, 4), order, 4);
 }
 
-/* Forward and backward, as the rules build it; each one's seconds. */
+/* Forward and backward as the gradient rules build them; returns the seconds of each. */
 static void train(const struct training *t, double *forward, double *backward) {
     const syn_mark mark = syn_ctx_mark(t->ctx);
     const syn_tensor q = part(t, 0), k = part(t, 1), v = part(t, 2);
@@ -146,7 +147,7 @@ static void train(const struct training *t, double *forward, double *backward) {
     syn_release(t->ctx, mark, NULL, 0);
 }
 
-/* The two products forward and the five backward of one head over the whole square. */
+/* The two forward and five backward products of one head over the full square matrix. */
 static void seven_products(void *arg, int64_t head, int worker) {
     const struct training *t = arg;
     const int64_t n = t->s->tokens, d = t->s->depth;

@@ -1,7 +1,7 @@
-/* All-reduce (f32, sum) of two ranks: in-process ranks beside the memory bound taken in the same
-   run, and beside MPI where the library has it. The bound: two threads that each read half of both
-   inputs and write half of both outputs, with plain or with streaming stores, whichever is faster;
-   they meet only before and after. */
+/* All-reduce (f32, sum) of two ranks: in-process ranks compared with the memory bound measured in
+   the same run, and with MPI if the library was built with it. The bound: two threads each read
+   half of both inputs and write half of both outputs, with plain or streaming stores, whichever is
+   faster. They synchronize only at the beginning and the end. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -32,7 +32,7 @@ static double now_us(void) {
 
 typedef struct bench {
     bool in_place;
-    double us[N_SIZES]; /* best of N_RUNS means */
+    double us[N_SIZES]; /* best of N_RUNS mean values */
 } bench;
 
 static syn_status bench_rank(syn_comm *comm, void *arg, syn_error *err) {

@@ -1,8 +1,8 @@
-/* Speed and memory of `syntorch convert pytorch`: the real ResNet pair (21.6 MB) and 4, 16 and 64
-   copies of it one after the other, the device trace alone, the pair without record function ids,
-   a chain of 200,000 nested nodes, a device trace of ten million
-   events. Each runs as a program of its own; time is the processor's, so that neighbours count
-   little. Skipped without the data, or without room for the files (8 GB). */
+/* Speed and memory of `syntorch convert pytorch` on: the real ResNet pair (21.6 MB); 4, 16 and 64
+   copies of it in a row; the device trace alone; the pair without record function ids; a chain of
+   200,000 nested nodes; a device trace of ten million events. Each conversion runs in its own
+   process, and times are CPU time, which other programs change less. Skipped without the data or
+   without disk space for the files (8 GB). */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@
 #include "tests/support/files.h"
 
 #define MIN_MB_PER_S 200.0
-#define MAX_MEMORY   1.5   /* of the input's bytes */
+#define MAX_MEMORY   1.5   /* multiple of the input size */
 #define PAIR_S       0.11  /* for the pair */
-#define MAX_GROWTH   1.25  /* seconds per byte, 64 copies against one: caches, no more */
-#define MIN_EXTREME  100.0 /* MB/s of short events and short nodes, of which a megabyte has more */
+#define MAX_GROWTH   1.25  /* seconds per byte: 64 copies relative to one */
+#define MIN_EXTREME  100.0 /* MB/s for short events and short nodes, which are more per megabyte */
 #define ROOM_BYTES   8e9
 #define ID_STEP      20000 /* between copies: ids, ... */
 #define US_STEP      2000000
@@ -37,7 +37,7 @@ typedef struct usage {
     int code;
 } usage;
 
-/* host or device NULL: without it. */
+/* host or device may be NULL: omitted. */
 static usage run(const char *host, const char *device, const char *profile) {
     const char *const files_of[2][2] = {{"--host", host}, {"--device", device}};
     char *args[12] = {program,
@@ -78,9 +78,9 @@ static double size_of(const char *name) {
     return stat(name, &st) == 0 ? (double)st.st_size : 0;
 }
 
-/* ---- Copies: ids and times moved on ---- */
+/* ---- Copies with shifted ids and times ---- */
 
-/* Keys whose integers move from copy to copy; the roots' ids (up to 3) stay. */
+/* Keys whose integers are shifted from copy to copy; the roots' ids (up to 3) stay. */
 static const char *const moving[] = {"\"id\": ",
                                      "\"ctrl_deps\": ",
                                      "\"External id\": ",
@@ -88,7 +88,7 @@ static const char *const moving[] = {"\"id\": ",
                                      "\"Record function id\": ",
                                      "\"rf_id\", \"type\": \"uint64\", \"value\": "};
 
-/* Writes `text` with its ids and times moved by `copy`. */
+/* Writes `text` with ids and times shifted for copy number `copy`. */
 static void write_moved(FILE *out, const char *text, size_t bytes, uint64_t copy) {
     const char *p = text, *end = text + bytes, *done = text;
     while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
@@ -127,7 +127,7 @@ static bool write_copies(const char *from, const char *to, const char *list, int
             syn__loose_skip(&l, NULL);
             continue;
         }
-        /* What stands before the elements, the elements of each copy, what stands behind. */
+        /* Writes the text before the elements, then the elements of each copy, then the rest. */
         const char *first = l.cur + 1;
         syn__loose_skip(&l, &text);
         const char *last = text.text + text.bytes - 1;
@@ -188,9 +188,9 @@ static double bench_copies(const char *host, const char *device, int copies, dou
     return each;
 }
 
-/* ---- Less than both files have ---- */
+/* ---- Incomplete inputs ---- */
 
-/* Record function ids go, as in files of before PyTorch 2.3. */
+/* Removes record function ids, as in files of PyTorch versions before 2.3. */
 static void hide_ids(void) {
     static const char key[] = "\"Record function id\"";
     size_t bytes;

@@ -1,5 +1,5 @@
-/* ./dev bench core: what recording costs. Each figure beside its limit, taken in this run; exit 1
-   when one is missed. */
+/* ./dev bench core: the cost of recording. Each figure is compared with a limit measured in the
+   same run; exit status 1 if one is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,12 @@
 
 struct traced {
     syn_ctx *ctx;
-    double seconds; /* of generating, without making the model */
+    double seconds; /* time of generating, without creating the model */
     size_t nodes;
 };
 
-/* One rank's run of a preset; on meta with tp > 1 as rank 0 of a world that nobody runs. */
+/* One rank's run of a preset. On meta with tp > 1: rank 0 of a world whose other ranks do not
+   exist. */
 static struct traced trace(syn_device device, const char *preset, int tp, int64_t prompt_tokens,
                            int64_t new_tokens) {
     syn_error err = {0};
@@ -57,7 +58,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     return t;
 }
 
-/* Median seconds of `runs` traces; the last one's nodes. */
+/* Median seconds of `runs` traces; also the number of nodes of the last one. */
 static double median_trace(int runs, syn_device device, const char *preset, int tp, int64_t prompt,
                            int64_t new_tokens, size_t *nodes) {
     double seconds[32];
@@ -70,7 +71,7 @@ static double median_trace(int runs, syn_device device, const char *preset, int 
     return median(seconds, runs);
 }
 
-/* Seconds that timing a kernel takes. */
+/* Seconds to measure the time of one kernel. */
 static double clock_cost(void) {
     const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 1, 1);
     const double begin = now_s();
@@ -100,8 +101,7 @@ static void meta_rate(void) {
     line("meta tracing", (double)nodes / seconds, "nodes/s", 1e6, false);
 }
 
-/* Names of parameters and tables of shapes are part of it, so a short trace costs more a node than
-   a long one. */
+/* Includes parameter names and shape tables, so short traces cost more per node than long ones. */
 static void bytes_a_node(void) {
     const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 16, 32);
     printf("gpt2 on the CPU, 16 tokens in, 32 out, %zu nodes with their times:\n", t.nodes);
@@ -128,7 +128,7 @@ static void prefill(void) {
 int main(int argc, char **argv) {
     (void)argc;
     cli_choose_blas(argv);
-    gpt3_rank(); /* first: its memory is the process's peak */
+    gpt3_rank(); /* runs first, so that the peak memory of the process is its own */
     meta_rate();
     bytes_a_node();
     prefill();

@@ -1,9 +1,10 @@
-/* ./dev bench cuda: GPT-2 124M and BERT-base on a CUDA device beside what the device allows, which
-   cuda_limits.cu measures in turn with ours: cuBLASLt's rate at the same shapes, and a copy's
-   bandwidth; what recording costs; with several devices all-reduce beside NCCL's; and where
-   SYN_PEER_PYTHON names a Python that has torch and transformers, PyTorch's steps, eager and
-   compiled. Medians; exit 1 when a limit is missed, 77 without a device. "dry" as argument: tiny
-   models, no limits, to see that it runs; another argument: the parts whose name holds it. */
+/* ./dev bench cuda: GPT-2 124M and BERT-base on a CUDA device compared with what the device allows,
+   which cuda_limits.cu measures alternately with our runs: cuBLASLt's rate at the same shapes, and
+   the bandwidth of a copy. Also measures the cost of recording; with several devices, all-reduce
+   compared with NCCL's; and, if SYN_PEER_PYTHON names a Python that has torch and transformers,
+   PyTorch's steps, eager and compiled. Reports medians; exit status 1 if a limit is missed, 77
+   without a device. Argument "dry": tiny models without limits, to test that the benchmark runs.
+   Any other argument: runs the parts whose name contains it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static double products_s(int64_t m, int64_t n, int64_t k, double times, bool tra
     return s;
 }
 
-/* Of all products with weights of a pass over so many tokens, `head` of which go through the head;
+/* All products with weights in a pass over that many tokens, `head` of which go through the head;
    and their flops. */
 static double model_s(const syn_model_config *c, int64_t tokens, int64_t head, bool training) {
     const int64_t h = c->n_embd, f = c->n_inner;
@@ -129,10 +130,10 @@ static void train_step(runner *r) {
     syn_backward(r->ctx, x);
     need(syn_optimizer_step(r->optimizer, 1e-4, &err), &err);
     syn_forget(r->ctx, r->mark, NULL, 0);
-    syn_next_step(r->ctx); /* what repeats is launched as a graph, as in programs */
+    syn_next_step(r->ctx); /* repeated steps are launched as a graph, as in the programs */
 }
 
-/* Seconds of each of `steps`, none of which is waited for before the last. */
+/* Seconds per step of `steps` steps; only the last one is waited for. */
 static double steps_s(runner *r, void (*step)(runner *), int steps) {
     syn_error err = {0};
     need(syn_ctx_sync(r->ctx), syn_ctx_error(r->ctx));
@@ -146,7 +147,7 @@ static double steps_s(runner *r, void (*step)(runner *), int steps) {
 
 /* ---- parts ---- */
 
-/* Steps of a loop are graphs, as those of programs are; the emulated device counts them. */
+/* Steps of a loop run as graphs, as in the programs; the emulated device counts them. */
 static void expect_graphs(uint64_t before) {
     if (dry && ref_cuda_calls("cudaGraphLaunch") == before) die("no step was launched as a graph");
 }
@@ -170,8 +171,8 @@ static void say_pytorch(const char *preset, const runner *r, double ours) {
     }
 }
 
-/* The same steps on meta, where all rows are recorded and nothing else is done, take a part of
-   ours; it is the model's time too, and the host's, which the device need not wait for. */
+/* The same steps on meta, which only records rows. Their time is part of ours. It includes the
+   model code and is host time, which the device does not need to wait for. */
 static void say_recording(const char *preset, int64_t batch, int64_t tokens, double ours) {
     runner r = open_runner(SYN_DEVICE_META, preset, batch, tokens, true);
     double seconds[RUNS];
@@ -295,7 +296,7 @@ static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_BF16, 1, {all->n}}, NULL);
     const syn_mark mark = syn_ctx_mark(ctx);
     for (int run = -1; run < RUNS;
-         run++) { /* each sum waits for all ranks, so they begin together */
+         run++) { /* each all-reduce waits for all ranks, so they begin together */
         syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
         if (syn_ctx_sync(ctx) != SYN_OK) break;
         const double begin = now_s();
@@ -311,8 +312,8 @@ static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* A bucket of data parallelism, and all gradients of GPT-2. Rates as NCCL's own tests give them:
-   what a ring carries over each link. */
+/* Sizes: one bucket of data parallelism, and all gradients of GPT-2. Rates are computed as in
+   NCCL's own tests: bytes that a ring carries over each link. */
 static void reduce(void) {
     static const int64_t megabytes[] = {25, 256};
     const int devices = ref_cuda_devices(), n = devices < MOST_RANKS ? devices : MOST_RANKS;

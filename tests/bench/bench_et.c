@@ -1,5 +1,5 @@
-/* Speed of writing and reading execution traces, also beside protobuf-c: 100,000 nodes of a
-   synthetic rank. */
+/* Speed of writing and reading execution traces with 100,000 nodes of a synthetic rank, also
+   compared with protobuf-c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define LIMIT_S 0.3 /* for writing */
 #define ROUNDS  5
 
-/* Blocks of ten: seven ops on stream 0, a view, two all-reduces on stream 1. */
+/* Blocks of ten nodes: seven ops on stream 0, a view, and two all-reduces on stream 1. */
 static syn_status fill(syn_graph *g, syn_error *err) {
     char scope[32];
     for (uint32_t i = 0; i < N_NODES; i++) {
@@ -51,7 +51,7 @@ static syn_status fill(syn_graph *g, syn_error *err) {
     return SYN_OK;
 }
 
-/* Seconds of the fastest of a few runs; *out is the last run's text. */
+/* Seconds of the fastest of a few runs; *out is the text of the last run. */
 static double time_export(const syn_exporter *exporter, const syn_graph *g, char **out,
                           size_t *bytes) {
     double best = 1e9;
@@ -73,7 +73,8 @@ static double time_export(const syn_exporter *exporter, const syn_graph *g, char
 }
 
 #if defined(SYN_HAVE_PROTOBUF_C)
-/* Seconds of decoding all messages of a file, and of decoding and encoding them less that. */
+/* Seconds of decoding all messages of a file; and of decoding and encoding them, minus the former.
+ */
 static double all_ours(const char *data, size_t bytes, bool write) {
     syn__et_frames frames = syn__et_frames_of("bench", data, bytes);
     syn__et_decoder decoder = {0};
@@ -112,7 +113,7 @@ static double all_protobuf(const char *data, size_t bytes, bool write) {
     return now_s() - start;
 }
 
-/* The same bytes, message by message: read and written by our code, and by protobuf-c's. */
+/* Reads and writes the same bytes message by message, with our code and with protobuf-c. */
 static void compare_with_protobuf(const char *data, size_t bytes) {
     double (*const all[2])(const char *, size_t, bool) = {all_ours, all_protobuf};
     double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};

@@ -1,7 +1,8 @@
-/* ./dev bench gpu: how far times predicted by a file of `calibrate --measure --device cuda` are
-   from what this machine's GPU then takes: steps of models as large as GPT-2 124M and 355M, of
-   which the measuring ran none. SYN_HW names the file; else it is measured first. Exit 1 when the
-   mean error is above its limit, 77 without a device. "dry" as argument: tiny models, no limit. */
+/* ./dev bench gpu: prediction error on this machine's GPU. Predicts step times with a file of
+   `calibrate --measure --device cuda` and compares them with measured ones, for models the size of
+   GPT-2 124M and 355M, which calibration did not run. SYN_HW names the file; without it, calibrates
+   first. Exit status 1 if the mean error exceeds its limit, 77 without a device. Argument "dry":
+   tiny models, no limit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static bool is_of(const row *r, syn_phase phase) {
     return r->new_tokens == 0 ? !decode && !prefill : r->new_tokens == 2 ? prefill : decode;
 }
 
-/* Of one step, ns: its ops come one after the other. */
+/* Time of one step in ns; its ops run one after the other. */
 static double predicted(const row *r, const job *j, const timed_ops *ops, const syn_hardware *hw) {
     const double steps = is_of(r, SYN_PHASE_DECODE) ? (double)(j->shapes[0].new_tokens - 1) : 1;
     double ns = 0;

@@ -1,7 +1,7 @@
-/* ./dev bench inference: GPT-2 and BERT beside what the machine allows: the
-   time of their matrix products by OpenBLAS, and of reading their weights by
-   its sgemv, both with all cores and taken in turn with ours. Medians; exit 1
-   when a limit is missed. A name as argument runs one part. */
+/* ./dev bench inference: GPT-2 and BERT compared with what the machine allows: the time of their
+   matrix products in OpenBLAS, and of reading their weights with its sgemv. Both use all cores and
+   alternate with our runs. Reports medians; exit status 1 if a limit is missed. With a name as
+   argument, runs only that part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 
 enum { RUNS = 5, DECODE = 24, CONTEXT = 128 };
 
-/* OpenBLAS's threads look for work for a while after a product; ours must not
-   run beside them. */
+/* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep, so
+   that they do not compete with ours. */
 static void rest(void) {
     const struct timespec pause = {0, 150000000};
     syn_blas_set_threads(1);
@@ -32,10 +32,10 @@ static void rest(void) {
 
 /* ---- What the machine allows ---- */
 
-/* x (m, k) w (k, n), `times` times with the same matrices. */
+/* Computes x (m, k) w (k, n) `times` times with the same matrices. */
 typedef struct product {
     int64_t m, n, k;
-    bool transpose; /* w is stored (n, k) */
+    bool transpose; /* w is stored as (n, k) */
     int times;
 } product;
 
@@ -67,8 +67,7 @@ static double products_s(const product *list, int n) {
     return seconds;
 }
 
-/* One after the other over all weights of gpt2, as a step of
-   decoding reads them. */
+/* Reads all weights of gpt2 one after the other, as a decode step does. */
 static struct weights { float *layer[12][4], *head, *x, *y; } all;
 static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
 
@@ -134,8 +133,7 @@ static void close_gpt(rank_model *m) {
     syn_ctx_free(m->ctx);
 }
 
-/* Seconds of a prefill of (batch, length), or of each of `steps` decode steps
-   after it. */
+/* Seconds of a prefill of (batch, length), or of each of the `steps` decode steps after it. */
 static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int steps, double *seconds,
                            syn_error *err) {
     const syn_spec prompt = {SYN_I32, 2, {batch, length}}, one = {SYN_I32, 2, {batch, 1}};
@@ -175,9 +173,7 @@ static const product gpt2_linears[] = {{1024, 2304, 768, false, 12},
                                        {1024, 768, 3072, false, 12}},
                      gpt2_attention[] = {{1024, 1024, 64, true, 144}, {1024, 64, 1024, false, 144}};
 
-/* Tensor data of the first run, of what cannot be less; pages that a later run asks
-   the system for. */
-/* The largest that one op made. */
+/* Size of the largest tensor that one op created. */
 static uint64_t largest_activation(const syn_trace *t) {
     uint64_t largest = 0;
     for (uint32_t row = 1; row < t->n_tensors; row++) {
@@ -188,6 +184,8 @@ static uint64_t largest_activation(const syn_trace *t) {
     return largest;
 }
 
+/* Compares the peak of tensor data in the first run with the minimum that it needs, and counts the
+ * page faults of a later run. */
 static void memory(rank_model *m, const char *how) {
     char what[80];
     struct rusage before, after;

@@ -1,9 +1,9 @@
-/* ./dev bench llama: a model of the shape of Qwen2.5-0.5B with random weights in f32 and bf16, with
-   one thread and with all cores: prefill, decode, memory. Beside what the machine allows: the time
-   of its products of f32 by OpenBLAS, and of reading its weights by sgemv. Where SYN_PEER_PYTHON
-   names a Python that has torch and transformers, its figures as well; and those of the command
-   SYN_PEER_LLAMA, if that is set, which gets a dtype as its argument and talks as
-   peer_inference.py does. All in turn, medians; exit 1 when a limit is missed. */
+/* ./dev bench llama: a model with the shape of Qwen2.5-0.5B and random weights in f32 and bf16,
+   with one thread and with all cores: prefill, decode and memory. Compared with what the machine
+   allows: the time of its products in OpenBLAS (f32), and of reading its weights with sgemv. If
+   SYN_PEER_PYTHON names a Python that has torch and transformers, measures these too. The same for
+   the command in SYN_PEER_LLAMA, if set: it gets a dtype as argument and uses the protocol of
+   peer_inference.py. All runs alternate. Reports medians; exit status 1 if a limit is missed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,9 +20,9 @@
 enum { ROUNDS = 5, STEPS = 16, SHORT = 128, LONG = 512 };
 enum { VOCABULARY = 151936, HIDDEN = 896, KEYS = 128, INNER = 4864, LAYERS = 24 };
 
-/* Seconds, wall clock and processor, of a prefill or a step. */
+/* Seconds of wall-clock and CPU time of a prefill or a step. */
 enum { WALL, CPU, CLOCKS };
-/* What is asked of each program in a round. */
+/* The measurements of each program in a round. */
 enum { PREFILL_SHORT, PREFILL_LONG, DECODE, WORKS };
 static const char *const work_names[WORKS] = {"prefill of 128", "prefill of 512",
                                               "decode from 128"};
@@ -35,13 +35,13 @@ typedef struct program {
 
 /* ---- What the machine allows ---- */
 
-/* Those of a layer: (rows of w stored, its columns). */
+/* The products of a layer: (rows of w as stored, its columns). */
 static const int64_t shapes[][2] = {{HIDDEN, HIDDEN}, {KEYS, HIDDEN},  {KEYS, HIDDEN},
                                     {HIDDEN, HIDDEN}, {INNER, HIDDEN}, {INNER, HIDDEN},
                                     {HIDDEN, INNER}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-/* The products of `rows` tokens, the head's of one. */
+/* The products of `rows` tokens; those of the head for one token only. */
 static void products_s(int64_t rows, int threads, double *wall, double *cpu) {
     static float *w, *head, *x, *y;
     const int64_t layer = 2 * HIDDEN * (HIDDEN + KEYS) + 3 * HIDDEN * INNER;
@@ -65,7 +65,8 @@ static void products_s(int64_t rows, int threads, double *wall, double *cpu) {
     syn_blas_gemm(false, true, 1, VOCABULARY, HIDDEN, x, HIDDEN, head, HIDDEN, 0, y, VOCABULARY);
     *wall = now_s() - *wall;
     *cpu = cpu_s() - *cpu;
-    /* OpenBLAS's threads look for work for a while after a product; ours must not run beside. */
+    /* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep,
+       so that they do not compete with ours. */
     syn_blas_set_threads(1);
     if (threads > 1) nanosleep(&pause, NULL);
 }
@@ -124,7 +125,7 @@ static syn_status run_model(ours *o, int threads, int64_t length, int steps,
 
 enum { OURS, PYTHON, COMMAND, PROGRAMS };
 
-/* A prompt of so many tokens, and so many steps. */
+/* Prompt length and number of decode steps. */
 static bool ask(program *p, const peer *other, ours *o, int threads, int64_t length, int steps,
                 double numbers[5]) {
     char question[96];
@@ -151,7 +152,7 @@ static void one_round(program *p, const peer *other, ours *o, int threads, int r
 
 static const char *const names[] = {"ours", "OpenBLAS, f32", "transformers", "SYN_PEER_LLAMA"};
 
-/* Medians, and those of the ratios to ours. */
+/* Medians, and the medians of the ratios to ours. */
 static void show(const char *name, const program *p, const program *of, int w) {
     double seconds[CLOCKS], ratios[CLOCKS];
     for (int c = 0; c < CLOCKS; c++) {
@@ -167,11 +168,11 @@ static void show(const char *name, const program *p, const program *of, int w) {
            1e3 * seconds[WALL], ratios[WALL], 1e3 * seconds[CPU], ratios[CPU]);
 }
 
-/* Of the rounds' ratios the median: by the processor's time with one thread, which other programs
-   on the machine change less. */
+/* The median of the rounds' ratios. With one thread it uses CPU time, which other programs on the
+   machine change less. */
 static void limit_line(const program *p, const program *blas, syn_dtype dtype, int w, int threads) {
     static const double limits[3][WORKS] = {
-        {1.15, 1.15, 1.05}, {0.7, 0.7, 0.65}, {1.2, 1.2, 0.65}}; /* of bf16 without fast pairs */
+        {1.15, 1.15, 1.05}, {0.7, 0.7, 0.65}, {1.2, 1.2, 0.65}}; /* for bf16 without fast pairs */
     const int clock = threads > 1 ? WALL : CPU;
     const bool pairs = syn_simd_level() == SYN_SIMD_AVX512_BF16 && syn_simd_bf16_dot_is_faster();
     double ratios[ROUNDS];
@@ -185,7 +186,7 @@ static void compare(ours *o, const peer peers[PROGRAMS], syn_dtype dtype, int th
     static program programs[PROGRAMS], blas;
     const int64_t rows[WORKS] = {SHORT, LONG, 1};
     for (int r = -1; r < ROUNDS; r++) {
-        const int at = r < 0 ? 0 : r; /* the first is not counted */
+        const int at = r < 0 ? 0 : r; /* the first one is a warm-up */
         for (int w = 0; w < WORKS; w++)
             products_s(rows[w], threads, &blas.s[w][WALL][at], &blas.s[w][CPU][at]);
         for (int i = 0; i < PROGRAMS; i++)
@@ -203,7 +204,8 @@ static void compare(ours *o, const peer peers[PROGRAMS], syn_dtype dtype, int th
         if (peers[i].to) printf("  %s: %.0f MiB at most\n", names[i + 1], programs[i].peak);
 }
 
-/* Of tensors, and of the process, which has held no other model so far. */
+/* Checks the memory of tensors and prints that of the process, which must not have held another
+   model before. */
 static void memory(ours *o, const char *name) {
     double numbers[2 * CLOCKS];
     syn_error err = {0};

@@ -1,5 +1,5 @@
-/* A picture of a rank's execution trace, as `syntorch export --input trace.0.et --output b.svg`
-   makes it: reading, layout, folding and text, in seconds of the processor. */
+/* Time of drawing a rank's execution trace, as `syntorch export --input trace.0.et --output b.svg`
+   does: reading, layout, folding and text, in seconds of CPU time. */
 #include <stdlib.h>
 
 #include "export/export.h"
@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 3 };
 
-/* The first rank of a tensor-parallel pair of GPT-3 175B that decodes so many steps, as an .et. */
+/* Rank 0 of a tensor-parallel pair of GPT-3 175B that runs that many decode steps, as an .et. */
 static syn_sink *record(int steps, uint32_t *nodes) {
     const gpt_shape shape = {96, 96, 2, steps, 12288, 16, 51200};
     const int32_t first = 0;

@@ -1,6 +1,6 @@
-/* ./dev bench products: matrix products beside OpenBLAS with as many threads and beside what memory
-   delivers. All runs of a line alternate; times are medians, ratios medians of the ratios of
-   neighbours. Exit 1 when a limit is missed. */
+/* ./dev bench products: matrix products compared with OpenBLAS with the same number of threads, and
+   with the memory bandwidth. All runs of a line alternate. Times are medians; ratios are medians of
+   the ratios of adjacent runs. Exit status 1 if a limit is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +23,12 @@ static float *weights, *x, *out;
 static uint16_t *halves, *half_x;
 static uint64_t sums[SYN_WORKERS_MAX];
 
-/* ---- What is timed ---- */
+/* ---- Timed functions ---- */
 
 typedef struct work {
     syn_product p[MOST_PRODUCTS];
     int n;
-    size_t elems; /* of weights so far */
+    size_t elems; /* bytes of weights so far */
 } work;
 
 static void add(work *w, int64_t m, int64_t k, int64_t n, syn_dtype dtype, bool head) {
@@ -48,7 +48,7 @@ static void add(work *w, int64_t m, int64_t k, int64_t n, syn_dtype dtype, bool 
     w->elems += (size_t)(n * k);
 }
 
-/* The same, and its two gradients: of a layer's matrices for m tokens. */
+/* The same with both gradients: a layer's matrices for m tokens. */
 typedef enum pass { FORWARD, INPUT, WEIGHT, PASSES } pass;
 
 static void add_pass(work *w, pass which, int64_t m, int64_t k, int64_t n, syn_dtype dtype) {
@@ -118,9 +118,9 @@ static void run(const work *w, how way) {
     }
 }
 
-/* Seconds of one of several runs in a row that take a few hundredths of a second together.
-   OpenBLAS's threads keep a core busy for a tenth of a second after a product: they must be asleep
-   before others are timed. Then a first product wakes up those that are. */
+/* Seconds per run, over several runs that together take a few hundredths of a second. OpenBLAS's
+   threads keep a core busy for a tenth of a second after a product, so they must sleep before
+   others are timed. A first, untimed product wakes up the threads that are timed. */
 static double seconds(const work *w, how way) {
     static how last = READING;
     const struct timespec pause = {0, 150000000};
@@ -136,7 +136,7 @@ static double seconds(const work *w, how way) {
     return (now_s() - begin) / runs;
 }
 
-/* Times of a and b, run in turn after a run of each that does not count, and of a / b. */
+/* Times of a, b, and a / b; a and b alternate after one warm-up run of each. */
 typedef struct pair {
     double a_s, b_s, ratio;
 } pair;
@@ -166,7 +166,7 @@ static const char *name(syn_dtype dtype) {
     return syn_dtype_name(dtype);
 }
 
-/* One row against sgemv and against reading the same bytes; 16-bit weights against f32. */
+/* One row compared with sgemv and with reading the same bytes; 16-bit weights compared with f32. */
 static void one_row(void) {
     const work f32 = whole_model(1, SYN_F32);
     char what[96];
@@ -223,7 +223,7 @@ static void many_rows(void) {
             }
 }
 
-/* A training step's, of 4 x 64 to 4 x 512 tokens. OpenBLAS computes in f32. */
+/* Products of a training step with 4 x 64 to 4 x 512 tokens. OpenBLAS computes in f32. */
 static void training(void) {
     static const int64_t tokens[] = {256, 512, 1024, 2048};
     static const char *const passes[] = {"forward", "of x", "of w"};
@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     for (size_t i = 0; i < WEIGHTS; i++) weights[i] = 0.001f * (float)(i % 1999) - 1;
-    /* 0x3c00 is 1 in f16 and 2^-7 in bf16: no subnormal numbers in either */
+    /* 0x3c00 is 1 in f16 and 2^-7 in bf16: not subnormal in either */
     for (size_t i = 0; i < WEIGHTS; i++) halves[i] = (uint16_t)(0x3c00 + i % 512);
     for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) x[i] = 0.01f * (float)(i % 101) - 0.5f;
     for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) half_x[i] = (uint16_t)(0x3c00 + i % 301);

@@ -1,6 +1,6 @@
 /* Speed of the tokenizers of GPT-2 and BERT, and of small ones of each kind of tokenizer.json:
-   loading, English text, one very long word. Time of the processor, which other programs change
-   less; each figure beside its limit. */
+   loading, English text, and one very long word. Reports CPU time, which other programs change
+   less, with the limit of each figure. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "syntorch/base/memory.h"
@@ -21,7 +21,7 @@
 #define HAVE_WORDPIECE false
 #endif
 
-/* The contexts and questions of SQuAD, one a line. */
+/* The contexts and questions of SQuAD, one per line. */
 static bool squad_text(text_buffer *text) {
     static const char name[] = "squad/dev-v1.1-excerpt.json";
     size_t bytes;

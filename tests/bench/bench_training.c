@@ -1,9 +1,9 @@
-/* ./dev bench training: a training step of GPT-2 124M and BERT-base beside what the machine allows:
-   the time of its matrix products by OpenBLAS, and 28 bytes a parameter (gradient, parameter and
-   two moments read, the last three written) at the speed of a copy, all with all cores and taken
-   in turn with ours; and, where SYN_PEER_PYTHON names a Python that has torch and transformers,
-   PyTorch's step, in turn as well. Medians; exit 1 when a limit is missed. A name as argument runs
-   one part. */
+/* ./dev bench training: a training step of GPT-2 124M and BERT-base compared with what the machine
+   allows: the time of its matrix products in OpenBLAS, plus 28 bytes per parameter at the speed of
+   a copy (read: gradient, parameter and two moments; written: parameter and two moments). All use
+   all cores and alternate with our runs. If SYN_PEER_PYTHON names a Python that has torch and
+   transformers, PyTorch's step is timed too, also alternating. Reports medians; exit status 1 if a
+   limit is missed. With a name as argument, runs only that part. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,7 +37,8 @@ static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15, SYN_F32},
                              {"gpt2 4x512", "gpt2", 4, 512, 1.08, SYN_F32},
                              {"bert 4x512", "bert-base-uncased", 4, 512, 1.08, SYN_F32}};
 
-/* OpenBLAS's threads look for work for a while after a product; ours must not run beside them. */
+/* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep, so
+   that they do not compete with ours. */
 static void rest(void) {
     const struct timespec pause = {0, 150000000};
     syn_blas_set_threads(1);
@@ -90,7 +91,7 @@ static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
     memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
 }
 
-/* Seconds for a byte that is read or written. */
+/* Seconds per byte read or written. */
 static double byte_s(void) {
     const int64_t n = 256 << 20;
     struct copy c = {(char *)numbers(n / 4), (char *)numbers(n / 4)};
@@ -163,7 +164,7 @@ static syn_status step(trainer *t, const work *w, double *seconds, syn_error *er
     return syn_ctx_check(t->ctx, err);
 }
 
-/* ---- PyTorch, a process that makes a step for each line ---- */
+/* ---- PyTorch: a process that runs one step per input line ---- */
 
 static peer open_pytorch(const work *w) {
     char batch[32], tokens[32], threads[32];
@@ -213,7 +214,7 @@ static void run(const work *w) {
     close_trainer(&t);
 }
 
-/* A step in bf16 beside one in f32, in turn. */
+/* Compares a step in bf16 with one in f32, alternating. */
 static void run_half(const work *w) {
     enum { MOST = 1536 };
     work half = *w;
@@ -223,7 +224,7 @@ static void run_half(const work *w) {
     double f32[RUNS], bf16[RUNS], ratios[RUNS], theirs[RUNS], seconds;
     half.dtype = SYN_BF16;
     rest();
-    if (w->batch * w->tokens > MOST) return; /* two models of long texts take 20 GB */
+    if (w->batch * w->tokens > MOST) return; /* two models with long sequences take 20 GB */
     if (open_trainer(&wide, w, &config, NULL, cli_cores(), &err) != SYN_OK ||
         open_trainer(&narrow, &half, &config, NULL, cli_cores(), &err) != SYN_OK ||
         step(&wide, w, &seconds, &err) != SYN_OK || step(&narrow, &half, &seconds, &err) != SYN_OK)
@@ -245,7 +246,7 @@ static void run_half(const work *w) {
     close_trainer(&narrow);
 }
 
-/* ---- two ranks beside one with two threads ---- */
+/* ---- two ranks compared with one rank with two threads ---- */
 
 struct shared_run {
     double seconds[RUNS];
@@ -298,7 +299,7 @@ static void run_ranks_of_data(void) {
          true);
 }
 
-/* A rank of GPT-3 175B, eight of which share each layer, on meta: one text of 2,048 tokens. */
+/* One rank of GPT-3 175B with 8-way tensor parallelism, on meta: one sequence of 2,048 tokens. */
 static void run_symbolic(void) {
     const syn_spec spec = {SYN_I32, 2, {1, 2048}};
     double times[RUNS];

@@ -1,5 +1,5 @@
-/* Fuzz target of `syntorch json` and of text workloads: an .et that becomes JSON becomes the same
-   .et again, JSON that becomes an .et as well, and refusals come with a sentence. */
+/* Fuzz target for `syntorch json` and text workloads: an .et converted to JSON converts back to
+   the same .et, JSON survives the opposite round trip, and rejected input gives a message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* NULL if it was refused. */
+/* NULL if the input was rejected */
 static syn_sink *convert(const char *data, size_t bytes, bool json) {
     syn_chakra_json_stats stats;
     syn_error err = {0};

@@ -1,5 +1,5 @@
-/* Fuzz target of the readers of execution traces: whatever they accept is a valid graph, and what
-   is written of it reads back to the same bytes. */
+/* Fuzz target for the readers of execution traces: an accepted input is a valid graph, and what
+   is written from it reads back to the same bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Checks and writes the graph, which ends here. */
+/* Verifies and writes the graph, and frees it. */
 static syn_sink *write_et(syn_graph *g) {
     syn_error err = {0};
     syn_sink *sink;
@@ -19,7 +19,7 @@ static syn_sink *write_et(syn_graph *g) {
     return sink;
 }
 
-/* What is read from a sink and written again. */
+/* Reads the sink's data and writes it again. */
 static syn_sink *again(const syn_sink *sink) {
     syn_error err = {0};
     syn_graph *g = NULL;
@@ -41,8 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     syn_sink *first = write_et(g);
-    /* A rank's number that only the JSON around it told is not in the first file; from there on
-       nothing changes. */
+    /* A rank number that was only in the JSON around the nodes is missing in the first file.
+       From then on nothing changes. */
     syn_sink *second = json ? again(first) : first;
     syn_sink *third = again(second);
     size_t bytes, bytes_again;

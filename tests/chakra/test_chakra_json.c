@@ -1,5 +1,5 @@
-/* An .et as JSON and back when memory runs out, and what tells the two apart. What they hold
-   test_json_tool.py compares with protobuf. */
+/* Converting an .et to JSON and back when memory runs out, and detecting which of the two a file
+   is. test_json_tool.py compares the contents with protobuf's. */
 #include "tests/support/test.h"
 
 #include "export/chakra/chakra_json.h"

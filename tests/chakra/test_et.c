@@ -1,4 +1,4 @@
-/* The writer of execution traces: its bytes, its files, its JSON form. */
+/* The writer of execution traces: bytes, files, and JSON form. */
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 /* ---- Bytes ---- */
 
-/* ALL_REDUCE.1.et as Chakra's own generator (et_generator) writes it. */
+/* ALL_REDUCE.1.et as written by Chakra's own generator (et_generator). */
 static const unsigned char chakra_bytes[] = "\x07\x0a\x05"
                                             "1.0.0"
                                             "\x40\x08\x11\x12\x0a"
@@ -58,7 +58,7 @@ static void test_varints(void) {
                  {127, "\x7f", 1},
                  {128, "\x80\x01", 2},
                  {300, "\xac\x02", 2},
-                 {150, "\x96\x01", 2}, /* of the documentation */
+                 {150, "\x96\x01", 2}, /* documentation attributes */
                  {UINT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char out[SYN__ET_VARINT_MAX];
@@ -87,7 +87,8 @@ static bool exists(const char *name) {
     return path_exists(in_folder(name));
 }
 
-/* Writes to the prefix of the environment, for checks from outside, or to a folder of its own. */
+/* Writes to the prefix given in the environment, for checks from outside, or to a temporary
+   folder. */
 static void test_set(void) {
     const char *given = getenv("SYN_ET_OUT");
     syn_error err = {0};
@@ -107,11 +108,11 @@ static void test_set_replaces_larger(void) {
     syn_error err = {0};
     syn_graph *small = small_gpt_graph(), *large = et_pipeline();
     CHECK_OK(syn_export_et_set(large, NULL, in_folder("t"), &err), err);
-    put_text("t.9.et", ""); /* not next to the set: not ours */
+    put_text("t.9.et", ""); /* not contiguous with the set, so not overwritten */
     CHECK_OK(syn_export_et_set(small, NULL, in_folder("t"), &err), err);
     CHECK(exists("t.0.et") && exists("t.1.et") && !exists("t.2.et") && !exists("t.3.et"));
     CHECK(exists("t.9.et") && exists("t.comm_group.json"));
-    /* A set that cannot be finished has no group file. */
+    /* A set that cannot be completed has no group file. */
     put_folder("t.1.et");
     CHECK_INT(syn_export_et_set(small, NULL, in_folder("t"), &err), SYN_E_IO);
     CHECK_HAS(err.text, "t.1.et");
@@ -133,7 +134,8 @@ static void test_set_of_one_rank(void) {
     syn_graph_free(g);
 }
 
-/* Two ranks, group "tp0" of both; each row is a rank's collectives: kind, bytes / 64. */
+/* Two ranks that both belong to group "tp0". Each row lists a rank's collectives: kind, bytes /
+   64. */
 static syn_graph *two_ranks(const syn_comm_kind kinds[2][3], const int sizes[2][3],
                             uint32_t group) {
     static const int32_t pair[] = {0, 1};
@@ -163,7 +165,7 @@ static void test_ranks_must_agree(void) {
         syn_comm_kind kinds[2][3];
         int sizes[2][3];
         uint32_t group;
-        const char *want; /* NULL: written */
+        const char *want; /* part of the expected message; NULL: the set is written */
     } cases[] = {
         {{{AR, AG, AR}, {AR, AG, AR}}, {{1, 2, 3}, {1, 2, 3}}, 1, NULL},
         {{{SC, AG, AR}, {SC, AG, AR}}, {{4, 2, 3}, {0, 2, 3}}, 1, NULL},
@@ -202,7 +204,7 @@ static void test_ranks_must_agree(void) {
         CHECK_STR(err.text, cases[i].want == NULL ? "" : cases[i].want);
         CHECK_INT(exists("t.0.et"), cases[i].want == NULL);
         CHECK_INT(exists("t.comm_group.json"), cases[i].want == NULL);
-        /* What came from files is written as it was. */
+        /* A graph that was read from files is written unchanged. */
         const syn_attribute version = {
             .name = "et.version", .type = SYN_VALUE_TEXT, .text = "1.0.0"};
         CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
@@ -211,7 +213,7 @@ static void test_ranks_must_agree(void) {
     }
 }
 
-/* Rank 1 has views and a barrier only. An older set stays as it is. */
+/* Rank 1 has only views and a barrier. The existing set is not changed. */
 static void test_rank_without_nodes(void) {
     static const int32_t pair[] = {0, 1};
     const et_row work = {.kind = SYN_NODE_COMPUTE},
@@ -240,7 +242,7 @@ static void test_rank_without_nodes(void) {
     syn_graph_free(g);
 }
 
-/* Without memory there is no group file. */
+/* If memory runs out, no group file is written. */
 static syn_status export_set(void *g, syn_error *err) {
     const syn_status status = syn_export_et_set(g, NULL, in_folder("t"), err);
     return status != SYN_OK && exists("t.comm_group.json") ? SYN_E_IO : status;
@@ -253,7 +255,7 @@ static void test_set_no_memory(void) {
 }
 
 static void test_comm_group(void) {
-    /* One-rank groups are left out; ids ascend, whatever the graph's order. */
+    /* One-rank groups are left out. Ids ascend, whatever the graph's order. */
     static const int32_t rank = 0, pair[] = {3, 0}, alone[] = {2};
     const syn_graph_group groups[] = {{12, "b", pair, 2}, {5, "solo", alone, 1}, {9, "a", pair, 2}};
     syn_error err = {0};
@@ -266,7 +268,7 @@ static void test_comm_group(void) {
     syn_graph_free(g);
 }
 
-/* Each hop of a ring stays on its node of eight, or keeps its place there. */
+/* Each hop of a ring stays within its node of eight, or keeps its position in the node. */
 static void check_ring(const int32_t *ranks, uint32_t n) {
     uint64_t seen[2] = {0, 0};
     for (uint32_t i = 0; i < n; i++) {
@@ -290,7 +292,7 @@ static void test_rings(void) {
             CHECK(syn__et_network_hops(ranks, (uint32_t)n, 8) >= (uint32_t)nodes);
         }
     }
-    /* No order helps where places differ, nor without nodes: then it is kept. */
+    /* If positions differ or there are no nodes, no order helps, so the order is kept. */
     CHECK_OK(syn__et_order_ring(odd, 3, 8, &err), err);
     CHECK_OK(syn__et_order_ring(mixed, 4, 8, &err), err);
     CHECK_OK(syn__et_order_ring(mixed, 4, 0, &err), err);
@@ -299,23 +301,24 @@ static void test_rings(void) {
     CHECK_INT(syn__et_network_hops(odd, 3, 8), 0);
 }
 
-/* Nodes that hold different places: of so many nodes so many hops keep their place, all others that
-   leave a node do not; each rank is there once. */
+/* Nodes with different positions. `hops` is the number of hops between nodes that keep their
+   position; all other hops between nodes change it. Each rank occurs once. */
 static void test_uneven_rings(void) {
     static const struct {
         int32_t begin, step, n;
         uint32_t hops;
     } groups[] = {
-        {0, 1, 12, 2},  /* all of a node and half of one: there and back */
-        {12, 1, 12, 2}, /* half of one and all of the next */
-        {4, 1, 8, 0},   /* two halves without a common place */
+        {0, 1, 12, 2},  /* one whole node and half of another: there and back */
+        {12, 1, 12, 2}, /* half of one node and the whole next one */
+        {4, 1, 8, 0},   /* two halves without a common position */
         {5, 1, 6, 0},   /* 5, 6, 7 and 0, 1, 2 */
-        {4, 1, 16, 2},  /* a half, all, the other half: both ways of one of them are missing */
-        {2, 1, 30, 4},  /* 2 to 7, two whole nodes, all of another */
-        {0, 1, 9, 1},   /* the ninth is entered from its own place, and left to another */
-        {0, 3, 16, 3},  /* three kinds of nodes, two of each */
-        {0, 6, 8, 3},   /* 0, 6; 4; 2; 0, 6; 4; 2: each kind next to its like */
-        {1, 2, 7, 2},   /* 1, 3, 5, 7 and 1, 3, 5 */
+        {4, 1, 16,
+         2}, /* a half, a whole, the other half: one half has no hops that keep the position */
+        {2, 1, 30, 4}, /* 2 to 7, two whole nodes, most of another */
+        {0, 1, 9, 1},  /* the ninth is entered at its own position and left to another one */
+        {0, 3, 16, 3}, /* three kinds of nodes, two of each */
+        {0, 6, 8, 3},  /* 0, 6; 4; 2; 0, 6; 4; 2: equal kinds are adjacent */
+        {1, 2, 7, 2},  /* 1, 3, 5, 7 and 1, 3, 5 */
     };
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         const uint32_t n = (uint32_t)groups[g].n;
@@ -341,7 +344,7 @@ static void test_uneven_rings(void) {
     }
 }
 
-/* Sets have the order for their machine; what is read has that of the graph. */
+/* Sets have the ring order for their machine; graphs that are read get the graph's order back. */
 static void test_ring_of_set(void) {
     static const int32_t rank[] = {0, 4, 8, 12}, members[] = {0, 4, 8, 12};
     static const int32_t others[] = {1, 5, 9, 13}, custom[] = {9, 5, 1};
@@ -396,8 +399,8 @@ static void test_utf8_is_repaired(void) {
 }
 
 static void test_json_form(void) {
-    /* By protobuf's JSON rules: 64-bit integers as strings, enums by name, defaults left out, set
-       values never. */
+    /* protobuf's JSON rules: 64-bit integers are strings, enums are names, default values are
+       omitted, except in a oneof. */
     size_t bytes;
     syn_graph *g = named_graph("s\"\n", "x", "m");
     const syn_export_options options = {.version = "syntorch 9"};

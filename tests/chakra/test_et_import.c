@@ -1,5 +1,5 @@
-/* The readers of execution traces: what they understand, what they give back unchanged,
-   what they refuse. */
+/* The readers of execution traces: what they accept, what they write back unchanged, and what
+   they reject. */
 #include "ops/ops.h"
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
@@ -95,7 +95,7 @@ static void test_all_ranks_through_json(void) {
     CHECK_OK(syn_graph_verify(back, &err), err);
     CHECK_INT(back->n_ranks, 4);
     CHECK_INT(back->world_size, 4);
-    CHECK_INT(back->n_groups, 5); /* those of more than one rank */
+    CHECK_INT(back->n_groups, 5); /* groups of more than one rank */
     CHECK_STR(syn_graph_group_by_id(back, 4)->name, "embd1");
     for (int32_t rank = 0; rank < 4; rank++) {
         const syn_export_options options = {.rank = &rank};
@@ -127,7 +127,7 @@ static uint64_t bits_of_float(float v) {
     return bits;
 }
 
-/* Every member of the oneof, with the values that are easy to lose. */
+/* Every member of the oneof, with values that are easily lost. */
 static void test_attribute_types(void) {
     const struct {
         uint32_t field;
@@ -298,7 +298,7 @@ static void test_messages_mean(void) {
     syn_graph_free(g);
 }
 
-/* A node as an op of the table leaves it in a trace: rank 0 of two. */
+/* A node that an op of the table writes to a trace: rank 0 of two. */
 static syn_node node_of(int op) {
     const syn_opdef *def = &syn_op_table[op];
     syn_node n = plain_node((uint64_t)op, def->name);
@@ -348,7 +348,7 @@ static void test_categories(void) {
     free(data);
     syn_graph_free(back);
     syn_graph_free(g);
-    /* Names of others go by keywords, the more special first. */
+    /* Foreign op names are categorized by keywords, the more specific ones first. */
     CHECK_INT(syn_op_category("aten::_softmax"), SYN_CATEGORY_REDUCTION);
     CHECK_INT(syn_op_category("aten::native_layer_norm"), SYN_CATEGORY_NORM);
     CHECK_INT(syn_op_category("aten::matmul"), SYN_CATEGORY_MATMUL);
@@ -356,7 +356,7 @@ static void test_categories(void) {
     CHECK_INT(syn_op_category("void kernel<float>()"), SYN_CATEGORY_OTHER);
 }
 
-/* Costs raised for simulators are not the program's. */
+/* Costs that were raised to a minimum for simulators are not the program's costs. */
 static void test_clamped(void) {
     const struct {
         uint64_t ops, bytes;
@@ -393,7 +393,8 @@ static void test_clamped(void) {
 /* ---- Order ---- */
 
 static void test_forward_dependencies(void) {
-    /* 5 <- 2 <- 9, 7 free: 9 last of its chain, 7 before it by id once both could come. */
+    /* 5 depends on 2 and 2 on 9; 7 is independent. The smaller id goes first among ready nodes,
+       so 7 is before 9. */
     static const uint64_t on9[] = {9}, on2[] = {2, 2};
     file f = {0};
     put_meta(&f, "1", NULL, 0);
@@ -406,7 +407,8 @@ static void test_forward_dependencies(void) {
     syn_cursor c = {0};
     for (uint32_t i = 0; i < 4; i++) CHECK_INT(syn_graph_node(g, 0, i, &c)->id, want[i]);
     const syn_node *last = syn_graph_node(g, 0, 3, &c);
-    CHECK_INT(last->n_deps, 2); /* data and control on node 2, the repeat dropped */
+    CHECK_INT(last->n_deps,
+              2); /* a data and a control dependency on node 2; the duplicate is dropped */
     CHECK_INT(last->deps[0].node, 2);
     CHECK_INT(last->deps[0].dep_class, SYN_DEP_DATA);
     CHECK_INT(last->deps[1].dep_class, SYN_DEP_CONTROL);
@@ -416,7 +418,7 @@ static void test_forward_dependencies(void) {
 }
 
 static void test_ties_go_by_id(void) {
-    /* With a forward dependency or without, ids decide among nodes that could come at any time. */
+    /* With or without a forward dependency, ids decide the order of ready nodes. */
     static const uint64_t ids[] = {50, 9, 31, 4, 77, 12, 60, 3, 25, 18, 90, 41}, on9[] = {9};
     const uint32_t n = sizeof ids / sizeof ids[0];
     for (size_t n_deps = 0; n_deps < 2; n_deps++) {
@@ -453,7 +455,7 @@ static void test_deep_chain(void) {
 }
 
 static void test_odd_but_valid(void) {
-    /* Fields in any order, dependencies one by one, unknown fields of every wire type. */
+    /* Fields in any order, unpacked dependencies, unknown fields of every wire type. */
     static const char data[] =
         "\x00"
         "\x04\x18\x04\x08\x01"
@@ -468,8 +470,8 @@ static void test_odd_but_valid(void) {
 }
 
 static void test_absent_control_dependencies(void) {
-    /* PyTorch's converter, which writes no version, leaves control dependencies on nodes that it
-       left out. */
+    /* PyTorch's converter writes no version and leaves control dependencies on nodes that it
+       omitted. */
     static const uint64_t gone[] = {0};
     for (int versioned = 0; versioned < 2; versioned++) {
         file f = {0};

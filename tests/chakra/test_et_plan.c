@@ -1,4 +1,4 @@
-/* Which nodes an execution trace shows and what each waits for. */
+/* Which nodes an execution trace contains, and what each node waits for. */
 #include "tests/support/test.h"
 
 #include "export/chakra/et_walk.h"
@@ -9,7 +9,7 @@
 #define COLL SYN_NODE_COLLECTIVE
 #define VIEW .kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL
 
-/* All nodes as "id:c2,3d1 ...": control, then data dependencies. */
+/* All nodes as "id:c2,3d1 ...": first control, then data dependencies. */
 static void deps_of(const syn_graph *g, char *out, size_t cap, syn_error *err) {
     syn__et_walk walk;
     syn__et_node node;
@@ -47,7 +47,7 @@ static void test_chain(void) {
 }
 
 static void test_classes(void) {
-    /* On the node's own stream only the previous node counts, on others the latest. */
+    /* On the node's own stream only the previous node counts, on other streams the latest one. */
     const et_row rows[] = {{.kind = COMP},
                            {.kind = COMP, .deps = "s0"},
                            {.kind = COMP, .deps = "c0 i1"},
@@ -58,17 +58,18 @@ static void test_classes(void) {
 }
 
 static void test_views(void) {
-    const et_row rows[] = {{.kind = COMP},
-                           {VIEW, .deps = "d0"},
-                           {VIEW, .deps = "d1"},
-                           {.kind = COMP, .stream = 1, .deps = "d2"},       /* data all the way */
-                           {VIEW, .deps = "d0 d3"},                         /* joins two */
-                           {.kind = COMP, .stream = 2, .deps = "d0 d2 d4"}, /* each once */
-                           {VIEW, .deps = "c5"},
-                           {.kind = COMP, .stream = 3, .deps = "d6"},    /* not data all the way */
-                           {.kind = COMP, .stream = 4, .deps = "c4 d1"}, /* data is enough */
-                           {.kind = SYN_NODE_METADATA, .deps = "d3"},
-                           {.kind = COMP, .stream = 6, .deps = "d9"}};
+    const et_row rows[] = {
+        {.kind = COMP},
+        {VIEW, .deps = "d0"},
+        {VIEW, .deps = "d1"},
+        {.kind = COMP, .stream = 1, .deps = "d2"},       /* data on the whole path */
+        {VIEW, .deps = "d0 d3"},                         /* joins two */
+        {.kind = COMP, .stream = 2, .deps = "d0 d2 d4"}, /* each source once */
+        {VIEW, .deps = "c5"},
+        {.kind = COMP, .stream = 3, .deps = "d6"},    /* not data on the whole path */
+        {.kind = COMP, .stream = 4, .deps = "c4 d1"}, /* one data path is enough */
+        {.kind = SYN_NODE_METADATA, .deps = "d3"},
+        {.kind = COMP, .stream = 6, .deps = "d9"}};
     CHECK_PLAN(rows, "1: 2:d1 3:d1,2 4:c3 5:c2d1 6:d2");
 }
 
@@ -102,20 +103,19 @@ static void test_barrier(void) {
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 2},
                            barrier,
-                           barrier, /* nothing in between: the same */
+                           barrier, /* nothing in between: same as the first barrier */
                            {.kind = COMP},
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 7, .deps = "c4"},
                            barrier,
                            {.kind = COMP, .stream = 2}};
-    /* Stream 2 did not run between the barriers: the first one's gate is behind that
-       of the second. */
+    /* Stream 2 did not run between the barriers: the first barrier is implied by the second. */
     CHECK_PLAN(rows, "1: 2:c1 3: 4: 5:c2,3,4 6:c2,3,4 7:c6 8:c2,3,4 9:c4,5,7,8");
 }
 
 static void test_alone(void) {
-    /* Group 2 has one rank: its collectives and barriers are nothing. */
+    /* Group 2 has one rank: its collectives and barriers have no nodes. */
     const et_row rows[] = {
         {.kind = COMP},
         {.kind = COMP, .stream = 1},
@@ -127,7 +127,8 @@ static void test_alone(void) {
 }
 
 static void test_long_views(void) {
-    /* A chain of 200,000 views, each read: one step back each, whatever the chain's length. */
+    /* A chain of 200,000 views, each of which is read. Each read takes one step back, whatever
+       the chain's length. */
     const uint32_t n = 200000;
     const int32_t zero = 0;
     syn_error err = {0};
@@ -189,7 +190,8 @@ static void test_refused(void) {
     }
 }
 
-/* More streams than any machine has; as many messages of a rank have other peers or tags. */
+/* More streams than any machine has, and the same number of messages of one rank with different
+   tags. */
 static void test_many_streams(void) {
     const int32_t zero = 0, n = 5000;
     syn_error err = {0};
@@ -213,8 +215,8 @@ static void test_many_streams(void) {
     syn_graph_free(g);
 }
 
-/* All on one stream in the graph: each kind, peer and tag has its own in the plan, and a receive
-   may stay open across a barrier. */
+/* In the graph all messages are on one stream. In the plan each kind, peer and tag has its own,
+   and a receive may stay open across a barrier. */
 static void test_message_streams(void) {
     const et_row rows[] = {
         {.kind = COMP},
@@ -232,7 +234,7 @@ static void test_message_streams(void) {
     CHECK_PLAN(rows, "1: 2: 3:c2 4: 5: 6:d1 7:d6 8:c7d6 9:d6 10:c6,8,9 11:c10d4");
 }
 
-/* The value of an integer or bool attribute; -1 if it is not there with that type. */
+/* The value of an integer or bool attribute; -1 if there is none with that type. */
 static int64_t value_of(const syn__et_node *node, const char *name, uint32_t field) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
@@ -299,7 +301,7 @@ static void test_costs(void) {
     }
 }
 
-/* The only node's record; the caller closes walk and frees the graph. */
+/* Describes the only node. The caller closes the walk and frees the graph. */
 static syn_graph *describe(const syn_node *node, syn__et_walk *walk, syn__et_node *out) {
     bool more = false;
     syn_error err = {0};
@@ -342,7 +344,7 @@ static void test_messages(void) {
     for (int i = 0; i < 2; i++) {
         const et_row row = {.kind = i == 0 ? SYN_NODE_SEND : SYN_NODE_RECV, .peer = 2, .tag = 77};
         syn_node node = et_node(&row, 1);
-        node.comm_bytes = 0; /* simulators abort on it */
+        node.comm_bytes = 0; /* simulators abort on this value */
         syn__et_walk walk;
         syn__et_node out;
         syn_graph *g = describe(&node, &walk, &out);
@@ -378,7 +380,7 @@ static void test_times(void) {
     }
 }
 
-/* Waiting for others is no part of a communication's length, as simulators add their own. */
+/* Durations of communication exclude wait time, because simulators add their own. */
 static void test_waiting(void) {
     const struct {
         syn_node_kind kind;
@@ -406,7 +408,7 @@ static void test_waiting(void) {
         CHECK_INT(value_of(&out, "wait_ns", SYN__ET_INT64),
                   cases[i].wait > 0 ? (int64_t)cases[i].wait : -1);
         syn__et_walk_close(&walk);
-        /* The reader knows the difference, so it keeps no other length. */
+        /* The reader computes the duration from both attributes, so it stores no other one. */
         size_t bytes;
         syn_cursor c = {0};
         char *data = export_bytes(&syn_export_et, g, NULL, &bytes);

@@ -1,12 +1,13 @@
-/* Execution traces that PyTorch's converter made from real runs: read, checked, written again. */
+/* Execution traces that PyTorch's converter made from real runs: read, checked, and written
+   again. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "tests/support/et_protobuf.h"
 #include "tests/support/et_sample.h"
 
-/* Number of nodes as etcheck.py --single counts them, and of control dependencies
-   on absent nodes. */
+/* Number of nodes as counted by etcheck.py --single, and number of control dependencies on
+   missing nodes. */
 static const struct {
     const char *folder, *file;
     uint32_t n_nodes, n_dropped;
@@ -20,7 +21,7 @@ static const struct {
     {"synth_allfeatures", "chakra_trace.0.et.gz", 237, 2},
 };
 
-/* The unpacked file, freed by the caller. */
+/* Returns the decompressed file; the caller frees it. */
 static char *unpack(size_t i, size_t *bytes) {
     char command[1024];
     size_t cap = 1 << 24, n = 0, got;
@@ -54,8 +55,8 @@ static void check_trace(size_t i) {
     char *again = export_bytes(&syn_export_et, g, NULL, &n);
     char *json = export_bytes(&syn_export_chakra, g, NULL, &n_json);
     syn_graph_free(g);
-    /* Only the dropped dependency is missing: key, length, id. (recursion_repro also comes in
-       another order.) */
+    /* Only the dropped dependency is missing (key, length, id). recursion_repro also has another
+       order. */
     CHECK_INT(n, bytes - 3 * traces[i].n_dropped);
     if (traces[i].n_dropped == 0) CHECK(memcmp(again, data, n) == 0);
     free(data);

@@ -1,5 +1,5 @@
-/* What the readers of execution traces refuse, in which words; and that nothing but memory is lost
-   when memory is out. */
+/* Errors of the readers of execution traces, with their messages; and running out of memory
+   leaves nothing behind. */
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "tests/support/files.h"
 #include "tests/support/gpt_graph.h"
 
-/* A file: "\x00" is empty metadata, "\x07\x0a\x05""1.0.0" one with a version. */
+/* A file: "\x00" is empty metadata, "\x07\x0a\x05""1.0.0" is metadata with a version. */
 #define V          \
     "\x07\x0a\x05" \
     "1.0.0"
@@ -75,14 +75,16 @@ static void test_damage(void) {
 }
 
 static void test_cut_anywhere(void) {
-    /* Cut at a message's end the file is a shorter one; anywhere else it is refused. */
+    /* Truncated at the end of a message, the file is a valid shorter one; truncated anywhere
+       else, it is rejected. */
     syn_error err = {0};
     syn_graph *g = small_gpt_graph();
     size_t bytes, whole = 0;
     char *data = export_bytes(&syn_export_et, g, NULL, &bytes);
     syn_graph_free(g);
     for (size_t n = 0; n < bytes; n++) {
-        char *part = (char *)malloc(n + 1); /* its own block, so that a read past the end shows */
+        char *part = (char *)malloc(
+            n + 1); /* a separate allocation, so that a read past the end is detected */
         CHECK(part != NULL);
         memcpy(part, data, n);
         err = (syn_error){0};
@@ -93,12 +95,12 @@ static void test_cut_anywhere(void) {
         else CHECK(g == NULL && err.text[0] != '\0');
         syn_graph_free(g);
     }
-    CHECK_INT(whole, SMALL_GPT_NODES); /* after the metadata and each node but the last */
+    CHECK_INT(whole, SMALL_GPT_NODES); /* after the metadata and after each node except the last */
     free(data);
 }
 
 static void test_flipped_bytes(void) {
-    /* No byte value anywhere makes the reader misbehave; what it accepts is a valid graph. */
+    /* Any byte value at any position gives an error or a valid graph. */
     syn_error err = {0};
     syn_graph *g = et_pipeline();
     size_t bytes;
@@ -169,8 +171,8 @@ static void test_json_damage(void) {
     }
 }
 
-/* Both of protobuf's spellings, null for a default, numbers as numbers or
-   strings, unknown members. */
+/* Both of protobuf's spellings, null for a default, numbers as numbers or strings, and unknown
+   members. */
 static void test_json_spellings(void) {
     static const char *const texts[] = {
         NODE("\"id\":1,\"durationMicros\":\"7\",\"attr\":[{\"name\":\"n\",\"int64Val\":3}]"),
@@ -256,7 +258,7 @@ static void test_set_damage(void) {
     CHECK_HAS(err.text, "/nowhere");
 }
 
-/* Files of other kinds are called what they are. */
+/* Files of another kind are named as what they are. */
 static void test_foreign_files(void) {
     static const struct {
         const char *text, *want;
@@ -283,7 +285,7 @@ static void test_foreign_files(void) {
     }
 }
 
-/* Ranks whose metadata differs keep what is theirs. */
+/* Ranks with different metadata keep their own. */
 static void test_set_of_other_tools(void) {
     static const char a[] = "\x10\x12\x06\x0a\x02id\x48\x05\x12\x06\x0a\x02tw\x48\x07\x02\x08\x01";
     static const char b[] = "\x18\x12\x06\x0a\x02id\x48\x06\x12\x06\x0a\x02tw\x48\x07\x12\x06\x0a"
@@ -305,7 +307,7 @@ static void test_set_of_other_tools(void) {
     syn_graph_free(g);
 }
 
-/* ---- Memory ---- */
+/* ---- Out of memory ---- */
 
 typedef struct trace_bytes {
     bool json;

@@ -1,5 +1,5 @@
-/* A training step of two ranks in every format: what a bucket of gradients is, how many bytes it
-   has, and what it waits for. */
+/* A training step of two ranks in every format: the contents of a gradient bucket, its bytes and
+   its dependencies. */
 #include "export/statistics.h"
 #include "models/layers.h"
 #include "models/training/data_parallel.h"
@@ -11,8 +11,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* fc3's matrix is small and fc2's more than the first bucket's MiB, so that the first bucket has
-   biases and matrices of both, and the second the rest. */
+/* fc3's matrix is small and fc2's is larger than the first bucket's 1 MiB. The first bucket
+   therefore has biases and matrices of both, and the second bucket has the rest. */
 enum { RANKS = 2, LAYERS = 3, BATCH = 4, BUCKETS = 2 };
 static const int64_t widths[LAYERS + 1] = {512, 600, 600, 8};
 static const uint64_t bucket_bytes[BUCKETS] = {4 * (8 + 600 * 8 + 600 + 600 * 600),
@@ -54,7 +54,7 @@ static syn_status train_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s == SYN_OK ? syn_ctx_check(ctx[comm->rank], err) : s;
 }
 
-/* The step's graph, whose contexts stay until drop_ranks. */
+/* The step's graph. drop_ranks frees its contexts. */
 static syn_graph *trained(syn_ctx **ctx) {
     const syn_trace *traces[RANKS];
     syn_error err = {0};
@@ -67,7 +67,7 @@ static syn_graph *trained(syn_ctx **ctx) {
     return g;
 }
 
-/* The indices of a rank's nodes of that name (label); how many there are. */
+/* Stores the indices of a rank's nodes with that name (label); returns their number. */
 static uint32_t find(const syn_graph *g, uint32_t rank, const char *label, uint32_t *at,
                      uint32_t most) {
     syn_cursor cur = {0};
@@ -79,7 +79,7 @@ static uint32_t find(const syn_graph *g, uint32_t rank, const char *label, uint3
     return n;
 }
 
-/* Whether node `from` comes after node `to` because of data, over any number of others. */
+/* Whether node `from` depends on node `to` through data dependencies, directly or indirectly. */
 static bool depends(const syn_graph *g, uint32_t from, uint32_t to) {
     syn_cursor cur = {0};
     bool *reached = calloc(g->ranks[0].n_nodes, sizeof *reached);
@@ -95,7 +95,7 @@ static bool depends(const syn_graph *g, uint32_t from, uint32_t to) {
     return found;
 }
 
-/* Which node has a tensor among its outputs. */
+/* Returns the node that has a tensor among its outputs. */
 static uint32_t maker(const syn_graph *g, uint32_t tensor) {
     syn_cursor cur = {0};
     uint32_t found = SYN_NO_NODE;
@@ -117,7 +117,7 @@ static void a_bucket_waits_for_its_gradients_alone(void) {
     for (int b = 0; b < BUCKETS; b++) {
         const syn_node *n = syn_graph_node(g, 0, at[b], &cur);
         CHECK_INT(n->n_inputs, bucket_grads[b]);
-        CHECK_INT(n->n_deps, bucket_grads[b]); /* each gradient has an op of its own */
+        CHECK_INT(n->n_deps, bucket_grads[b]); /* each gradient comes from a different op */
         CHECK_INT(n->comm_bytes, bucket_bytes[b]);
         CHECK_INT(n->bytes_read, bucket_bytes[b]);
         CHECK_INT(n->bytes_written, bucket_bytes[b]);
@@ -132,7 +132,7 @@ static void a_bucket_waits_for_its_gradients_alone(void) {
             CHECK_MSG(named, "bucket %d does not wait for gradient %d", b, (int)i);
         }
     }
-    /* What the second bucket waits for does not wait for the first. */
+    /* The second bucket's gradients do not wait for the first bucket. */
     CHECK(at[1] > at[0] && !depends(g, at[1], at[0]));
     syn_cursor_free(&cur);
     syn_graph_free(g);
@@ -145,7 +145,7 @@ static void check_read(syn_graph *g) {
     CHECK_INT(find(g, 0, "all_reduce_coalesced", at, BUCKETS), BUCKETS);
     for (int b = 0; b < BUCKETS; b++) {
         const syn_node *n = syn_graph_node(g, 0, at[b], &cur);
-        uint32_t gradients = 0; /* beside what orders a group's calls */
+        uint32_t gradients = 0; /* control dependencies order the group's calls */
         for (uint32_t d = 0; d < n->n_deps; d++) gradients += n->deps[d].dep_class == SYN_DEP_DATA;
         CHECK_INT(n->comm_bytes, bucket_bytes[b]);
         CHECK_INT(gradients, bucket_grads[b]);
@@ -185,7 +185,7 @@ static void every_format_has_the_bytes_of_all_its_tensors(void) {
     drop_ranks(RANKS, ctx);
 }
 
-/* As many bytes are broadcast from rank 0 before the first step. */
+/* The same number of bytes is broadcast from rank 0 before the first step. */
 static void statistics_count_them(void) {
     syn_ctx *ctx[RANKS] = {NULL};
     syn_graph *g = trained(ctx);

@@ -1,5 +1,5 @@
-/* The validator: a set of two ranks with nothing wrong, and one edit for everything that is
-   checked. What simulators do with each is told in the kinds' own sentences. */
+/* The validator: a set of two ranks without findings, and one edit for each check. The message
+   of each kind of finding says how simulators react to it. */
 #include "export/validate.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include "tests/support/et_set.h"
 #include "tests/support/test.h"
 
-/* ---- Edits: one each; `n` is rank 0's nodes, whose ids are one more than their indices ---- */
+/* ---- Edits: one each; `n` has rank 0's nodes, whose ids are their indices plus one ---- */
 
 static void cut(et_set *s, set_node *n) {
     (void)n;
@@ -223,14 +223,14 @@ static void no_order(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = 1;
 }
-/* Node 2, the first of group 1 by id, depends on node 4. */
+/* Node 2, which has the smallest id in group 1, depends on node 4. */
 static void reversed(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = n[3].data[0] = 1;
     n[1].data[0] = 4;
     n[4].data[0] = 2;
 }
-/* Node 4 depends on node 2 by way of node 1, whose id is less than both. */
+/* Node 4 depends on node 2 through node 1, whose id is smaller than both. */
 static void way_round(et_set *s, set_node *n) {
     (void)s;
     n[0].id = 3;
@@ -254,7 +254,7 @@ static void same_key(et_set *s, set_node *n) {
     (void)n;
     for (int r = 0; r < 2; r++) set_message(s, r, r == 0, 3, 16);
 }
-/* Rank 1 calls group 2 before group 1's last; each order holds by dependencies. */
+/* Rank 1 calls group 2 before group 1's last call; dependencies enforce both orders. */
 static void crossed(et_set *s, set_node *n) {
     (void)n;
     set_coll(s, 0, "1", 0, 64);
@@ -262,13 +262,14 @@ static void crossed(et_set *s, set_node *n) {
     set_coll(s, 1, "2", 0, 64);
     set_coll(s, 1, "1", 0, 64);
 }
-/* The same with broadcasts in one of the groups, which wait for nobody. */
+/* The same, but one group's calls are broadcasts, which do not wait for other ranks. */
 static void crossed_broadcast(et_set *s, set_node *n) {
     crossed(s, n);
     set_value(&n[8], "comm_type", 5);
     set_value(&s->nodes[1][9], "comm_type", 5);
 }
-/* Rank 0 may take both at once, and takes the lesser id; rank 1 has them one behind the other. */
+/* On rank 0 both calls are ready at once, and the smaller id goes first; on rank 1 one depends
+   on the other. */
 static void least_first(et_set *s, set_node *n) {
     (void)n;
     for (int r = 0; r < 2; r++) {
@@ -276,7 +277,7 @@ static void least_first(et_set *s, set_node *n) {
         set_coll(s, r, "2", 2, 64)->data[0] = r == 0 ? 8 : 9;
     }
 }
-/* Rank 0 sends after a collective, for which rank 1 waits before it joins that. */
+/* Rank 0 sends after a collective. Rank 1 receives before it joins that collective. */
 static void late_send(et_set *s, set_node *n) {
     (void)n;
     set_coll(s, 0, "1", 0, 64);
@@ -289,7 +290,7 @@ static void nothing(et_set *s, set_node *n) {
     (void)n;
 }
 
-/* What an edit must be reported as, and nothing else. */
+/* An edit and its only expected finding. */
 static const struct edit {
     const char *name;
     void (*make)(et_set *s, set_node *n);
@@ -417,7 +418,7 @@ static void every_edit(void) {
     }
 }
 
-/* Edits of which more than one thing follows: all the kinds found, first to last. */
+/* Edits with several consequences: all kinds of findings, in order. */
 static void check_kinds(const char *name, et_set *s, const char *want) {
     syn_error err = {0};
     syn_validation v;
@@ -452,7 +453,7 @@ static void what_follows(void) {
     check_kinds("double", &s, "attribute-type comm-size collective-mismatch");
 }
 
-/* ---- Places ---- */
+/* ---- Positions ---- */
 
 static void offsets(void) {
     syn_error err = {0};
@@ -466,7 +467,7 @@ static void offsets(void) {
     CHECK_INT(v.n_findings, 1);
     CHECK(v.findings[0].has_offset);
     CHECK_INT(v.findings[0].node, 8);
-    CHECK_INT(v.findings[0].offset, before.bytes + 1); /* behind its length */
+    CHECK_INT(v.findings[0].offset, before.bytes + 1); /* after its length */
     CHECK_INT(v.findings[0].rank, 0);
     syn__buf_free(&before);
     syn_validation_free(&v);
@@ -487,7 +488,7 @@ static void counts(void) {
     syn_validation_free(&v);
 }
 
-/* What is not given is called so, and the least number is not taken for what is not given. */
+/* A missing value is reported as missing; the smallest integer is not mistaken for one. */
 static void missing_numbers(void) {
     static const struct {
         void (*make)(et_set *s, set_node *n);

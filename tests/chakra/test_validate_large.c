@@ -1,4 +1,4 @@
-/* The validator on large files, on wrong calls and without memory; its result as JSON. */
+/* The validator with large files, invalid calls and too little memory; and its result as JSON. */
 #include "export/validate.h"
 
 #include "syntorch/base/json.h"
@@ -6,7 +6,7 @@
 #include "tests/support/et_set.h"
 #include "tests/support/test.h"
 
-/* A file of `n` compute nodes; what each waits for. */
+/* A file of `n` compute nodes; a callback gives the dependencies of each. */
 static syn__buf many(uint64_t n, size_t (*deps)(uint64_t id, uint64_t *out)) {
     syn__buf out = {0}, message = {0};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
@@ -90,8 +90,8 @@ static void kept_in_part(void) {
     check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_FINDINGS_KEPT, "depends on node 1001");
 }
 
-/* A file of collectives in two chains, of those with odd and those with even ids; `group_of` names
-   each one's group. What is found in it. */
+/* Validates a file of collectives in two chains, of odd and of even ids; `group_of` gives the
+   group of each. */
 static syn_status two_chains(uint64_t n, uint64_t (*group_of)(uint64_t id), syn_validation *out,
                              syn_error *err) {
     syn__buf file = {0}, message = {0};
@@ -129,7 +129,7 @@ static uint64_t far_apart(uint64_t id) {
     return id % 4000;
 }
 
-/* Two streams are looked into in full. */
+/* Two groups are checked in full. */
 static void two_groups(void) {
     syn_error err = {0};
     syn_validation v = {0};
@@ -138,7 +138,8 @@ static void two_groups(void) {
     syn_validation_free(&v);
 }
 
-/* A square of work for who looks at all that lies between the two of each pair: it is given up. */
+/* Checking everything between the calls of each pair would take quadratic time, so the validator
+   gives up and reports the order as open. */
 static void many_groups(void) {
     syn_error err = {0};
     syn_validation v = {0};
@@ -174,7 +175,8 @@ static void json_form(void) {
     syn_validation_free(&v);
 }
 
-/* Every allocation fails once: always a sentence, never a leak or a verdict. */
+/* Every allocation fails once: each failure gives a message, without leaks and without a
+   verdict. */
 static void no_memory(void) {
     et_set s = set_clean();
     s.nodes[0][5].ctrl[s.nodes[0][5].n_ctrl++] = 99;
@@ -189,7 +191,7 @@ static void no_memory(void) {
             const uint64_t problems = v.n_problems;
             syn_validation_free(&v);
             if (status == SYN_OK && problems == (which == 0)) break;
-            /* A file that could not be made is one that is cut. */
+            /* A file that could not be written completely is a truncated one. */
             CHECK(n < 399);
             CHECK(status == SYN_OK || status == SYN_E_NOMEM);
         }

@@ -1,5 +1,6 @@
-/* Every input is read as the configuration of a model and as a hardware file: each is
-   refused with a sentence, or its numbers are such that sizes and times cannot overflow. */
+/* Fuzz target for model configurations and hardware files: every input is read as both. It is
+   either rejected with a message or accepted with numbers for which sizes and times cannot
+   overflow. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

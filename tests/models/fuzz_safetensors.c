@@ -1,5 +1,5 @@
-/* Fuzz target for safetensors: an input that begins with '{' is an index, any other a file. What is
-   accepted must tile the file and be found by name. */
+/* Fuzz target for safetensors. An input that begins with '{' is read as an index, any other as a
+   file. The tensors of an accepted file must tile it and be found by name. */
 #include "models/weights/safetensors_private.h"
 
 #include <stdlib.h>

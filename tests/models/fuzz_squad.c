@@ -1,5 +1,5 @@
-/* Every input is read as a SQuAD file: it is refused with a sentence, or its questions are UTF-8
-   and become texts and batches of the size that was asked for. */
+/* Fuzz target for SQuAD files. An input is either rejected with a message, or its questions are
+   UTF-8 and become sequences and batches of the requested size. */
 #include "models/training/batches.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* Fuzz target for the reader of tokenizer.json and for what it makes: a text follows the first line
-   "#text"; of that the part that is valid UTF-8 is encoded, in both ways, and decoded. */
+/* Fuzz target for the tokenizer.json reader and the tokenizers it builds. The text to encode
+   follows the first line "#text"; its valid UTF-8 prefix is encoded with and without offsets, then
+   decoded. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -13,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ids are of the vocabulary; offsets run forward over the text's characters, each for itself. */
+/* Ids must be in the vocabulary, offsets within the text's `chars` characters. */
 static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars) {
     for (size_t i = 0; i < e->n; i++) {
         REQUIRE(e->ids[i] >= 0 && e->ids[i] < tok->vocab_elems);
@@ -21,7 +22,7 @@ static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars)
     }
 }
 
-/* What fewer ids begin is how the text begins. */
+/* The text of the first i ids must be a prefix of `whole` and must not shrink as i grows. */
 static void grow(const syn_tokenizer *tok, const int32_t *ids, size_t n, const char *whole,
                  size_t whole_bytes) {
     char *text;

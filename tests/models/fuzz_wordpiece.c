@@ -1,5 +1,5 @@
-/* Fuzz target for the reader of vocab.txt and the cutting of words. One input holds both: a text
-   follows the first line "#text"; of that the words of the part that is valid UTF-8 are cut. */
+/* Fuzz target for the vocab.txt reader and for splitting words. One input holds both: the text
+   follows the first line "#text", and the words of its valid UTF-8 prefix are split. */
 #include "models/tokenizer/wordpiece_private.h"
 
 #include "syntorch/base/memory.h"
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The ids of a word are [UNK] or spell the word. */
+/* The ids of a word are [UNK] or decode to the word. */
 static void check_word(const syn__wordpiece *wp, const char *word, size_t bytes) {
     int32_t ids[SYN__WORDPIECE_WORD_CHARS];
     const size_t elems = syn__wordpiece_cut(wp, word, bytes, ids);

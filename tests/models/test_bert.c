@@ -1,12 +1,12 @@
-/* The numbers of BERT: hidden states and every head against the formulas, for every way to cut and
-   feed the model. */
+/* Results of BERT: hidden states and every head against the reference formulas, for every
+   sharding and every way to batch the inputs. */
 #include "syntorch/base/half.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-#define LIMIT 1e-5 /* relative to the largest of an output */
+#define LIMIT 1e-5 /* relative to the largest element of an output */
 
 enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
 
@@ -19,13 +19,14 @@ struct job {
     int tp;
     bool fused, types;
     padding padding;
-    double masked; /* what the mask has at padding; 0: -infinity */
+    double masked; /* mask value at padding; 0: -infinity */
     syn_dtype dtype;
     int64_t batch, n_tokens;
     /* by rank, one after the other: hidden (B, T, h), pooled (B, h), next sentence (B, 2), words
        (N_PICKED, V), words of all (B T, V) */
     float *out[4];
-    bool odd_shard[4]; /* by rank: a shard of the model's own weights differed from own_weights */
+    bool odd_shard[4]; /* by rank: whether a shard of the model's own weights differed from
+                          own_weights */
 };
 
 static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
@@ -42,8 +43,8 @@ static bool visible_at(const struct job *job, int64_t b, int64_t t) {
     return true;
 }
 
-/* Positions that are looked at in the batch's (B T) rows: the last, the first, one
-   of them twice. */
+/* Rows of the batch's (B T) that are compared: the last one, the first one, and one of them
+   twice. */
 static int32_t picked(const struct job *job, int i) {
     const int64_t rows = job->batch * job->n_tokens;
     const int64_t at[N_PICKED] = {rows - 1, 0, rows / 2, rows - 1};
@@ -104,7 +105,7 @@ static syn_status feed(const struct job *job, syn_model *bert, syn_ctx *ctx, flo
     return SYN_OK;
 }
 
-static const ref_model *own_weights; /* to compare with; set by one test */
+static const ref_model *own_weights; /* weights to compare with; set by one test */
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
@@ -130,7 +131,8 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
 
 /* ---- Against the reference ---- */
 
-/* All outputs of the job by the reference, laid out as in job.out; to be freed. */
+/* Returns all outputs of the job as computed by the reference, laid out as in job.out. The
+   caller frees them. */
 static double *wanted(const struct job *job, const ref_model *m) {
     const int64_t h = job->config.n_embd, v = job->config.vocab_size, n = job->n_tokens;
     int64_t size[OUTPUTS];
@@ -156,7 +158,8 @@ static double *wanted(const struct job *job, const ref_model *m) {
     return hidden;
 }
 
-/* Runs a job; on every rank all outputs must be the reference's. The largest error. */
+/* Runs a job and compares all outputs of every rank with the reference's. Returns the largest
+   error. */
 static double job_error(struct job *job, const ref_model *m) {
     syn_error err = {0};
     double worst = 0;
@@ -204,8 +207,8 @@ static void outputs_of_every_variant(void) {
     }
 }
 
-/* Other shapes: one head a rank, one layer, width and depth odd, one type, one token, all
-   positions, vocabularies around the padding. */
+/* Other shapes: one head per rank, one layer, odd width and depth, one token type, one token,
+   all positions, and vocabulary sizes around the padding. */
 static void outputs_of_odd_shapes(void) {
     static const struct {
         int64_t layers, width, heads, inner, vocab, types, batch, tokens;
@@ -237,7 +240,7 @@ static void outputs_of_odd_shapes(void) {
         }
 }
 
-/* HuggingFace's finite masks do what -infinity does. */
+/* HuggingFace's finite mask values have the same effect as -infinity. */
 static void a_large_negative_mask_hides_as_well(void) {
     static const double values[] = {-3.4028234663852886e38, -10000};
     for (int i = 0; i < 4; i++) {
@@ -253,7 +256,7 @@ static void a_large_negative_mask_hides_as_well(void) {
     }
 }
 
-/* A padded text's hidden states are those of the text alone. */
+/* A padded sequence has the same hidden states as the sequence alone. */
 static void padding_changes_nothing(void) {
     struct job job = {
         .config = small_bert, .types = true, .padding = RIGHT, .batch = 3, .n_tokens = 9};
@@ -278,7 +281,7 @@ static void padding_changes_nothing(void) {
 
 /* ---- Weights ---- */
 
-/* 16-bit matrices: the numbers of a model whose weights are those rounded ones. */
+/* 16-bit matrices give the results of a model whose weights were rounded to 16 bits. */
 static void weights_of_16_bits(void) {
     for (int i = 0; i < 6; i++) {
         struct job job = {.config = small_bert,
@@ -296,7 +299,7 @@ static void weights_of_16_bits(void) {
                 strstr(q->name, "embeddings.") && !strstr(q->name, "word_embeddings");
             const size_t n = (size_t)(q->rows * q->columns);
             for (size_t k = 0; k < n; k++)
-                q->data[k] *= 0.99f; /* so that rounding does something */
+                q->data[k] *= 0.99f; /* so that rounding changes the values */
             if (table || !ref_ends(q->name, ".weight") || strstr(q->name, "LayerNorm")) continue;
             uint16_t *half = malloc(n * sizeof *half);
             CHECK(half != NULL);
@@ -311,7 +314,7 @@ static void weights_of_16_bits(void) {
     }
 }
 
-/* Every rank's random weights are shards of one model, of BERT's deviation. */
+/* Every rank's random weights are shards of one model, with BERT's standard deviation. */
 static void random_weights_are_one_model(void) {
     ref_model m = bref_new(&small_bert), other = bref_new(&small_bert);
     ref_from_model(&m, ALL_HEADS, 7);

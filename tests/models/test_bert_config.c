@@ -1,5 +1,5 @@
-/* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows
-   from the numbers. */
+/* Configurations of BERT: presets, HuggingFace's files, rejected files, and values derived from
+   the configuration. */
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 #include "tests/support/config_text.h"
@@ -8,7 +8,7 @@
 
 #include "models/bert.h"
 
-/* As bert-base-uncased has it on the hub (keys that do not matter here included). */
+/* bert-base-uncased's config.json on the hub, including keys that are ignored here. */
 static const char *const hub_file =
     "{\"architectures\": [\"BertForMaskedLM\"], \"attention_probs_dropout_prob\": 0.1,\n"
     " \"gradient_checkpointing\": false, \"hidden_act\": \"gelu\", \"hidden_dropout_prob\": 0.1,\n"
@@ -46,7 +46,8 @@ static void hub_file_is_the_preset(void) {
     CHECK(config_same(&file, &preset));
 }
 
-/* The same the other way round: a BertConfig has a hidden_act. */
+/* BertConfig uses hidden_act and ignores activation_function; for GPT-2 it is the other way
+   round. */
 static void activation_function_is_ignored(void) {
     syn_model_config c;
     syn_error err = {0};
@@ -114,7 +115,7 @@ static void defaults(void) {
     CHECK_STR(c.name, "m");
 }
 
-/* A head of its own has its own matrix. */
+/* An untied head has its own matrix. */
 static void untied_heads(void) {
     syn_model_config tied, untied;
     syn_error err;
@@ -127,7 +128,7 @@ static void untied_heads(void) {
     CHECK_INT(syn_model_config_params(&untied, 0), syn_model_config_params(&tied, 0));
 }
 
-/* What is written is read again as it was, names that JSON escapes included. */
+/* A written configuration reads back unchanged, including names with JSON escapes. */
 static void saved_files_are_read_again(void) {
     const char *path = in_folder("config.json");
     syn_model_config c, again;
@@ -204,7 +205,7 @@ static void survives_allocation_failures(void) {
 
 /* ---- What follows from the numbers ---- */
 
-/* What transformers 4.57.6 counts: BertModel without and with pooler, BertForMaskedLM,
+/* Parameter counts by transformers 4.57.6: BertModel with and without pooler, BertForMaskedLM,
    BertForNextSentencePrediction, BertForPreTraining. */
 static void parameter_counts(void) {
     static const unsigned heads[5] = {0, SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP,

@@ -1,5 +1,5 @@
-/* bert-base-uncased in full size against HuggingFace's, the weights by a formula, read as
-   checkpoints are: tests/reference/make_full_fixture.py has it. */
+/* bert-base-uncased in full size against HuggingFace's results. The weights come from a formula
+   in tests/reference/make_full_fixture.py and are read the way checkpoints are. */
 #include "models/bert.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
@@ -16,7 +16,7 @@ static bool read_fixture(void) {
 
 /* ---- Weights ---- */
 
-/* The parameter's number, in the order of the script's bert_names; -1: none. */
+/* The parameter's index in the script's bert_names; -1 if it is not there. */
 static int number_of(const char *name) {
     static const char *const layer[8] = {"attention.self.query",
                                          "attention.self.key",
@@ -119,7 +119,7 @@ static void agrees_cut_in_two_and_fused(void) {
     check((full_job){.tp = 2, .fused = true});
 }
 
-/* f16 holds these weights exactly. 30522 words do not divide by 4. */
+/* f16 represents these weights exactly. The vocabulary size 30522 is not divisible by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
     check((full_job){.tp = 4, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);

@@ -1,5 +1,5 @@
-/* BERT against HuggingFace's, from HuggingFace's files: tests/reference/tiny_bert*, in every way
-   that those are stored and the model is cut. */
+/* BERT against HuggingFace's results, with HuggingFace's files (tests/reference/tiny_bert*), for
+   every stored format and every sharding. */
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/weights/weights.h"
@@ -9,8 +9,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* Relative to the largest, for every type of weights: the results were computed from
-   the stored numbers. */
+/* Relative to the largest element. The same for every weight type, because the reference
+   computed with the stored values. */
 #define LIMIT 1e-5
 
 enum { WIDTH = 32, VOCAB = 103, MAX_TOKENS = 36 };
@@ -37,7 +37,7 @@ static void worse(double *worst, const float *got, const double *want, int64_t n
     if (!(e <= *worst)) *worst = isnan(e) ? INFINITY : e;
 }
 
-/* Copies the rows of `from` (B T, width) where a token is; how many. */
+/* Copies the rows of `from` (B T, width) that are no padding; returns their number. */
 static int64_t pick_valid(const bfix_batch *b, const float *from, int64_t width, float *to) {
     int64_t n = 0;
     for (int64_t i = 0; i < b->mask.n; i++)

@@ -1,6 +1,6 @@
-/* What a BERT run records: the same trace on every device and communicator, HuggingFace's module
-   names as scopes, and the flops, collectives and parameters that the formulas say (Narayanan et
-   al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
+/* The trace of a BERT run: it is the same on every device and communicator, its scopes are
+   HuggingFace's module names, and its flops, collectives and parameters match the published
+   formulas (Narayanan et al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "syntorch/base/memory.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
@@ -8,12 +8,12 @@
 
 enum { MAX_TP = 8, PICKED = 3 };
 
-/* Of a rank. */
+/* Sums over one rank. */
 struct sums {
     int64_t params;                                           /* elements */
     uint64_t layer_linear, layer_attention, head, words_head; /* flops */
     int layer_reduces, other_reduces, gathers, enters, others;
-    uint64_t reduce_bytes, gather_bytes; /* of each; UINT64_MAX if they differ */
+    uint64_t reduce_bytes, gather_bytes; /* per collective; UINT64_MAX if they differ */
 };
 
 /* A run on all ranks; the contexts keep the traces. */
@@ -25,7 +25,7 @@ struct job {
     uint64_t seed;
     int64_t batch, n_tokens;
     syn_ctx *ctx[MAX_TP];
-    struct sums sums[MAX_TP]; /* by sum_up */
+    struct sums sums[MAX_TP]; /* set by sum_up */
 };
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
@@ -85,7 +85,7 @@ static void a_preset_traces_alike_on_cpu_and_meta(void) {
         uint64_t cpu[MAX_TP], meta[MAX_TP];
         CHECK_OK(syn_model_config_preset(&job.config, "bert-base-uncased", &err), err);
         job.dtype = tp == 2 ? SYN_BF16 : SYN_F32;
-        job.config.n_layer = 2; /* the others repeat them */
+        job.config.n_layer = 2; /* the other layers are identical */
         CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, cpu));
         CHECK(trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, meta));
         for (int r = 0; r < tp; r++) CHECK_MSG(cpu[r] == meta[r], "tp %d, rank %d", tp, r);
@@ -140,7 +140,7 @@ static void sum_nodes(const syn_graph *g, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* Fills the sums of every rank; false if a graph is not sound. */
+/* Computes the sums of every rank; returns false if a graph is invalid. */
 static bool sum_up(struct job *job) {
     for (int r = 0; r < job->tp; r++) {
         syn_graph *g = rank_graph(job->ctx[r]);
@@ -151,11 +151,11 @@ static bool sum_up(struct job *job) {
     return true;
 }
 
-/* Letters as in the papers. */
+/* Symbols as in the papers. */
 static void check_sums(const struct job *job) {
     const int64_t b = job->batch, n = job->n_tokens, h = job->config.n_embd,
                   f = job->config.n_inner, t = job->tp, l = job->config.n_layer;
-    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of a rank */
+    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows per rank */
     const int64_t words = job->all_words ? b * n : PICKED;
     for (int r = 0; r < t; r++) {
         const struct sums s = job->sums[r];
@@ -171,7 +171,7 @@ static void check_sums(const struct job *job) {
         CHECK_INT(s.reduce_bytes, t > 1 ? 4 * b * n * h : 0);
         CHECK_INT(s.gathers, t > 1);
         CHECK_INT(s.gather_bytes, t > 1 ? 4 * words * v : 0);
-        CHECK_INT(s.enters, t > 1 ? 2 * l + 1 : 0); /* q, k and v share one */
+        CHECK_INT(s.enters, t > 1 ? 2 * l + 1 : 0); /* q, k and v share one tp_enter */
     }
 }
 
@@ -191,13 +191,13 @@ static void costs_are_those_of_the_formulas(void) {
     }
 }
 
-/* Parameters of all ranks: those that every rank has counted once and padding not at all. */
+/* Parameters over all ranks: replicated parameters count once per rank, padding does not count. */
 static int64_t distinct_params(const struct job *job) {
     const syn_model_config *c = &job->config;
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
-    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions and
-       types; the first norm; pooler, transform with its norm, next sentence */
+    /* per layer, two norms (2h each) and the biases of the two row-parallel layers; positions
+       and token types; the first norm; pooler, transform with its norm, next sentence */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + (c->n_positions + c->n_types) * h +
                            2 * h + 2 * (h * h + h) + 2 * h + 2 * h + 2;
     int64_t sum = 0;
@@ -261,7 +261,7 @@ static void scopes_are_modules(void) {
 
 /* ---- Memory ---- */
 
-/* Most bytes in use, less the weights'. */
+/* Peak bytes in use, without the weights. */
 static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
     struct job job = {.config = small_bert,
                       .tp = 1,
@@ -278,8 +278,8 @@ static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
     return bytes;
 }
 
-/* Layers give their intermediate results back; of unfused attention one square stays besides the
-   one that is made. */
+/* Each layer frees its intermediate results. With unfused attention, only one square matrix is
+   alive in addition to the one being computed. */
 static void layers_release_what_they_made(void) {
     const int64_t n = 64, square = 2 * small_bert.n_head * n * n * 4,
                   row = 2 * n * small_bert.n_embd * 4;

@@ -1,4 +1,4 @@
-/* Byte-pair encoding: the merging, the readers' refusals. */
+/* Byte-pair encoding: merging, and files that the readers reject. */
 #include "models/tokenizer/bpe_private.h"
 
 #include "syntorch/base/memory.h"
@@ -25,7 +25,8 @@ static syn_status read_files(syn__bpe **out, const files *in, syn_error *err) {
     return status;
 }
 
-/* The plainest statement of the rule: join the leftmost pair of lowest rank until none is left. */
+/* A direct implementation of the rule: join the leftmost pair of the lowest rank until no pair
+   is left. */
 static size_t merge_naively(const syn__bpe *bpe, const char *word, size_t n, int32_t *ids) {
     for (size_t i = 0; i < n; i++) ids[i] = bpe->byte_id[(unsigned char)word[i]];
     for (;;) {
@@ -44,7 +45,7 @@ static size_t merge_naively(const syn__bpe *bpe, const char *word, size_t n, int
     }
 }
 
-/* Random merges over three letters, in random order: most of them no training would give. */
+/* Random merges over three letters, in random order; training would not produce most of them. */
 static void random_files(files *in, uint64_t *rng) {
     char token[80][24];
     bool merged[80][80] = {{false}};
@@ -108,7 +109,7 @@ static void merging_follows_the_rule(void) {
     syn__bpe_work_free(&work);
 }
 
-/* A word is in the table exactly if merging gives its single token. */
+/* A word is in the table if and only if merging yields its single token. */
 static void words_are_what_merging_makes(void) {
     uint64_t rng = 99;
     files in = {0};
@@ -131,8 +132,8 @@ static void words_are_what_merging_makes(void) {
     files_free(&in);
 }
 
-/* A token that is no spelling of bytes stands for its own UTF-8 and never hides the one that
-   merging makes. */
+/* A token that is not a byte-level spelling represents its own UTF-8 and never hides the token
+   that merging yields. */
 static void added_tokens_do_not_interfere(void) {
     static const char text[] = "\xe4\xb8\xad"; /* U+4E2D, in both ways */
     files in = {0};
@@ -164,7 +165,7 @@ static void added_tokens_do_not_interfere(void) {
     files_free(&in);
 }
 
-/* Steps in the square of this length would take hours. */
+/* With a quadratic algorithm this length would take hours. */
 static void long_words_end(void) {
     const size_t n = 4000000;
     files in = {0};
@@ -191,7 +192,7 @@ typedef struct refusal {
     const char *extra; /* entries after the 256 bytes, "" for none; NULL: `whole` is the file */
     const char *whole;
     const char *merges;
-    const char *sentence; /* a part of it; NULL: accepted */
+    const char *sentence; /* part of the expected message; NULL: accepted */
 } refusal;
 
 static const refusal refusals[] = {
@@ -199,7 +200,7 @@ static const refusal refusals[] = {
     {"\"ab\": 256, ", NULL, "a b", NULL},
     {"\"ab\": 256, ", NULL, "#version: 0.2\r\na b\r\n\r\n", NULL},
     {"\"ab\": 256, ", NULL, "", NULL},
-    {"\"\\u4e2d\": 256, ", NULL, "", NULL}, /* an added token that is no spelling of bytes */
+    {"\"\\u4e2d\": 256, ", NULL, "", NULL}, /* an added token that is not a byte-level spelling */
     {"\"ab\": 256, \"ab\": 257, ", NULL, "",
      "vocab.json: the token \"ab\" appears twice (ids 256 and 257)"},
     {"\"ab\": 256, \"bc\": 256, ", NULL, "", "vocab.json: \"ab\" and \"bc\" have the same id 256"},
@@ -271,13 +272,14 @@ static void bad_files_are_refused(void) {
             CHECK(bpe == NULL);
         }
         syn__bpe_free(bpe);
-        CHECK_INT(read_files(&bpe, &in, NULL), status); /* without anyone to tell */
+        CHECK_INT(read_files(&bpe, &in, NULL), status); /* without a syn_error */
         syn__bpe_free(bpe);
         files_free(&in);
     }
 }
 
-/* A vocabulary cut anywhere is refused, and no cut of the merges reads past its end. */
+/* A vocabulary truncated anywhere is rejected, and reading truncated merges stays within the
+   buffer. */
 static void truncated_files(void) {
     files in = {0};
     CHECK(tiny_files(&in.vocab, &in.merges));

@@ -1,5 +1,5 @@
-/* Generation that forgets its steps: memory is constant however many there are, the rows of steps
-   that stay are those of a run that keeps all, and so are tokens and hashes. */
+/* Generation that forgets its steps: memory stays constant for any number of steps; the rows of
+   the remaining steps, the tokens and the hashes are those of a run that keeps all steps. */
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
@@ -14,12 +14,12 @@ enum { BATCH = 2, PROMPT = 5, MANY = 4000, STEPS = 40, MAX_TP = 2 };
 static const int32_t prompt[BATCH * PROMPT] = {1, 2, 3, 4, 5, 0, 0, 8, 9, 10};
 static const int32_t padding[BATCH] = {0, 2};
 
-/* How to run, and what one rank's run left. */
+/* Options of a run, and one rank's results. */
 struct run {
     syn_device device;
     int tp;
     bool fused;
-    int64_t steps, first_kept, n_kept; /* n_kept -1: all stay, as without a callback */
+    int64_t steps, first_kept, n_kept; /* n_kept -1: all steps are kept, as without a callback */
     syn_ctx *ctx[MAX_TP];
     syn_generation g[MAX_TP];
 };
@@ -29,14 +29,14 @@ struct watch {
     const struct run *run;
     const syn_ctx *ctx;
     size_t rows_bytes, data_bytes; /* after step 20 */
-    int64_t first_growth;          /* the first later step with more; 0: none */
+    int64_t first_growth;          /* the first later step that uses more; 0: none */
 };
 
 static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
     struct watch *w = user;
     (void)err;
     const size_t rows = syn_trace_memory_bytes(syn_ctx_trace(w->ctx));
-    /* without fusion there are scores of all keys, of which each step has more */
+    /* unfused attention has scores of all keys, which grow with each step */
     const size_t data = w->run->fused ? w->ctx->storages.held_bytes + w->ctx->storages.cap : 0;
     if (step == 20) {
         w->rows_bytes = rows;
@@ -88,7 +88,8 @@ static void run_free(struct run *r) {
     }
 }
 
-/* Thousands of steps: rows, interned tables and buffers take after each what they took after 20. */
+/* Thousands of steps: after each step, rows, interned tables and buffers use as much memory as
+   after step 20. */
 static void test_constant_memory(void) {
     for (int how = 0; how < 4; how++) {
         struct run r = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
@@ -106,7 +107,7 @@ static void test_constant_memory(void) {
     }
 }
 
-/* The steps that stay are those of the whole run. */
+/* The steps that are kept have the rows of the whole run. */
 static void test_window(void) {
     for (int how = 0; how < 8; how++) {
         struct run all = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
@@ -137,7 +138,7 @@ static void test_window(void) {
     }
 }
 
-/* What stops it is the generation's failure. */
+/* A failing callback makes the generation fail. */
 static syn_status fails_at_3(void *user, int64_t step, bool *rows_stay, syn_error *err) {
     (void)user;
     *rows_stay = step == 1;

@@ -1,5 +1,5 @@
-/* Training that forgets its steps: memory is constant however many there are, and losses,
-   parameters and the trace's hash are those of a run that keeps all. */
+/* Training that forgets its steps: memory stays constant for any number of steps; losses,
+   parameters and the trace's hash are those of a run that keeps all steps. */
 #include "syntorch/context_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -12,7 +12,7 @@
 
 enum { STEPS = 1000, FIRST = 20 };
 
-/* All that the process has allocated; 0 where that is not known, as under a sanitizer. */
+/* Bytes that the process has allocated; 0 if unknown, as under a sanitizer. */
 static size_t allocated(void) {
 #ifdef HAVE_MALLINFO2
     const struct mallinfo2 m = mallinfo2();
@@ -22,7 +22,8 @@ static size_t allocated(void) {
 #endif
 }
 
-/* Bytes before the backward passes of step FIRST, and the first later step with more; 0: none. */
+/* Bytes before the backward passes of step FIRST, and the first later step that uses more; 0:
+   none. */
 static size_t rows, data, total;
 static int growth;
 
@@ -37,7 +38,7 @@ static void watch(syn_ctx *ctx, int step, bool after) {
         total = all;
         growth = 0;
     }
-    /* other ranks' memory is the process's, too: theirs is not at the same place each time */
+    /* the count covers all ranks of the process, and they are not at the same point in each step */
     const bool alone = syn_ctx_comm(ctx)->size == 1;
     if (!growth && (now > rows || held > data || (alone && all > total))) growth = step;
 }

@@ -1,5 +1,4 @@
-/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that
-   must be refused. */
+/* Generation: greedy and sampled tokens for every tp, end-of-text tokens, and every error. */
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/gpt_reference.h"
@@ -58,7 +57,7 @@ static syn_generation request(double temperature) {
                             .want_logits = true};
 }
 
-/* What transformers' RepetitionPenaltyLogitsProcessor makes of the logits behind a text. */
+/* Applies transformers' RepetitionPenaltyLogitsProcessor to the logits of a sequence. */
 static void penalize(double *logits, int64_t vocab, const int32_t *text, int n, double penalty) {
     for (int64_t v = 0; v < vocab; v++) {
         bool seen = false;
@@ -67,7 +66,7 @@ static void penalize(double *logits, int64_t vocab, const int32_t *text, int n, 
     }
 }
 
-/* The likeliest continuation by the reference: NEW tokens of each sequence. */
+/* The most likely continuation by the reference: NEW tokens for each sequence. */
 static void penalized_reference(const ref_model *m, double penalty, int32_t out[BATCH * NEW]) {
     for (int b = 0; b < BATCH; b++) {
         int32_t text[PROMPT + NEW];
@@ -113,7 +112,8 @@ static void greedy_tokens_are_the_likeliest(void) {
     ref_free(&m);
 }
 
-/* Whether rows of the trace stay or not: another tensor lives from step to step. */
+/* An after-step callback that forgets the step's rows of the trace, so that other tensors stay
+   alive between steps. */
 static syn_status forget_rows(void *user, int64_t step, bool *rows_stay, syn_error *err) {
     (void)user;
     (void)step;
@@ -147,8 +147,8 @@ static void tokens_seen_are_penalized(void) {
     ref_free(&m);
 }
 
-/* A sampled token is a function of seed, step and row, so tp changes nothing; another
-   seed changes much. */
+/* A sampled token is a function of seed, step and row: tp does not change it, another seed
+   changes many tokens. */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
     ref_model m = ref_filled(&small_gpt);
     int32_t first[BATCH * NEW], other[BATCH * NEW];
@@ -178,8 +178,8 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
               BATCH * NEW);
 }
 
-/* The first sequence's third token ends texts: it ends there and is filled up; the others go on
-   unless they have it too. */
+/* The first sequence's third token is the end-of-text token: that sequence ends there and is
+   padded; the others continue unless they also produce it. */
 static void end_of_text_stops_and_pads(void) {
     ref_model m = ref_filled(&small_gpt);
     int32_t want[BATCH * NEW];
@@ -219,7 +219,7 @@ static void end_of_text_stops_and_pads(void) {
     ref_free(&m);
 }
 
-/* Most bytes in use while one sequence is read and continued; 0 if that fails. */
+/* Peak bytes in use while one sequence is prefilled and continued; 0 on failure. */
 static size_t peak_of(const syn_model_config *config, int64_t prompt_tokens, int64_t new_tokens) {
     static const int32_t zeros[300];
     ref_model m = ref_filled(config);
@@ -234,18 +234,18 @@ static size_t peak_of(const syn_model_config *config, int64_t prompt_tokens, int
     return ok ? job.peak_bytes : 0;
 }
 
-/* Many steps must not hold more than one step needs: the buffers of a step are given back. */
+/* Many steps must not use more memory than one, because each step frees its buffers. */
 static void decoding_needs_no_more_memory(void) {
     syn_model_config config = small_gpt;
     config.n_positions = 4096;
     const size_t prefill = peak_of(&config, 300, 1), decode = peak_of(&config, 1, 300);
-    /* 300 steps of one token beside one step of 300 tokens, with caches as large. */
+    /* 300 steps of one token against one step of 300 tokens, with caches of the same size. */
     CHECK_MSG(decode > 0 && decode < prefill, "%zu bytes at most in decoding, %zu in prefill",
               decode, prefill);
 }
 
-/* A layer's intermediate results are given back before the next: more layers need room for their
-   weights and caches only. */
+/* A layer frees its intermediate results before the next one runs, so additional layers need
+   memory for their weights and caches only. */
 static void layers_reuse_each_others_memory(void) {
     syn_model_config two = small_gpt, six = small_gpt;
     two.n_positions = six.n_positions = 300;
@@ -254,13 +254,12 @@ static void layers_reuse_each_others_memory(void) {
     CHECK(few > 0 && many > few);
     const int64_t h = two.n_embd, f = two.n_inner,
                   weights = 4 * (4 * h * h + 2 * h * f + 9 * h + f), caches = 4 * 2 * 300 * h;
-    /* A quarter more for size classes. The scores alone of one layer are 8 * 300 * 300
-       4 bytes. */
+    /* A quarter more, for size classes. One layer's scores alone take 8 * 300 * 300 * 4 bytes. */
     CHECK_MSG((double)(many - few) <= 4 * 1.25 * (double)(weights + caches),
               "4 layers more take %zu bytes", many - few);
 }
 
-/* ---- Refusals ---- */
+/* ---- Errors ---- */
 
 static syn_model *model(void) {
     return model_alone(SYN_DEVICE_CPU, &small_gpt, &(syn_model_options){.seed = 1});
@@ -325,7 +324,7 @@ static void refused_generation_can_be_repeated(void) {
     if (s == SYN_OK) memcpy(first, g.tokens, sizeof first);
     syn_free(g.tokens);
     syn_free(g.logits);
-    /* A second run with one model starts anew. */
+    /* A second run with the same model starts with empty caches. */
     g = request(0);
     g.new_tokens = 3;
     const syn_status second = syn_generate(gpt, &g, &err);
@@ -338,7 +337,7 @@ static void refused_generation_can_be_repeated(void) {
     CHECK_OK(s, err);
     CHECK_OK(second, err);
     CHECK(memcmp(first, again, sizeof first) == 0);
-    CHECK_INT(later_steps, 2 * 3 - 1); /* its prefill is a step of its own */
+    CHECK_INT(later_steps, 2 * 3 - 1); /* the prefill is a step, too */
 }
 
 static void forward_refuses_what_does_not_fit(void) {

@@ -1,5 +1,5 @@
-/* The numbers of GPT: logits and tokens against the formulas, for every way to cut and
-   feed the model. */
+/* Results of GPT: logits and tokens against the reference formulas, for every sharding and every
+   way to split the input into chunks. */
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
@@ -10,7 +10,7 @@
 static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
                                  40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};
 
-/* One run of the model on all ranks, fed `chunks` of tokens. */
+/* One run of the model on all ranks, with the tokens fed in `chunks`. */
 struct job {
     syn_model_config config;
     const ref_model *weights; /* NULL: the model's own */
@@ -22,7 +22,8 @@ struct job {
     int64_t chunks[24];
     /* by rank: logits (n_chunks, batch, V) */
     float *logits[4];
-    bool odd_shard[4]; /* by rank: a shard of the model's own weights is not the reference's */
+    bool odd_shard[4]; /* by rank: whether a shard of the model's own weights differs from the
+                          reference's */
 };
 
 static int64_t total_tokens(const struct job *job) {
@@ -31,7 +32,7 @@ static int64_t total_tokens(const struct job *job) {
     return n;
 }
 
-/* Sequence b of the batch: the prompt from token b on. */
+/* Sequence b of the batch: the prompt starting at token b. */
 static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
     return (int32_t)(prompt[b + t] % job->config.vocab_size);
 }
@@ -53,7 +54,7 @@ static syn_status feed(struct job *job, syn_model *gpt, syn_ctx *ctx, float *to,
     return syn_causal_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
 }
 
-static const ref_model *own_weights; /* to compare with; set by one test */
+static const ref_model *own_weights; /* weights to compare with; set by one test */
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
@@ -78,7 +79,8 @@ static void free_job(struct job *job) {
     }
 }
 
-/* Runs a job; every rank's logits after every chunk must be the reference's. The largest error. */
+/* Runs a job and compares every rank's logits after every chunk with the reference's. Returns
+   the largest error. */
 static double job_error(struct job *job, const ref_model *weights) {
     const int64_t v = job->config.vocab_size, n = total_tokens(job);
     syn_error err = {0};
@@ -132,8 +134,8 @@ static void logits_of_every_variant(void) {
     }
 }
 
-/* Other shapes: one head a rank, one layer, width and depth odd, vocabularies
-   around the padding. */
+/* Other shapes: one head per rank, one layer, odd width and depth, vocabulary sizes around the
+   padding. */
 static void logits_of_odd_shapes(void) {
     static const struct {
         int64_t layers, width, heads, inner, vocab;
@@ -161,7 +163,7 @@ static void logits_of_odd_shapes(void) {
         }
 }
 
-/* Feeding a text in pieces, of one token or more, gives what feeding it at once gives. */
+/* Feeding a sequence in chunks of one token or more gives the results of feeding it at once. */
 static void the_cache_changes_nothing(void) {
     static const int64_t feeds[][25] = {
         {24},
@@ -181,7 +183,7 @@ static void the_cache_changes_nothing(void) {
         }
 }
 
-/* Every rank's random weights are shards of one model, of the deviations that GPT-2 has. */
+/* Every rank's random weights are shards of one model, with GPT-2's standard deviations. */
 static void random_weights_are_one_model(void) {
     syn_model_config config = small_gpt;
     config.tied = false;
@@ -225,7 +227,7 @@ static void another_seed_is_another_model(void) {
     const size_t bytes = (size_t)(257 * 32) * sizeof(float);
     const bool same = memcmp(a.params[0].data, b.params[0].data, bytes) == 0;
     const bool differs = memcmp(a.params[0].data, c.params[0].data, bytes) != 0;
-    /* Two parameters of one shape are not alike either. */
+    /* Two parameters of the same shape have different values. */
     const bool layers =
         memcmp(ref_data(&a, "h.0.attn.c_attn.weight"), ref_data(&a, "h.1.attn.c_attn.weight"),
                32 * 96 * sizeof(float)) != 0;

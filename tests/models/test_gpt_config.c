@@ -1,12 +1,12 @@
-/* Configurations of GPT: presets, HuggingFace-style files, refusals, and what follows
-   from the numbers. */
+/* Configurations of GPT: presets, HuggingFace-style files, rejected files, and values derived
+   from the configuration. */
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "models/family_private.h"
 
-/* As the released GPT-2 config has it (keys that do not matter here included). */
+/* The config.json of the released GPT-2, including keys that are ignored here. */
 static const char *const gpt2_file =
     "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"],\n"
     " \"attn_pdrop\": 0.1, \"bos_token_id\": 50256, \"eos_token_id\": 50256,\n"
@@ -30,7 +30,7 @@ static const char *small_with(const char *from, const char *to) {
     return config_with(small_file, from, to);
 }
 
-/* ---- What is read ---- */
+/* ---- Accepted files ---- */
 
 static void gpt2_file_is_the_preset(void) {
     syn_model_config file, preset;
@@ -61,8 +61,8 @@ static void general_names(void) {
     CHECK(c.activation == SYN_GELU_ERF && !c.tied);
 }
 
-/* transformers' GPT2Config has an activation_function and takes a hidden_act for a stranger's key,
-   whatever it says. */
+/* transformers' GPT2Config uses activation_function. It treats hidden_act as an unknown key and
+   ignores its value. */
 static void hidden_act_is_ignored(void) {
     static const struct {
         const char *keys;
@@ -96,7 +96,7 @@ static void defaults(void) {
              err);
     CHECK_INT(c.n_inner, 256);
     CHECK_INT(c.end.n_ids, 0);
-    /* Both names of one thing may stand there if they agree; null says nothing. */
+    /* A file may use both names of a setting if their values agree; null counts as absent. */
     CHECK_OK(
         config_parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
         err);
@@ -108,8 +108,8 @@ static void defaults(void) {
     CHECK_INT(c.n_inner, 8);
 }
 
-/* What other programs take must not be refused: ids that never come, an epsilon of 0, the old name
-   of n_positions with another value. */
+/* Files that other programs accept must not be rejected: ids that never occur, an epsilon of 0,
+   the old name of n_positions with another value. */
 static void harmless_values(void) {
     static const struct {
         const char *keys;
@@ -166,7 +166,8 @@ static void names_of_models(void) {
     }
     char longest[200];
     memset(longest, 'n', sizeof longest);
-    memcpy(longest + 61, "\xE2\x82\xAC", 3); /* would end at 64: left out whole */
+    memcpy(longest + 61, "\xE2\x82\xAC",
+           3); /* truncation would end at byte 64, so it is omitted as a whole */
     longest[199] = '\0';
     CHECK_OK(config_parse_as(&c, longest, small_file, &err), err);
     CHECK_INT(strlen(c.name), 61);
@@ -178,7 +179,7 @@ static void names_of_models(void) {
     CHECK_STR(c.name, "m");
 }
 
-/* Each family's keys; transformers' values where a file does not say. */
+/* Each family's keys; keys that a file omits have transformers' default values. */
 static void dropout_rates(void) {
     static const struct {
         const char *type, *keys;
@@ -186,7 +187,7 @@ static void dropout_rates(void) {
     } rows[] = {
         {"gpt2", "", {0.1, 0.1, 0.1}},
         {"gpt2", "\"attn_pdrop\":0,\"embd_pdrop\":0.25,\"resid_pdrop\":1,", {0.25, 0, 1}},
-        {"gpt2", "\"attention_dropout\":0.5,", {0.1, 0.1, 0.1}}, /* a Llama's key */
+        {"gpt2", "\"attention_dropout\":0.5,", {0.1, 0.1, 0.1}}, /* a key of Llama */
         {"bert", "", {0.1, 0.1, 0.1}},
         {"bert", "\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0.5,", {0, 0.5, 0}},
         {"llama", "", {0, 0, 0}},
@@ -209,7 +210,7 @@ static void dropout_rates(void) {
     }
 }
 
-/* What is written is what transformers writes, and is read again as it was. */
+/* Written files are the ones that transformers writes, and read back unchanged. */
 static void saved_files(void) {
     static const char *const endings[] = {
         "  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n",
@@ -242,7 +243,7 @@ static void saved_files(void) {
     }
 }
 
-/* Every number of a file but dropout is part of the hash, the name is not. */
+/* Every number of a file except dropout is part of the hash; the name is not. */
 static void hashes_tell_models_apart(void) {
     static const char *const changes[][2] = {{"\"n_layer\":2", "\"n_layer\":3"},
                                              {"\"n_embd\":64", "\"n_embd\":128"},
@@ -326,7 +327,7 @@ static void refuses_bad_files(void) {
          "\"tie_word_embeddings\" must be true or false, not 1"},
         {"{", "{\"model_type\":\"mamba\",", "m.json:1:15: ",
          "\"model_type\" is \"mamba\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
-        /* before any other key is judged */
+        /* checked before any other key */
         {"{", "{\"n_head\":-1,\"activation_function\":\"relu\",\"model_type\":\"opt\",",
          "m.json:1:", "\"model_type\" is \"opt\", but only"},
         {"{", "{\"activation_function\":\"relu\",\"model_type\":null,", "",
@@ -351,7 +352,7 @@ static void refuses_every_cut(void) {
     config_check_cuts(gpt2_file);
 }
 
-/* A million brackets under a key that is ignored: refused by depth, without deep recursion. */
+/* A million brackets under an ignored key: rejected by depth, without deep recursion. */
 static void refuses_nesting_bombs(void) {
     const size_t depth = 1000000;
     static const char open[] = "[{";
@@ -392,9 +393,9 @@ static void survives_allocation_failures(void) {
     config_check_without_memory(gpt2_file);
 }
 
-/* ---- What follows from the numbers ---- */
+/* ---- Derived values ---- */
 
-/* Published or closed-form counts of parameters, tied embeddings; 0: the preset's vocabulary. */
+/* Published or closed-form parameter counts, with tied embeddings; 0: the preset's vocabulary. */
 static void parameter_counts(void) {
     static const struct {
         const char *name;
@@ -421,8 +422,8 @@ static void parameter_counts(void) {
     }
 }
 
-/* Counted tensor by tensor: the 5B model of 24 layers, then an odd one with its own MLP
-   width and head. */
+/* Counted tensor by tensor: the 5B model of 24 layers, then an unusual one with its own MLP
+   width and an untied head. */
 static void parameter_counts_of_other_shapes(void) {
     syn_model_config c;
     syn_error err;
@@ -453,7 +454,7 @@ static void presets_are_consistent(void) {
         CHECK_INT(c.n_inner, 4 * c.n_embd);
         CHECK(c.end.n_ids == 1 && syn_text_ends(&c.end, 50256) && c.tied);
         CHECK_INT(c.activation, SYN_GELU_TANH);
-        /* "gpt3-6.7b" has about as many parameters as it says. */
+        /* "gpt3-6.7b" has about as many parameters as its name says. */
         double size;
         char unit;
         if (sscanf(name, "%*[a-z0-9]-%lf%c", &size, &unit) != 2) continue;
@@ -464,8 +465,8 @@ static void presets_are_consistent(void) {
     CHECK_INT(n, 15);
 }
 
-/* Width of a head: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden / heads of
-   Korthikanti et al. 2022. */
+/* head_dim: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden / heads of Korthikanti
+   et al. 2022. */
 static void head_widths(void) {
     static const struct {
         const char *name;

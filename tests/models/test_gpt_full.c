@@ -1,5 +1,5 @@
-/* gpt2 in full size against HuggingFace's: logits behind a prompt of 64 tokens, and 50 greedy
-   tokens. tests/reference/make_full_fixture.py has the weights' formula. */
+/* gpt2 in full size against HuggingFace's results: logits after a prompt of 64 tokens, and 50
+   greedy tokens. The weights come from a formula in tests/reference/make_full_fixture.py. */
 #include "models/generate.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
@@ -15,7 +15,7 @@ static bool read_fixture(void) {
            fixture.batches[0].n_words == 1;
 }
 
-/* The parameter's number, in the order of the script's gpt2_names; -1: none. */
+/* The parameter's index in the script's gpt2_names; -1 if it is not there. */
 static int number_of(const char *name) {
     static const char *const layer[6] = {"ln_1", "attn.c_attn", "attn.c_proj",
                                          "ln_2", "mlp.c_fc",    "mlp.c_proj"};
@@ -73,7 +73,7 @@ static void agrees_cut_in_two_and_fused(void) {
     check((full_job){.tp = 2, .threads = 1, .fused = true});
 }
 
-/* f16 holds these matrices exactly. 50257 words do not divide by 4. */
+/* f16 represents these matrices exactly. The vocabulary size 50257 is not divisible by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
     check((full_job){.tp = 4, .threads = 1, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);

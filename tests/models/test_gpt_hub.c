@@ -1,5 +1,5 @@
-/* GPT against HuggingFace's: same weights, same texts, same logits and greedy tokens, for every tp.
-   The fixture says how it was made: tests/reference/make_gpt2_fixture.py. */
+/* GPT against HuggingFace's results: with the same weights and prompts, logits and greedy tokens
+   must be the same for every tp. tests/reference/make_gpt2_fixture.py made the fixture. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/base/json.h"
@@ -32,7 +32,7 @@ static syn_model_config config_of(int model) {
     return c;
 }
 
-/* Numbers of an array, or of an array of arrays, one after the other. */
+/* Numbers of an array, or of an array of arrays, concatenated. */
 static bool read_numbers(syn_json *json, double *out, int cap, int *n) {
     const int depth = json->depth;
     *n = 0;
@@ -99,7 +99,7 @@ static bool read_fixture(void) {
     return read;
 }
 
-/* The formulas of the other tests are HuggingFace's. */
+/* The reference formulas that other tests use agree with HuggingFace. */
 static void the_reference_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
@@ -127,7 +127,7 @@ struct job {
     int right;    /* greedy tokens of rank 0 */
 };
 
-/* Token by token, then the whole text followed by generation. */
+/* Token by token, then the whole sequence at once followed by generation. */
 static syn_status run_model(struct job *job, syn_ctx *ctx, syn_model *gpt, int rank,
                             syn_error *err) {
     const struct text *t = &fixture[job->model][job->text];

@@ -1,6 +1,6 @@
-/* What a GPT run records: the same trace on every device and communicator, and the flops, bytes,
-   collectives, parameters and caches that the formulas of the papers say (Narayanan et al. 2021,
-   sec. 3; Shoeybi et al. 2019, sec. 3). */
+/* The trace of a GPT run: it is the same on every device and communicator, and its flops, bytes,
+   collectives, parameters and caches match the published formulas (Narayanan et al. 2021, sec. 3;
+   Shoeybi et al. 2019, sec. 3). */
 #include "syntorch/context_private.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
@@ -8,7 +8,7 @@
 #define MAX_TP    8
 #define MAX_STEPS 4
 
-/* Of a rank, and of one of its steps. */
+/* Sums over one rank, and over one of its steps. */
 struct sums {
     int64_t params; /* elements */
     int64_t states; /* bytes */
@@ -17,14 +17,15 @@ struct step_sums {
     uint64_t layer_linear, layer_attention, head; /* flops */
     uint64_t weight_bytes;                        /* read by linear ops */
     int layer_reduces, other_reduces, gathers, casts, others;
-    uint64_t reduce_bytes, gather_bytes, cast_bytes; /* of each; UINT64_MAX if they differ */
+    uint64_t reduce_bytes, gather_bytes,
+        cast_bytes; /* per collective or cast; UINT64_MAX if they differ */
 };
 
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
     generation_job how;
     syn_ctx *ctx[MAX_TP];
-    struct sums sums[MAX_TP]; /* by sum_up */
+    struct sums sums[MAX_TP]; /* set by sum_up */
     struct step_sums steps[MAX_TP][MAX_STEPS];
 };
 
@@ -123,7 +124,7 @@ static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
     syn_cursor_free(&tensors);
 }
 
-/* Fills the sums of every rank; false if a graph is not sound. */
+/* Computes the sums of every rank; returns false if a graph is invalid. */
 static bool sum_up(struct job *job) {
     for (int r = 0; r < job->how.tp; r++) {
         syn_graph *g = rank_graph(job->ctx[r]);
@@ -137,11 +138,12 @@ static bool sum_up(struct job *job) {
 
 /* ---- Against the formulas ---- */
 
-/* n tokens of b sequences, c in the cache after them; b, n, c, h, f, t as in the papers. */
+/* n tokens of b sequences, with c tokens in the cache afterwards; b, n, c, h, f, t as in the
+   papers. */
 static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {
     const int64_t b = job->how.batch, h = job->how.config.n_embd, f = job->how.config.n_inner,
                   t = job->how.tp, l = job->how.config.n_layer;
-    const int64_t v = (job->how.config.vocab_size + t - 1) / t; /* rows of a rank */
+    const int64_t v = (job->how.config.vocab_size + t - 1) / t; /* rows per rank */
     for (int r = 0; r < t; r++) {
         const struct step_sums s = job->steps[r][step];
         CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
@@ -150,7 +152,8 @@ static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t 
         CHECK_INT(s.layer_attention, l * (4 * b * n * c * h + vector) / t);
         CHECK_INT(s.head, 2 * b * h * v); /* of the last token only */
         const int64_t biases =
-            t == 1 ? 3 * h + h + f + h : (3 * h + f) / t; /* the others are added after the sum */
+            t == 1 ? 3 * h + h + f + h
+                   : (3 * h + f) / t; /* the other biases are added after the all-reduce */
         CHECK_INT(s.weight_bytes, 4 * (l * ((4 * h * h + 2 * h * f) / t + biases) + v * h));
         CHECK_INT(s.others, 0);
         if (t == 1) {
@@ -186,13 +189,13 @@ static void costs_are_those_of_the_formulas(void) {
     }
 }
 
-/* Parameters of all ranks, those that every rank has counted once and padding not at all. */
+/* Parameters over all ranks: replicated parameters count once per rank, padding does not count. */
 static int64_t distinct_params(const struct job *job) {
     const syn_model_config *c = &job->how.config;
     const int64_t h = c->n_embd, t = job->how.tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
-    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
-       last norm */
+    /* per layer, two norms (2h each) and the biases of the two row-parallel layers; positions;
+       the final norm */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + c->n_positions * h + 2 * h;
     int64_t sum = 0;
     for (int r = 0; r < t; r++) sum += job->sums[r].params;
@@ -200,7 +203,7 @@ static int64_t distinct_params(const struct job *job) {
 }
 
 static void presets_have_their_sizes(void) {
-    /* Published counts: GPT-2's checkpoints. */
+    /* Published counts of GPT-2's checkpoints. */
     static const struct {
         const char *name;
         int64_t params;
@@ -244,8 +247,8 @@ static void presets_have_their_sizes(void) {
     CHECK_INT(params, syn_model_config_params(&untied, 0));
 }
 
-/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
-   one rank, worked out by hand from 24 b h^2 / t and 4 b c h / t. */
+/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of one layer
+   on one rank, worked out manually from 24 b h^2 / t and 4 b c h / t. */
 static void a_decode_step_of_gpt3(void) {
     struct job job = {.how = {.tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2}};
     syn_error err = {0};
@@ -258,7 +261,7 @@ static void a_decode_step_of_gpt3(void) {
     CHECK_INT(s.layer_attention, 96 * INT64_C(12582912));
 }
 
-/* Buffers that releases look at in a run on the CPU. */
+/* Buffers that are inspected when tensors are freed, in a run on the CPU. */
 static int64_t release_visits(int64_t layers) {
     struct job job = {
         .how = {.config = small_gpt, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2}};
@@ -269,7 +272,7 @@ static int64_t release_visits(int64_t layers) {
     return visits;
 }
 
-/* Each layer costs the same, however many there are. */
+/* The cost per layer does not depend on the number of layers. */
 static void layers_release_in_linear_time(void) {
     const int64_t ten = release_visits(10), twenty = release_visits(20), forty = release_visits(40);
     CHECK(ten > 0);

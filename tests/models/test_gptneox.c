@@ -1,6 +1,7 @@
-/* What GPT-NeoX records: the same trace on every device and communicator, one all-reduce in a layer
-   whose residual is parallel, flops of the formulas, published sizes; files that are refused. What
-   it computes: tests/programs/test_llama.py, tests/models/test_training.c. */
+/* The trace of GPT-NeoX: it is the same on every device and communicator, a layer with a
+   parallel residual has one all-reduce, flops match the formulas and sizes the published ones; and
+   files that are rejected. Its results are tested in tests/programs/test_llama.py and
+   tests/models/test_training.c. */
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -39,11 +40,11 @@ static void one_trace_on_every_device_and_communicator(void) {
     }
 }
 
-/* Of a rank's layers in step 0. */
+/* Sums over a rank's layers in step 0. */
 struct sums {
     uint64_t linear;
     int reduces;
-    int joins; /* ops of an MLP that wait for an attention's */
+    int joins; /* dependencies of an MLP's ops on an attention's */
     int64_t bytes;
 };
 
@@ -65,7 +66,7 @@ static void sum_up(const syn_graph *g, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* And its MLP waits for nothing of its attention. */
+/* The MLP does not depend on the attention of its layer. */
 static void a_parallel_residual_has_one_all_reduce(void) {
     for (int i = 0; i < 8; i++) {
         const bool parallel = i / 4 == 0;
@@ -86,7 +87,7 @@ static void a_parallel_residual_has_one_all_reduce(void) {
             const int matrices = 4 * WIDTH * WIDTH + 2 * WIDTH * INNER;
             CHECK_INT((int64_t)s.linear, 2 * BATCH * PROMPT * LAYERS * matrices / tp);
             CHECK_INT(s.reduces, LAYERS * reduces);
-            CHECK_INT(s.joins, parallel ? 0 : 2 * LAYERS); /* normalisation and residual */
+            CHECK_INT(s.joins, parallel ? 0 : 2 * LAYERS); /* normalization and residual */
             CHECK_INT(s.bytes, LAYERS * reduces * BATCH * PROMPT * WIDTH * 4);
         }
         drop_ranks(MOST_RANKS, ctx);

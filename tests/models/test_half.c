@@ -1,5 +1,6 @@
-/* Models that compute in 16 bits beside transformers, which computes in them too
-   (tests/reference/make_half_fixture.py): ours are no farther from its f32 than it is itself. */
+/* 16-bit models against transformers, which computes in 16 bits too
+   (tests/reference/make_half_fixture.py): our error relative to transformers' f32 results is at
+   most that of transformers' own 16-bit results. */
 #include "models/bert.h"
 #include "models/causal.h"
 #include "models/weights/safetensors.h"
@@ -8,7 +9,8 @@
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
-/* Sums in another order differ by as much; a sum over ranks, by one rounding of its parts more. */
+/* Factors that other orders of summation account for. Summing over ranks rounds the partial sums
+   once more. */
 #define SLACK     1.1
 #define SLACK_CUT 1.25
 
@@ -30,7 +32,7 @@ static double scale_of(const char *name, int rank) {
 static const full_formula gpt_formula = {number_of, scale_of, "ln_"},
                           bert_formula = {number_of, scale_of, "LayerNorm"};
 
-/* A model of the fixture; formula NULL: the checkpoint of that name. */
+/* A model of the fixture; formula NULL: the checkpoint with that name. */
 typedef struct model_of {
     const char *name;
     const full_formula *formula;
@@ -43,7 +45,7 @@ static const model_of models[] = {{"tiny_gpt2_f32", NULL, NULL},
                                   {"gpt2", &gpt_formula, "gpt2"},
                                   {"bert", &bert_formula, "bert-base-uncased"}};
 
-/* How the logits of all positions come about. */
+/* How the logits of all positions are computed. */
 typedef enum path { BY_TOKEN, BY_PREFILL } path;
 
 typedef struct job {
@@ -66,7 +68,7 @@ static const int32_t *ids_of(const job *j, const char *what) {
     return (const int32_t *)known(j, what)->data;
 }
 
-/* Of those that count: position t of text b. */
+/* Index of position t of sequence b among the positions that are no padding. */
 static int64_t place(const job *j, int64_t b, int64_t t) {
     const int64_t *dims = known(j, "mask")->dims;
     const int32_t *mask = ids_of(j, "mask");
@@ -75,13 +77,13 @@ static int64_t place(const job *j, int64_t b, int64_t t) {
     return at;
 }
 
-/* ---- what is computed ---- */
+/* ---- Results ---- */
 
 static bool is_of(const syn_ctx *ctx, syn_tensor t, syn_dtype dtype) {
     return syn_ctx_status(ctx) != SYN_OK || syn_tensor_spec(ctx, t)->dtype == (int32_t)dtype;
 }
 
-/* Tokens begin .. end of all texts. */
+/* Tokens begin .. end of all sequences. */
 static syn_tensor tokens_of(const job *j, syn_ctx *ctx, int64_t begin, int64_t end) {
     const int64_t *dims = known(j, "mask")->dims;
     const syn_spec spec = {SYN_I32, 2, {dims[0], end - begin}};
@@ -203,7 +205,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     return s;
 }
 
-/* Fused attention beside "sdpa", the others beside "eager". */
+/* Fused attention against "sdpa", unfused attention against "eager". */
 static double allowed(const job *j) {
     if (j->dtype == SYN_F32) return 1e-5;
     return (j->tp > 1 ? SLACK_CUT : SLACK) *
@@ -253,7 +255,7 @@ static void test_f16(void) {
     check_dtype(SYN_F16);
 }
 
-/* ---- what is refused ---- */
+/* ---- Errors ---- */
 
 static void test_types(void) {
     static const syn_dtype bad[][2] = {
@@ -271,7 +273,7 @@ static void test_types(void) {
     }
 }
 
-/* Parts and heads take what the model computes in. */
+/* Model parts and heads accept only the dtype that the model computes in. */
 static void test_given(void) {
     const syn_model_part last = {1, 1, false, true};
     const syn_model_options how = {.dtype = SYN_BF16, .part = &last, .heads = SYN_BERT_MLM};

@@ -1,5 +1,5 @@
-/* bf16 training over f32 masters learns real text as f32 does, on any ranks; what the optimizer
-   holds of it, and how a run goes on from that. */
+/* bf16 training with f32 master weights learns real text as f32 does, on any number of ranks.
+   Also what state the optimizer holds, and resuming a run from that state. */
 #include "models/causal.h"
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
@@ -15,7 +15,7 @@ enum { BATCH = 8, TOKENS = 48, STEPS = 100, LAST = 10 };
 
 typedef struct job {
     const char *text;
-    size_t n; /* its letters, a token each */
+    size_t n; /* bytes of text; each is a token */
     syn_plan shape;
     syn_dtype dtype;
     syn_recompute_what recompute;
@@ -29,7 +29,7 @@ static syn_model_config config_of(void) {
     return c;
 }
 
-/* Of texts from anywhere in the file, those of this rank. */
+/* Loss of this rank's samples of a step; samples come from anywhere in the file. */
 static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int step) {
     syn_ctx *ctx = syn_model_ctx(m);
     const int share = BATCH / mesh->size[SYN_AXIS_DP], first = share * mesh->index[SYN_AXIS_DP];
@@ -126,9 +126,9 @@ static void test_text(void) {
     free(text);
 }
 
-/* ---- what the optimizer holds ---- */
+/* ---- Optimizer state ---- */
 
-/* A model in a context of its own, its optimizer, and a text. */
+/* A model in its own context, its optimizer, and a text. */
 typedef struct run {
     syn_model *m;
     syn_ctx *ctx;
@@ -168,7 +168,8 @@ static size_t elems_of(const run *r, size_t param) {
 
 enum { MOST = 257 * 32, SLOTS = 3 };
 
-/* Three steps, all that is held carried over to another run, three more: as six in one. */
+/* Three steps, transfer of all state to another run, and three more steps give the results of
+   six steps in one run. */
 static void check_goes_on(syn_dtype dtype) {
     static float x[MOST], y[MOST];
     run whole = run_new(SYN_DEVICE_CPU, dtype), before = run_new(SYN_DEVICE_CPU, dtype),
@@ -209,7 +210,7 @@ static void test_goes_on(void) {
     check_goes_on(SYN_BF16);
 }
 
-/* At first masters are the parameters; a master that is set sets its parameter, rounded. */
+/* Initially, master weights equal the parameters. Setting a master sets its parameter, rounded. */
 static void test_masters(void) {
     static float master[MOST], wide[MOST];
     run r = run_new(SYN_DEVICE_CPU, SYN_BF16);
@@ -225,11 +226,11 @@ static void test_masters(void) {
         CHECK_OK(syn_tensor_read_f32(r.ctx, t, wide, n), *syn_ctx_error(r.ctx));
         for (size_t k = 0; k < n; k++) CHECK(fabsf(wide[k] - master[k]) <= 0.00390625f * master[k]);
     }
-    run_steps(&r, 1); /* what was set is no other writer's */
+    run_steps(&r, 1); /* setting a master does not count as a write by others */
     run_free(&r);
 }
 
-/* Sizes are checked on meta, too, where nothing is read. */
+/* Sizes are checked on meta, too, although nothing is read there. */
 static void test_slots_refused(void) {
     for (int d = 0; d < 2; d++) {
         run r = run_new(d ? SYN_DEVICE_META : SYN_DEVICE_CPU, SYN_BF16);
@@ -264,7 +265,7 @@ static void test_types_refused(void) {
            "dtype");
 }
 
-/* A master that is older than its parameter would undo what was written. */
+/* A master that is older than its parameter would undo the write to the parameter. */
 static syn_status wrong_order(syn_comm *comm, void *says, syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, 2}};
     const syn_model_options options = {.dtype = SYN_BF16};

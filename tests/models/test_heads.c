@@ -1,5 +1,5 @@
-/* Attention with heads that share keys and values, against plain sums: every grouping, cut among
-   ranks, fed in pieces through the cache, with padding, as one op and as several. */
+/* Grouped-query attention against plain sums: every grouping, sharded among ranks, fed in chunks
+   through the cache, with padding, fused and unfused. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "tests/support/gpt_reference.h"
@@ -9,14 +9,14 @@
 enum { BATCH = 2, TOKENS = 9, WIDTH = 12, DEPTH = 3, MAX_HEADS = 8, MAX_OUT = MAX_HEADS * DEPTH };
 
 struct job {
-    int heads, shared; /* of queries; of keys and values */
+    int heads, shared; /* number of query heads; of key/value heads */
     int tp;
     bool fused, causal, padded;
-    int64_t chunks[TOKENS + 1]; /* how many tokens at a time; ends with 0 */
-    double worst;               /* error, of this rank */
+    int64_t chunks[TOKENS + 1]; /* number of tokens per chunk; ends with 0 */
+    double worst;               /* this rank's largest error */
 };
 
-/* Tokens at the beginning of a sequence that count for nothing. */
+/* Number of padding tokens at the beginning of sequence b. */
 static int64_t padding(const struct job *job, int64_t b) {
     return job->padded ? 2 * b + 1 : 0;
 }
@@ -27,14 +27,15 @@ static double x_at(int64_t b, int64_t t, int64_t c) {
     return (double)ref_value(1, (b * TOKENS + t) * WIDTH + c, 1.0);
 }
 
-/* Column c of token t times matrix p, which is stored (WIDTH, out) or the other way round. */
+/* Column c of token t times matrix p, which is stored as (WIDTH, out) or transposed. */
 static double project(int p, int64_t out, int64_t b, int64_t t, int64_t c) {
     double y = 0;
     for (int64_t k = 0; k < WIDTH; k++) y += x_at(b, t, k) * (double)ref_value(p, k * out + c, 0.5);
     return y;
 }
 
-/* Query t of head h sees keys of the head that it shares: column d of what it gathers. */
+/* Column d of the attention output of head h for query t; h shares its key/value head with
+   others. */
 static void attend(const struct job *job, int64_t b, int64_t t, int64_t h, double out[DEPTH]) {
     const int64_t g = h / (job->heads / job->shared), q_out = job->heads * DEPTH,
                   k_out = job->shared * DEPTH;
@@ -54,7 +55,7 @@ static void attend(const struct job *job, int64_t b, int64_t t, int64_t h, doubl
     }
 }
 
-/* (BATCH, TOKENS, WIDTH): what the output projection makes of all heads. */
+/* (BATCH, TOKENS, WIDTH): the output projection of all heads. */
 static void reference(const struct job *job, double out[BATCH][TOKENS][WIDTH]) {
     const int64_t n = job->heads * DEPTH;
     for (int64_t b = 0; b < BATCH; b++)
@@ -147,7 +148,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
         for (int64_t i = 0; i < BATCH * *n * WIDTH; i++) {
             const int64_t b = i / WIDTH / *n, t = at + i / WIDTH % *n;
             const double e = fabs((double)got[i] - want[b][t][i % WIDTH]);
-            /* queries of padding mean nothing */
+            /* outputs for padding queries are undefined */
             if (t >= padding(&mine, b) && !(e <= mine.worst)) mine.worst = isnan(e) ? INFINITY : e;
         }
     }
@@ -180,7 +181,7 @@ static void heads_share_keys_and_values(void) {
         }
 }
 
-/* Causal attention through the cache: token by token, and in pieces. */
+/* Causal attention through the cache: token by token, and in chunks. */
 static void the_cache_holds_shared_heads(void) {
     static const int64_t feeds[][TOKENS + 1] = {{1, 1, 1, 1, 1, 1, 1, 1, 1}, {4, 1, 3, 1}, {8, 1}};
     for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++)
@@ -196,7 +197,7 @@ static void the_cache_holds_shared_heads(void) {
         }
 }
 
-/* `contiguous` rows of attention over `tokens` new tokens. */
+/* Number of `contiguous` nodes in the trace of attention over `tokens` new tokens. */
 static int copies(int64_t shared, int64_t tokens, bool fused) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};
@@ -218,8 +219,8 @@ static int copies(int64_t shared, int64_t tokens, bool fused) {
     return n;
 }
 
-/* Keys and values are never repeated or copied; queries of several tokens are, once, where separate
-   ops multiply them by shared keys. The other copy is that of the result. */
+/* Keys and values are never repeated or copied. Queries of several tokens are copied once, when
+   unfused ops multiply them by shared keys. The other copy is of the result. */
 static void sharing_copies_queries_at_most(void) {
     for (int64_t shared = 1; shared <= 8; shared *= 2)
         for (int fused = 0; fused < 2; fused++) {

@@ -1,5 +1,5 @@
-/* The tensor-parallel layers one by one, in every mode, against plain sums; and writing
-   and finding parameters. */
+/* The tensor-parallel layers one by one, in every mode, against plain sums; and writing and
+   finding parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "ops/ops.h"
@@ -18,8 +18,8 @@ struct job {
     int tp;
     bool gather, input_parallel, with_bias, out_in;
     bool two;   /* the sum of two layers, reduced once */
-    int bad;    /* elements, over all ranks */
-    int *comms; /* of rank 0: all-reduces, all-gathers, tp_enter, others */
+    int bad;    /* number of wrong elements, over all ranks */
+    int *comms; /* rank 0's number of all-reduces, all-gathers, tp_enter, others */
 };
 
 static int differ(syn_ctx *ctx, syn_tensor t, const double *want, int64_t n) {
@@ -44,7 +44,7 @@ static syn_status write_shard(syn_ctx *ctx, const char *name, int p, int64_t row
     return s;
 }
 
-/* y = x W + bias in double, all of it; out_in: W is stored (OUT, IN). */
+/* y = x W + bias in double, unsharded; out_in: W is stored as (OUT, IN). */
 static void full_linear(double y[ROWS * OUT], bool with_bias, bool out_in) {
     float x[ROWS * IN], w[IN * OUT], b[OUT];
     values(x, 1, ROWS * IN);
@@ -70,7 +70,7 @@ static void count_comms(struct job *job, syn_ctx *ctx) {
     }
 }
 
-/* l.weight cut along the output (by_column) or the input. */
+/* l.weight sharded along the output (by_column) or the input. */
 static syn_status write_weight(const struct job *job, syn_ctx *ctx, bool by_column, int rank) {
     const ref_cut cut = by_column == job->out_in ? REF_ROWS : REF_COLUMNS;
     return write_shard(ctx, "l.weight", 2, job->out_in ? OUT : IN, job->out_in ? IN : OUT, cut,
@@ -132,7 +132,7 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
     return SYN_OK;
 }
 
-/* Look-up and head with one table of 21 rows, which no tp divides. */
+/* Embedding lookup and head with one table of 21 rows, which no tp divides. */
 static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
     static const int32_t ids[ROWS] = {0, 20, 5, 11, 6};
     const int64_t padded = (VOCAB + job->tp - 1) / job->tp * job->tp;
@@ -231,7 +231,7 @@ static void a_vocabulary_that_does_not_divide(void) {
     }
 }
 
-/* All are of the initializer's type; with f32 matrices may be narrower. */
+/* All parameters have the dtype of the initializer; with f32, matrices may have a narrower one. */
 static void types_of_parameters(void) {
     static const syn_dtype dtypes[3] = {SYN_F32, SYN_F16, SYN_BF16};
     for (int i = 0; i < 12; i++) {
@@ -333,7 +333,7 @@ static void writes_of_anything_else_are_refused(void) {
     }
 }
 
-/* A program that loads weights runs on meta as well. */
+/* A program that loads weights also runs on meta. */
 static void writing_on_meta_does_nothing(void) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};

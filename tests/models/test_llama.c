@@ -1,13 +1,14 @@
-/* What Llama, Mistral, Qwen2 and Qwen3 record: the same trace on every device and communicator; the
-   flops, exchanges, parameters and caches of the formulas of Narayanan et al. 2021, sec. 3, with
-   three matrices in the MLP and fewer heads of keys than of queries; published sizes. What they
-   compute: tests/programs/test_llama.py, tests/models/test_training.c. */
+/* The traces of Llama, Mistral, Qwen2 and Qwen3: they are the same on every device and
+   communicator; flops, collectives, parameters and caches match the formulas of Narayanan et al.
+   2021, sec. 3, adapted to three MLP matrices and fewer key/value heads than query heads; and sizes
+   match the published ones. Results are tested in tests/programs/test_llama.py and
+   tests/models/test_training.c. */
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { MOST_RANKS = 8 };
 
-/* 8 heads of queries, 2 of keys; MLP and vocabulary that not every tp divides. */
+/* 8 query heads, 2 key/value heads; MLP and vocabulary sizes that not every tp divides. */
 static syn_model_config small(const syn_model_family *family) {
     const bool qwen3 = family == &syn_qwen3_family;
     syn_model_config c = {.family = family,
@@ -54,8 +55,8 @@ static void one_trace_on_every_device_and_communicator(void) {
 struct sums {
     int64_t params, caches;         /* elements */
     uint64_t linear, attention;     /* flops of the layers, in the last step */
-    int reduces;                    /* in layers, in the last step */
-    uint64_t most_bytes, all_bytes; /* of them */
+    int reduces;                    /* all-reduces in layers, in the last step */
+    uint64_t most_bytes, all_bytes; /* bytes of these: largest and sum */
 };
 
 static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
@@ -80,7 +81,7 @@ static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* A decode step behind `context` tokens on every rank. */
+/* A decode step with `context` tokens in the cache, on every rank. */
 static void check_preset(const char *name, int tp) {
     generation_job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
     syn_ctx *ctx[MOST_RANKS] = {NULL};
@@ -109,7 +110,8 @@ static void check_preset(const char *name, int tp) {
         CHECK_INT((int64_t)s.all_bytes, tp > 1 ? 2 * l * b * h * 4 : 0);
     }
     drop_ranks(MOST_RANKS, ctx);
-    /* what every rank has: norms, a bias behind the sum; what `copies` ranks have */
+    /* replicated on every rank: norms, a bias after the all-reduce; on `copies` ranks: key/value
+       weights */
     const int64_t again = (c->qkv_bias || c->attention_bias ? 2 : 0) * c->n_kv_head * depth +
                           2 * h * c->n_kv_head * depth;
     params -= (tp - 1) * (2 * l + 1) * h + (copies - 1) * l * again;
@@ -118,7 +120,7 @@ static void check_preset(const char *name, int tp) {
     CHECK_MSG(test_failures == before, "%s, tp %d", name, tp);
 }
 
-/* Counts of the released checkpoints. */
+/* Parameter counts of the released checkpoints. */
 static void presets_have_their_sizes(void) {
     static const struct {
         const char *name;
@@ -151,8 +153,8 @@ static void costs_are_those_of_the_formulas(void) {
         for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
 }
 
-/* What a file says that is not done here is refused by its name. What transformers 5 ignores, or
-   what says "none", is ignored. */
+/* Settings that are not supported are rejected by name. Settings that transformers 5 ignores,
+   and values that mean "none", are ignored. */
 static void refuses_what_it_does_not_know(void) {
     static const char good[] =
         "\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 32, "
@@ -251,7 +253,7 @@ static void refuses_what_it_does_not_know(void) {
     }
 }
 
-/* What a file leaves out is what transformers' configuration classes have. */
+/* Keys that a file omits have the defaults of transformers' configuration classes. */
 static void absent_keys_have_the_defaults_of_transformers(void) {
     static const struct {
         const char *type, *more;
@@ -297,7 +299,7 @@ static void default_keys_must_divide_the_queries(void) {
                         "\"num_attention_heads\" 4");
 }
 
-/* Every number of the rotary positions is part of the hash. */
+/* Every number of the rotary embedding is part of the hash. */
 static void hash_has_rotary_positions(void) {
     static const char *const files[] = {
         "\"use_cache\": true",

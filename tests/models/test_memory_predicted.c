@@ -1,5 +1,5 @@
-/* Memory on meta is what a run takes, to the byte: of every model, phase, tp, type of weights and
-   form of attention; and of random programs of ops. */
+/* The memory that meta predicts equals the memory of a run on the device, to the byte: for every
+   model, phase, tp, weight dtype and form of attention, and for random programs of ops. */
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_program.h"
@@ -9,7 +9,7 @@
 
 enum { MAX_TP = 4, MAX_POINTS = 16 };
 
-/* Bytes in use, most in use, and held, at points of a run. */
+/* Bytes in use, peak and held bytes, at points of a run. */
 struct memory {
     size_t at[MAX_POINTS][3];
     int points;
@@ -24,11 +24,11 @@ static void note(struct memory *m, const syn_ctx *ctx) {
 
 struct job {
     const char *preset; /* NULL: small */
-    bool whole;         /* else the first two layers, which the others repeat */
+    bool whole;         /* else the first two layers only, since the others are identical */
     bool bert, fused;
     int tp;
     syn_dtype dtype, weights;
-    bool padding; /* of some sequences, and types of tokens */
+    bool padding; /* some sequences are padded; for BERT, also token types */
     struct memory memory[MAX_TP];
 };
 
@@ -116,7 +116,8 @@ static void check_job(struct job job) {
                       syn_dtype_name(job.dtype), syn_dtype_name(job.weights),
                       job.fused ? "fused" : "unfused", job.padding, p, want[0], want[1], want[2],
                       got[0], got[1], got[2]);
-            CHECK(p == 0 || want[1] > job.memory[r].at[p - 1][0]); /* something was made */
+            CHECK(p == 0 ||
+                  want[1] > job.memory[r].at[p - 1][0]); /* the step allocated something */
         }
     }
 }
@@ -126,7 +127,7 @@ static void small_models(void) {
                                           {SYN_F32, SYN_F16},
                                           {SYN_F32, SYN_BF16},
                                           {SYN_F16, SYN_F16},
-                                          {SYN_BF16, SYN_F32}}; /* all of bf16, too */
+                                          {SYN_BF16, SYN_F32}}; /* everything in bf16, too */
     for (int i = 0; i < 120; i += TEST_REDUCED ? 7 : 1)
         check_job((struct job){.bert = i % 2,
                                .fused = i / 2 % 2,
@@ -149,7 +150,7 @@ static void presets(void) {
                                .weights = i % 2 ? SYN_BF16 : SYN_F32});
 }
 
-/* Every op, in any order; then all of it is released but for one tensor. */
+/* Runs every op in random order, then releases everything except one tensor. */
 static void random_programs(void) {
     static program p;
     for (uint64_t seed = 0; seed < TEST_ROUNDS(100); seed++) {

@@ -1,4 +1,5 @@
-/* The optimizer where it does not follow PyTorch's (test_training): what it refuses, and rates. */
+/* The optimizer where it differs from PyTorch's (test_training.c compares the rest): errors and
+   learning rates. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "models/training/optimizer.h"
@@ -8,7 +9,7 @@
 
 enum { IN = 3, OUT = 2 };
 
-/* A layer whose output, for one x, is trained to be class 0. */
+/* A layer whose output, for one input x, is trained to be class 0. */
 typedef struct job {
     syn_ctx *ctx;
     syn_layer_linear layer, other;
@@ -70,7 +71,7 @@ static void test_not_finite(void) {
     job_free(&j);
 }
 
-/* The norm of the step before is forgotten when a step fails: nobody asks for it. */
+/* The previous step's norm is forgotten when a step fails; nothing reads it. */
 static void test_not_finite_after_forgetting(void) {
     const syn_optimizer_options how = {.max_grad_norm = 1};
     job j = job_new(&how, false);
@@ -86,9 +87,10 @@ static void test_not_finite_after_forgetting(void) {
     job_free(&j);
 }
 
-/* Nobody looks, but the clipping factor of such gradients is none: the device changes nothing. */
+/* Without the check, an infinite or NaN norm gives no clipping factor, so the device changes
+   nothing. */
 static void test_not_finite_unchecked(void) {
-    static const float bad[2] = {INFINITY, 3e37f}; /* NaN; and squares that overflow */
+    static const float bad[2] = {INFINITY, 3e37f}; /* NaN; and a gradient whose squares overflow */
     for (int i = 0; i < 2; i++) {
         const syn_optimizer_options how = {.max_grad_norm = 1, .unchecked = true};
         job j = job_new(&how, false);
@@ -118,7 +120,7 @@ static void test_every_parameter(void) {
     job_free(&j);
 }
 
-/* An older version cannot be used, nor can a backward pass go through one. */
+/* An older version of a parameter cannot be used, nor can a backward pass go through one. */
 static void test_versions(void) {
     const syn_optimizer_options how = {.weight_decay = 0.1};
     job j = job_new(&how, false);

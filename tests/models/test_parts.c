@@ -1,5 +1,5 @@
-/* Models cut into ranges of layers, as the stages of a pipeline hold them: the same parameters and,
-   bit for bit, the same results as the whole. */
+/* Models split into ranges of layers, as pipeline stages have them: the parts have the same
+   parameters as the whole model and give bit-identical results. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@
 
 enum { BATCH = 2, PROMPT = 5, STEPS = 3, LAYERS = 4, WIDTH = 32, VOCAB = 37, MAX_PARTS = 3 };
 
-/* A small model with LAYERS layers and VOCAB words. */
+/* A small model with LAYERS layers and a vocabulary of VOCAB. */
 static syn_model_config config_of(bool bert) {
     syn_model_config c = bert ? small_bert : small_gpt;
     c.n_layer = LAYERS;
@@ -20,7 +20,7 @@ static syn_model_config config_of(bool bert) {
 static const int32_t tokens[BATCH * PROMPT] = {1, 2, 3, 4, 5, 36, 0, 36, 7, 8};
 static const int32_t padding[BATCH] = {0, 2};
 
-/* How a model is cut: the first row is the whole. */
+/* How a model is split; the first row is the whole model. */
 static const struct {
     int n;
     syn_model_part parts[MAX_PARTS];
@@ -37,8 +37,8 @@ struct job {
     int tp;
     bool fused, padded;
     bool apart;     /* each part in a context of its own */
-    bool backwards; /* the last part is made first */
-    bool same;      /* results of every cut, on this rank */
+    bool backwards; /* the last part is created first */
+    bool same;      /* whether all splits gave the same results on this rank */
 };
 
 /* The parts of a model, in one context or several. */
@@ -72,7 +72,7 @@ static void close_pieces(struct pieces *p) {
     }
 }
 
-/* x of the context of part i - 1 in that of part i. */
+/* Copies x of the context of part i - 1 to the context of part i. */
 static syn_tensor hand_over(const struct pieces *p, int i, syn_tensor x) {
     float data[BATCH * PROMPT * WIDTH];
     if (i == 0 || p->ctx[i] == p->ctx[i - 1]) return x;
@@ -81,9 +81,9 @@ static syn_tensor hand_over(const struct pieces *p, int i, syn_tensor x) {
     return s == SYN_OK ? syn_input(p->ctx[i], "activations", &spec, data) : (syn_tensor){0};
 }
 
-/* ---- What the parts compute ---- */
+/* ---- Results of the parts ---- */
 
-/* Logits of the prompt and of STEPS tokens behind it. */
+/* Logits of the prompt and of STEPS tokens after it. */
 static syn_status run_gpt(const struct job *job, struct pieces *p,
                           float out[1 + STEPS][BATCH * VOCAB], syn_error *err) {
     for (int i = 0; i < p->n; i++) {
@@ -126,7 +126,7 @@ static syn_status run_bert(const struct job *job, struct pieces *p, struct bert_
 
 /* ---- Comparison ---- */
 
-/* Whether both contexts' parameter `name` is the same. */
+/* Whether the parameter `name` is the same in both contexts. */
 static bool same_param(syn_ctx *a, syn_ctx *b, const char *name) {
     const syn_tensor x = syn_find_param(a, name), y = syn_find_param(b, name);
     const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(a, x));
@@ -141,8 +141,8 @@ static bool same_param(syn_ctx *a, syn_ctx *b, const char *name) {
     return same;
 }
 
-/* The parts have the whole's parameters, each once; a tied table stands in two contexts if head and
-   embedding do. */
+/* The parts have the whole model's parameters, each once. Only a tied table is in two contexts,
+   if head and embedding are. */
 static bool same_params(const struct job *job, const struct pieces *whole, const struct pieces *p) {
     size_t n = 0;
     for (int i = 0; i < p->n; i++) {
@@ -212,7 +212,7 @@ static void bert_in_parts(void) {
     check_model(true);
 }
 
-/* ---- Refusals ---- */
+/* ---- Errors ---- */
 
 static syn_model *open_part(bool bert, const syn_model_part *part, syn_device device) {
     const syn_model_config config = config_of(bert);
@@ -248,7 +248,7 @@ static void parts_that_there_are_not(void) {
     }
 }
 
-/* A table of the same name that cannot be the tied head's is not taken for it. */
+/* A table of the same name that does not fit the tied head is not used as its table. */
 static void tables_of_other_models(void) {
     static const syn_model_part first = {0, 2, true, false}, last = {2, 2, false, true};
     for (int i = 0; i < 6; i++) {
@@ -274,7 +274,7 @@ static void tables_of_other_models(void) {
     }
 }
 
-/* A part takes what the part before it gives, and nothing else. */
+/* A part accepts only the output of the part before it. */
 static void what_a_part_is_given(void) {
     static const syn_model_part second = {2, 2, false, true}, first = {0, 2, true, false};
     static const struct {
@@ -324,7 +324,7 @@ static void parts_and_encoders_generate_nothing(void) {
     }
 }
 
-/* Heads belong to the part that has the head. */
+/* BERT's heads can be used only on the part that has them. */
 static void heads_of_other_parts(void) {
     static const syn_model_part first = {0, 2, true, false};
     const syn_spec spec = {SYN_F32, 3, {1, 3, WIDTH}};

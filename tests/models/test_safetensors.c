@@ -1,5 +1,5 @@
-/* safetensors: what is written is what the format's description says and reads back; checkpoints of
-   several files; many threads; memory. */
+/* safetensors: written files follow the format's description and read back unchanged;
+   checkpoints of several files; many threads; memory. */
 #include "models/weights/safetensors_private.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/files.h"
@@ -30,7 +30,7 @@ enum { DATA_BYTES = 44 };
 static syn_status write_entries(syn_sink *sink, const unsigned char *data, syn_error *err) {
     syn_safetensors_writer writer;
     SYN_TRY(syn_safetensors_write_header(&writer, sink, entries, n_entries, err));
-    SYN_TRY(syn_safetensors_write_data(&writer, data, 10, err)); /* not tensor by tensor */
+    SYN_TRY(syn_safetensors_write_data(&writer, data, 10, err)); /* all tensors at once */
     SYN_TRY(syn_safetensors_write_data(&writer, data + 10, DATA_BYTES - 10, err));
     return syn_safetensors_write_end(&writer, err);
 }
@@ -137,7 +137,7 @@ static void the_writer_refuses(void) {
     CHECK_OK(write_two("a", "b", SYN_F16, 10, &err), err);
 }
 
-/* The format's other types are listed with their sizes. */
+/* The format's other types are listed, too, with their sizes. */
 static void every_type_is_known(void) {
     static const struct {
         const char *name;
@@ -204,9 +204,9 @@ static void shards_are_joined(void) {
     check_shards(".");
     check_shards("model.safetensors.index.json");
     CHECK(chdir(here) == 0);
-    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")); /* z is not named */
+    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")); /* z is not in the index */
     check_shards(in_folder(""));
-    /* A single file goes before an index, as in transformers. */
+    /* A single file takes precedence over an index, as in transformers. */
     put_tensors("model.safetensors", "{}", "", 0);
     syn_error err = {0};
     syn_safetensors *st;
@@ -215,7 +215,7 @@ static void shards_are_joined(void) {
     syn_safetensors_free(st);
 }
 
-/* What HuggingFace's save_pretrained made. */
+/* A checkpoint that HuggingFace's save_pretrained wrote. */
 static void files_of_transformers_open(void) {
     syn_error err = {0};
     syn_safetensors *st;
@@ -245,7 +245,7 @@ static char *many_header(void) {
     return text;
 }
 
-/* Wrong finds; each thread releases pages that others read. */
+/* Counts wrong lookups. Each thread releases pages that others read. */
 static void *find_all(void *arg) {
     const syn_safetensors *st = arg;
     intptr_t wrong = 0;
@@ -282,7 +282,7 @@ static void threads_share_a_checkpoint(void) {
     syn_safetensors_free(st);
 }
 
-/* KiB of mapped files that this process has in memory; -1 if the system does not say. */
+/* KiB of mapped files that are resident in this process; -1 if the system does not report it. */
 static long resident_file_kib(void) {
     FILE *f = fopen("/proc/self/status", "r");
     char line[256];
@@ -320,7 +320,7 @@ static void released_pages_leave_memory(void) {
     CHECK_MSG(after - before < 1024, "%ld KiB stayed", after - before);
 }
 
-/* ---- Memory that runs out ---- */
+/* ---- Out of memory ---- */
 
 static syn_status write_and_open(void *unused, syn_error *err) {
     (void)unused;
@@ -330,7 +330,7 @@ static syn_status write_and_open(void *unused, syn_error *err) {
     SYN_TRY(write_file(in_folder("t.safetensors"), data, err));
     SYN_TRY(syn_safetensors_open(&st, in_folder("t.safetensors"), err));
     syn_safetensors_free(st);
-    SYN_TRY(syn_safetensors_open(&st, in_folder(""), err)); /* by the index */
+    SYN_TRY(syn_safetensors_open(&st, in_folder(""), err)); /* with an index */
     syn_safetensors_free(st);
     return SYN_OK;
 }

@@ -1,5 +1,5 @@
-/* Files that are not what they say: one sentence each. The verdicts of the first table are those of
-   the reference implementation (safetensors 0.8.0 for Python), but for the four marked ones, where
+/* Invalid files: each gives one message. The verdicts of the first table are those of the
+   reference implementation (safetensors 0.8.0 for Python), except for the four marked ones, where
    the format's text or this library is stricter. */
 #include "models/weights/safetensors_private.h"
 #include "tests/support/files.h"
@@ -13,7 +13,7 @@
 static const struct hostile {
     const char *header;
     size_t data_bytes;
-    const char *says; /* NULL: accepted */
+    const char *says; /* part of the expected message; NULL: accepted */
 } hostile[] = {
     {"{}", 0, NULL},
     {"{}   ", 0, NULL},
@@ -32,7 +32,8 @@ static const struct hostile {
     {"{}{}", 0, "expected the end of"},
     {"{\"a\":1}", 0, "the entry of a tensor must be an object, not a number"},
     {"{\"\xFF\":" T("U8", "[1]", "[0,1]") "}", 1, "is not valid UTF-8"},
-    {"{\"a\\u0000b\":" T("U8", "[1]", "[0,1]") "}", 1, "U+0000"}, /* stricter: names are C's */
+    {"{\"a\\u0000b\":" T("U8", "[1]", "[0,1]") "}", 1,
+     "U+0000"}, /* stricter: names are C strings */
     {"{\"a\":" T("U8", "[1]", "[0,1]") ",\"a\":" T("U8", "[1]", "[1,2]") "}", 2,
      "the tensor 'a' appears twice"},
     {"{\"a\":" T("U8", "[1]", "[0,1]") ",\"\\u0061\":" T("U8", "[1]", "[0,1]") "}", 1,
@@ -90,7 +91,8 @@ static void lies_are_one_sentence(void) {
         unsigned char *file;
         syn_safetensors *st;
         const size_t bytes = tensor_bytes(&file, h->header, data, h->data_bytes);
-        unsigned char *exact = malloc(bytes); /* so that a sanitizer sees a read past the end */
+        unsigned char *exact = malloc(bytes); /* heap memory of the exact size, so that a sanitizer
+                                                 detects a read past the end */
         memcpy(exact, file, bytes);
         free(file);
         const syn_status s = syn__safetensors_open_memory(&st, "dir/x", exact, bytes, &err);
@@ -106,7 +108,7 @@ static void lies_are_one_sentence(void) {
     }
 }
 
-/* Opens folder/name; the sentence must hold `says`. */
+/* Opens folder/name; the error message must contain `says`. */
 static bool refuses(const char *name, syn_status want, const char *says) {
     syn_error err = {0};
     syn_safetensors *st;
@@ -134,7 +136,7 @@ static void lengths_lie(void) {
     put_file("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", 63);
     CHECK(refuses("pointer", SYN_E_FORMAT,
                   "a Git LFS pointer; run 'git lfs pull' to fetch the weights"));
-    /* One byte over the limit, in a sparse file; at the limit what follows is read. */
+    /* One byte over the limit, in a sparse file. At the limit, the header is read. */
     put_file("long", "\1\xE1\xF5\5\0\0\0\0{", 9);
     CHECK(truncate(in_folder("long"), 100001000) == 0);
     CHECK(refuses("long", SYN_E_FORMAT, "has 100000001 bytes; the limit is 100000000"));

@@ -1,6 +1,6 @@
-/* Whole texts through causal models: logits of every position beside the reference's, perplexities
-   beside its sums, the same rows on every device, and what is refused. All families beside
-   transformers: tests/programs/test_inference_scores.py. */
+/* Scoring whole sequences with causal models: logits of every position and perplexities against
+   the reference formulas, the same rows on every device, and errors.
+   tests/programs/test_inference_scores.py compares all families with transformers. */
 #include "models/generate.h"
 #include "models/score.h"
 #include "syntorch/base/memory.h"
@@ -16,13 +16,13 @@ static void fill_long(int32_t out[LONG]) {
     for (int i = 0; i < LONG; i++) out[i] = (i * i * 31 + 7 * i + 11) % 257;
 }
 
-/* ---- beside the reference ---- */
+/* ---- Against the reference ---- */
 
 struct job {
     int tp;
     bool fused;
     const ref_model *weights;
-    float *logits[MOST]; /* of each rank: (TEXTS * TOKENS, V0) */
+    float *logits[MOST]; /* per rank: (TEXTS * TOKENS, V0) */
     syn_perplexity request, got[MOST];
 };
 
@@ -83,7 +83,7 @@ static syn_status perplexity_rank(const test_rank *me, void *arg, syn_error *err
     return s;
 }
 
-/* -log of the probability of each token of the window but the first. */
+/* -log of the probability of each token of the window except the first. */
 static double window_sum(const ref_model *m, const int32_t *window, int64_t length, int64_t from) {
     const int64_t v = m->config.vocab_size;
     double *logits = ref_forward(m, window, length), sum = 0;
@@ -97,7 +97,8 @@ static double window_sum(const ref_model *m, const int32_t *window, int64_t leng
     return sum;
 }
 
-/* The recipe by its words: each window's mean over its new tokens, weighed with one less. */
+/* The published recipe, literally: each window's mean over its new tokens, weighted by their
+   number minus one. */
 static double reference_loss(const ref_model *m, const int32_t *text, int64_t max_length,
                              int64_t stride, int64_t *windows, int64_t *counted) {
     double total = 0;
@@ -143,7 +144,7 @@ static void perplexities_are_the_references(void) {
     ref_free(&m);
 }
 
-/* ---- the model beside it ---- */
+/* ---- Against the model's own forward ---- */
 
 static syn_model *alone(const syn_model_config *config) {
     return model_alone(SYN_DEVICE_CPU, config, &(syn_model_options){.seed = 1});
@@ -168,7 +169,8 @@ static void texts_that_are_continued_do_not_notice(void) {
     CHECK(s[0] == SYN_OK && s[1] == SYN_OK && memcmp(logits[0], logits[1], sizeof logits[0]) == 0);
 }
 
-/* Frequencies of a long text are not those of a short one, which may follow it in one context. */
+/* Dynamic rotary frequencies depend on the sequence length; a short sequence may follow a long
+   one in the same context. */
 static void long_and_short_texts_follow_each_other(void) {
     const syn_model_config dynamic = {
         .family = &syn_llama_family,
@@ -278,7 +280,7 @@ static void windows_can_be_forgotten(void) {
     CHECK_MSG(rows[0] > 500 && rows[1] < 5, "%zu and %zu rows", rows[0], rows[1]);
 }
 
-/* ---- refusals ---- */
+/* ---- Errors ---- */
 
 static void perplexity_refuses_with_the_numbers(void) {
     static const int32_t good[4] = {1, 2, 3, 4}, outside[4] = {1, 2, 257, 4},
@@ -326,7 +328,7 @@ static void a_loss_that_is_no_number_is_told(void) {
     CHECK_HAS(err.text, "tokens 1 to 19 is NaN or infinite");
 }
 
-/* Texts that are too long, parts of models, and BERT. */
+/* Sequences that are too long, parts of models, and BERT. */
 static void hidden_states_refuse(void) {
     const syn_spec many = {SYN_I32, 2, {1, 25}}, few = {SYN_I32, 2, {1, 4}};
     const syn_model_part part = {0, 1, true, false};

@@ -1,5 +1,5 @@
-/* From SQuAD files to batches: ids beside transformers' (texts.json, made by
-   reference/make_texts_fixture.py), what is refused, the file that keeps them, what is masked. */
+/* From SQuAD files to batches: ids against transformers' (texts.json, made by
+   reference/make_texts_fixture.py), rejected files, the cache file of token ids, and masking. */
 #include "models/training/batches.h"
 
 #include "ops/ops.h"
@@ -24,7 +24,7 @@ static syn_squad *read_squad(const char *path) {
 
 static const struct {
     const char *text;
-    const char *says; /* NULL: is read, and has one question */
+    const char *says; /* part of the expected message; NULL: accepted, with one question */
 } files[] = {
     {QUESTION(WHOLE), NULL},
     {PARAGRAPH("{\"qas\": [" WHOLE "], \"context\": \"c\"}"), NULL},
@@ -38,7 +38,7 @@ static const struct {
     {"{\"data\": []}", "has no question"},
     {QUESTION(""), "has no question"},
     {"{\"data\": {}}", "\"data\" must be"},
-    {"{\"version\": 1.0, " REST, NULL}, /* used by nothing, whatever it is */
+    {"{\"version\": 1.0, " REST, NULL}, /* unused, so any value is accepted */
     {"{\"version\": \"KorQuAD_v1.0_train\", " REST, NULL},
     {"{\"version\": null, " REST, NULL},
     {"{\"version\": 2, \"data\": []}", "has no question"},
@@ -50,7 +50,7 @@ static const struct {
     {PARAGRAPH("{\"context\": 7, \"qas\": []}"), "\"context\" must be"},
     {QUESTION("null"), "a question must be an object"},
     {QUESTION("{\"answers\": []}"), "the question has no \"question\""},
-    {QUESTION("{\"question\": \"q\"}"), NULL}, /* answers are used by nothing */
+    {QUESTION("{\"question\": \"q\"}"), NULL}, /* answers are unused */
     {QUESTION("{\"question\": \"q\", \"answers\": {\"text\": [\"a\"]}}"), NULL},
     {QUESTION("{\"question\": \"q\", \"answers\": null}"), NULL},
     {QUESTION(WHOLE) "x", "expected the end of"},
@@ -101,7 +101,7 @@ static void what_is_not_there(void) {
     CHECK(squad == NULL);
 }
 
-/* A line of 8 MiB, in a string. */
+/* A line of 8 MiB, inside a string. */
 static void long_lines(void) {
     enum { BYTES = 8 << 20 };
     static const char begin[] = "{\"data\":[{\"paragraphs\":[{\"qas\":[" WHOLE "],\"context\":\"";
@@ -117,7 +117,7 @@ static void long_lines(void) {
     syn_squad_free(squad);
 }
 
-/* ---- ids ---- */
+/* ---- Token ids ---- */
 
 #if defined SYN_HAVE_PCRE2 && defined SYN_HAVE_UTF8PROC
 #define HAVE_TOKENIZERS 1
@@ -127,7 +127,7 @@ static void long_lines(void) {
 
 enum { PLAIN, PAIR, JOINED, KINDS, MOST_IDS = 512, MOST_CASES = 128 };
 
-/* A line of texts.json. */
+/* One line of texts.json. */
 struct expected {
     int64_t max;
     int32_t ids[KINDS][MOST_IDS], types[MOST_IDS];
@@ -211,9 +211,9 @@ static void ids_are_those_of_transformers(void) {
     syn_tokenizer_free(bert);
 }
 
-/* ---- with the tokenizer of bytes ---- */
+/* ---- With the byte tokenizer ---- */
 
-/* n questions, with the letters of the alphabet as contexts. */
+/* n questions whose contexts are letters of the alphabet. */
 static syn_squad *letters(int n) {
     static char text[1 << 17];
     size_t at = 0;
@@ -311,7 +311,7 @@ static void no_memory(void) {
     syn_tokenizer_free(bytes);
 }
 
-/* ---- the file that keeps them ---- */
+/* ---- The cache file ---- */
 
 static void kept_in_a_file(void) {
     const syn_texts_how how = {SYN_TEXTS_PLAIN, 20}, other = {SYN_TEXTS_PLAIN, 21};
@@ -324,7 +324,7 @@ static void kept_in_a_file(void) {
     CHECK(key != syn_texts_key(squad, 6, &how) && key != syn_texts_key(squad, 5, &other));
     CHECK(key != syn_texts_key(fewer, 5, &how));
     CHECK_OK(syn_texts_load(&again, path, key, &err), err);
-    CHECK(!again); /* there is none yet */
+    CHECK(!again); /* the file does not exist yet */
     CHECK_OK(syn_texts_save(texts, path, key, &err), err);
     CHECK_OK(syn_texts_load(&again, path, key + 1, &err), err);
     CHECK(!again);
@@ -336,7 +336,7 @@ static void kept_in_a_file(void) {
     syn_squad_free(squad);
 }
 
-/* Whatever happens to the file, other texts never come out of it. */
+/* Whatever happens to the file, it never yields other token ids. */
 static void damaged_files(void) {
     syn_squad *squad = letters(20);
     syn_texts *texts = plain_texts(squad, 20, NULL), *again;
@@ -358,7 +358,7 @@ static void damaged_files(void) {
     syn_squad_free(squad);
 }
 
-/* ---- batches ---- */
+/* ---- Batches ---- */
 
 static void next_tokens(void) {
     enum { T = 8, N = 3 };
@@ -370,14 +370,14 @@ static void next_tokens(void) {
     syn_texts *texts = plain_texts(squad, 20, NULL);
     syn_batch_how how = {.tokens = T, .pad = 0, .causal = true};
     CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), 5 + 4 + 7);
-    static const char row[] = "B1? ab"; /* the second text */
+    static const char row[] = "B1? ab"; /* the second sequence */
     for (int t = 0; t < T; t++) {
         CHECK_INT(ids[t], t < 6 ? row[t] : 0);
         CHECK_INT(labels[t], t < 5 ? row[t + 1] : SYN_IGNORED_TARGET);
         CHECK_INT(types[t], 0);
         CHECK(mask[t] == (t < 6 ? 0.0f : -INFINITY));
     }
-    CHECK_INT(ids[2 * T + 7], 'c'); /* "Z25? abc", cut */
+    CHECK_INT(ids[2 * T + 7], 'c'); /* "Z25? abc", truncated */
     CHECK_INT(labels[2 * T + 7], SYN_IGNORED_TARGET);
     how.predict_padding = true;
     CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), N * (T - 1));
@@ -389,7 +389,7 @@ static void next_tokens(void) {
     syn_squad_free(squad);
 }
 
-/* How often of n; within five standard deviations. */
+/* Whether count of n agrees with probability p, within five standard deviations. */
 static bool about(int64_t count, int64_t n, double p) {
     return fabs((double)count - (double)n * p) <= 5 * sqrt((double)n * p * (1 - p));
 }
@@ -436,8 +436,8 @@ static void hidden_words(void) {
     syn_squad_free(squad);
 }
 
-/* A row without a text: padding that may be seen, so that nothing is divided by zero, and of which
-   nothing counts. */
+/* An empty row has padding that attention may see, so that nothing is divided by zero, and none
+   of its positions count. */
 static void rows_of_nothing(void) {
     enum { T = 8, N = 3 };
     const int64_t which[N] = {-1, 0, -1};
@@ -463,7 +463,7 @@ static void rows_of_nothing(void) {
     syn_squad_free(squad);
 }
 
-/* A row is the same wherever it stands, and another one in the next epoch. */
+/* A row does not depend on its position in the batch, but changes with the epoch. */
 static void rows_do_not_depend_on_the_batch(void) {
     enum { T = 32, N = 60 };
     static int32_t ids[N * T], one[T], labels[N * T];

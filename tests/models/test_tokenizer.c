@@ -1,5 +1,4 @@
-/* The tokenizers as programs use them: against HuggingFace's ids, back to bytes, and
-   when things fail. */
+/* The tokenizer interface: ids against HuggingFace's, decoding back to bytes, and errors. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "models/tokenizer/bpe_private.h"
@@ -10,7 +9,7 @@
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"
 
-/* Encodes, decodes, compares with the text; the ids are to be freed. */
+/* Encodes, decodes and compares with the text. The caller frees the ids. */
 static bool round_trip(const syn_tokenizer *tok, const char *text, size_t bytes, int32_t **ids,
                        size_t *elems) {
     syn_error err = {0};
@@ -60,8 +59,8 @@ static void bytes_are_ids(void) {
 
 #ifdef SYN_HAVE_PCRE2
 
-/* Where every byte is a token, nothing asks for the unk_token, which need not be in the vocabulary.
-   The tokenizers library reads such a file as well. */
+/* If every byte is a token, unk_token is never needed and may be missing in the vocabulary. The
+   tokenizers library accepts such a file, too. */
 static void unk_token_of_bytes(void) {
     char json[8192], spelled[4];
     const char *rest;
@@ -90,8 +89,8 @@ static syn_tokenizer *load_tiny(void) {
     return load_folder();
 }
 
-/* Every line of one kind must give the fixture's ids; returns how many lines, 0
-   after a difference. */
+/* Every line of one kind must give the fixture's ids. Returns the number of lines, 0 after a
+   difference. */
 static size_t match_fixture(const syn_tokenizer *tok, const char *kind) {
     static long want[1 << 14];
     size_t lines = 0, elems;
@@ -135,7 +134,7 @@ static void gpt2_vocabulary(void) {
     syn_tokenizer_free(tok);
 }
 
-/* The next "squad" line; false after printing a difference. */
+/* Reads the next "squad" line; returns false after printing a difference. */
 static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json) {
     fixture_line line;
     do
@@ -177,7 +176,7 @@ static void squad_text(void) {
     syn_tokenizer_free(tok);
 }
 
-/* Ids as HuggingFace's, and back to the text. */
+/* The ids are HuggingFace's, and decode to the text. */
 static void random_texts(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("gpt2");
@@ -208,7 +207,7 @@ static void tokens_and_their_names(void) {
     CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BPE);
     CHECK_INT(syn_tokenizer_special(tok, "<|endoftext|>"), 256 + 36);
     CHECK_INT(syn_tokenizer_special(tok, "[MASK]"), -1);
-    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1); /* a token, but no special one */
+    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1); /* a token, but not a special one */
     const char *token = syn_tokenizer_token(tok, 256 + 3, &bytes);
     CHECK(bytes == 5 && memcmp(token, "hello", 5) == 0);
     token = syn_tokenizer_token(tok, 0, &bytes);
@@ -223,7 +222,7 @@ static void tokens_and_their_names(void) {
     syn_tokenizer_free(tok);
 }
 
-/* Random characters from all of Unicode, among letters that merge. */
+/* Random characters of all of Unicode, between letters that merge. */
 static size_t random_text(uint64_t *rng, char *text, size_t max) {
     size_t n = 0;
     while (n + 16 < max) {
@@ -241,8 +240,8 @@ static size_t random_text(uint64_t *rng, char *text, size_t max) {
     return n;
 }
 
-/* Decoding gives the text back, and long texts (which use the cache of words) the ids
-   of their parts. */
+/* Decoding returns the text. Long texts, which use the word cache, give the concatenated ids of
+   their parts. */
 static void any_utf8_round_trips(void) {
     enum { MAX = 40000 };
     syn_tokenizer *tok = load_tiny();
@@ -255,7 +254,7 @@ static void any_utf8_round_trips(void) {
         int32_t *ids = NULL, *part = NULL;
         size_t elems, part_elems, at = 0;
         CHECK(round_trip(tok, text, bytes, &ids, &elems));
-        /* Words never cross a special token: the ids of the pieces, one after the other. */
+        /* Words never cross a special token: the ids are the concatenated ids of the pieces. */
         for (size_t from = 0, to; from < bytes; from = to) {
             const char *special = NULL;
             for (to = from; to < bytes && special == NULL; to++)
@@ -276,7 +275,7 @@ static void any_utf8_round_trips(void) {
     syn_tokenizer_free(tok);
 }
 
-/* The ids of a repeated line must not depend on the cache: a short text has none. */
+/* The ids of a repeated line must not depend on the word cache, which short texts do not use. */
 static void cache_changes_nothing(void) {
     static const char line[] = "abcab heheheh xyyxyx caf\xc3\xa9\xc3\xa9 12312 wwabab\n";
     enum { LINES = 2000 };
@@ -309,7 +308,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Different words of one hash, one after the other, must not answer for each other. */
+/* The word cache must distinguish alternating words with the same hash. */
 static void equal_hashes_are_told_apart(void) {
     enum { WORDS = 1 << 18, REPEATS = 2000 };
     syn_tokenizer *tok = load_tiny();
@@ -321,7 +320,7 @@ static void equal_hashes_are_told_apart(void) {
         words[i].hash = syn__bpe_hash(words[i].text, 8);
     }
     qsort(words, WORDS, sizeof *words, by_hash);
-    size_t pairs = 0; /* about 2^36 / 2 / 2^32 = 8 are to be expected */
+    size_t pairs = 0; /* about 2^36 / 2 / 2^32 = 8 expected */
     for (size_t i = 0; i + 1 < WORDS; i++) {
         if (words[i].hash != words[i + 1].hash || strcmp(words[i].text, words[i + 1].text) == 0)
             continue;
@@ -349,7 +348,7 @@ static void bad_utf8_is_refused(void) {
     } bad[] = {
         {"\x80", 1, 0},
         {"abc\xff", 4, 3},
-        {"hello world\xc3", 12, 11},        /* cut short */
+        {"hello world\xc3", 12, 11},        /* truncated */
         {"12345678\xc0\xaf", 10, 8},        /* overlong */
         {"\xe4\xb8\xad\xed\xa0\x80", 6, 3}, /* a surrogate */
         {"ab\xf4\x90\x80\x80", 6, 2},       /* above U+10FFFF */
@@ -369,7 +368,7 @@ static void bad_utf8_is_refused(void) {
         CHECK_HAS(err.text, want);
         CHECK(ids == NULL && elems == 0);
     }
-    /* Ids that end inside a character decode to its first bytes. */
+    /* Ids that end inside a character decode to the character's first bytes. */
     const int32_t half[] = {0xe2, 0x82};
     char *text;
     size_t bytes;
@@ -392,7 +391,7 @@ static void missing_and_oversized_files(void) {
     syn_error missing = {0};
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &missing), SYN_E_IO);
     CHECK_HAS(missing.text, "merges.txt");
-    FILE *f = fopen(path, "wb"); /* a hole of more than 64 MiB */
+    FILE *f = fopen(path, "wb"); /* a sparse file of more than 64 MiB */
     CHECK(f != NULL);
     CHECK(fseek(f, 64L << 20, SEEK_SET) == 0 && fputc('\n', f) == '\n' && fclose(f) == 0);
     syn_error large = {0};
@@ -400,7 +399,7 @@ static void missing_and_oversized_files(void) {
     CHECK_HAS(large.text, "merges.txt");
 }
 
-/* The text is long enough for the cache, and has a word long enough for the heap. */
+/* The text is long enough for the word cache, and has a word that needs heap memory. */
 static syn_status load_and_use(void *text, syn_error *err) {
     const size_t length = strlen(text);
     syn_tokenizer *tok;
@@ -461,8 +460,8 @@ static void without_pcre2_a_sentence(void) {
 
 #endif
 
-/* Characters that are no token: with an unk_token they separate what is around them, without one
-   they are dropped before merging. The ids are those of tokenizers 0.23.3. */
+/* Characters without a token: with an unk_token they separate the characters around them,
+   without one they are dropped before merging. The ids are those of tokenizers 0.23.3. */
 static void unknown_characters(void) {
     static const struct {
         const char *model, *text, *ids;

@@ -1,5 +1,6 @@
-/* GPT-2's tokenizer with what the files beside its vocabulary say: HuggingFace's ids
-   (reference/added_fixture.txt), what is refused, damaged files, memory that runs out. */
+/* GPT-2's tokenizer with the files next to its vocabulary (added tokens, configuration): ids
+   against HuggingFace's (reference/added_fixture.txt), rejected and damaged files, and
+   out-of-memory errors. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -9,13 +10,13 @@
 
 #ifdef SYN_HAVE_PCRE2
 
-/* An empty folder but for the tiny vocabulary. */
+/* An empty folder except for the tiny vocabulary. */
 static void begin_folder(void) {
     clear_folder();
     put_tiny_gpt2();
 }
 
-/* A "file" line: its name, then its contents. */
+/* A "file" line: the file's name, then its contents. */
 static void put_line(const fixture_line *line) {
     char name[64];
     const size_t n = strcspn(line->rest, " ");
@@ -110,7 +111,7 @@ static void words_of_all_code_points(void) {
     fclose(f);
 }
 
-/* ---- What is refused ---- */
+/* ---- Errors ---- */
 
 #define CONFIG "tokenizer_config.json"
 
@@ -183,11 +184,12 @@ static void what_is_not_done_is_refused(void) {
     syn_tokenizer_free(tok);
     put_text("tokenizer.json", "{}");
     syn_error err = {0};
-    CHECK(syn_tokenizer_load(&tok, in_folder(""), &err) == SYN_E_FORMAT); /* that counts now */
+    CHECK(syn_tokenizer_load(&tok, in_folder(""), &err) ==
+          SYN_E_FORMAT); /* tokenizer.json takes precedence now */
     CHECK_HAS(err.text, "tokenizer.json has no model with vocab");
 }
 
-/* ---- Damage ---- */
+/* ---- Damaged files ---- */
 
 static const char *const whole[][2] = {
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": true, "
@@ -207,7 +209,7 @@ static const char *const whole[][2] = {
 };
 enum { WHOLE = sizeof whole / sizeof *whole };
 
-/* Every file cut at every byte is refused with a sentence, and never more than that. */
+/* Each file is accepted whole and, truncated at any byte, rejected with a message that names it. */
 static void cut_files(void) {
     for (int k = 0; k < WHOLE; k++) {
         const char *text = whole[k][1];
@@ -247,7 +249,7 @@ static void memory_runs_out(void) {
     CHECK(test_without_memory(load_and_encode, NULL) > 20);
 }
 
-/* As many as make a table of several sizes, with common beginnings, behind each other in a text. */
+/* Enough tokens to grow the table several times, with common prefixes, concatenated in a text. */
 static void many_tokens(void) {
     enum { N = 3000 };
     static char config[N * 24], text[N * 12];

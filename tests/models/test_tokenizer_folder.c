@@ -1,4 +1,4 @@
-/* Which tokenizer a folder holds, and what its configuration files say. */
+/* Which tokenizer a folder contains, and what its configuration files change. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "syntorch/base/memory.h"
@@ -8,9 +8,9 @@
 
 #ifdef SYN_HAVE_UTF8PROC
 
-/* What tokenizer_config.json changes, in the ids of "A \xc3\xa9 \xc3\x89 <two ideographs>". */
+/* Effects of tokenizer_config.json on the ids of "A \xc3\xa9 \xc3\x89 <two ideographs>". */
 static const struct {
-    const char *config, *ids; /* NULL: refused with ... */
+    const char *config, *ids; /* NULL: rejected with ... */
     const char *sentence;
 } configs[] = {
     {"{}", " 5 12 12 14 14", ""},
@@ -46,7 +46,8 @@ static const struct {
     {"{\"tokenizer_class\": \"EsmTokenizer\"}", NULL,
      "the tokenizer_class \"EsmTokenizer\" is not supported; only GPT2Tokenizer and BertTokenizer"},
     {"{\"tokenizer_class\": \"BertTokenizerFaster\"}", NULL, "is not supported"},
-    {"{\"tokenizer_class\": \"GPT2Tokenizer\"}", NULL, ""}, /* no vocab.json, or no PCRE2 */
+    {"{\"tokenizer_class\": \"GPT2Tokenizer\"}", NULL,
+     ""}, /* no vocab.json, or built without PCRE2 */
     {"{\"tokenizer_class\": [\"BertTokenizer\"]}", NULL, "tokenizer_class must be a string"},
     {"[]", NULL, "the configuration must be an object"},
     {"{\"do_lower_case\": true", NULL, "tokenizer_config.json:1:"},
@@ -83,10 +84,10 @@ static void settings_of_wordpiece(void) {
 
 #ifdef SYN_HAVE_UTF8PROC
 
-/* Files of older versions, which count unless tokenizer_config.json lists the added tokens. */
+/* Files of older versions, which are used unless tokenizer_config.json lists the added tokens. */
 static void older_files_of_wordpiece(void) {
     static const struct {
-        const char *file, *text, *sentence; /* NULL: taken */
+        const char *file, *text, *sentence; /* expected message; NULL: accepted */
     } rows[] = {
         {"added_tokens.json", "{\"[MASK]\": 4}", NULL},
         {"added_tokens.json", "{\"ab\": 9}", "the added token \"ab\" is not supported"},
@@ -113,10 +114,10 @@ static void older_files_of_wordpiece(void) {
 
 #if defined SYN_HAVE_UTF8PROC && defined SYN_HAVE_PCRE2
 
-/* Which of two tokenizers is opened. */
+/* Which of two tokenizers in a folder is loaded. */
 static void a_folder_of_both(void) {
     static const struct {
-        const char *tokenizer_config, *config, *name; /* NULL: no such file; refused */
+        const char *tokenizer_config, *config, *name; /* NULL: no such file; rejected */
     } folders[] = {
         {NULL, NULL, NULL},
         {"{}", "{}", NULL},
@@ -151,7 +152,7 @@ static void a_folder_of_both(void) {
         }
         syn_tokenizer_free(tok);
     }
-    remove_all(in_folder("merges.txt")); /* half of GPT-2's does not count */
+    remove_all(in_folder("merges.txt")); /* vocab.json without merges.txt is ignored */
     remove_all(in_folder("config.json"));
     syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
@@ -167,7 +168,7 @@ static void empty_and_oversized(void) {
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_IO);
     CHECK_HAS(err.text, " is not a folder with a tokenizer: it lacks tokenizer.json, vocab.json");
     CHECK(tok == NULL);
-    FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* one line of 2 GB, most of it a hole */
+    FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* one line of 2 GB, in a sparse file */
     CHECK(f != NULL);
     CHECK(fputs("[UNK]\n", f) >= 0 && fseek(f, 2147483647L, SEEK_SET) == 0);
     CHECK(fputc('a', f) == 'a' && fclose(f) == 0);

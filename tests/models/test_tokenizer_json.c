@@ -1,5 +1,5 @@
-/* Tokenizers that a tokenizer.json is of: ids, offsets and decoded texts beside those of
-   HuggingFace's tokenizers library, and what is refused. */
+/* Tokenizers from tokenizer.json: ids, offsets and decoded texts against HuggingFace's
+   tokenizers library, and rejected files. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 #include "models/tokenizer/tokenizer_unicode_private.h"
 #include "tests/support/test.h"
@@ -12,10 +12,10 @@
 static text_buffer bits[MOST_BITS];
 static size_t n_bits;
 
-/* ---- what a text gives, as a hash ---- */
+/* ---- Hash of a text's results ---- */
 
-/* CRC-32 (IEEE 802.3), as zlib's crc32 goes on with it; eight bytes at a time, each by a table of
-   what it does that many bytes before the end. */
+/* CRC-32 (IEEE 802.3), continued from `value` as by zlib's crc32. Processes eight bytes at a
+   time, with one table for each distance from the last of them. */
 static uint32_t crc(uint32_t value, const void *data, size_t bytes) {
     static uint32_t table[8][256];
     const unsigned char *p = data;
@@ -39,10 +39,10 @@ static uint32_t crc(uint32_t value, const void *data, size_t bytes) {
     return ~value;
 }
 
-/* Bytes of the longest beginning of a character that a text begins with, 1 at least: what
-   Rust's from_utf8_lossy replaces at once. */
+/* Length of the longest incomplete character at the beginning of an invalid text, at least 1.
+   Rust's from_utf8_lossy replaces that many bytes with one U+FFFD. */
 static size_t bad_bytes(const char *text, size_t bytes) {
-    for (size_t n = 3; n > 1; n--) { /* some other bytes behind would make it a character */
+    for (size_t n = 3; n > 1; n--) { /* some continuation bytes would complete the character */
         char whole[4] = {0};
         if (n > bytes) continue;
         memcpy(whole, text, n);
@@ -59,7 +59,7 @@ static size_t bad_bytes(const char *text, size_t bytes) {
     return 1;
 }
 
-/* A text with U+FFFD for what is not UTF-8. */
+/* Hashes a text, with U+FFFD in place of invalid UTF-8. */
 static uint32_t crc_lossy(uint32_t value, const char *text, size_t bytes) {
     size_t done = 0, at = 0;
     while (at < bytes) {
@@ -75,8 +75,8 @@ static uint32_t crc_lossy(uint32_t value, const char *text, size_t bytes) {
     return crc(value, text + done, bytes - done);
 }
 
-/* Whether the short way gives the same ids; `e`: with what is put around the text, as it does too
-   but for WordPiece. */
+/* Whether syn_tokenizer_encode gives the same ids as syn_tokenizer_encode_text. It adds no
+   special tokens for kinds other than BPE, so those are compared with an encoding without them. */
 static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t bytes,
                           const syn_encoding *e) {
     const bool bare = syn_tokenizer_kind_of(tok) != SYN_TOKENIZER_BPE;
@@ -92,7 +92,8 @@ static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t byt
     return same;
 }
 
-/* also_short: if the short way differs, the hash is that of nothing. */
+/* also_short: compare with syn_tokenizer_encode, too; on a difference, return the hash of no
+   text. */
 static uint32_t add_text(uint32_t value, const syn_tokenizer *tok, const char *text, size_t bytes,
                          bool also_short) {
     syn_encoding e;
@@ -160,7 +161,7 @@ static uint32_t points_hash(const syn_tokenizer *tok, unsigned first) {
     return value;
 }
 
-/* ---- the fixture's lines ---- */
+/* ---- Lines of the fixture ---- */
 
 static void add_bit(const char *hex) {
     char text[256];
@@ -193,7 +194,7 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     }
     const syn_status status = syn_tokenizer_encode_pair(tok, text[0], bytes[0], text[1], bytes[1],
                                                         &ids, &types, &n, &err);
-    if (status == SYN_E_INVALID) { /* no file says what is put around two texts */
+    if (status == SYN_E_INVALID) { /* no file defines special tokens for pairs of texts */
         CHECK_HAS(err.text, "pairs of texts");
         return;
     }
@@ -208,8 +209,8 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
 
 #define KINDS 13
 
-/* Characters are in the first four planes and at the beginning of the fifteenth. Of the others,
-   which nothing tells from each other, each tokenizer takes a twelfth of the blocks. */
+/* Characters are in the first four planes and at the beginning of the fifteenth. The tokenizers
+   treat all other code points alike, so each one tests only a share of their blocks. */
 static bool takes_points(unsigned first, int kind) {
     if (TEST_REDUCED && first > 0x1000 && (int)(first / 4096 % KINDS) != kind) return false;
     return first < 0x40000 || first == 0xe0000 || (int)(first / 4096 % KINDS) == kind;
@@ -264,7 +265,7 @@ static void all_kinds(void) {
     fclose(f);
 }
 
-/* ---- what is refused ---- */
+/* ---- Errors ---- */
 
 #define BYTES_IN \
     "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": "
@@ -274,12 +275,13 @@ static void all_kinds(void) {
     "{\"id\": " id ", \"content\": \"" text "\", \"special\": false, " more "}"
 
 static const struct {
-    const char *file, *sentence; /* NULL: taken */
+    const char *file, *sentence; /* expected message; NULL: accepted */
 } files[] = {
     {"{" MODEL "}", NULL},
     {"{\"version\": \"1.0\", \"truncation\": {\"max_length\": 1}, \"padding\": {}, " MODEL "}",
      NULL},
-    {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}", NULL}, /* no type: an old file */
+    {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}",
+     NULL}, /* no type: a file of an older version */
     {"{\"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}}}",
      NULL},
     {"{}", "has no model with vocab"},
@@ -377,7 +379,7 @@ static void others_are_refused(void) {
     }
 }
 
-/* Every file cut at every byte is refused. */
+/* Every file truncated at any byte is rejected. */
 static void cut_files(void) {
     size_t bytes;
     char *data = file_bytes(reference_path("tokenizers/odd_bpe/tokenizer.json"), &bytes);
@@ -392,7 +394,7 @@ static void cut_files(void) {
     free(data);
 }
 
-/* ---- which file counts ---- */
+/* ---- Which file is used ---- */
 
 static const struct {
     const char *class, *model_type, *name;
@@ -429,7 +431,7 @@ static void which_file_counts(void) {
     }
 }
 
-/* The tokens that begin and end texts. */
+/* Tokens that begin and end a text. */
 static void ends_of_texts(void) {
     put_text("tokenizer.json",
              "{\"added_tokens\": [" TOKEN("3", "<s>", "\"normalized\": false") ", " TOKEN(
@@ -454,7 +456,7 @@ static void ends_of_texts(void) {
     CHECK_HAS(err.text, "split_special_tokens is not supported");
 }
 
-/* ---- damage ---- */
+/* ---- Damaged files ---- */
 
 static syn_status load_and_use(void *folder, syn_error *err) {
     static const char text[] = "Hello <x> w\xc3\xb6rld \xe1\xba\x9b\xcc\xa3 12 <left> word";

@@ -1,4 +1,4 @@
-/* Regular expressions: GPT-2's words, classes of characters, what is refused. */
+/* Regular expressions: GPT-2's words, classes of characters, and rejected patterns. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 
 #include "syntorch/base/memory.h"
@@ -8,7 +8,7 @@
 
 #ifdef SYN_HAVE_PCRE2
 
-/* A walk over the matches of a text. */
+/* An iteration over the matches of a text. */
 typedef struct walk {
     syn__regex *regex;
     syn__match *match;
@@ -36,7 +36,8 @@ static void walk_set(walk *w, const char *text, size_t bytes) {
     w->at = 0;
 }
 
-/* Bytes of the next match, which must begin where the last one ended; 0 at the end. */
+/* Length of the next match in bytes, which must begin at the end of the previous one; 0 at the
+   end. */
 static syn_status walk_next(walk *w, size_t *bytes, syn_error *err) {
     size_t begin, end;
     SYN_TRY(syn__regex_find(w->regex, w->match, w->text, w->bytes, w->at, &begin, &end, err));
@@ -74,7 +75,7 @@ static void words_match_the_fixture(void) {
     CHECK(texts > 200);
 }
 
-/* Whether `side`, the character and `side` are one word. */
+/* Whether `side`, the character and `side` together are one word. */
 static bool joins(walk *split, char side, const char *character, size_t bytes) {
     char text[8] = {side};
     memcpy(text + 1, character, bytes);
@@ -114,7 +115,7 @@ static void classes_of_all_code_points(void) {
     CHECK_INT(blocks, 272);
 }
 
-/* Long runs must not make the matcher backtrack or run out of stack. */
+/* Long runs must neither make the matcher backtrack nor exhaust the stack. */
 static void long_runs_are_words(void) {
     const size_t n = (size_t)1 << 20;
     char *text = malloc(n + 1);
@@ -128,13 +129,14 @@ static void long_runs_are_words(void) {
         text[n] = 'z';
         walk_set(&split, text, n + (*c != 'a'));
         CHECK_OK(walk_next(&split, &bytes, &err), err);
-        CHECK_INT(bytes, *c == '\n' || *c == ' ' ? n - 1 : n); /* the last one goes with the z */
+        CHECK_INT(bytes,
+                  *c == '\n' || *c == ' ' ? n - 1 : n); /* the last one belongs to the word of z */
     }
     walk_end(&split);
     free(text);
 }
 
-/* What would mean something else in PCRE2, or matches nothing at all. */
+/* Patterns that have another meaning in PCRE2, and patterns that are invalid. */
 static void others_are_refused(void) {
     static const char *const refused[] = {"\\h",     "\\w",     "[\\w]", "\\p{Lu}(?i:a)",
                                           "\\p{Sc}", "\\1(a)",  "\\bx",  "[[:alpha:]]",

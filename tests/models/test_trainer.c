@@ -1,5 +1,5 @@
-/* The trainer: steps as test_forgotten_training makes them by hand, and sentences for numbers that
-   are not finite, after which training goes on. */
+/* The trainer: its steps equal the manual ones of test_forgotten_training, and NaN or infinite
+   values are reported, after which training continues. */
 #include "models/training/trainer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/device.h"
@@ -9,14 +9,17 @@
 
 enum { STEPS = 6, ACCIDENT = 3 };
 
-/* What happens before step ACCIDENT, and what all ranks then say. */
+/* What is set to NaN or infinity before step ACCIDENT, and the message that all ranks must
+   report. */
 typedef struct accident {
-    const char *param; /* gets `value` at element 5; NULL: rank 1's weight of the loss does */
+    const char
+        *param; /* parameter whose element 5 becomes `value`; NULL: rank 1's loss weight does */
     float value;
     const char *sentence;
 } accident;
 
-/* How steps are waited for: at once; by the next one; `ahead`, but each settled at once. */
+/* When a step's results are waited for: at once, by the next step, or (with `ahead`) by a call
+   of syn_trainer_settle after each step. */
 typedef enum waiting_how { AT_ONCE, AHEAD, SETTLED } waiting_how;
 
 typedef struct job {
@@ -26,8 +29,8 @@ typedef struct job {
     waiting_how how;
     bool forget_passes;
     double losses[STEPS];
-    size_t rows, peak_bytes; /* of the last step, and of all */
-    uint64_t hash;           /* of all steps */
+    size_t rows, peak_bytes; /* of the last step; of the whole run */
+    uint64_t hash;           /* over all steps */
 } job;
 
 typedef struct rank {
@@ -48,7 +51,7 @@ static syn_tensor pass(void *arg, int number) {
     return syn_mul(ctx, loss, syn_input(ctx, "factor", &one, &r->job->accident->value));
 }
 
-/* Sets one element of a parameter; what it was. */
+/* Sets one element of a parameter; returns its previous value. */
 static float set(syn_ctx *ctx, const char *name, float value) {
     static _Thread_local float x[1 << 14];
     const syn_tensor t = syn_find_param(ctx, name);
@@ -65,7 +68,7 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     syn_error inner = {0};
     double loss;
     float was = 0;
-    rank bad = *r; /* which the next step's passes know nothing of */
+    rank bad = *r; /* a copy, so that the next step's microbatches are unaffected */
     if (a->param) was = set(ctx, a->param, a->value);
     else bad.bad_weight = syn_ctx_rank(ctx) == 1;
     const int64_t before = syn_trainer_known(trainer).steps;
@@ -81,7 +84,7 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     return syn_ctx_check(ctx, err);
 }
 
-/* What is known; the losses are those of all ranks. */
+/* Stores the loss of the last known step, which is the loss over all ranks. */
 static syn_trained note(job *j, const syn_comm *comm, const syn_trainer *trainer) {
     const syn_trained known = syn_trainer_known(trainer);
     if (known.steps > 0 && comm->rank == 0) j->losses[known.steps - 1] = known.loss;
@@ -127,7 +130,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Passes over the same texts add up: each as a step by hand has it. */
+/* Microbatches over the same samples add up: each contributes the loss of a manual step. */
 static void test_steps(void) {
     float by_hand[STEPS];
     for (int passes = 1; passes <= 2; passes++) {
@@ -144,8 +147,8 @@ static void test_steps(void) {
     }
 }
 
-/* Forgetting passes changes neither losses nor the hash, and keeps a step's rows at those of one
-   pass; a step's memory is that of few passes either way. */
+/* Forgetting microbatches changes neither the losses nor the hash. A step then has the rows of
+   one microbatch; its memory does not grow with the number of microbatches either way. */
 static void test_many_passes(void) {
     job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_passes = true};
     job held = {.shape = few.shape, .passes = 5};
@@ -198,7 +201,7 @@ static void test_bad_texts(void) {
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
-/* The loss is finite, and so are gradients, but for the sum of their squares. */
+/* The loss and the gradients are finite, but the sum of their squares overflows. */
 static void test_large_gradients(void) {
     const accident a = {NULL, 3e37f, "step 4: the gradient of 'wte.weight' is infinite"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
@@ -206,11 +209,11 @@ static void test_large_gradients(void) {
 
 typedef struct waits {
     waiting_how how;
-    uint64_t device, events; /* of the last step */
+    uint64_t device, events; /* in the last step */
 } waits;
 
-/* The loss and the norm come with one wait for the device, where it counts what it is asked for; or
-   with one for what the step before asked for. */
+/* On a device that counts reads, loss and norm are read with one wait for the device; `ahead`,
+   with one wait for the reads that the previous step queued. */
 static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
     waits *w = arg;
     const job j = {.shape = {.tp = 1, .dp = 1}};
@@ -263,7 +266,8 @@ static void test_waits(void) {
     }
 }
 
-/* The same losses, the last of which is waited for in the end; also of ranks. */
+/* All ways of waiting give the same losses, on one rank and on four; the last step is waited for
+   at the end. */
 static void test_ahead(void) {
     for (int ranks = 1; ranks <= 4; ranks *= 4) {
         job jobs[3];

@@ -1,5 +1,5 @@
-/* Training of whole models beside PyTorch's (tests/reference/make_training_fixture.py): losses,
-   gradients, parameters after three steps. */
+/* Training whole models against PyTorch (tests/reference/make_training_fixture.py): losses and
+   gradients, and parameters after three steps. */
 #include "models/bert.h"
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
@@ -21,17 +21,18 @@ typedef struct whole {
     int64_t elems;
 } whole;
 
-/* Fixture and how the ranks share the work. */
+/* Fixture, sharding and results of a run. */
 typedef struct job {
     const checkpoint *checkpoint;
     const syn_safetensors *want;
     bool fused, dropout;
     syn_recompute_what recompute;
     syn_plan shape;
-    whole *grads; /* with dropout: of each parameter, as one rank has them; made if NULL */
+    whole *grads; /* with dropout: one rank's gradient of each parameter; created if NULL */
     syn_dtype dtype;
-    /* Of bf16: what PyTorch's is from f32, and of each rank's parameters the square of how far they
-       are, by kind; what several ranks hold counts once. */
+    /* For bf16. half: losses and norms of PyTorch's bf16 training and its distances from double.
+       apart: by kind and rank, the squared distance of the rank's values from the fixture;
+       replicated parameters count once. */
     const syn_safetensors *half;
     double *apart[2];
 } job;
@@ -46,7 +47,7 @@ static const syn_safetensors_tensor *want(const job *j, const char *kind, const 
     return syn_safetensors_find(j->want, full);
 }
 
-/* The rank's texts of step t. */
+/* This rank's samples of step t. */
 static syn_tensor given(const job *j, syn_ctx *ctx, const syn_mesh *mesh, const char *what, int t) {
     char name[32];
     snprintf(name, sizeof name, "%s.%d", what, t);
@@ -58,7 +59,7 @@ static syn_tensor given(const job *j, syn_ctx *ctx, const syn_mesh *mesh, const 
     return syn_input(ctx, what, &spec, ids + mesh->index[SYN_AXIS_DP] * share * TOKENS);
 }
 
-/* 0 where a key counts, -infinity where not. */
+/* 0 where a key may be seen, -infinity elsewhere. */
 static syn_tensor mask_of(const job *j, syn_ctx *ctx, const syn_mesh *mesh, int t) {
     const syn_tensor counts = given(j, ctx, mesh, "mask", t);
     syn_spec spec = *syn_tensor_spec(ctx, counts);
@@ -71,7 +72,7 @@ static syn_tensor mask_of(const job *j, syn_ctx *ctx, const syn_mesh *mesh, int 
     return syn_input(ctx, "mask", &spec, mask);
 }
 
-/* 1 / how many labels of all ranks count. */
+/* 1 / the number of labels of all ranks that are not ignored. */
 static syn_tensor weight_of(const job *j, syn_ctx *ctx, int t) {
     const syn_spec one = {SYN_F32, 0, {0}};
     char name[32];
@@ -83,7 +84,7 @@ static syn_tensor weight_of(const job *j, syn_ctx *ctx, int t) {
     return syn_input(ctx, "weight", &one, &(float){1.0f / (float)n});
 }
 
-/* A causal model predicts the label beside each token: the fixture does not shift. */
+/* The fixture's labels are already the next tokens, so causal models do not shift them. */
 static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int t) {
     syn_ctx *ctx = syn_model_ctx(m);
     const syn_tensor ids = given(j, ctx, mesh, "ids", t), labels = given(j, ctx, mesh, "labels", t);
@@ -93,28 +94,29 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
     return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
 }
 
-/* A number added to all keys changes no attention: the gradient is zero but for rounding, which
-   AdamW, dividing by the gradient's size, makes a step of. GPT-2's keys are the second third of
-   c_attn, a GPT-NeoX's those of each head's part of query_key_value, which turn in part. */
+/* Adding the same number to all keys does not change attention, so this gradient is zero except
+   for rounding, and AdamW, which divides by the gradient's size, amplifies the rounding to a whole
+   step. Keys are the second third of GPT-2's c_attn and of each head's rows of GPT-NeoX's
+   query_key_value; rotary embedding covers only a part of the latter. */
 static bool is_noise(const char *name) {
     return ref_ends(name, "key.bias");
 }
 
-enum { NEOX_DEPTH = 6 }; /* of a head of the fixture */
+enum { NEOX_DEPTH = 6 }; /* head_dim of the fixture */
 
 static bool has_noise(const char *name, int64_t block, int64_t row) {
     return (ref_ends(name, "c_attn.bias") && block == 1) ||
            (ref_ends(name, "query_key_value.bias") && row / NEOX_DEPTH % 3 == 1);
 }
 
-/* Rotary positions that turn slowly let little of a key's bias count: so little that rounding alone
-   decides some of AdamW's steps. */
+/* With slow rotary frequencies a key's bias has so little effect that rounding decides some of
+   AdamW's steps. */
 static bool is_nearly_noise(const char *name) {
     return ref_ends(name, "k_proj.bias");
 }
 
-/* How far this rank's shard of a parameter is from the wanted whole's, without what is noise after
-   a step. */
+/* Distance of this rank's shard from the expected full parameter. After a step, elements that
+   are noise are left out. */
 typedef struct off {
     double largest, worst, squares;
 } off;
@@ -142,7 +144,7 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
     return by;
 }
 
-/* Whether it is within tol of the largest. */
+/* Whether the worst error is within tol of the largest value. */
 static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
                         syn_tensor got, double tol) {
     const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
@@ -181,7 +183,7 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
 enum { GRADS, MASTERS };
 static const char *const kinds[2] = {"grad", "after"};
 
-/* Adds up how far this rank's gradients or masters are from the fixture's. */
+/* Sums the squared distances of this rank's gradients or masters from the fixture's. */
 static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_mesh *mesh,
                                const syn_optimizer *optimizer, syn_error *err) {
     double *sum = &j->apart[kind][syn_ctx_rank(ctx)];
@@ -205,7 +207,7 @@ static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_m
     return SYN_OK;
 }
 
-/* Parameters are their masters, rounded. */
+/* Parameters must equal their masters, rounded. */
 static syn_status check_rounded(syn_ctx *ctx, const syn_optimizer *optimizer, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -241,7 +243,8 @@ static void check_bf16_number(const job *j, const char *kind, int t, double got)
 
 enum { RUNS = 15 };
 
-/* Of one run: other orders of the same sums move it by a fifth. Of all runs: see below. */
+/* Limit for one run: another order of summation changes the distance by a fifth. check_bf16
+   checks the mean of all runs. */
 static void check_distances(const job *j, int ranks, double mean[2]) {
     for (int k = 0; k < 2; k++) {
         const double limit = 1.25 * of_half(j, kinds[k], 0);
@@ -253,7 +256,7 @@ static void check_distances(const job *j, int ranks, double mean[2]) {
     }
 }
 
-/* With dropout there is no fixture: what one rank computed, op by op, counts. */
+/* With dropout there is no fixture: the reference is one rank's unfused run. */
 static void check_dropped(const job *j, syn_ctx *ctx) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -270,7 +273,7 @@ static void check_dropped(const job *j, syn_ctx *ctx) {
     }
 }
 
-/* Masks that are keyed by the text's number. */
+/* Dropout masks with the sample's index as the key. */
 static void drop(const job *j, syn_model *m, const syn_mesh *mesh) {
     const int32_t share = BATCH / mesh->size[SYN_AXIS_DP];
     const syn_spec spec = {SYN_I32, 1, {share}};
@@ -377,7 +380,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* By make_llama_fixture.py and make_neox_fixture.py. */
+/* From make_llama_fixture.py and make_neox_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
@@ -414,11 +417,12 @@ static void check_shapes(const char *folder, const char *fixture) {
     }
 }
 
-/* Fused or not, computed again or not, on any ranks: the same masks. */
+/* Masks are the same fused or unfused, with or without recomputation, on any number of ranks. */
 static void check_masks(const char *folder, const char *fixture) {
     whole grads[MOST_PARAMS] = {{0}};
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
-    const int step = ref_rounds(4) == 4 ? 1 : 4; /* of which each changes all three */
+    const int step =
+        ref_rounds(4) == 4 ? 1 : 4; /* reduced: each with another recomputation or shape */
     for (int i = 0; i < 15 && test_failures == 0; i += step) {
         job j = {.dropout = true,
                  .fused = i % 2 == 1,
@@ -430,7 +434,8 @@ static void check_masks(const char *folder, const char *fixture) {
     for (int i = 0; i < MOST_PARAMS; i++) free(grads[i].values);
 }
 
-/* On any ranks, fused or not, computed again or not: no farther from double than PyTorch's bf16. */
+/* On any number of ranks, fused or unfused, with or without recomputation, results are no
+   farther from double precision than PyTorch's bf16 results. */
 static void check_bf16(const char *folder, const char *fixture) {
     double apart[2][4], mean[2] = {0, 0};
     syn_safetensors *half;
@@ -448,7 +453,7 @@ static void check_bf16(const char *folder, const char *fixture) {
         if (test_failures == 0)
             check_distances(&j, (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1), mean);
     }
-    const double slack = ref_on_cuda() ? 1.05 : 1; /* its sums round in another order */
+    const double slack = ref_on_cuda() ? 1.05 : 1; /* its sums have another order */
     for (int k = 0; k < 2 && test_failures == 0; k++)
         CHECK_MSG(mean[k] <= of_half(&j, kinds[k], 0) * slack,
                   "%s: %g from double, PyTorch's bf16 %g", kinds[k], mean[k],
@@ -469,7 +474,7 @@ static void test_bert(void) {
     check_shapes("tiny_bert_f32", "training_bert.safetensors");
 }
 
-/* With tp 4 two ranks have the same heads of keys and values. */
+/* With tp 4, two ranks have the same key/value heads. */
 static void test_llama(void) {
     check_shapes("tiny_llama", "training_llama.safetensors");
     check_shapes("tiny_mistral", "training_mistral.safetensors");

@@ -1,6 +1,6 @@
-/* Training over MPI: a step records the same as on meta, which records what threads do
-   (test_training_trace); a rank that fails or is killed while a bucket of gradients is under way
-   ends the job, as a thread's failure ends the others. */
+/* Training over MPI: a step records the same trace as on meta, which equals the trace of a run
+   in threads (test_training_trace). A rank that fails or is killed while a gradient bucket is in
+   flight ends the job, as a failing thread ends the other threads. */
 #include "syntorch/context_private.h"
 #include "tests/support/small_training.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- A rank ---- */
+/* ---- One rank ---- */
 
-/* This rank's part over MPI, then on meta without the others. */
+/* Runs this rank over MPI, then on meta without the other ranks. */
 static syn_status check_same(syn_comm *comm, const small_training *like, syn_error *err) {
     small_training over_mpi = *like, on_meta = *like;
     const int r = comm->rank;
@@ -51,8 +51,8 @@ static syn_status check_traces(syn_comm *comm, void *tp, syn_error *err) {
     return check_ways(comm, &(syn_plan){.tp = of_tp, .dp = comm->size / of_tp}, err);
 }
 
-/* Rank 1 ends in the second step, before its backward pass, while others wait for its gradients, or
-   with a bucket of its own under way. */
+/* In the second step rank 1 fails or is killed: before its backward pass, while others wait for
+   its gradients, or (end_after) with a bucket of its own in flight. */
 static bool end_after, end_killed;
 
 static void end_rank_1(syn_ctx *ctx, int step, bool after) {
@@ -74,7 +74,7 @@ static syn_status train_and_end(syn_comm *comm, void *process, syn_error *err) {
 }
 
 static int run_rank(const char *mode) {
-    int tp = atoi(mode); /* 0: one of the ranks ends */
+    int tp = atoi(mode); /* 0: run the test in which rank 1 ends */
     end_after = strstr(mode, "after") != NULL;
     end_killed = strstr(mode, "killed") != NULL;
     syn_error err = {0};
@@ -120,7 +120,7 @@ static void test_lost_thread(void) {
         end_after = i / 2;
         CHECK_INT(syn_local_run(n, train_and_end, NULL, &err), SYN_E_IO);
         CHECK_STR(err.text, "rank 1 failed: the disk is full");
-        if (i == 0) before = threads_alive(); /* a sanitizer's own thread stays */
+        if (i == 0) before = threads_alive(); /* a sanitizer's own thread remains */
         CHECK_MSG(threads_alive() == before && before <= 2, "%d threads, %d before",
                   threads_alive(), before);
     }

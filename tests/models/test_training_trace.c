@@ -1,6 +1,6 @@
-/* What a training step records: the same on the CPU and on meta, with the memory that meta
-   predicts; as many operations, bytes and exchanges as closed formulas have (Shoeybi et al. 2019,
-   sec. 3; Narayanan et al. 2021, appendix), which expect.py computes as well. */
+/* The trace of a training step: it is the same on the CPU and on meta, with the memory that meta
+   predicts; and its flops, bytes and collectives match closed formulas (Shoeybi et al. 2019, sec.
+   3; Narayanan et al. 2021, appendix), which expect.py computes, too. */
 #include "syntorch/gradient.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/ranks.h"
@@ -60,13 +60,14 @@ static void test_accumulation(void) {
     check_everywhere(&small_gpt, 3, SYN_BF16);
 }
 
-/* ---- counts ---- */
+/* ---- Counts ---- */
 
 typedef struct counts {
-    uint64_t flops[SYN_PHASE_COUNT];         /* of matrix products */
-    int exchanges[SYN_PHASE_COUNT];          /* of the tensor-parallel group, of activations */
-    uint64_t bytes[SYN_PHASE_COUNT];         /* of these */
-    int of_targets, of_gradients, of_params; /* exchanges of one number per target; of buckets */
+    uint64_t flops[SYN_PHASE_COUNT]; /* of matrix products */
+    int exchanges[SYN_PHASE_COUNT];  /* activation collectives of the tensor-parallel group */
+    uint64_t bytes[SYN_PHASE_COUNT]; /* bytes of these collectives */
+    int of_targets, of_gradients, of_params; /* number of collectives: with one number per target;
+                                                of gradient and parameter buckets */
     uint64_t gradient_bytes, param_bytes, target_bytes;
     uint64_t adamw_read, adamw_written;
 } counts;
@@ -74,7 +75,7 @@ typedef struct counts {
 static void count_node(counts *c, const syn_graph *graph, const syn_node *n, uint64_t activation) {
     if (n->category == SYN_CATEGORY_MATMUL) c->flops[n->phase] += n->flops;
     if (strcmp(n->op, "adamw") == 0) {
-        c->adamw_read += n->bytes_read - 16; /* the rates and the clipping factor */
+        c->adamw_read += n->bytes_read - 16; /* the learning rates and the clipping factor */
         c->adamw_written += n->bytes_written;
     }
     if (n->comm != SYN_COMM_ALL_REDUCE && n->comm != SYN_COMM_BROADCAST) return;
@@ -111,20 +112,22 @@ static uint64_t number_of_params(const syn_ctx *ctx) {
     return (uint64_t)n;
 }
 
-/* Products of a forward pass of one rank: 24 B S h^2 and 4 B S^2 h a layer of 4h wide MLPs, here
-   with its own width; 2 B S h V for the head; a part of each on each of tp ranks. */
+/* Flops of the matrix products in one rank's forward pass: 24 B S h^2 and 4 B S^2 h per layer
+   (with 4h wide MLPs; here with the model's width) and 2 B S h V for the head, each divided by tp.
+   */
 static uint64_t forward_flops(const small_training *j, int64_t batch) {
     const syn_model_config *c = j->config;
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TRAINED_TOKENS,
                    t = (uint64_t)batch * s, tp = (uint64_t)j->shape.tp;
     const uint64_t vocab = ((uint64_t)c->vocab_size + tp - 1) / tp;
     const uint64_t layer = (2 * t * (4 * h * h + 2 * h * f) + 4 * t * s * h) / tp;
-    const uint64_t transform = is_gpt(j) ? 0 : 2 * t * h * h; /* of BERT's head, on each rank */
+    const uint64_t transform =
+        is_gpt(j) ? 0 : 2 * t * h * h; /* BERT's head, replicated on each rank */
     return (uint64_t)c->n_layer * layer + transform + 2 * t * h * vocab;
 }
 
-/* Activations and parameters are of the model's type, gradients and what the optimizer reads and
-   writes beside parameters f32. */
+/* Activations and parameters have the model's dtype. Gradients, and the optimizer's other inputs
+   and outputs, are f32. */
 static void check_counts(const small_training *j, const syn_ctx *ctx) {
     const int64_t batch = TRAINED_TEXTS / j->shape.dp;
     const uint64_t size = syn_dtype_bytes(j->dtype), params = number_of_params(ctx);
@@ -135,7 +138,7 @@ static void check_counts(const small_training *j, const syn_ctx *ctx) {
     count(&c, ctx, activation);
     CHECK_INT(c.flops[SYN_PHASE_FORWARD], STEPS * forward_flops(j, batch));
     CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(j, batch));
-    /* two a layer forward and two backward; the embedding's, and the head's backward */
+    /* two per layer forward and two backward; the embedding's, and the head's in backward */
     CHECK_INT(c.exchanges[SYN_PHASE_FORWARD], tp * STEPS * (2 * layers + 1));
     CHECK_INT(c.exchanges[SYN_PHASE_BACKWARD], tp * STEPS * (2 * layers + 1));
     CHECK_INT(c.of_targets, tp * STEPS * 3);
@@ -164,9 +167,9 @@ static void test_counts(void) {
     }
 }
 
-/* ---- beside expect.py ---- */
+/* ---- Against expect.py ---- */
 
-/* What it prints for a GPT of these sizes, in `output`. */
+/* Stores in `output` what expect.py prints for a GPT of these sizes. */
 static bool ask(const small_training *t) {
     const syn_model_config *c = t->config;
     char command[1024];
@@ -180,7 +183,7 @@ static bool ask(const small_training *t) {
     return run_command(command) == 0;
 }
 
-/* The number called `name`, of what `of` (NULL: the whole) contains; 0 if that is not there. */
+/* The number `name` within the object `of` (NULL: at the top level); 0 if it is missing. */
 static uint64_t expected(const char *of, const char *name) {
     char key[64];
     snprintf(key, sizeof key, "\"%s\":", of ? of : name);
@@ -189,7 +192,8 @@ static uint64_t expected(const char *of, const char *name) {
     return at ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
 }
 
-/* Elements of a rank's matrices; the gradients of all but a step's first pass are added to. */
+/* Elements of a rank's matrices. Every microbatch of a step but the first adds to their
+   gradients. */
 static uint64_t matrices(const syn_model_config *c, int tp) {
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner;
     const uint64_t cut =
@@ -197,8 +201,8 @@ static uint64_t matrices(const syn_model_config *c, int tp) {
     return cut / (uint64_t)tp + (c->family == &syn_bert_family ? h * h : 0);
 }
 
-/* A BERT has on each rank what a GPT has, and its head: for each token h x h more, with a bias and
-   a norm; a number a word; types of tokens. */
+/* On each rank, BERT has everything that GPT has, and its head: an h x h matrix applied to each
+   token, with a bias and a norm; one number per vocabulary entry; token types. */
 static void check_expected(const small_training *t, const syn_ctx *ctx) {
     const syn_model_config *c = t->config;
     const bool bert = c->family == &syn_bert_family;
@@ -226,7 +230,7 @@ static void check_expected(const small_training *t, const syn_ctx *ctx) {
               steps * (expected(NULL, "ddp_gradient_bytes") + (t->shape.dp > 1 ? 4 * more : 0)));
 }
 
-/* With as many positions as tokens, and words that tp divides. */
+/* With as many positions as tokens, and a vocabulary size that tp divides. */
 static void test_expected(void) {
     if (!getenv("SYN_SHARED_TOOLS")) SKIP("SYN_SHARED_TOOLS does not say where expect.py is");
     for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_REDUCED ? 5 : 1) {
@@ -248,7 +252,7 @@ static void test_expected(void) {
     }
 }
 
-/* ---- activations computed again ---- */
+/* ---- Recomputation of activations ---- */
 
 static void get_grads(syn_model *m, float *to) {
     syn_ctx *ctx = syn_model_ctx(m);
@@ -299,7 +303,7 @@ static void test_recompute(void) {
     }
 }
 
-/* A layer's forward products once more, and with tp its two all-reduces. */
+/* A layer's forward products are computed once more and, with tp, its two all-reduces. */
 static void test_recompute_counts(void) {
     for (int i = 0; i < SHAPES && test_failures == 0; i++) {
         small_training j = {.config = &small_gpt,
@@ -327,12 +331,12 @@ static void test_recompute_counts(void) {
     }
 }
 
-/* ---- memory ---- */
+/* ---- Memory ---- */
 
-/* Parameters, gradients and two moments, in bf16 also masters; of each layer, for each token, 16
-   widths (inputs of both norms and of the four matrices, q, k, v, what gelu takes: Korthikanti et
-   al. 2022, sec. 4, without dropout's masks); the logits, over which their gradient is written, and
-   as much again. */
+/* Parameters, gradients and two moments; with bf16, also masters. Per layer and token, 16 widths
+   of activations (inputs of both norms and of the four matrices, q, k, v, gelu's input: Korthikanti
+   et al. 2022, sec. 4, without dropout's masks). The logits, which their gradient overwrites, and
+   the same number of bytes again. */
 static double known_bytes(const syn_model_config *c, int64_t params, int64_t tokens,
                           syn_recompute_what what, syn_dtype dtype) {
     const double size = (double)syn_dtype_bytes(dtype);
@@ -387,10 +391,10 @@ static void test_peak(void) {
     }
 }
 
-/* ---- padding ---- */
+/* ---- Padding ---- */
 
-/* The row of the token that stands for padding gets no gradient; where none does, all rows that
-   were looked up do. */
+/* The padding token's row gets no gradient. Without a padding token, every row that was looked
+   up gets one. */
 static void test_padding(void) {
     const int64_t row[2] = {0, 5};
     for (int i = 0; i < 2; i++) {
@@ -420,9 +424,9 @@ static void test_padding(void) {
     }
 }
 
-/* ---- Parts of wholes ---- */
+/* ---- Shards against full tensors ---- */
 
-/* The k-th tensor of that name; NULL: there are not so many. */
+/* The k-th tensor of that name; NULL: there are fewer. */
 static const syn_graph_tensor *tensor_named(const syn_graph *g, const char *name, int k,
                                             syn_cursor *cursor) {
     for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
@@ -439,8 +443,8 @@ static int count_named(const syn_graph *g, const char *name, uint32_t end, syn_c
     return n;
 }
 
-/* Every tensor of a rank of two is as large as the one of the whole model, but for the dimension in
-   which it is said to be cut: at least `want` are. */
+/* Every tensor of a rank of two has the shape of the whole model's tensor, except for the
+   dimension along which it is recorded as sharded. At least `want` tensors are sharded. */
 static void check_parts(const syn_graph *whole, const syn_graph *part, int want) {
     syn_cursor in_part = {0}, in_whole = {0};
     char name[SYN_MAX_NAME];
@@ -451,8 +455,9 @@ static void check_parts(const syn_graph *whole, const syn_graph *part, int want)
         const int k = count_named(part, name, i, &in_part);
         if (count_named(part, name, part->ranks[0].n_tensors, &in_part) !=
             count_named(whole, name, whole->ranks[0].n_tensors, &in_whole))
-            continue;                                /* ops of only one of the two */
-        if (strstr(name, "adamw") != NULL) continue; /* moments of many parameters in a row */
+            continue; /* an op that only one of the two runs has */
+        if (strstr(name, "adamw") != NULL)
+            continue; /* moments of several parameters concatenated */
         const syn_graph_tensor *all = tensor_named(whole, name, k, &in_whole);
         n_cut += t.shard.count > 0;
         if (t.shard.count > 0) CHECK_INT(t.shard.index, part->ranks[0].rank);
@@ -466,7 +471,8 @@ static void check_parts(const syn_graph *whole, const syn_graph *part, int want)
     CHECK_MSG(n_cut >= want, "%d tensors are cut", n_cut);
 }
 
-/* What layers sum over ranks are terms, and terms are added, first on the rank if need be. */
+/* Partial sums are used only by all_reduce, or by accumulate, which adds partial sums of one rank.
+   `want`: number of all-reduces of partial sums. */
 static void check_terms(const syn_graph *g, int want) {
     syn_cursor at = {0}, in = {0};
     int n = 0;

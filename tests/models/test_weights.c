@@ -1,5 +1,5 @@
-/* Reading checkpoints into models: every name HuggingFace has used, each rank's slices, all that
-   does not fit at once. */
+/* Reading checkpoints into models: every parameter name that HuggingFace has used, each rank's
+   slices, and one message for everything that does not fit. */
 #include "syntorch/base/json.h"
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
@@ -45,7 +45,8 @@ static void names_become_parameters(void) {
         BERT("classifier.weight", "classifier.weight", OTHER),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER + 1); /* exactly its room */
+        char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER +
+                           1); /* exactly the size that the function needs */
         const syn__weights_role role =
             syn__weights_parameter_name(rows[i].family, rows[i].name, out);
         CHECK_STR(out, rows[i].parameter);
@@ -64,7 +65,7 @@ struct slices {
     int wrong[4];
 };
 
-/* Parameters of this rank that do not hold what the file has there. */
+/* Counts this rank's parameters whose values differ from the file's slices. */
 static int count_wrong(syn_ctx *ctx, const ref_model *want, int rank, int tp, syn_dtype dtype) {
     int wrong = syn_ctx_param_count(ctx) != (size_t)want->n_params;
     for (int i = 0; i < want->n_params; i++) {
@@ -109,7 +110,7 @@ static bool slices_are_right(const checkpoint *c) {
     ref_model full = {0}, *want = &full;
     bool ok = checkpoint_config(c, &config, &err) == SYN_OK;
     if (ok) full = (c->family == &syn_gpt_family ? ref_new : bref_new)(&config);
-    /* Heads that the model is made without come last in the reference. */
+    /* The reference has the heads that this model lacks at the end. */
     if (c->family == &syn_bert_family && c->heads == SYN_BERT_POOLER) {
         while (strncmp(want->params[want->n_params - 1].name, "cls.", 4) == 0)
             free(want->params[--want->n_params].data);
@@ -149,7 +150,7 @@ static void each_rank_reads_its_slices(void) {
     syn_weights_reader_free(NULL);
 }
 
-/* ---- Parts ---- */
+/* ---- Model parts ---- */
 
 static syn_status read_part(const checkpoint *c, const syn_model_config *config,
                             const syn_weights *weights, const syn_model_part *part, syn_ctx *ctx,
@@ -167,8 +168,9 @@ static syn_status read_part(const checkpoint *c, const syn_model_config *config,
     return s;
 }
 
-/* Parts read what is theirs and leave what is others'; of a model as long as the file's, tied or
-   not, in a context each (apart) or in one, the last part first (backwards). */
+/* Each part of a model reads its own parameters and skips those of other parts. Models have the
+   file's number of layers, are tied or not, and are in one context or in one per part (apart);
+   `backwards` reads the last part first. */
 static void read_in_parts(const checkpoint *c, bool apart, bool backwards) {
     syn_error err = {0};
     syn_weights *weights;
@@ -201,7 +203,8 @@ static void parts_read_what_is_theirs(void) {
         for (int way = 0; way < 4; way++) read_in_parts(&checkpoints[i], way % 2, way / 2);
 }
 
-/* Layers that the model has not, and names that no model has, are no other part's. */
+/* Layers that the model does not have, and names that no model has, are unexpected; they do not
+   count as another part's. */
 static void what_no_part_has_is_unexpected(void) {
     const checkpoint *c = &checkpoints[0];
     static const syn_model_part parts[] = {
@@ -244,17 +247,17 @@ static void what_no_part_has_is_unexpected(void) {
         CHECK_MSG(syn__model_leaves(&m, names[i].name) == names[i].leaves, "%s", names[i].name);
 }
 
-/* ---- Logits of HuggingFace ---- */
+/* ---- HuggingFace's logits ---- */
 
 enum { VOCAB = 101, MAX_PROMPT = 16 };
 
 struct prompt {
     int32_t tokens[MAX_PROMPT];
     int n_tokens;
-    double logits[VOCAB]; /* of the last position */
+    double logits[VOCAB]; /* at the last position */
 };
 
-/* Numbers up to the array's end; of more than `room` the last ones. */
+/* Reads numbers up to the end of the array; if there are more than `room`, keeps the last ones. */
 static int read_numbers(syn_json *json, double *out, int room) {
     const int depth = json->depth;
     int n = 0;
@@ -298,7 +301,7 @@ struct logits {
     const checkpoint *from;
     const syn_weights *weights;
     const struct prompt *prompts;
-    double error; /* of rank 0, relative to the largest */
+    double error; /* of rank 0, relative to the largest logit */
 };
 
 static syn_status forward(syn_model *gpt, syn_ctx *ctx, const struct prompt *p, float *logits,
@@ -390,7 +393,7 @@ static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* From nothing to all bytes of the file, on every rank, whatever its share of them. */
+/* Progress goes from zero to all bytes of the file, on every rank, whatever share it reads. */
 static void reading_tells_how_far_it_is(void) {
     syn_error err = {0};
     syn_safetensors *st;

@@ -1,9 +1,9 @@
-/* Reading checkpoints made byte by byte: all that does not fit told at once, types, long slices,
-   memory that runs out. */
+/* Reading hand-made checkpoints: one message for everything that does not fit, dtypes, long
+   slices, and out-of-memory errors. */
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
-/* A context on which single parameters are read. */
+/* A context into which single parameters are read. */
 struct bench {
     syn_weights *weights;
     syn_weights_reader *reader;
@@ -33,7 +33,7 @@ static syn_tensor want(struct bench *b, const char *name, syn_dtype dtype, int64
     return syn_param(b->ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 1.0, valid_rows, 1);
 }
 
-/* The first is ignored, the second at an odd address; lm_head.weight may be left. */
+/* The first tensor is ignored, the second is at an odd address; lm_head.weight may be missing. */
 static void put_misfits(void) {
     static const unsigned char data[64];
     /* clang-format off */
@@ -80,7 +80,7 @@ static void check_misfits(syn_device device) {
                         "with another shape ('transformer.turned', 'flat'); 1 with an unsupported "
                         "dtype ('bytes'); 2 unexpected ('odd??name', 'left')");
     CHECK_INT(syn_weights_finish(b.reader, NULL, NULL, NULL), SYN_E_SHAPE);
-    if (device == SYN_DEVICE_CPU) /* what did not fit is zero */
+    if (device == SYN_DEVICE_CPU) /* parameters that did not fit are zero */
         for (int i = 0; i < 3; i++) CHECK_NEAR(values[i], 0, 0);
     bench_close(&b);
 }
@@ -124,7 +124,7 @@ static void another_family_is_refused(void) {
     }
 }
 
-/* Ranks compare it: equal for equal files, other for one changed number. */
+/* Ranks compare this hash: it is the same for equal files and differs if one number does. */
 static void hashes_tell_checkpoints_apart(void) {
     uint64_t hashes[4];
     static const int of[4] = {0, 0, 1, 2};
@@ -175,7 +175,7 @@ static void names_that_meet_are_refused(void) {
     }
 }
 
-/* BERT's head has one bias under two names: either will do, and of both the decoder's counts. */
+/* BERT's head bias has two names. Either may be in the file; if both are, the decoder's is used. */
 static void the_bias_of_words_has_two_names(void) {
     static const char *const headers[] = {
         "{\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}",
@@ -202,8 +202,8 @@ static void the_bias_of_words_has_two_names(void) {
     }
 }
 
-/* Heads of more than one block, at odd addresses, in types of the same and of another width: one
-   number tells them from the token table. */
+/* Heads of more than one block, at odd addresses, in dtypes of the same and of another width: a
+   single number distinguishes the head from the token table. */
 static void one_number_makes_another_head(void) {
     enum { N = 3000 };
     static const struct {
@@ -218,7 +218,7 @@ static void one_number_makes_another_head(void) {
     static const unsigned char one[4][8] = {
         {0, 0, 0x80, 0x3f}, {0, 0x3c}, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0x80, 0x3f}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        for (size_t other = 0; other < 3; other++) { /* none, the first, the last */
+        for (size_t other = 0; other < 3; other++) { /* no number, the first, the last */
             char header[400];
             const size_t end = 1 + N * types[i].head_bytes, all = end + N * types[i].table_bytes;
             memset(data, 0, sizeof data);
@@ -248,8 +248,8 @@ static void one_number_makes_another_head(void) {
         }
 }
 
-/* Values that every float type holds, from each type into each, at odd addresses and in more than
-   one block. */
+/* Values that every float dtype can represent, converted from each dtype to each, at odd
+   addresses and in more than one block. */
 static void every_type_becomes_every_other(void) {
     enum { N = 2500 };
     static const struct {
@@ -294,15 +294,15 @@ static void every_type_becomes_every_other(void) {
     }
 }
 
-/* Twelve megabytes: pages are given back on the way. Slices along either axis, rows past the valid
-   ones zero. */
+/* 12 MB, so that pages are released during the read. Slices along either axis; rows past the
+   valid ones are zero. */
 static void long_slices_are_whole(void) {
     enum { ROWS = 1500, COLUMNS = 2048, VALID = 1491 };
     static const syn_shard shards[] = {{0, 1, 0, 1}, {0, 1, 1, 2}, {0, 3, 1, 2},
                                        {1, 1, 3, 4}, {1, 4, 1, 2}, {0, 1, 499, 500}};
     const syn_spec full = {SYN_F32, 2, {ROWS, COLUMNS}};
     int32_t *data = malloc((size_t)VALID * COLUMNS * 4), *got = malloc((size_t)ROWS * COLUMNS * 4);
-    for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1; /* bits; no conversion */
+    for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1; /* compared as bits: no conversion */
     put_tensors("f", "{\"x\":" T("F32", "[1491,2048]", "[0,12214272]") "}", data,
                 (size_t)VALID * COLUMNS * 4);
     for (size_t k = 0; k < sizeof shards / sizeof shards[0]; k++) {
@@ -316,7 +316,7 @@ static void long_slices_are_whole(void) {
                  *syn_ctx_error(b.ctx));
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < columns; c++) {
-                int64_t at[2] = {r, c}; /* in the full tensor */
+                int64_t at[2] = {r, c}; /* index in the full tensor */
                 const int64_t part = (cut.axis ? columns : rows) / cut.parts, i = at[cut.axis];
                 at[cut.axis] = i / part * part * cut.count + cut.index * part + i % part;
                 const int64_t whole = at[0] * COLUMNS + at[1];
@@ -348,7 +348,7 @@ static void the_dtype_is_that_of_most_bytes(void) {
     CHECK(weights == NULL);
 }
 
-/* ---- Memory that runs out ---- */
+/* ---- Out of memory ---- */
 
 static syn_status read_misfits(syn_error *err) {
     struct bench b;

@@ -1,19 +1,19 @@
-/* Writing checkpoints: the files of HuggingFace's save_pretrained come back tensor by tensor,
-   whatever the number of ranks. */
+/* Writing checkpoints: a checkpoint of HuggingFace's save_pretrained that is loaded and saved
+   again has the same tensors, for any number of ranks. */
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A model that is loaded (NULL: random) and saved. */
+/* A model that is loaded (NULL: with random weights) and saved. */
 struct job {
     const checkpoint *from;
     const syn_weights *weights;
     syn_dtype dtype;
     const char *folder;
     const syn_weights *as_in; /* see syn_weights_save */
-    uint64_t file_bytes;      /* 0: as many as in a user's */
+    uint64_t file_bytes;      /* 0: the default size */
 };
 
 static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -31,7 +31,7 @@ static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Saves with 1, 2 and 4 ranks; the files must be the same. */
+/* Saves with 1, 2 and 4 ranks, which must write the same files. */
 static bool saves_alike(struct job job) {
     syn_error err = {0};
     char *first = NULL;
@@ -50,8 +50,8 @@ static bool saves_alike(struct job job) {
     return ok;
 }
 
-/* What is saved has exactly the tensors of the original under the names of today, and their values:
-   those of one type bit by bit. */
+/* The saved file has exactly the original's tensors, under their current names and with their
+   values; tensors of the same dtype match bit for bit. */
 static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     syn_error err = {0};
     syn_safetensors *original = NULL, *saved = NULL;
@@ -84,7 +84,7 @@ static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     return ok;
 }
 
-/* Files as transformers writes them today, with all that the model has. */
+/* Files with the current names of transformers, and with everything that the model has. */
 static bool is_current(const checkpoint *c) {
     return !c->old_names && *c->prefix && !strstr(c->folder, "_old") &&
            (c->heads == 0 || c->heads == ALL_HEADS);
@@ -106,7 +106,7 @@ static void originals_come_back(void) {
     }
 }
 
-/* Every tensor of one checkpoint in the other, of the same type, shape and bytes. */
+/* Whether every tensor of one checkpoint is in the other, with the same dtype, shape and bytes. */
 static bool holds_all(const syn_safetensors *st, const syn_safetensors *in) {
     bool ok = true;
     for (size_t i = 0; ok && i < syn_safetensors_count(st); i++) {
@@ -120,7 +120,8 @@ static bool holds_all(const syn_safetensors *st, const syn_safetensors *in) {
     return ok;
 }
 
-/* Loaded as f32, and written as they lie in their files: all types and bytes are the originals'. */
+/* Loaded as f32 and saved with the dtypes of the original files (as_in): dtypes and bytes are
+   the originals'. */
 static void types_stay_as_they_came(void) {
     for (int i = 0; i < CHECKPOINTS; i++) {
         const checkpoint *c = &checkpoints[i];
@@ -140,9 +141,9 @@ static void types_stay_as_they_came(void) {
     CHECK_INT(clear_folder(), 1);
 }
 
-/* The largest tensor, of 6,464 bytes, does not fit a file of 6,000 and gets one of its own. */
+/* The largest tensor, of 6,464 bytes, does not fit into a file of 6,000 and gets its own file. */
 static void large_models_are_cut_into_files(void) {
-    const checkpoint *c = &checkpoints[4]; /* f16, itself in several files */
+    const checkpoint *c = &checkpoints[4]; /* f16, in several files */
     syn_error err = {0};
     syn_safetensors *original, *saved;
     syn_weights *weights;
@@ -158,7 +159,7 @@ static void large_models_are_cut_into_files(void) {
         struct job job = {c, weights, SYN_F16, in_folder(""), weights, 6000};
         clear_folder();
         CHECK_OK(syn_local_run(tp, save_rank, &job, &err), err);
-        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err); /* by the index */
+        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err); /* with an index */
         CHECK(holds_all(original, saved) && holds_all(saved, original));
         char *index = file_bytes(in_folder("model.safetensors.index.json"), &bytes), said[96];
         snprintf(said, sizeof said, "\"total_parameters\": %llu,\n    \"total_size\": %llu\n",
@@ -173,7 +174,7 @@ static void large_models_are_cut_into_files(void) {
             CHECK(t == wte || strcmp(t->file, wte->file) != 0);
         }
         const int files = clear_folder();
-        CHECK(files >= 1 + (int)(all / 6000) && files < 20); /* with the index */
+        CHECK(files >= 1 + (int)(all / 6000) && files < 20); /* together with the index */
         syn_safetensors_free(saved);
     }
     syn_safetensors_free(original);
@@ -187,7 +188,7 @@ struct comparison {
     int differ[4];
 };
 
-/* A random model beside one that has read its checkpoint. */
+/* A model with random weights against a model that loaded its checkpoint. */
 static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct comparison *cmp = arg;
     const struct job *job = &cmp->job;
@@ -224,7 +225,7 @@ static void random_models_come_back(void) {
             CHECK(saves_alike(cmp.job));
             syn_weights *weights;
             CHECK_OK(syn_weights_open(&weights, in_folder(""), c->family, &err), err);
-            CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most bytes */
+            CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most of the bytes */
             cmp.job.weights = weights;
             for (int tp = 1; tp <= 4; tp *= 2) {
                 CHECK_OK(syn_local_run(tp, compare_rank, &cmp, &err), err);
@@ -234,7 +235,7 @@ static void random_models_come_back(void) {
         }
 }
 
-/* ---- What cannot be saved ---- */
+/* ---- Errors ---- */
 
 static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm, syn_error *err) {
     const syn_spec spec = {SYN_F32, 2, {4, 6}};
@@ -267,7 +268,7 @@ static void what_cannot_be_saved(void) {
     CHECK_HAS(err.text, "does not exist");
 }
 
-/* An odd number of 16-bit elements before wider ones, which must not begin at an odd address. */
+/* An odd number of 16-bit elements before wider elements, which must still be aligned. */
 static void wide_types_come_first(void) {
     const syn_spec narrow = {SYN_BF16, 1, {3}}, wide = {SYN_F32, 1, {2}};
     syn_error err = {0};
@@ -283,7 +284,7 @@ static void wide_types_come_first(void) {
     CHECK_STR(syn_safetensors_get(st, 1)->name, "bert.narrow");
     CHECK_INT(syn_safetensors_get(st, 1)->elems, 2); /* one row is padding */
     syn_safetensors_free(st);
-    /* After a failure nothing is written. */
+    /* A context that has failed saves nothing. */
     clear_folder();
     syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
     CHECK_INT(syn_weights_save(ctx, NULL, &syn_bert_family, NULL, in_folder(""), &err),
@@ -293,7 +294,7 @@ static void wide_types_come_first(void) {
     syn_ctx_free(ctx);
 }
 
-/* A full disk: a sentence, and on every rank. */
+/* A full disk gives a message on every rank. */
 static void a_full_disk_is_told(void) {
     syn_error err = {0};
     syn_weights *weights = NULL;
@@ -310,7 +311,7 @@ static void a_full_disk_is_told(void) {
 static syn_status save_or_nothing(void *unused, syn_error *err) {
     (void)unused;
     const syn_status s = save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, err);
-    return s != SYN_OK && clear_folder() != 0 ? SYN_E_IO : s; /* nothing half-written */
+    return s != SYN_OK && clear_folder() != 0 ? SYN_E_IO : s; /* no partial file remains */
 }
 
 static void every_allocation_may_fail(void) {

@@ -1,4 +1,4 @@
-/* The messages of an .et, one after the other, each behind its length. */
+/* Iterates over the messages of an .et, each of which follows its length. */
 #ifndef EXPORT_ET_FRAMES_H
 #define EXPORT_ET_FRAMES_H
 
@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef struct syn__et_frame {
-    syn__str all; /* with the length */
+    syn__str all; /* including the length prefix */
     syn__str message;
 } syn__et_frame;
 

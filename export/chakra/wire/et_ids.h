@@ -1,5 +1,5 @@
-/* From the ids of a file's nodes to the nodes: open addressing, with the ids where
-   the nodes are. */
+/* Maps the ids of a file's nodes to node indices. A hash table with open addressing; the ids stay
+   in the caller's nodes. */
 #ifndef EXPORT_ET_IDS_H
 #define EXPORT_ET_IDS_H
 
@@ -12,15 +12,15 @@ extern "C" {
 typedef struct syn__et_ids {
     const char *first; /* the first node's id; the others follow at the stride */
     size_t stride_bytes;
-    uint32_t *slots; /* node + 1; 0 free */
+    uint32_t *slots; /* node + 1; 0: free */
     size_t mask;
 } syn__et_ids;
 
-/* Room for n nodes, none of them in it yet. SYN_E_NOMEM. */
+/* Creates an empty table for up to n nodes. Fails only with SYN_E_NOMEM. */
 syn_status syn__et_ids_open(syn__et_ids *ids, const uint64_t *first, size_t stride_bytes, size_t n,
                             syn_error *err) SYN_MUST_USE;
 void syn__et_ids_close(syn__et_ids *ids);
-/* False if the node's id is another's already, which then stays. */
+/* Returns false and changes nothing if another node already has this id. */
 bool syn__et_ids_add(syn__et_ids *ids, uint32_t node);
 /* The node of an id; UINT32_MAX if there is none. */
 uint32_t syn__et_ids_find(const syn__et_ids *ids, uint64_t id);

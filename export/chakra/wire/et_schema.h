@@ -1,8 +1,8 @@
-/* The schema of execution traces, et_def.proto, as protoc-c compiles it: the names, numbers and
-   types of its messages, fields and enums, for whoever reads or writes any form of them. This is
-   the only place that knows protobuf-c. Numbers that C needs as constants, in a case for example,
-   are in et_numbers.h, which the build writes from the same file: SYN__ET_NODE_CTRL_DEPS,
-   SYN__ET_COMP_NODE, SYN__ET_INT64 (int64_val of an attribute). */
+/* The schema of execution traces, et_def.proto, as compiled by protoc-c: names, numbers and types
+   of its messages, fields and enums, for all code that reads or writes traces. No other part knows
+   protobuf-c. Numbers that C needs as constants, for example in a case, are in et_numbers.h, which
+   the build generates from the same file: SYN__ET_NODE_CTRL_DEPS, SYN__ET_COMP_NODE, SYN__ET_INT64
+   (int64_val of an attribute). */
 #ifndef EXPORT_ET_SCHEMA_H
 #define EXPORT_ET_SCHEMA_H
 
@@ -15,11 +15,11 @@
 extern "C" {
 #endif
 
-/* SYN_E_UNSUPPORTED in a build without protobuf-c, which has no schema: whatever reads or writes
-   execution traces asks first. Without a schema every look-up below finds nothing. */
+/* Fails with SYN_E_UNSUPPORTED in a build without protobuf-c, which has no schema. Call it before
+   reading or writing execution traces. Without a schema all look-ups below find nothing. */
 syn_status syn__et_supported(syn_error *err) SYN_MUST_USE;
 
-/* ---- Types of protobuf ---- */
+/* ---- Protobuf types ---- */
 
 typedef enum syn__et_form {
     SYN__ET_FORM_INT,
@@ -57,24 +57,24 @@ typedef struct syn__et_member {
     const char *name; /* "start_time_micros"; in JSON "startTimeMicros" */
     uint32_t number;
     bool is_repeated;
-    const syn__et_type *type;       /* of one element, int32 of an enum; NULL: a message */
-    const syn__et_enum *values;     /* NULL: no enum */
-    const syn__et_message *message; /* NULL: no message */
+    const syn__et_type *type;       /* type of one element; int32 for an enum; NULL: a message */
+    const syn__et_enum *values;     /* NULL: not an enum */
+    const syn__et_message *message; /* NULL: not a message */
 } syn__et_member;
 
-/* The field at a place (in the order of the numbers, from 0), of a number, of a name in either
-   spelling. False: there is none. `m` may be NULL. */
+/* Look up a field by position (from 0, ordered by number), by number, or by name in either
+   spelling. Return false if there is none. `m` may be NULL. */
 bool syn__et_member_at(const syn__et_message *m, size_t place, syn__et_member *out);
 bool syn__et_member_of(const syn__et_message *m, uint32_t number, syn__et_member *out);
 bool syn__et_member_named(const syn__et_message *m, syn__str name, syn__et_member *out);
-/* Of enums. NULL, false: there is none. */
+/* Look up an enum value by number or name. Return NULL or false if there is none. */
 const char *syn__et_value_name(const syn__et_enum *values, int64_t number);
 bool syn__et_value_named(const syn__et_enum *values, syn__str name, int32_t *out);
 
 /* ---- An attribute's value, which is one member of a oneof ---- */
 
 typedef struct syn__et_value {
-    const syn__et_type *type; /* of one element; NULL: the field is no value */
+    const syn__et_type *type; /* type of one element; NULL: the field is not a value */
     bool is_list;             /* int64_list rather than int64_val */
 } syn__et_value;
 
@@ -87,7 +87,7 @@ static inline bool syn__et_is_list(uint32_t field) {
 }
 /* "int64_val", "bool_list"; "none" for 0. */
 const char *syn__et_field_name(uint32_t field);
-/* The value of that name in either spelling; 0 if there is none. */
+/* The field number of the value with that name, in either spelling; 0 if there is none. */
 uint32_t syn__et_field_by_name(syn__str name);
 
 /* ---- Enums ---- */
@@ -95,21 +95,22 @@ uint32_t syn__et_field_by_name(syn__str name);
 const char *syn__et_node_type_name(uint32_t type); /* "COMM_COLL_NODE"; NULL beyond the schema */
 bool syn__et_node_type_named(syn__str name, uint32_t *out);
 const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL beyond the schema */
-/* A collective's number in the schema, -1: not a collective; and the reverse, SYN_COMM_NONE. */
+/* Converts a collective's kind to its number in the schema, -1 if it is not a collective; and the
+   reverse, SYN_COMM_NONE if unknown. */
 int32_t syn__et_comm_type(syn_comm_kind kind);
 syn_comm_kind syn__et_comm_kind(int64_t comm_type);
 
-/* ---- Single messages, by protobuf-c's own pack and unpack ---- */
+/* ---- Single messages, with protobuf-c's own pack and unpack ---- */
 
-/* Which are slower than ours (docs/performance.md) and do not say what is wrong where, so messages
-   that a trace has many of, and those that may be damaged, are et_node.c's. */
+/* protobuf-c is slower than our code (docs/performance.md) and does not report what is wrong at
+   which byte. Messages that are frequent or may be damaged are therefore handled in et_node.c. */
 
-/* The bytes of an int32_list of ranks, written to `out` unless that is NULL. */
+/* Packs ranks as an int32_list; `out` may be NULL. Returns the number of bytes. */
 size_t syn__et_pack_ranks(const int32_t *ranks, size_t n, char *out);
-/* The ranks of such a list, *n of them; the caller's. */
+/* Unpacks such a list into *n ranks. The caller frees *out. */
 syn_status syn__et_unpack_ranks(syn__str list, int32_t **out, size_t *n,
                                 syn_error *err) SYN_MUST_USE;
-/* The attribute "rank" of a metadata message, an int64_val; -1 if there is none to be found. */
+/* The value of the metadata attribute "rank", an int64_val; -1 if it is not found. */
 int64_t syn__et_unpack_rank(syn__str message);
 
 #ifdef __cplusplus

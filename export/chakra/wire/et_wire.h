@@ -1,5 +1,5 @@
-/* Protobuf's wire format (protobuf.dev/programming-guides/encoding): fields appended to a buffer,
-   and a bounds-checked reader. */
+/* Protobuf's wire format (protobuf.dev/programming-guides/encoding): functions that append fields
+   to a buffer, and a bounds-checked reader. */
 #ifndef EXPORT_ET_WIRE_H
 #define EXPORT_ET_WIRE_H
 
@@ -22,7 +22,8 @@ static inline size_t syn__et_varint_bytes(uint64_t v) {
     return n;
 }
 
-/* Writes v to out (room for SYN__ET_VARINT_MAX); returns its end. */
+/* Writes v to out, which needs space for SYN__ET_VARINT_MAX bytes. Returns the end of the varint.
+ */
 static inline char *syn__et_varint(char *out, uint64_t v) {
     while (v >= 0x80) {
         *out++ = (char)(unsigned char)(v | 0x80);
@@ -34,14 +35,14 @@ static inline char *syn__et_varint(char *out, uint64_t v) {
 
 void syn__et_put_varint(syn__buf *buf, uint64_t v);
 void syn__et_put_fixed(syn__buf *buf, uint64_t bits, size_t bytes); /* little-endian, 4 or 8 */
-/* The key of a field. */
+/* Appends a field's key. */
 void syn__et_put_tag(syn__buf *buf, uint32_t field, uint32_t wire);
-/* Key, length, bytes. */
+/* Appends key, length and bytes. */
 void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s);
 
 /* ---- Reading ---- */
 
-/* Walks the fields of one message. `why` is NULL or what is wrong at `cur`, as part
+/* Iterates over the fields of one message. `why` is NULL, or says what is wrong at `cur`, as part
    of a sentence. */
 typedef struct syn__et_reader {
     const char *cur, *end;
@@ -54,13 +55,16 @@ typedef struct syn__et_field {
     syn__str data;  /* LEN */
 } syn__et_field;
 
-/* The varint at r->cur; false with `why` if it is cut off or longer than 64 bits. */
+/* Reads the varint at r->cur. Returns false and sets `why` if it is cut off or longer than 64 bits.
+ */
 bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
-/* Little-endian `bytes` (4 or 8) at r->cur. */
+/* Reads `bytes` (4 or 8) little-endian bytes at r->cur. */
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
-/* The next field; false at the end of the message (why NULL) or at damage. */
+/* Reads the next field. Returns false at the end of the message (why is NULL) or at damaged data.
+ */
 bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
-/* The next message of a file, in which each stands behind its length; likewise. */
+/* Reads the next message of a file, in which each message follows its length. Returns false in the
+   same cases. */
 bool syn__et_read_message(syn__et_reader *r, syn__str *out);
 
 #ifdef __cplusplus

@@ -134,7 +134,7 @@ static bool reduces(syn_comm_kind kind) {
 }
 
 /* Whether two calls agree, apart from the lengths of their segments. */
-static bool equal_uncut(const syn__call_sig *a, const syn__call_sig *b) {
+static bool equal_except_lengths(const syn__call_sig *a, const syn__call_sig *b) {
     const syn_comm_call *x = &a->exchange, *y = &b->exchange;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
     if (x->kind == SYN_COMM_BARRIER) return true;
@@ -144,7 +144,7 @@ static bool equal_uncut(const syn__call_sig *a, const syn__call_sig *b) {
 }
 
 bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b) {
-    return equal_uncut(a, b) && a->cut == b->cut;
+    return equal_except_lengths(a, b) && a->cut == b->cut;
 }
 
 /* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3
@@ -185,7 +185,8 @@ void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
     if (!syn__is_message(x->kind) && !syn__is_message(y->kind) && x->group->id == y->group->id)
         call_text(b, text_b, sizeof text_b);
     else syn__call_text(b, text_b, sizeof text_b);
-    const bool lengths = equal_uncut(a, b) && x->n_segments == y->n_segments && a->cut != b->cut;
+    const bool lengths =
+        equal_except_lengths(a, b) && x->n_segments == y->n_segments && a->cut != b->cut;
     snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s%s", (int)rank_a, text_a,
              (int)rank_b, text_b, lengths ? " of different sizes" : "");
 }

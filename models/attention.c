@@ -10,8 +10,8 @@ syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth) {
     return syn_permute(ctx, syn_reshape(ctx, x, dims, 4), order, 4);
 }
 
-syn_tensor syn_heads_cached(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
-                            const char *label) {
+syn_tensor syn_heads_append_cache(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
+                                  const char *label) {
     *cache = syn_name(ctx, syn_kv_append(ctx, *cache, x, position), label);
     return syn_slice(ctx, *cache, 2, 0, position + syn_tensor_dim(ctx, x, 2));
 }
@@ -28,7 +28,7 @@ static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
 /* Op by op. Products are of the heads of keys, of whose queries the rows follow each other; of the
    T x S squares, which are large, one stays at a time. */
 static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                          const syn_attending *how, double scale) {
+                          const syn_heads_options *how, double scale) {
     const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor y = syn_matmul(ctx, regroup(ctx, q, shared), k, false, true);
@@ -49,7 +49,7 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
 }
 
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                            const syn_attending *how) {
+                            const syn_heads_options *how) {
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);
     if (shared < 1 || heads % shared != 0)

@@ -51,19 +51,19 @@ static const syn__param_row layer_rows[] = {
 #define MLM    SYN_BERT_MLM
 
 static const syn__param_row head_rows[] = {
-    {"pooler.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, .at = AT(pooler), .heads = POOLER},
-    {"cls.predictions.transform.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, .at = AT(transform),
-     .flags = SYN__BARE, .heads = MLM},
+    {"pooler.dense", SYN__REPLICATED_LINEAR, HIDDEN, HIDDEN, .at = AT(pooler), .heads = POOLER},
+    {"cls.predictions.transform.dense", SYN__REPLICATED_LINEAR, HIDDEN, HIDDEN, .at = AT(transform),
+     .flags = SYN__NO_PREFIX, .heads = MLM},
     {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, .at = AT(transform_norm),
-     .flags = SYN__BARE, .heads = MLM},
+     .flags = SYN__NO_PREFIX, .heads = MLM},
     {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(word_head),
-     .flags = SYN__BARE, .heads = MLM, .tied = WORDS},
-    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, .at = AT(word_bias), .flags = SYN__BARE,
-     .heads = MLM},
-    {"cls.predictions.decoder", SYN__SECOND_BIAS, .flags = SYN__BARE, .heads = MLM,
+     .flags = SYN__NO_PREFIX, .heads = MLM, .tied = WORDS},
+    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, .at = AT(word_bias),
+     .flags = SYN__NO_PREFIX, .heads = MLM},
+    {"cls.predictions.decoder", SYN__BIAS_ALIAS, .flags = SYN__NO_PREFIX, .heads = MLM,
      .tied = "cls.predictions"},
-    {"cls.seq_relationship", SYN__WHOLE_LINEAR, HIDDEN, SYN__DIM_TWO, .at = AT(seq_relationship),
-     .flags = SYN__BARE, .heads = SYN_BERT_NSP},
+    {"cls.seq_relationship", SYN__REPLICATED_LINEAR, HIDDEN, SYN__DIM_TWO,
+     .at = AT(seq_relationship), .flags = SYN__NO_PREFIX, .heads = SYN_BERT_NSP},
     {0}};
 
 /* ---- encoder ---- */
@@ -142,8 +142,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
 
 /* Fails unless t has dtype `dtype` and shape (B, T), where x is (B, T, ...). The invalid tensor is
    allowed. */
-static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
-                       const char *what) {
+static void check_same_shape(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
+                             const char *what) {
     syn_ctx *ctx = m->ctx;
     const int64_t *dims = syn_tensor_spec(ctx, x)->dims;
     const syn_spec want = {(int32_t)dtype, 2, {dims[0], dims[1]}};
@@ -160,8 +160,8 @@ static void check_inputs(syn_model *m, syn_tensor x, syn_tensor types, syn_tenso
     if (n > m->config.n_positions)
         syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
                      (long long)n, (long long)m->config.n_positions, m->config.name);
-    want_alike(m, types, x, SYN_I32, "token types");
-    want_alike(m, mask, x, SYN_F32, "the padding mask");
+    check_same_shape(m, types, x, SYN_I32, "token types");
+    check_same_shape(m, mask, x, SYN_F32, "the padding mask");
 }
 
 syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, syn_tensor mask) {
@@ -252,7 +252,7 @@ syn_tensor syn_bert_mlm_loss(syn_model *m, syn_tensor hidden, syn_tensor labels,
     syn_ctx *ctx = m->ctx;
     const int64_t dims[2] = {-1, m->config.n_embd}, flat[1] = {-1};
     if (!ready(m, bert->word_bias, "MLM", hidden, 3)) return (syn_tensor){0};
-    want_alike(m, labels, hidden, SYN_I32, "labels");
+    check_same_shape(m, labels, hidden, SYN_I32, "labels");
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "cls.predictions");
     syn_tensor x = transform(m, syn_reshape(ctx, hidden, dims, 2));
@@ -322,7 +322,7 @@ static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
     SYN__ROWS_LAYERS,
     SYN__ROWS_WIDTHS,
-    SYN__ROW_I64("type_vocab_size", SYN__MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
+    SYN__ROW_I64("type_vocab_size", SYN__OPTIONAL, SYN__AT(n_types), 1, MAX_TYPES),
     SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
     SYN__ROWS_NUMBERS("layer_norm_eps"),
     SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),

@@ -139,12 +139,12 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
 
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
     if (m->training) return k;
-    return syn_heads_cached(m->ctx, &m->caches[i].k, k, m->position, "k_cache");
+    return syn_heads_append_cache(m->ctx, &m->caches[i].k, k, m->position, "k_cache");
 }
 
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
     if (m->training) return v;
-    return syn_heads_cached(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
+    return syn_heads_append_cache(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
 }
 
 syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
@@ -203,7 +203,7 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
 /* ---- training ---- */
 
 /* Whether x is what the part takes in training, and not too long. */
-static bool may_train(syn_model *m, syn_tensor x) {
+static bool can_train(syn_model *m, syn_tensor x) {
     const syn_model_config *c = &m->config;
     const int64_t most = syn_model_max_tokens(c);
     if (!syn__model_accepts(m, x, 1)) return false;
@@ -214,7 +214,7 @@ static bool may_train(syn_model *m, syn_tensor x) {
 }
 
 /* Whether targets are i32 of the shape (B, T) of x. */
-static bool are_targets(syn_model *m, syn_tensor x, syn_tensor targets) {
+static bool check_targets(syn_model *m, syn_tensor x, syn_tensor targets) {
     const syn_spec *of_x = syn_tensor_spec(m->ctx, x), *spec = syn_tensor_spec(m->ctx, targets);
     if (spec->dtype == SYN_I32 && spec->rank == 2 && spec->dims[0] == of_x->dims[0] &&
         spec->dims[1] == of_x->dims[1])
@@ -228,8 +228,8 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     return syn_causal_loss_masked(m, tokens, SYN_NO_MASK, targets, weight);
 }
 
-syn_tensor syn__causal_texts(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
-                             syn_mark mark) {
+syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
+                                 syn_mark mark) {
     const int64_t position = m->position;
     const syn_tensor visible = m->visible, positions = m->positions;
     m->training = true;
@@ -263,13 +263,13 @@ static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_te
 syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor targets,
                             syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
-    if (!may_train(m, x) || (m->part.head && !are_targets(m, x, targets))) return (syn_tensor){0};
+    if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets))) return (syn_tensor){0};
     const int64_t n = syn_tensor_dim(ctx, x, 1);
     syn__model_set_frequencies(m, n);
     const syn_tensor places =
         syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
     const syn_mark mark = syn_ctx_mark(ctx);
-    x = syn__causal_texts(m, x, mask, places, mark);
+    x = syn__causal_sequences(m, x, mask, places, mark);
     if (m->part.head) x = loss_of(m, x, targets, weight);
     syn_release(ctx, mark, &x, 1);
     return x;

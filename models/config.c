@@ -54,7 +54,7 @@ static const syn_model_family *family_of_type(const char *type) {
 }
 
 /* Reads a list whose beginning was already read, and copies its first string to `out`. */
-static void take_class(syn_json *reader, char out[64]) {
+static void read_first_class(syn_json *reader, char out[64]) {
     const int inside = reader->depth;
     while (syn_json_next(reader) != SYN_JSON_ERROR && reader->depth >= inside)
         if (reader->type == SYN_JSON_STRING && !*out)
@@ -67,7 +67,7 @@ static bool is_class_of(const syn_model_family *f, const char *architecture) {
 }
 
 /* Lists all types: "gpt2", "bert" and "llama". */
-static void list_types(char *buf, size_t buf_bytes) {
+static void list_known_types(char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (size_t i = 0; syn__family(i); i++)
         for (const char *const *t = syn__family(i)->types; *t && used < buf_bytes; t++) {
@@ -87,7 +87,7 @@ static syn_status read_type(syn_json *reader, const syn_model_family **out) {
     SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
     *out = family_of_type(reader->text);
     if (*out) return SYN_OK;
-    list_types(known, sizeof known);
+    list_known_types(known, sizeof known);
     syn__settings_copy(reader->text, reader->text_bytes, shown, sizeof shown);
     return syn_json_fail(reader, "\"model_type\" is \"%s\", but only %s are supported", shown,
                          known);
@@ -107,7 +107,7 @@ static syn_status read_kind(syn_json *reader, kind *out) {
         const bool is_class = strcmp(reader->text, "architectures") == 0;
         if (strcmp(reader->text, "model_type") == 0) SYN_TRY(read_type(reader, &out->family));
         else if (syn_json_next(reader) == SYN_JSON_ARRAY_BEGIN && is_class)
-            take_class(reader, out->class);
+            read_first_class(reader, out->class);
         else if (!syn_json_skip(reader)) break;
     }
     return SYN_OK;
@@ -152,7 +152,7 @@ static syn_status check_heads(syn__settings *s, const syn__setting_table *fields
 static void fill_defaults(syn__config_file *file, const char *name) {
     syn_model_config *c = &file->config;
     if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
-    syn__stop_settle(&c->end, c->vocab_size);
+    syn__stop_normalize(&c->end, c->vocab_size);
     if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
     if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
     if (c->name[0] == '\0') snprintf(c->name, sizeof c->name, "%s", c->family->name);

@@ -31,13 +31,13 @@ typedef struct syn__config_file {
                                         rope_parameters; wins if both are given */
 } syn__config_file;
 
-#define SYN__AT(member) offsetof(syn__config_file, config.member)
-#define SYN__REQUIRED   SYN__SETTING_REQUIRED
-#define SYN__NULLABLE   SYN__SETTING_NULLABLE
-#define SYN__SAVED      SYN__SETTING_SAVED
-#define SYN__NONE       SYN__SETTING_NONE
-#define SYN__NEEDED     (SYN__REQUIRED | SYN__SAVED)
-#define SYN__MAY_BE     (SYN__NULLABLE | SYN__SAVED)
+#define SYN__AT(member)     offsetof(syn__config_file, config.member)
+#define SYN__REQUIRED       SYN__SETTING_REQUIRED
+#define SYN__NULLABLE       SYN__SETTING_NULLABLE
+#define SYN__SAVED          SYN__SETTING_SAVED
+#define SYN__NONE           SYN__SETTING_NONE
+#define SYN__REQUIRED_SAVED (SYN__REQUIRED | SYN__SAVED)
+#define SYN__OPTIONAL       (SYN__NULLABLE | SYN__SAVED)
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
 /* Table of a model: also rejects keys that would change what the model computes. */
@@ -65,15 +65,16 @@ typedef struct syn__config_file {
 #define SYN__ROW_CUSTOM(key_, at, function) \
     { .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (function) }
 /* Sizes, under the keys that most families use. */
-#define SYN__ROWS_LAYERS                                                                  \
-    SYN__ROW_I64("num_hidden_layers", SYN__NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS), \
-        SYN__ROW_I64("hidden_size", SYN__NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),      \
-        SYN__ROW_I64("num_attention_heads", SYN__NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD)
-#define SYN__ROWS_WIDTHS                                                                 \
-    SYN__ROW_I64("intermediate_size", SYN__NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER), \
-        SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,     \
-                     SYN__MAX_POSITIONS),                                                \
-        SYN__ROW_I64("vocab_size", SYN__NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB)
+#define SYN__ROWS_LAYERS                                                                          \
+    SYN__ROW_I64("num_hidden_layers", SYN__REQUIRED_SAVED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS), \
+        SYN__ROW_I64("hidden_size", SYN__REQUIRED_SAVED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),      \
+        SYN__ROW_I64("num_attention_heads", SYN__REQUIRED_SAVED, SYN__AT(n_head), 1,              \
+                     SYN__MAX_EMBD)
+#define SYN__ROWS_WIDTHS                                                                         \
+    SYN__ROW_I64("intermediate_size", SYN__REQUIRED_SAVED, SYN__AT(n_inner), 1, SYN__MAX_INNER), \
+        SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,             \
+                     SYN__MAX_POSITIONS),                                                        \
+        SYN__ROW_I64("vocab_size", SYN__REQUIRED_SAVED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB)
 #define SYN__ROWS_NUMBERS(epsilon_key)                                    \
     SYN__ROW_F64(epsilon_key, SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1), \
         SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10)
@@ -86,10 +87,10 @@ typedef struct syn__config_file {
     {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \
         SYN__ROW_CUSTOM("_name_or_path", offsetof(syn__config_file, path_name), syn__config_path), \
         SYN__ROW_CUSTOM("model_type", 0, syn__config_type),                                        \
-        SYN__ROW_CUSTOM("quantization_config", 0, syn__config_whole),                              \
-        SYN__ROW_CUSTOM("compression_config", 0, syn__config_whole),                               \
-        SYN__ROW_CUSTOM("quantization", 0, syn__config_whole),                                     \
-        SYN__ROW_CUSTOM("per_layer_config", 0, syn__config_none),                                  \
+        SYN__ROW_CUSTOM("quantization_config", 0, syn__config_unquantized),                        \
+        SYN__ROW_CUSTOM("compression_config", 0, syn__config_unquantized),                         \
+        SYN__ROW_CUSTOM("quantization", 0, syn__config_unquantized),                               \
+        SYN__ROW_CUSTOM("per_layer_config", 0, syn__config_empty),                                 \
         {.key = "dtype",                                                                           \
          .type = SYN__SETTING_CUSTOM,                                                              \
          .flags = SYN__SAVED,                                                                      \
@@ -98,7 +99,7 @@ typedef struct syn__config_file {
          .write = syn__config_dtype_write},                                                        \
         SYN__ROW_CUSTOM("torch_dtype", SYN__AT(dtype), syn__config_torch_dtype)
 /* Rows of families that generate text. */
-#define SYN__ROWS_ENDING                                                      \
+#define SYN__ROWS_STOP_IDS                                                    \
     {.key = "eos_token_id",                                                   \
      .type = SYN__SETTING_CUSTOM,                                             \
      .flags = SYN__SAVED,                                                     \
@@ -132,10 +133,10 @@ syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is null. _whole is for keys that say how weights are quantized, _null for
    all others. */
-syn_status syn__config_whole(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is empty (see syn__settings_empty). */
-syn_status syn__config_none(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__config_empty(syn__settings *s, void *member) SYN_MUST_USE;
 
 /* Reads an id, a list of ids, or null. syn__stop_ids reads eos_token_id (*member: a
    syn_stop_criteria; replaces its ids), syn__stop_fill reads pad_token_id (*member: its fill). Ids
@@ -146,14 +147,14 @@ syn_status syn__stop_fill(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__stop_begin(syn__settings *s, void *member) SYN_MUST_USE;
 /* Drops ids outside the vocabulary and fills in missing ones: fill defaults to the first stop id,
    and so does begin if the file does not have it. */
-void syn__stop_settle(syn_stop_criteria *ending, int64_t vocab);
+void syn__stop_normalize(syn_stop_criteria *ending, int64_t vocab);
 /* Writes the ids as entries of config.json. */
 void syn__stop_write(syn_sink *out, const void *member);
-#define SYN__NOT_SAID (-2)
-#define SYN__NO_ENDING \
-    { .fill = -1, .begin = SYN__NOT_SAID }
+#define SYN__NOT_GIVEN (-2)
+#define SYN__NO_STOP_IDS \
+    { .fill = -1, .begin = SYN__NOT_GIVEN }
 /* Defaults of a family's files: the ids that end and begin a sequence. */
-#define SYN__ENDING(end_, begin_) \
+#define SYN__STOP_IDS(end_, begin_) \
     { .ids = {end_}, .n_ids = 1, .fill = -1, .begin = (begin_) }
 
 #ifdef __cplusplus

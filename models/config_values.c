@@ -123,7 +123,7 @@ static syn_status read_null(syn__settings *s, bool *is_null) {
     return type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
-syn_status syn__config_whole(syn__settings *s, void *member) {
+syn_status syn__config_unquantized(syn__settings *s, void *member) {
     bool is_null;
     (void)member;
     SYN_TRY(read_null(s, &is_null));
@@ -143,7 +143,7 @@ syn_status syn__config_null(syn__settings *s, void *member) {
                               s->path);
 }
 
-syn_status syn__config_none(syn__settings *s, void *member) {
+syn_status syn__config_empty(syn__settings *s, void *member) {
     bool empty;
     (void)member;
     SYN_TRY(syn__settings_empty(s, &empty));

@@ -26,7 +26,7 @@ static bool is_of(const syn__param_row *row, const char *name) {
     case SYN__VOCAB_TABLE:
         return is_called(name, row->name, ".weight");
     case SYN__VOCAB_BIAS:
-    case SYN__SECOND_BIAS:
+    case SYN__BIAS_ALIAS:
         return is_called(name, row->name, ".bias");
     default:
         return is_called(name, row->name, ".weight") ||
@@ -63,9 +63,9 @@ int64_t syn__family_layer(const syn_model_family *f, const char *parameter) {
     return *digits == '.' ? layer : -1;
 }
 
-const syn__param_row *syn__family_second(const syn_model_family *f, const char *parameter) {
+const syn__param_row *syn__family_alias_row(const syn_model_family *f, const char *parameter) {
     for (const syn__param_row *row = f->head_rows; row->name; row++)
-        if (row->kind == SYN__SECOND_BIAS && is_called(parameter, row->tied, ".bias")) return row;
+        if (row->kind == SYN__BIAS_ALIAS && is_called(parameter, row->tied, ".bias")) return row;
     return NULL;
 }
 
@@ -102,12 +102,12 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     return 0;
 }
 
-bool syn__family_makes(const syn_model_config *c, const syn__param_row *row, unsigned heads) {
+bool syn__family_has_row(const syn_model_config *c, const syn__param_row *row, unsigned heads) {
     if (row->heads != 0 && (row->heads & heads) == 0) return false;
     return (row->flags & SYN__HEAD_NORM) == 0 || c->head_norm;
 }
 
-bool syn__family_biases(const syn_model_config *c, const syn__param_row *row) {
+bool syn__family_has_bias(const syn_model_config *c, const syn__param_row *row) {
     if (row->flags & SYN__NO_BIAS) return false;
     if (row->flags & SYN__QKV_BIAS) return c->qkv_bias || c->attention_bias;
     if (row->flags & SYN__OUT_BIAS) return c->attention_bias;
@@ -123,8 +123,8 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
         return to;
     case SYN__COLUMN_LINEAR:
     case SYN__ROW_LINEAR:
-    case SYN__WHOLE_LINEAR:
-        return from * to + (syn__family_biases(c, row) ? to : 0);
+    case SYN__REPLICATED_LINEAR:
+        return from * to + (syn__family_has_bias(c, row) ? to : 0);
     case SYN__TABLE:
         return from * to;
     case SYN__VOCAB_TABLE:
@@ -139,7 +139,7 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
 static int64_t rows_params(const syn__param_row *row, const syn_model_config *c, unsigned heads) {
     int64_t n = 0;
     for (; row->name; row++)
-        if (syn__family_makes(c, row, heads)) n += row_params(row, c);
+        if (syn__family_has_row(c, row, heads)) n += row_params(row, c);
     return n;
 }
 

@@ -36,24 +36,24 @@ typedef enum syn__layout {
 } syn__layout;
 
 typedef enum syn__param_kind {
-    SYN__NORM,          /* syn_layer_norm (to) */
-    SYN__RMS_NORM,      /* the same without a bias */
-    SYN__COLUMN_LINEAR, /* syn_layer_linear (from) -> (to), `to` cut among the ranks */
-    SYN__ROW_LINEAR,    /* syn_layer_linear, `from` cut */
-    SYN__WHOLE_LINEAR,  /* syn_layer_linear, whole on every rank */
-    SYN__TABLE,         /* syn_tensor (from, to), whole, never narrower than what is computed: rows
-                           that are looked up */
-    SYN__VOCAB_TABLE,   /* syn_tensor (from, to), rows cut */
-    SYN__VOCAB_BIAS,    /* syn_tensor (from), cut alike */
+    SYN__NORM,              /* syn_layer_norm (to) */
+    SYN__RMS_NORM,          /* the same without a bias */
+    SYN__COLUMN_LINEAR,     /* syn_layer_linear (from) -> (to), `to` cut among the ranks */
+    SYN__ROW_LINEAR,        /* syn_layer_linear, `from` cut */
+    SYN__REPLICATED_LINEAR, /* syn_layer_linear, whole on every rank */
+    SYN__TABLE,       /* syn_tensor (from, to), whole, never narrower than what is computed: rows
+                         that are looked up */
+    SYN__VOCAB_TABLE, /* syn_tensor (from, to), rows cut */
+    SYN__VOCAB_BIAS,  /* syn_tensor (from), cut alike */
     /* Only in files: */
-    SYN__SECOND_BIAS, /* another name of the bias `tied`, which counts where both are there */
-    SYN__IGNORED      /* constants that old versions of transformers saved */
+    SYN__BIAS_ALIAS, /* another name of the bias `tied`, which counts where both are there */
+    SYN__IGNORED     /* constants that old versions of transformers saved */
 } syn__param_kind;
 
 enum {
-    SYN__RESIDUAL = 1, /* random weights: deviation divided by sqrt(2 n_layer) */
-    SYN__NO_BIAS = 2,  /* of a linear layer */
-    SYN__BARE = 4,     /* the family's prefix does not stand before it in a file */
+    SYN__RESIDUAL = 1,  /* random weights: deviation divided by sqrt(2 n_layer) */
+    SYN__NO_BIAS = 2,   /* of a linear layer */
+    SYN__NO_PREFIX = 4, /* the family's prefix does not stand before it in a file */
     /* A linear layer that has a bias only if the configuration says so: */
     SYN__QKV_BIAS = 8,  /* config.qkv_bias or attention_bias */
     SYN__OUT_BIAS = 16, /* config.attention_bias */
@@ -79,10 +79,10 @@ const syn__param_row *syn__family_row(const syn_model_family *family, const char
 /* The layer that a parameter is of; -1: none of the family's, or not in a layer. */
 int64_t syn__family_layer(const syn_model_family *family, const char *parameter);
 /* The row of `parameter`'s second name; NULL: it has none. */
-const syn__param_row *syn__family_second(const syn_model_family *family, const char *parameter);
+const syn__param_row *syn__family_alias_row(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
-bool syn__family_makes(const syn_model_config *config, const syn__param_row *row, unsigned heads);
-bool syn__family_biases(const syn_model_config *config, const syn__param_row *row);
+bool syn__family_has_row(const syn_model_config *config, const syn__param_row *row, unsigned heads);
+bool syn__family_has_bias(const syn_model_config *config, const syn__param_row *row);
 int64_t syn__model_config_head_dim(const syn_model_config *config); /* D, of a head */
 
 /* ---- rotary positions (rotary.c) ---- */
@@ -99,7 +99,7 @@ double syn__rotary_factor(const syn_model_config *config);
     SYN__ROWS_ROTARY_AS("rope_theta", "partial_rotary_factor", syn__rotary_write)
 /* The same of a family with other keys beside the groups, or with another writer of them all. */
 #define SYN__ROWS_ROTARY_AS(theta_key, part_key, write_)                                \
-    SYN__ROWS_ROTARY_BESIDE(theta_key, part_key),                                       \
+    SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key),                                    \
         {.key = "rope_parameters",                                                      \
          .type = SYN__SETTING_GROUP,                                                    \
          .flags = SYN__NULLABLE | SYN__SAVED,                                           \
@@ -110,7 +110,7 @@ double syn__rotary_factor(const syn_model_config *config);
         .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,      \
         .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table \
     }
-#define SYN__ROWS_ROTARY_BESIDE(theta_key, part_key)                                    \
+#define SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key)                                 \
     SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12), \
         SYN__ROW_F64(part_key, 0, offsetof(syn__config_file, beside.part), 0.001, 1)
 /* Of presets, and of a family's defaults: by this theta, so much of each head; not scaled. */
@@ -170,7 +170,7 @@ struct syn_model {
     syn_model_part part;
     void *params; /* of the family */
     char *layers; /* part.n_layers of layer_bytes */
-    struct syn__layer_run {
+    struct syn__recompute_arg {
         syn_model *model;
         int64_t layer;
     } * runs;           /* of each layer: what a region that runs again is given */
@@ -191,7 +191,7 @@ int syn__model_tp(const syn_model *m);
 int64_t syn__model_head_dim(const syn_model *m); /* D, of a head */
 /* Whether a parameter of the whole model need not be asked for by this part: it is another's, or
    the table that another may have made. */
-bool syn__model_leaves(const syn_model *m, const char *parameter);
+bool syn__model_lacks_param(const syn_model *m, const char *parameter);
 /* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) of the
    model's dtype; B and T at least `least`. If not, the context fails. */
 bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least);
@@ -210,8 +210,8 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens);
    that is none on (as HuggingFace's generate has it). Poisoned if they are not rotary. */
 syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
 /* x (..., C) -> this rank's keys or values (..., G D/tp), which several ranks may have alike. */
-syn_tensor syn__model_keys(syn_model *m, syn_tensor x, const syn_layer_linear *l,
-                           const char *label);
+syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
+                                const char *label);
 /* x (B, H, T, D) after rotary positions. */
 syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
@@ -249,8 +249,8 @@ syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k
 /* Of causal models. Tokens (B, T) of whole texts through a whole model, without caches, among
    which the mask (B, T), or SYN_NO_MASK, hides some -> (B, T, C), what the head stands on. The
    places are syn__model_position_ids of one text of T tokens. */
-syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, syn_tensor places,
-                             syn_mark mark);
+syn_tensor syn__causal_sequences(syn_model *m, syn_tensor tokens, syn_tensor mask,
+                                 syn_tensor places, syn_mark mark);
 /* x (..., C) through the last normalisation, and from there to this rank's logits (N, V/tp) of
    x (N, C), padding of the vocabulary among them, or to all (N, V0). */
 syn_tensor syn__causal_norm(syn_model *m, syn_tensor x);

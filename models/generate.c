@@ -40,7 +40,7 @@ static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t 
     bool all = g->end.n_ids > 0;
     for (int64_t b = 0; b < g->batch; b++) {
         g->tokens[b * g->new_tokens + step] = ended[b] ? g->end.fill : row[b];
-        ended[b] = ended[b] || syn_text_ends(&g->end, row[b]);
+        ended[b] = ended[b] || syn_is_stop_token(&g->end, row[b]);
         all = all && ended[b];
     }
     return all;
@@ -75,11 +75,11 @@ typedef struct next_input {
 
 /* Releases what the step that began at `begun` created, except the tensors in `left`. If its rows
    are not to stay, also removes the rows recorded since `from`. */
-static void end_step(syn_ctx *ctx, const syn_generation *g, bool rows_stay, syn_mark begun,
+static void end_step(syn_ctx *ctx, const syn_generation *g, bool keep_rows, syn_mark begun,
                      syn_mark *from, const next_input *left) {
     const syn_tensor keep[2] = {left->tokens, left->seen};
     const int n = penalizes(g) ? 2 : 1;
-    if (!rows_stay) {
+    if (!keep_rows) {
         syn_forget(ctx, *from, keep, n);
         return;
     }
@@ -154,12 +154,12 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
         g->made = step + 1;
         const int64_t now = (int64_t)syn__clock_ns();
         *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;
-        bool rows_stay = true;
+        bool keep_rows = true;
         if (g->after_step &&
-            g->after_step(g->after_step_user, step, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
+            g->after_step(g->after_step_user, step, &keep_rows, syn_ctx_error_slot(ctx)) != SYN_OK)
             return;
         start = (int64_t)syn__clock_ns(); /* excludes the time of the caller's after_step */
-        end_step(ctx, g, rows_stay, mark, &from, &next);
+        end_step(ctx, g, keep_rows, mark, &from, &next);
         if (g->progress)
             g->progress(g->progress_user, done ? g->new_tokens : g->made, g->new_tokens);
         if (done || step + 1 == g->new_tokens) return;

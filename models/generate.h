@@ -24,9 +24,9 @@ typedef struct syn_generation {
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
     /* Called after each step, numbered from 0, while the step's rows are the last of the trace. Set
-       *rows_stay to false to remove these rows (syn_forget), so that generation takes constant
+       *keep_rows to false to remove these rows (syn_forget), so that generation takes constant
        memory. NULL: all rows stay. A failure ends the generation. */
-    syn_status (*after_step)(void *user, int64_t step, bool *rows_stay, syn_error *err);
+    syn_status (*after_step)(void *user, int64_t step, bool *keep_rows, syn_error *err);
     void *after_step_user;
     /* results, zero before the call; the caller frees the arrays with syn_free; they are NULL on
        meta */

@@ -37,8 +37,8 @@ static const syn__param_row layer_rows[] = {
 
 static const syn__param_row head_rows[] = {{"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, .at = AT(ln_f)},
                                            {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB,
-                                            SYN__DIM_HIDDEN, .at = AT(lm_head), .flags = SYN__BARE,
-                                            .tied = "wte"},
+                                            SYN__DIM_HIDDEN, .at = AT(lm_head),
+                                            .flags = SYN__NO_PREFIX, .tied = "wte"},
                                            {0}};
 
 /* ---- computation ---- */
@@ -136,7 +136,7 @@ static const syn_model_config defaults = {.family = &syn_gpt_family,
                                           .activation = SYN_GELU_TANH,
                                           .dropout = {0.1, 0.1, 0.1},
                                           .tied = true,
-                                          .end = SYN__ENDING(GPT2_EOS, SYN__NOT_SAID)};
+                                          .end = SYN__STOP_IDS(GPT2_EOS, SYN__NOT_GIVEN)};
 
 static const syn__setting rows[] = {
     SYN__ROWS_NAMES,
@@ -161,7 +161,7 @@ static const syn__setting rows[] = {
     SYN__ROW_DROPOUT("attn_pdrop", attention),
     SYN__ROW_DROPOUT("resid_pdrop", residual),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
-    SYN__ROWS_ENDING,
+    SYN__ROWS_STOP_IDS,
     /* What GPT-2's file format can ask for and this model does not do. */
     SYN__ROW_CUSTOM("scale_attn_weights", 0, syn__config_true),
     SYN__ROW_CUSTOM("scale_attn_by_inverse_layer_idx", 0, syn__config_false),

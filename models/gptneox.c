@@ -39,8 +39,8 @@ static const syn__param_row layer_rows[] = {
 
 static const syn__param_row head_rows[] = {
     {"final_layer_norm", SYN__NORM, 0, HIDDEN, .at = AT(final_norm)},
-    {"embed_out", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(embed_out), .flags = SYN__BARE,
-     .tied = "embed_in"},
+    {"embed_out", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(embed_out),
+     .flags = SYN__NO_PREFIX, .tied = "embed_in"},
     {0}};
 
 /* ---- computation ---- */
@@ -118,7 +118,7 @@ static const syn_model_config presets[] = {
 };
 
 static const syn_model_config defaults =
-    CONFIG(.n_positions = 2048, .activation = SYN_GELU_ERF, .end = SYN__ENDING(2, 0));
+    CONFIG(.n_positions = 2048, .activation = SYN_GELU_ERF, .end = SYN__STOP_IDS(2, 0));
 
 /* The group of transformers 5, and the two keys of transformers 4. */
 static void write_rotary(syn_sink *out, const void *member) {
@@ -142,8 +142,8 @@ static const syn__setting rows[] = {
     SYN__ROW_BOOL("use_parallel_residual", SYN__SAVED, SYN__AT(parallel_residual)),
     SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias)),
     SYN__ROWS_ROTARY_AS("rotary_emb_base", "rotary_pct", write_rotary),
-    SYN__ROWS_ROTARY_BESIDE("rope_theta", "partial_rotary_factor"), /* transformers 4 has both */
-    SYN__ROWS_ENDING,
+    SYN__ROWS_ROTARY_TOP_LEVEL("rope_theta", "partial_rotary_factor"), /* transformers 4 has both */
+    SYN__ROWS_STOP_IDS,
     SYN__ROWS_DECODER_ONLY,
 };
 static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);

@@ -89,9 +89,9 @@ syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, s
 syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth);
 /* x (B, G, T, D) behind the `position` tokens that the cache (B, G, Smax, D) holds, which becomes
    its next version, named `label` -> all keys or values so far, (B, G, position + T, D). */
-syn_tensor syn_heads_cached(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
-                            const char *label);
-typedef struct syn_attending {
+syn_tensor syn_heads_append_cache(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
+                                  const char *label);
+typedef struct syn_heads_options {
     bool fused;       /* one op instead of product, mask, softmax, product */
     bool causal;      /* query t sees keys up to position + t; else all */
     int64_t position; /* of the first query among the keys */
@@ -101,10 +101,10 @@ typedef struct syn_attending {
        row = h * T. */
     syn_tensor keys;
     syn_dropout_options dropping;
-} syn_attending;
+} syn_heads_options;
 /* q (B, H, T, D), k and v (B, G, S, D) -> (B, T, H D): softmax of q k' / sqrt(D), times v. */
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                            const syn_attending *how);
+                            const syn_heads_options *how);
 
 SYN_API_END
 #endif

@@ -47,7 +47,7 @@ static const syn__param_row layer_rows[] = {
 
 static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, .at = AT(norm)},
                                            {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN,
-                                            .at = AT(lm_head), .flags = SYN__BARE,
+                                            .at = AT(lm_head), .flags = SYN__NO_PREFIX,
                                             .tied = "embed_tokens"},
                                            {0}};
 
@@ -75,8 +75,8 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
     const struct llama_layer *l = layer;
     if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp); /* once for all three */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
-    syn_tensor k = syn__model_keys(m, x, &l->k, "k_proj");
-    syn_tensor v = syn__model_keys(m, x, &l->v, "v_proj");
+    syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
+    syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
     q = turned(m, q, &l->q_norm, "q_norm");
     k = turned(m, k, &l->k_norm, "k_norm");
     v = syn_heads_split(m->ctx, v, syn__model_head_dim(m));
@@ -162,12 +162,12 @@ static const syn_model_config qwen2_presets[] = {
     }
 #define QWEN_DEFAULTS(family_, ...)                                                             \
     DEFAULTS(family_, .n_positions = 32768, .n_kv_head = 32, .window = 4096, .full_layers = 28, \
-             .end = SYN__NO_ENDING, __VA_ARGS__)
+             .end = SYN__NO_STOP_IDS, __VA_ARGS__)
 static const syn_model_config llama_defaults =
-                                  DEFAULTS(llama, .n_positions = 2048, .end = SYN__ENDING(2, 1)),
-                              mistral_defaults = DEFAULTS(mistral, .n_positions = 131072,
-                                                          .n_kv_head = 8, .windowed = true,
-                                                          .window = 4096, .end = SYN__ENDING(2, 1)),
+                                  DEFAULTS(llama, .n_positions = 2048, .end = SYN__STOP_IDS(2, 1)),
+                              mistral_defaults = DEFAULTS(
+                                  mistral, .n_positions = 131072, .n_kv_head = 8, .windowed = true,
+                                  .window = 4096, .end = SYN__STOP_IDS(2, 1)),
                               qwen2_defaults = QWEN_DEFAULTS(qwen2, .qkv_bias = true),
                               qwen3_defaults =
                                   QWEN_DEFAULTS(qwen3, .head_dim = 128, .head_norm = true);
@@ -210,12 +210,12 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
     SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
         SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
                      SYN__MAX_EMBD),                                                       \
-        SYN__ROW_I64("head_dim", SYN__MAY_BE, SYN__AT(head_dim), 1, SYN__MAX_EMBD),        \
+        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),      \
         SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                 \
         SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
-        SYN__ROWS_ENDING, SYN__ROWS_DECODER_ONLY,                                          \
+        SYN__ROWS_STOP_IDS, SYN__ROWS_DECODER_ONLY,                                        \
         SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                         \
         SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                \
         SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)

@@ -20,7 +20,7 @@ static syn_initializer initializer(const syn_model *m, const syn__param_row *row
                              .dtype = m->options.dtype,
                              .weight_dtype = m->options.weight_dtype,
                              .out_in = m->config.family->out_in,
-                             .no_bias = !syn__family_biases(&m->config, row)};
+                             .no_bias = !syn__family_has_bias(&m->config, row)};
 }
 
 /* The context's parameter of that name, which another part made; poisoned if there is none. One
@@ -83,7 +83,7 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
 
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
-    const syn_group *tp = row->kind == SYN__WHOLE_LINEAR ? NULL : m->options.tp;
+    const syn_group *tp = row->kind == SYN__REPLICATED_LINEAR ? NULL : m->options.tp;
     syn_group keys; /* as if the ranks with the same heads of keys were one */
     if (tp && row->layout == SYN__SHARED_HEADS) {
         const int copies = syn_model_kv_ranks(&m->config, tp->size);
@@ -104,7 +104,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
     char name[NAME_BYTES];
     for (; row->name; row++) {
         void *member = (char *)to + row->at;
-        if (!syn__family_makes(&m->config, row, m->options.heads)) continue;
+        if (!syn__family_has_row(&m->config, row, m->options.heads)) continue;
         snprintf(name, sizeof name, "%s%s", before, row->name);
         switch (row->kind) {
         case SYN__NORM:
@@ -115,7 +115,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
             break;
         case SYN__COLUMN_LINEAR:
         case SYN__ROW_LINEAR:
-        case SYN__WHOLE_LINEAR:
+        case SYN__REPLICATED_LINEAR:
             *(syn_layer_linear *)member = linear_of(m, row, name);
             break;
         case SYN__TABLE:
@@ -123,7 +123,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
         case SYN__VOCAB_BIAS:
             *(syn_tensor *)member = table_of(m, row, name);
             break;
-        case SYN__SECOND_BIAS:
+        case SYN__BIAS_ALIAS:
         case SYN__IGNORED:
             break;
         }
@@ -187,7 +187,7 @@ static syn_status alloc_members(syn_model *m, syn_error *err) {
     m->caches = syn_calloc(layers, sizeof *m->caches);
     m->runs = syn_calloc(layers, sizeof *m->runs);
     for (size_t i = 0; i < layers && m->runs; i++)
-        m->runs[i] = (struct syn__layer_run){m, (int64_t)i};
+        m->runs[i] = (struct syn__recompute_arg){m, (int64_t)i};
     if (m->params && m->layers && m->caches && m->runs) return SYN_OK;
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
@@ -197,7 +197,7 @@ static bool is_one_of(const syn__param_row *row, const syn__param_row *rows) {
     return rows->name != NULL;
 }
 
-bool syn__model_leaves(const syn_model *m, const char *parameter) {
+bool syn__model_lacks_param(const syn_model *m, const char *parameter) {
     const syn_model_family *f = m->config.family;
     const syn_model_part *part = &m->part;
     const syn__param_row *row = syn__family_row(f, parameter);
@@ -311,8 +311,8 @@ syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_no
     return syn_name(m->ctx, x, label);
 }
 
-syn_tensor syn__model_keys(syn_model *m, syn_tensor x, const syn_layer_linear *l,
-                           const char *label) {
+syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
+                                const char *label) {
     const int ranks = syn_model_kv_ranks(&m->config, syn__model_tp(m));
     const syn_tensor w = shared(m, l->weight, m->options.kv, ranks),
                      b = shared(m, l->bias, m->options.kv, ranks);
@@ -396,9 +396,10 @@ static syn_tensor layer(syn_model *m, int64_t i, syn_tensor x) {
 
 /* What f makes of its inputs, behind which are the mask, the keys of the texts and the positions:
    as it was, when it runs again. */
-static syn_tensor as_trained(const struct syn__layer_run *run, const syn_tensor *in,
-                             const syn_tensor *behind,
-                             syn_tensor (*f)(syn_model *m, int64_t i, const syn_tensor *in)) {
+static syn_tensor run_as_in_forward(const struct syn__recompute_arg *run, const syn_tensor *in,
+                                    const syn_tensor *behind,
+                                    syn_tensor (*f)(syn_model *m, int64_t i,
+                                                    const syn_tensor *in)) {
     syn_model *m = run->model;
     const bool training = m->training;
     const syn_tensor visible = m->visible, keys = m->dropout.keys, positions = m->positions;
@@ -419,7 +420,7 @@ static syn_tensor layer_of(syn_model *m, int64_t i, const syn_tensor *in) {
 }
 
 static syn_tensor layer_region(void *run, const syn_tensor *in) {
-    return as_trained(run, in, in + 1, layer_of);
+    return run_as_in_forward(run, in, in + 1, layer_of);
 }
 
 static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
@@ -444,11 +445,11 @@ static int64_t window_of(const syn_model *m, int64_t i) {
 }
 
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
-    syn_attending how = {.fused = m->options.fused_attention,
-                         .causal = syn_model_is_causal(&m->config),
-                         .position = m->training ? 0 : m->position,
-                         .window = window_of(m, i),
-                         .mask = m->visible};
+    syn_heads_options how = {.fused = m->options.fused_attention,
+                             .causal = syn_model_is_causal(&m->config),
+                             .position = m->training ? 0 : m->position,
+                             .window = window_of(m, i),
+                             .mask = m->visible};
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);
         how.keys = m->dropout.keys;
@@ -461,7 +462,7 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
 }
 
 static syn_tensor attend_region(void *run, const syn_tensor *in) {
-    return as_trained(run, in, in + 3, attend);
+    return run_as_in_forward(run, in, in + 3, attend);
 }
 
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v) {

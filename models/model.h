@@ -22,11 +22,11 @@ typedef struct syn_model_part {
 
 /* Activations that training does not keep but computes again: those within attention without its
    projections (which fused attention never has), or a layer's (Korthikanti et al. 2022). */
-typedef enum syn_recompute_what {
+typedef enum syn_recompute_mode {
     SYN_RECOMPUTE_NONE,
     SYN_RECOMPUTE_SELECTIVE,
     SYN_RECOMPUTE_FULL
-} syn_recompute_what;
+} syn_recompute_mode;
 
 typedef struct syn_model_options {
     const syn_group *tp;        /* ranks that share every layer; NULL: one holds all */
@@ -35,7 +35,7 @@ typedef struct syn_model_options {
     const syn_model_part *part; /* NULL: the whole model */
     unsigned heads;             /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */
-    syn_recompute_what recompute; /* in backward */
+    syn_recompute_mode recompute; /* in backward */
     uint64_t seed;          /* of the random weights: the same full model for any tp and part */
     syn_dtype dtype;        /* of parameters and of all that is computed: f32, f16 or bf16. Sums
                                within an op are f32 */

@@ -9,12 +9,12 @@
 
 /* ---- frequencies ---- */
 
-static int64_t transposed_elems(const syn_model_config *c) {
+static int64_t rotary_elems(const syn_model_config *c) {
     return (int64_t)((double)syn__model_config_head_dim(c) * c->rotary.part);
 }
 
 int64_t syn__rotary_pairs(const syn_model_config *c) {
-    return transposed_elems(c) / 2;
+    return rotary_elems(c) / 2;
 }
 
 /* theta^(2i/R) */
@@ -23,7 +23,7 @@ static float power(const syn_model_config *c, double theta, int64_t i) {
 }
 
 /* By parts (Llama 3.1): long waves are stretched, short ones stay, those between a bit of both. */
-static float by_parts(const syn_rotary *r, float frequency) {
+static float llama3_frequency(const syn_rotary *r, float frequency) {
     const float wave = (float)TWO_PI / frequency, old = (float)r->original;
     if (wave < old / (float)r->high) return frequency;
     if (wave > old / (float)r->low) return frequency / (float)r->factor;
@@ -59,7 +59,7 @@ void syn__rotary_frequencies(const syn_model_config *c, int64_t tokens, float *o
         const float p = power(c, theta, i);
         out[i] = 1 / p;
         if (r->scaling == SYN_ROPE_LINEAR) out[i] /= (float)r->factor;
-        if (r->scaling == SYN_ROPE_LLAMA3) out[i] = by_parts(r, out[i]);
+        if (r->scaling == SYN_ROPE_LLAMA3) out[i] = llama3_frequency(r, out[i]);
         if (r->scaling == SYN_ROPE_YARN) {
             const float stay = 1 - stretched(c, i);
             out[i] = 1 / ((float)r->factor * p) * (1 - stay) + out[i] * stay;
@@ -157,8 +157,8 @@ void syn__rotary_write(syn_sink *out, const void *member) {
     syn_sink_text(out, "\n  }");
 }
 
-static void merge_sources(const syn__settings *s, const syn__setting_table *table,
-                          syn__config_file *file) {
+static void resolve_rotary_keys(const syn__settings *s, const syn__setting_table *table,
+                                syn__config_file *file) {
     syn_rotary *r = &file->config.rotary;
     if (syn__settings_key(s, table, offsetof(syn__config_file, rope_scaling)))
         *r = file->rope_scaling;
@@ -168,7 +168,7 @@ static void merge_sources(const syn__settings *s, const syn__setting_table *tabl
 
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
-    merge_sources(s, table, file);
+    resolve_rotary_keys(s, table, file);
     syn_model_config *c = &file->config;
     syn_rotary *r = &c->rotary;
     const bool scaled = r->scaling != SYN_ROPE_DEFAULT, parts = r->scaling == SYN_ROPE_LLAMA3;
@@ -186,7 +186,7 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
     if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
         return syn__settings_fail(s, "a head_dim of %lld is too small for rotary embeddings",
                                   (long long)syn__model_config_head_dim(c));
-    const int64_t turned = transposed_elems(c);
+    const int64_t turned = rotary_elems(c);
     if (turned % 2 != 0)
         return syn__settings_fail(s,
                                   "rotary embeddings rotate pairs, but head_dim %lld gives an odd "

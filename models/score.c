@@ -11,7 +11,7 @@ enum { LOGITS_BYTES = 64 << 20 };
 
 /* Whether the model is causal and whole and accepts that many tokens. Otherwise the context fails.
  */
-static bool may_score(syn_model *m, syn_tensor tokens) {
+static bool can_score(syn_model *m, syn_tensor tokens) {
     const syn_model_config *c = &m->config;
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (!syn_model_is_causal(c)) {
@@ -33,12 +33,12 @@ static bool may_score(syn_model *m, syn_tensor tokens) {
 
 syn_tensor syn_causal_hidden(syn_model *m, syn_tensor tokens) {
     syn_ctx *ctx = m->ctx;
-    if (!may_score(m, tokens)) return (syn_tensor){0};
+    if (!can_score(m, tokens)) return (syn_tensor){0};
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn__model_set_frequencies(m, n);
     const syn_mark mark = syn_ctx_mark(ctx);
     const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
-    syn_tensor x = syn__causal_texts(m, tokens, SYN_NO_MASK, places, syn_ctx_mark(ctx));
+    syn_tensor x = syn__causal_sequences(m, tokens, SYN_NO_MASK, places, syn_ctx_mark(ctx));
     syn_push_scope(ctx, m->config.family->head_scope);
     x = syn__causal_norm(m, x);
     syn_pop_scope(ctx);
@@ -143,11 +143,11 @@ static double window_loss(syn_model *m, const syn_perplexity *p, const window *w
 
 /* Releases what window i created since `from`, and removes its rows unless they are to stay. */
 static void end_window(syn_ctx *ctx, const syn_perplexity *p, int64_t i, syn_mark *from) {
-    bool rows_stay = true;
+    bool keep_rows = true;
     if (p->after_window &&
-        p->after_window(p->after_window_user, i, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
+        p->after_window(p->after_window_user, i, &keep_rows, syn_ctx_error_slot(ctx)) != SYN_OK)
         return;
-    if (!rows_stay) {
+    if (!keep_rows) {
         syn_forget(ctx, *from, NULL, 0);
         return;
     }

@@ -36,9 +36,9 @@ typedef struct syn_perplexity {
     /* Called before the first window and after each window; may be NULL. */
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
-    /* Called after each window, numbered from 0. *rows_stay works as in syn_generation. NULL: all
+    /* Called after each window, numbered from 0. *keep_rows works as in syn_generation. NULL: all
        rows stay. A failure ends the run. */
-    syn_status (*after_window)(void *user, int64_t window, bool *rows_stay, syn_error *err);
+    syn_status (*after_window)(void *user, int64_t window, bool *keep_rows, syn_error *err);
     void *after_window_user;
     /* results, zero before the call */
     int64_t windows, counted; /* counted: the sum of the windows' weights */

@@ -9,7 +9,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-bool syn_text_ends(const syn_stop_criteria *ending, int32_t token) {
+bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token) {
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] == token) return true;
     return false;
@@ -17,12 +17,12 @@ bool syn_text_ends(const syn_stop_criteria *ending, int32_t token) {
 
 /* ---- ids ---- */
 
-static syn_status take_id(syn__settings *s, syn_stop_criteria *ending) {
+static syn_status read_stop_id(syn__settings *s, syn_stop_criteria *ending) {
     if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
         return syn__settings_fail(s, "\"%s\" must be an integer, a list of integers or null",
                                   s->path);
-    if (ending->n_ids == SYN_TEXT_ENDS)
-        return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_TEXT_ENDS);
+    if (ending->n_ids == SYN_MAX_STOP_IDS)
+        return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_MAX_STOP_IDS);
     const int64_t id = s->json.integer;
     ending->ids[ending->n_ids++] = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
     return SYN_OK;
@@ -34,10 +34,10 @@ syn_status syn__stop_ids(syn__settings *s, void *member) {
     ending->n_ids = 0; /* replaces the default */
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_ARRAY_BEGIN)
-        return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ending);
+        return type == SYN_JSON_ERROR ? s->error.code : read_stop_id(s, ending);
     while ((type = syn_json_next(&s->json)) != SYN_JSON_ARRAY_END) {
         if (type == SYN_JSON_ERROR) return s->error.code;
-        SYN_TRY(take_id(s, ending));
+        SYN_TRY(read_stop_id(s, ending));
     }
     return SYN_OK;
 }
@@ -56,12 +56,12 @@ syn_status syn__stop_begin(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-void syn__stop_settle(syn_stop_criteria *ending, int64_t vocab) {
+void syn__stop_normalize(syn_stop_criteria *ending, int64_t vocab) {
     syn_stop_criteria kept = {.begin = -1};
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] >= 0 && ending->ids[i] < vocab) kept.ids[kept.n_ids++] = ending->ids[i];
     kept.fill = ending->fill >= 0 && ending->fill < vocab ? ending->fill : kept.ids[0];
-    if (ending->begin == SYN__NOT_SAID) kept.begin = kept.n_ids > 0 ? kept.ids[0] : -1;
+    if (ending->begin == SYN__NOT_GIVEN) kept.begin = kept.n_ids > 0 ? kept.ids[0] : -1;
     else if (ending->begin < vocab) kept.begin = ending->begin;
     *ending = kept;
 }
@@ -85,23 +85,23 @@ void syn__stop_write(syn_sink *out, const void *member) {
 
 /* ---- generation_config.json ---- */
 
-#define UNREAD_BYTES 400
+#define IGNORED_KEYS_BYTES 400
 
-typedef struct file_ending {
+typedef struct generation_file {
     syn_stop_criteria ending;
-    syn_text_sampling sampling;
+    syn_sampling_defaults sampling;
     bool do_sample;
-    char unread[UNREAD_BYTES];
-} file_ending;
+    char unread[IGNORED_KEYS_BYTES];
+} generation_file;
 
-static void add_unread(const syn__settings *s, char *unread) {
+static void add_unsupported(const syn__settings *s, char *unread) {
     const size_t used = strlen(unread);
-    snprintf(unread + used, UNREAD_BYTES - used, "%s%s", used ? ", " : "", s->path);
+    snprintf(unread + used, IGNORED_KEYS_BYTES - used, "%s%s", used ? ", " : "", s->path);
 }
 
 /* Null, false, an empty list or object, and the number `neutral` have no effect and count as
    absent. */
-static syn_status read_other(syn__settings *s, char *unread, double neutral) {
+static syn_status read_unsupported(syn__settings *s, char *unread, double neutral) {
     const syn_json_type type = syn_json_next(&s->json);
     bool changes = type == SYN_JSON_STRING || (type == SYN_JSON_BOOL && s->json.boolean) ||
                    (type == SYN_JSON_NUMBER && s->json.number != neutral);
@@ -111,21 +111,21 @@ static syn_status read_other(syn__settings *s, char *unread, double neutral) {
         while (syn_json_next(&s->json) != SYN_JSON_ERROR && s->json.depth >= inside) changes = true;
         if (s->json.type == SYN_JSON_ERROR) return s->error.code;
     }
-    if (changes) add_unread(s, unread);
+    if (changes) add_unsupported(s, unread);
     return SYN_OK;
 }
 
 static syn_status read_with_zero(syn__settings *s, void *member) {
-    return read_other(s, member, 0);
+    return read_unsupported(s, member, 0);
 }
 
 static syn_status read_with_one(syn__settings *s, void *member) {
-    return read_other(s, member, 1);
+    return read_unsupported(s, member, 1);
 }
 
 /* Not range-checked here but where the number is used: without sampling, any value is allowed. */
 #define REAL(member) \
-    SYN__ROW_F64(#member, 0, offsetof(file_ending, sampling.member), -DBL_MAX, DBL_MAX)
+    SYN__ROW_F64(#member, 0, offsetof(generation_file, sampling.member), -DBL_MAX, DBL_MAX)
 
 static syn_status read_do_sample(syn__settings *s, void *member) {
     const syn_json_type type = syn_json_next(&s->json);
@@ -136,14 +136,14 @@ static syn_status read_do_sample(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-#define ZERO(key) SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_zero)
-#define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_one)
+#define ZERO(key) SYN__ROW_CUSTOM(key, offsetof(generation_file, unread), read_with_zero)
+#define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(generation_file, unread), read_with_one)
 
 static const syn__setting rows[] = {
-    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__stop_ids),
-    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__stop_fill),
-    SYN__ROW_CUSTOM("bos_token_id", offsetof(file_ending, ending.begin), syn__stop_begin),
-    SYN__ROW_CUSTOM("do_sample", offsetof(file_ending, do_sample), read_do_sample),
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(generation_file, ending), syn__stop_ids),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(generation_file, ending.fill), syn__stop_fill),
+    SYN__ROW_CUSTOM("bos_token_id", offsetof(generation_file, ending.begin), syn__stop_begin),
+    SYN__ROW_CUSTOM("do_sample", offsetof(generation_file, do_sample), read_do_sample),
     REAL(temperature),
     REAL(top_k),
     REAL(top_p),
@@ -172,29 +172,30 @@ static const syn__setting rows[] = {
 };
 static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_text_sampling *sampling,
+syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_sampling_defaults *sampling,
                                   const char *path, int64_t vocab, char *unread,
                                   size_t unread_bytes, syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
-    file_ending file = {.ending = SYN__NO_ENDING, .sampling = {NAN, NAN, NAN, NAN, NAN}};
+    generation_file file = {.ending = SYN__NO_STOP_IDS, .sampling = {NAN, NAN, NAN, NAN, NAN}};
     SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
     syn__settings_begin(&s, path, json, bytes);
     (void)syn__settings_read(&s, &table, &file);
     const syn_status status = syn__settings_end(&s, err);
     syn_free(json);
     SYN_TRY(status);
-    syn__stop_settle(&file.ending, vocab);
+    syn__stop_normalize(&file.ending, vocab);
     *ending = file.ending;
     if (!file.do_sample)
-        file.sampling = (syn_text_sampling){NAN, NAN, NAN, NAN, file.sampling.repetition_penalty};
+        file.sampling =
+            (syn_sampling_defaults){NAN, NAN, NAN, NAN, file.sampling.repetition_penalty};
     *sampling = file.sampling;
     snprintf(unread, unread_bytes, "%s", file.unread);
     return SYN_OK;
 }
 
-static void write_sampling(syn_sink *out, const syn_text_sampling *s) {
+static void write_sampling(syn_sink *out, const syn_sampling_defaults *s) {
     const struct {
         const char *name;
         double value;
@@ -214,7 +215,7 @@ static void write_sampling(syn_sink *out, const syn_text_sampling *s) {
 
 /* _from_model_config is how transformers marks a file that only repeats settings of config.json. */
 syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
-                                  const syn_text_sampling *sampling, const char *path,
+                                  const syn_sampling_defaults *sampling, const char *path,
                                   syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));

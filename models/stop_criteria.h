@@ -1,28 +1,28 @@
 /* What ends a generated sequence: token ids from config.json or generation_config.json. Also reads
    the sampling settings of generation_config.json. */
-#ifndef MODELS_TEXT_ENDING_H
-#define MODELS_TEXT_ENDING_H
+#ifndef MODELS_STOP_CRITERIA_H
+#define MODELS_STOP_CRITERIA_H
 
 #include "syntorch/base/status.h"
 
 SYN_API_BEGIN
 
-#define SYN_TEXT_ENDS 16
+#define SYN_MAX_STOP_IDS 16
 
 typedef struct syn_stop_criteria {
-    int32_t ids[SYN_TEXT_ENDS]; /* a sequence ends after any of these tokens */
-    int32_t n_ids;              /* 0: sequences never end */
+    int32_t ids[SYN_MAX_STOP_IDS]; /* a sequence ends after any of these tokens */
+    int32_t n_ids;                 /* 0: sequences never end */
     int32_t fill;  /* padding token after the end, while other sequences of the batch continue */
     int32_t begin; /* bos_token_id, only used when files are written; -1: none */
 } syn_stop_criteria;
 
 /* Sampling settings; NaN: not in the file. */
-typedef struct syn_text_sampling {
+typedef struct syn_sampling_defaults {
     double temperature, top_k, top_p, min_p; /* only if the file has "do_sample": true */
     double repetition_penalty;
-} syn_text_sampling;
+} syn_sampling_defaults;
 
-bool syn_text_ends(const syn_stop_criteria *ending, int32_t token);
+bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token);
 
 /* Reads a generation_config.json. If that file exists, config.json is ignored, even for keys that
    the file lacks; transformers does the same. Keys read: eos_token_id and pad_token_id (each an id
@@ -30,13 +30,13 @@ bool syn_text_ends(const syn_stop_criteria *ending, int32_t token);
    can never occur and are dropped. `unread` gets the names, separated by ", ", of settings that
    change what transformers generates but are not supported here; "" if there are none. Values in
    `sampling` are not range-checked. */
-syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_text_sampling *sampling,
+syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_sampling_defaults *sampling,
                                   const char *path, int64_t vocab, char *unread,
                                   size_t unread_bytes, syn_error *err) SYN_MUST_USE;
 
 /* Writes a generation_config.json; sampling may be NULL. */
 syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
-                                  const syn_text_sampling *sampling, const char *path,
+                                  const syn_sampling_defaults *sampling, const char *path,
                                   syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

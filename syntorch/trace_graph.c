@@ -289,7 +289,7 @@ static void fill_work(const syn_call *call, syn_node *node) {
 
 /* Whether an embedding lookup comes after another one of the same batch, or its table is an
  * activation instead of a parameter. */
-static bool is_beside(const syn_trace *t, uint32_t id, const syn_node *node) {
+static bool is_repeated_lookup(const syn_trace *t, uint32_t id, const syn_node *node) {
     const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
     if (table->producer != 0 && !param) return true;
@@ -344,7 +344,7 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);
-    if (syn__is_lookup(op) && is_beside(t, id, &cur->node))
+    if (syn__is_lookup(op) && is_repeated_lookup(t, id, &cur->node))
         cur->node.flags |= SYN_NODE_SECONDARY_LOOKUP;
     if (sh->hw) syn__hardware_fill(sh->hw, graph, rank, &cur->node);
     return &cur->node;

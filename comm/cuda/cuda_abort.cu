@@ -20,7 +20,7 @@
    LOOKS_MS: polling interval of the watchdog. */
 enum { OTHERS_NS = 2000000000, LOOKS_MS = 50 };
 
-void syn__nccl_moment(uint64_t since_ns) {
+void syn__nccl_poll_pause(uint64_t since_ns) {
     const struct timespec rest = {0, 50000};
     if (syn__clock_ns() - since_ns < 200000) sched_yield();
     else nanosleep(&rest, NULL);
@@ -76,7 +76,7 @@ bool syn__nccl_aborted(void) {
     const uint64_t since_ns = syn__clock_ns();
     while (__atomic_load_n(&aborting, __ATOMIC_ACQUIRE) > 0) {
         if (syn__clock_ns() - since_ns > OTHERS_NS) return false;
-        syn__nccl_moment(since_ns);
+        syn__nccl_poll_pause(since_ns);
     }
     return true;
 }
@@ -93,7 +93,7 @@ syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error
     if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
     while (syn__clock_ns() - since_ns < OTHERS_NS) {
         SYN_TRY(syn__nccl_check_others(x, err));
-        syn__nccl_moment(since_ns);
+        syn__nccl_poll_pause(since_ns);
     }
     return s;
 }

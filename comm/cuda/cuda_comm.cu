@@ -37,7 +37,7 @@ static syn_status settle(syn__cuda_comms *x, ncclComm_t comm, const char *what, 
         if (syn__nccl_too_long(x, since_ns))
             return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not join within %g s", what,
                             x->timeout_s);
-        syn__nccl_moment(since_ns);
+        syn__nccl_poll_pause(since_ns);
     }
 }
 
@@ -145,13 +145,13 @@ template <typename F> static syn_status wait_for(syn__cuda_comms *x, F ready, sy
         s = check(x, since_ns, err);
         cudaGetLastError(); /* clears cudaErrorNotReady, which the next launch would otherwise
                                report */
-        if (s == SYN_OK) syn__nccl_moment(since_ns);
+        if (s == SYN_OK) syn__nccl_poll_pause(since_ns);
     }
     if (s != SYN_OK) syn__nccl_abort_all(x);
     return s; /* failures of the stream itself are reported by its next use */
 }
 
-syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
+syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
     if (!x || !x->nccl) return SYN_OK;
     return wait_for(
         x, [event] { return cudaEventQuery(event); }, err);
@@ -174,7 +174,7 @@ syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) {
 
 #else
 
-syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
+syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) {
     (void)x, (void)event, (void)err;
     return SYN_OK;
 }
@@ -193,8 +193,8 @@ static double timeout(void) {
     return s > 0 ? s : 600;
 }
 
-syn_status syn__cuda_exchanges_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
-                                    syn_error *err) {
+syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
+                                syn_error *err) {
     *out = NULL;
     if (!comm || comm->size == 1) return SYN_OK;
     syn__cuda_comms *x = static_cast<syn__cuda_comms *>(syn_calloc(1, sizeof *x));
@@ -221,7 +221,7 @@ void syn__cuda_exchanges_close(syn__cuda_comms *x) {
 #ifdef SYN_HAVE_NCCL
     close_groups(x);
 #endif
-    syn__cuda_exchanges_times(x);
+    syn__cuda_comms_times(x);
     for (syn__cuda_request *lists[] = {x->idle, x->timed}, *r, **list = lists; list < lists + 2;
          list++)
         while ((r = *list)) {

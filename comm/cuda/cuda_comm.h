@@ -102,14 +102,13 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
 /* ---- cuda_comm.cu ---- */
 
 /* Creates NCCL's communicators for all groups that are open. All ranks must call it. */
-syn_status syn__cuda_exchanges_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
-                                    syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
+                                syn_error *err) SYN_MUST_USE;
 void syn__cuda_exchanges_close(syn__cuda_comms *x); /* NULL is allowed */
 /* Waits for an event of the compute stream, which may depend on other ranks. Fails if one of them
    has failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600), and then aborts NCCL. x may be
    NULL. */
-syn_status syn__cuda_exchanges_sync(syn__cuda_comms *x, cudaEvent_t event,
-                                    syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) SYN_MUST_USE;
 /* The same for the streams of all groups, before a call that waits for the whole device, such as
    cudaFree. A failure is reported by the context's next sync. x may be NULL. */
 void syn__cuda_comms_drain(syn__cuda_comms *x);
@@ -148,7 +147,7 @@ bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
 /* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps for 50 us.
  */
-void syn__nccl_moment(uint64_t since_ns);
+void syn__nccl_poll_pause(uint64_t since_ns);
 /* The watchdog thread. It ends NCCL calls, between enter and leave, that block for too long or for
    a rank that has failed; leave then fails with the reason. */
 syn_status syn__nccl_watch(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
@@ -164,7 +163,7 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
                            syn_error *err);
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err);
 /* Reports to the context the times of finished operations. */
-void syn__cuda_exchanges_times(syn__cuda_comms *x);
+void syn__cuda_comms_times(syn__cuda_comms *x);
 void syn__cuda_request_free(syn__cuda_request *r);
 
 /* ---- ops/cuda/cuda_gather.cu ---- */

@@ -75,7 +75,7 @@ static void give_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint
 #endif
 
 /* Handles operations that are finished; the others stay for the next call. */
-void syn__cuda_exchanges_times(syn__cuda_comms *x) {
+void syn__cuda_comms_times(syn__cuda_comms *x) {
     const syn__cuda_times *t = &x->device->times;
     while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
         syn__cuda_request *r = x->timed;
@@ -98,7 +98,7 @@ void syn__cuda_exchanges_times(syn__cuda_comms *x) {
 
 static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t node,
                               syn__cuda_request **out, syn_error *err) {
-    syn__cuda_exchanges_times(x);
+    syn__cuda_comms_times(x);
     syn__cuda_request *r = x->idle;
     if (r) {
         x->idle = r->next;
@@ -233,7 +233,7 @@ static syn_status start_through_host(syn__cuda_comms *x, syn__cuda_request *r, s
                                      bytes_in(r, i), cudaMemcpyDeviceToHost, stream),
                      "a copy from the device", err);
     SYN_CUDA(cudaEventRecord(r->end, stream), "an event", err);
-    SYN_TRY(syn__cuda_exchanges_sync(x, r->end, err));
+    SYN_TRY(syn__cuda_comms_sync(x, r->end, err));
     SYN_CUDA(cudaEventSynchronize(r->end), "waiting for a copy", err);
     r->begin_ns = syn__clock_ns();
     return x->comm->ops->start(x->comm, &host, &r->host, err);

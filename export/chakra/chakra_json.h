@@ -22,7 +22,7 @@ typedef struct syn_chakra_json_stats {
     uint64_t n_wire;   /* messages that need "@wire" */
     size_t first_wire; /* byte offset in the .et of the first of these messages; 0: none, or unknown
                           because the document was read back */
-    uint64_t left_out_bytes; /* compat: bytes after an empty message, which ends the file for
+    uint64_t omitted_bytes; /* compat: bytes after an empty message, which ends the file for
                                 Chakra's reader */
 } syn_chakra_json_stats;
 

@@ -27,7 +27,7 @@ static syn_status put_file(syn__et_frames *frames, syn__et_decoder *d, syn_sink 
         if (!more && is_meta) syn_sink_text(out, "{}");
         if (!more) return SYN_OK;
         if (!is_meta && frame.message.bytes == 0) {
-            stats->left_out_bytes = (uint64_t)(frames->reader.end - frames->reader.cur);
+            stats->omitted_bytes = (uint64_t)(frames->reader.end - frames->reader.cur);
             return SYN_OK;
         }
         const syn_status status = put_message(&p, d, frame.message, is_meta);

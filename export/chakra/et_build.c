@@ -24,7 +24,7 @@ syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint
         syn_free(b);
         return status;
     }
-    for (uint32_t i = 0; i < n_ranks; i++) syn__et_note_rank(b, ranks[i]);
+    for (uint32_t i = 0; i < n_ranks; i++) syn__et_extend_world(b, ranks[i]);
     *out = b;
     return SYN_OK;
 }
@@ -50,7 +50,7 @@ syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error
         const syn__et_group *g = &b->groups[i];
         char name[24];
         if (g->is_listed)
-            status = syn__et_undo_ring(g->ranks, (uint32_t)g->n_ranks, node_ranks, err);
+            status = syn__et_undo_ring_order(g->ranks, (uint32_t)g->n_ranks, node_ranks, err);
         if (status != SYN_OK) break;
         snprintf(name, sizeof name, "pg%" PRIu32, g->id);
         const syn_graph_group group = {g->id, g->name != NULL ? g->name : name, g->ranks,
@@ -58,7 +58,8 @@ syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error
         status = syn_graph_add_group(b->graph, &group, err);
     }
     if (out != NULL && status == SYN_OK) {
-        b->graph->world_size = b->world_size > b->world_seen ? b->world_size : b->world_seen;
+        b->graph->world_size =
+            b->world_size > b->min_world_size ? b->world_size : b->min_world_size;
         *out = b->graph;
         b->graph = NULL;
     }
@@ -140,7 +141,7 @@ static syn_status read_meta(syn__et_builder *b, uint32_t rank, const syn__et_ind
     bool groups = false;
     for (size_t i = 0; i < meta.n_attrs; i++) {
         bool is_group;
-        SYN_TRY(syn__et_take_group(b, index, &meta.attrs[i], &is_group, err));
+        SYN_TRY(syn__et_read_group_attr(b, index, &meta.attrs[i], &is_group, err));
         groups = groups || is_group;
         if (!is_group) SYN_TRY(put_meta_attr(b, rank, &meta.attrs[i], err));
     }

@@ -42,8 +42,8 @@ struct syn__et_builder {
     syn_graph *graph;
     syn__et_group *groups; /* ascending by id */
     size_t n_groups, groups_cap;
-    int32_t world_size; /* as given by a file; 0: unknown */
-    int32_t world_seen; /* highest rank number seen, plus one */
+    int32_t world_size;     /* as given by a file; 0: unknown */
+    int32_t min_world_size; /* highest rank number seen, plus one */
     syn__arena arena;
     syn__et_decoder decoder;
     syn_dep *deps;
@@ -53,14 +53,14 @@ struct syn__et_builder {
     int32_t rank;        /* current global rank */
     uint32_t n_messages; /* sends and receives of the current rank so far */
     bool has_start;
-    bool whole_names; /* slashes in names do not separate scope and label */
+    bool keep_slashes; /* slashes in names do not separate scope and label */
 };
 
-void syn__et_note_rank(syn__et_builder *b, int32_t rank);
+void syn__et_extend_world(syn__et_builder *b, int32_t rank);
 /* If `a` is a metadata attribute "pg.<id>", adds it to the groups and sets *taken; otherwise *taken
    is false. */
-syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, const syn__et_attr *a,
-                              bool *taken, syn_error *err);
+syn_status syn__et_read_group_attr(syn__et_builder *b, const syn__et_index *index,
+                                   const syn__et_attr *a, bool *taken, syn_error *err);
 syn__et_group *syn__et_find_group(syn__et_builder *b, uint64_t id);
 /* Resets the per-rank members. */
 void syn__et_begin_rank(syn__et_builder *b, uint32_t rank, const syn__et_index *index);

@@ -25,7 +25,7 @@ static syn_status find_shown(const syn_graph *graph, uint32_t rank, syn_cursor *
     for (uint32_t i = 0; i < graph->ranks[rank].n_nodes && !*out_found; i++) {
         const syn_node *node;
         SYN_TRY(node_at(graph, rank, i, cursor, &node, err));
-        SYN_TRY(syn__et_plan_shows(graph, rank, i, node, out_found, &barrier, err));
+        SYN_TRY(syn__et_plan_includes(graph, rank, i, node, out_found, &barrier, err));
     }
     return SYN_OK;
 }
@@ -200,7 +200,7 @@ static bool is_member(const check *c, uint32_t group, uint32_t rank) {
 }
 
 /* Fails with the name of a member that calls nothing in a group where other members do. */
-static syn_status fail_silent(check *c, uint32_t group) {
+static syn_status fail_missing_calls(check *c, uint32_t group) {
     const group_calls *g = &c->groups[group];
     for (uint32_t rank = 0; rank < c->graph->n_ranks; rank++) {
         bool calls = !is_member(c, group, rank);
@@ -222,7 +222,7 @@ static syn_status read_all(check *c) {
     for (uint32_t i = 0; i <= g->n_groups; i++) {
         const uint32_t members = i < g->n_groups ? g->groups[i].n_ranks : g->n_ranks;
         const uint32_t callers = c->groups[i].n_callers;
-        if (callers > 0 && callers < members) SYN_TRY(fail_silent(c, i));
+        if (callers > 0 && callers < members) SYN_TRY(fail_missing_calls(c, i));
     }
     return SYN_OK;
 }

@@ -7,8 +7,8 @@
 #include "export/chakra/et_build.h"
 #include "syntorch/base/memory.h"
 
-void syn__et_note_rank(syn__et_builder *b, int32_t rank) {
-    if (rank >= b->world_seen && rank < SYN_MAX_WORLD) b->world_seen = rank + 1;
+void syn__et_extend_world(syn__et_builder *b, int32_t rank) {
+    if (rank >= b->min_world_size && rank < SYN_MAX_WORLD) b->min_world_size = rank + 1;
 }
 
 static size_t position_of(const syn__et_builder *b, uint64_t id) {
@@ -123,7 +123,7 @@ static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, 
     b->groups[at] =
         (syn__et_group){.id = id, .name = name, .ranks = ranks, .n_ranks = n, .is_listed = listed};
     b->n_groups++;
-    for (size_t i = 0; i < n; i++) syn__et_note_rank(b, ranks[i]);
+    for (size_t i = 0; i < n; i++) syn__et_extend_world(b, ranks[i]);
     return SYN_OK;
 }
 
@@ -144,8 +144,8 @@ static bool group_id(syn__str name, uint32_t *out) {
     return v <= UINT32_MAX;
 }
 
-syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, const syn__et_attr *a,
-                              bool *taken, syn_error *err) {
+syn_status syn__et_read_group_attr(syn__et_builder *b, const syn__et_index *index,
+                                   const syn__et_attr *a, bool *taken, syn_error *err) {
     uint32_t id;
     int32_t *ranks;
     size_t n;

@@ -6,9 +6,9 @@
 #include "export/chakra/et_plan.h"
 #include "syntorch/base/memory.h"
 
-#define PASSED    0x80000000u /* flag in place[]: the node does not appear */
-#define MAX_NODES 0x7FFFFFFEu /* an id shifted left by one bit must fit in 32 bits */
-#define LONG_LIST 64          /* a node's inherited dependencies are thinned if there are more */
+#define PASSED             0x80000000u /* flag in place[]: the node does not appear */
+#define MAX_NODES          0x7FFFFFFEu /* an id shifted left by one bit must fit in 32 bits */
+#define MAX_INHERITED_DEPS 64 /* a node's inherited dependencies are thinned if there are more */
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
                              syn_error *err) {
@@ -91,7 +91,7 @@ static void mark_latest(syn__et_plan *plan) {
 
 /* Removes dependencies that the order of the streams implies: all except the latest on each stream.
    Data dependencies are removed only if data_too. */
-static void thin_work(syn__et_plan *plan, bool data_too) {
+static void drop_implied_deps(syn__et_plan *plan, bool data_too) {
     size_t n = 0;
     if (plan->n_work < 2) return;
     mark_latest(plan);
@@ -143,7 +143,7 @@ static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_on
         return SYN_OK;
     }
     SYN_TRY(collect(plan, node, data_only, err));
-    if (plan->n_work > LONG_LIST) thin_work(plan, true);
+    if (plan->n_work > MAX_INHERITED_DEPS) drop_implied_deps(plan, true);
     if (plan->n_work > UINT32_MAX - plan->n_pool)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "rank %d has too many dependencies through views",
                         (int)plan->graph->ranks[plan->rank].rank);
@@ -217,7 +217,7 @@ static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err)
     }
     SYN_TRY(add_comm_order(plan, node, at, id, err));
     sort_work(plan);
-    thin_work(plan, false);
+    drop_implied_deps(plan, false);
     SYN_TRY(split_work(plan, err));
     s->tail = id;
     if (node->kind != SYN_NODE_RECV && !s->active) {
@@ -248,8 +248,8 @@ static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn
 
 /* Sets *out to whether the collective's group has more than one rank. Group 0 is the whole
    world. */
-static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t index,
-                              const syn_node *node, bool *out, syn_error *err) {
+static syn_status has_several_ranks(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                    const syn_node *node, bool *out, syn_error *err) {
     *out = graph->world_size > 1;
     if (node->group == 0) return SYN_OK;
     const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
@@ -261,12 +261,12 @@ static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t in
     return SYN_OK;
 }
 
-syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
-                              const syn_node *node, bool *shown, bool *barrier, syn_error *err) {
+syn_status syn__et_plan_includes(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                 const syn_node *node, bool *shown, bool *barrier, syn_error *err) {
     *shown = !(node->flags & SYN_NODE_VIRTUAL) && node->kind != SYN_NODE_METADATA;
     *barrier = false;
     if (!*shown || node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
-    SYN_TRY(has_company(graph, rank, index, node, shown, err));
+    SYN_TRY(has_several_ranks(graph, rank, index, node, shown, err));
     *barrier = *shown && node->comm == SYN_COMM_BARRIER;
     *shown = *shown && !*barrier;
     return SYN_OK;
@@ -276,8 +276,8 @@ syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t 
                              syn_error *err) {
     assert(plan->n_planned < plan->graph->ranks[plan->rank].n_nodes);
     bool shown, barrier;
-    SYN_TRY(
-        syn__et_plan_shows(plan->graph, plan->rank, plan->n_planned, node, &shown, &barrier, err));
+    SYN_TRY(syn__et_plan_includes(plan->graph, plan->rank, plan->n_planned, node, &shown, &barrier,
+                                  err));
     if (barrier) SYN_TRY(close_gate(plan, err));
     if (shown && (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV))
         SYN_TRY(check_peer(plan, node, err));

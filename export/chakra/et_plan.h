@@ -69,8 +69,8 @@ syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t 
                              syn_error *err);
 void syn__et_plan_close(syn__et_plan *plan);
 /* Whether node `index` of the rank appears, or is a barrier of several ranks. */
-syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
-                              const syn_node *node, bool *shown, bool *barrier, syn_error *err);
+syn_status syn__et_plan_includes(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                 const syn_node *node, bool *shown, bool *barrier, syn_error *err);
 
 /* ---- Checks before writing, for graphs that a simulator could not run (et_check.c) ---- */
 

@@ -62,7 +62,7 @@ static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
 
 /* ---- Nodes with ranks at different places ---- */
 
-enum { LINK_PLACES = 3, LINK_CHOICES = LINK_PLACES + 1 };
+enum { MAX_LINK_CANDIDATES = 3, LINK_CHOICES = MAX_LINK_CANDIDATES + 1 };
 
 /* The ranks of one node, and the link to the next node in the ring. */
 typedef struct stop {
@@ -72,7 +72,7 @@ typedef struct stop {
     /* Places that the next node has too, as indices into the ranks of this node (leave) and of the
        next one (enter). A link rules out one place for each neighbouring link, so three candidates
        are enough. */
-    uint32_t leave[LINK_PLACES], enter[LINK_PLACES], n;
+    uint32_t leave[MAX_LINK_CANDIDATES], enter[MAX_LINK_CANDIDATES], n;
     /* `choice` is the link taken: 0 .. n - 1, or n for a link between different places. Per choice,
        best[] is the greatest number of same-place links up to here, and from[] the previous link's
        choice. */
@@ -99,7 +99,7 @@ static uint32_t find_stops(stop *out, const int32_t *sorted, uint32_t n, int32_t
 
 static void find_places(stop *from, const stop *to, int32_t node_ranks) {
     uint32_t i = 0, j = 0;
-    while (i < from->width && j < to->width && from->n < LINK_PLACES) {
+    while (i < from->width && j < to->width && from->n < MAX_LINK_CANDIDATES) {
         const int32_t a = from->ranks[i] % node_ranks, b = to->ranks[j] % node_ranks;
         if (a == b) {
             from->leave[from->n] = i;
@@ -197,7 +197,7 @@ syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, sy
     return status;
 }
 
-syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err) {
+syn_status syn__et_undo_ring_order(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err) {
     const size_t bytes = n * sizeof *ranks;
     if (node_ranks < 1 || n < 2) return SYN_OK;
     int32_t *sorted = syn_malloc(2 * bytes), *ring = sorted + n;

@@ -21,7 +21,7 @@ extern "C" {
    node or if reordering gains nothing. node_ranks: ranks per node; 0: unknown. */
 syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
 /* Restores ascending order if the ranks are in such an order; otherwise leaves them. */
-syn_status syn__et_undo_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
+syn_status syn__et_undo_ring_order(int32_t *ranks, uint32_t n, int32_t node_ranks, syn_error *err);
 /* Number of ranks per node of the machine that the graph's times are predicted for; 0 if the graph
    names no machine. */
 int32_t syn__et_node_ranks(const syn_graph *graph);

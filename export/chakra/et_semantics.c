@@ -25,7 +25,7 @@ void syn__et_begin_rank(syn__et_builder *b, uint32_t rank, const syn__et_index *
     b->rank = b->graph->ranks[rank].rank;
     b->n_messages = 0;
     b->has_start = index->has_start;
-    b->whole_names = syn__walk_is_foreign(b->graph);
+    b->keep_slashes = syn__walk_is_foreign(b->graph);
     for (size_t i = 0; i < b->n_groups; i++) {
         syn__et_group *g = &b->groups[i];
         g->n_comms = 0;
@@ -144,7 +144,7 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
     const char *slash = strrchr(name, '/');
     out->label = name;
     out->scope = "";
-    if (!b->whole_names && slash != NULL && slash != name && slash[1] != '\0') {
+    if (!b->keep_slashes && slash != NULL && slash != name && slash[1] != '\0') {
         out->label = slash + 1;
         out->scope = syn__arena_text(&b->arena, (syn__str){name, (size_t)(slash - name)});
         if (out->scope == NULL) return SYN_E_NOMEM;
@@ -183,7 +183,7 @@ static bool put_collective(syn__et_builder *b, const known *k, syn_node *out) {
     }
     if (k->root >= 0 && k->root < SYN_MAX_WORLD) {
         out->root = (int32_t)k->root;
-        syn__et_note_rank(b, out->root);
+        syn__et_extend_world(b, out->root);
     }
     return true;
 }
@@ -195,7 +195,7 @@ static bool put_message(syn__et_builder *b, bool is_send, const known *k, syn_no
     out->peer = (int32_t)peer;
     out->tag = k->tag >= 0 && k->tag <= INT32_MAX ? (int32_t)k->tag : 0;
     out->comm_index = b->n_messages++;
-    syn__et_note_rank(b, out->peer);
+    syn__et_extend_world(b, out->peer);
     return true;
 }
 

@@ -145,7 +145,7 @@ static syn_status write_set(set *s, syn_error *err) {
             SYN_TRY(syn__et_check_rank(s->graph, rank, err));
         SYN_TRY(syn__et_check_calls(s->graph, err));
     }
-    SYN_TRY(syn__et_remove_older(&s->names, (uint32_t)s->graph->world_size, err));
+    SYN_TRY(syn__et_remove_old_set(&s->names, (uint32_t)s->graph->world_size, err));
     if (only != NULL) {
         SYN_TRY(write_set_rank(s, rank, err));
     } else {

@@ -156,7 +156,7 @@ syn__file_kind syn__file_kind_of(const char *data, size_t bytes) {
     return kind != SYN__FILE_OTHER ? kind : kind_by_characters(data, bytes, at);
 }
 
-syn_status syn__expect_et(const char *name, const char *data, size_t bytes, syn_error *err) {
+syn_status syn__require_et(const char *name, const char *data, size_t bytes, syn_error *err) {
     const syn__file_kind kind = syn__file_kind_of(data, bytes);
     if (kind == SYN__FILE_OTHER) return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%.300s is %s, not a Chakra execution trace%s", name,

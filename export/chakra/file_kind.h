@@ -45,8 +45,8 @@ syn__file_kind syn__file_kind_of(const char *data, size_t bytes);
 /* "a PNG picture"; NULL for OTHER. */
 const char *syn__file_kind_text(syn__file_kind kind);
 /* Fails if the data is certainly not an execution trace; the error names what it is. */
-syn_status syn__expect_et(const char *name, const char *data, size_t bytes,
-                          syn_error *err) SYN_MUST_USE;
+syn_status syn__require_et(const char *name, const char *data, size_t bytes,
+                           syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -204,7 +204,7 @@ syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *
     char *data;
     size_t bytes;
     *out = NULL;
-    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_import_chakra(out, path, data, bytes, err);
     syn_free(data);
     return status;

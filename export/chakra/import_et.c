@@ -8,7 +8,7 @@
 static syn_status add_file(syn__et_builder *b, uint32_t rank, const char *path, syn_error *err) {
     char *data;
     size_t bytes;
-    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_builder_add(b, rank, path, data, bytes, true, err);
     syn_free(data);
     return status;
@@ -43,7 +43,7 @@ static syn_status read_groups(syn__et_builder *b, const char *path, syn_error *e
     char *data;
     size_t bytes;
     if (path == NULL) return SYN_OK;
-    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_builder_groups(b, path, data, bytes, err);
     syn_free(data);
     return status;
@@ -81,7 +81,7 @@ syn_status syn__et_import_file(syn_graph **out, const char *path, const char *da
     syn__et_builder *b;
     if (rank < 0) rank = syn__et_rank_of(path, &prefix_bytes);
     if (rank < 0) rank = 0;
-    SYN_TRY(syn__et_groups_beside(path, &groups, err));
+    SYN_TRY(syn__et_group_file_of(path, &groups, err));
     syn_status status = syn__et_builder_new(&b, &rank, 1, err);
     if (status == SYN_OK) {
         status = read_groups(b, groups, err);
@@ -98,7 +98,7 @@ syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks, syn_
     *out = NULL;
     if (all_ranks && syn__et_rank_of(path, &prefix_bytes) >= 0)
         return syn__et_import_set(out, path, prefix_bytes, err);
-    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_import_file(out, path, data, bytes, err);
     syn_free(data);
     return status;

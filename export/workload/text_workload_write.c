@@ -340,7 +340,7 @@ static syn_status write_rank(writer *w, uint32_t npu) {
 static syn_status write_set(writer *w) {
     if (!w->w->compat) {
         SYN_TRY(check_work(w));
-        SYN_TRY(syn__et_remove_older(&w->names, w->options->n_npus, w->err));
+        SYN_TRY(syn__et_remove_old_set(&w->names, w->options->n_npus, w->err));
     }
     for (uint32_t npu = 0; npu < w->options->n_npus; npu++) SYN_TRY(write_rank(w, npu));
     if (w->w->compat) return SYN_OK;

@@ -90,7 +90,7 @@ const syn__weights_entry *syn__weights_entry_of(const syn_weights *w, const char
 }
 
 const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *parameter) {
-    const syn__param_row *second = syn__family_second(w->family, parameter);
+    const syn__param_row *second = syn__family_alias_row(w->family, parameter);
     char name[160];
     if (second) snprintf(name, sizeof name, "%s.bias", second->name);
     const syn__weights_entry *entry = second ? syn__weights_entry_of(w, name) : NULL;

@@ -85,7 +85,7 @@ syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head
                                     syn_error *err) {
     *out = (syn_weights_head){NULL, NULL, NULL};
     for (const syn__param_row *row = weights->family->head_rows; row->name; row++) {
-        const bool bias = row->kind == SYN__SECOND_BIAS;
+        const bool bias = row->kind == SYN__BIAS_ALIAS;
         bool differs;
         if (!row->tied) continue;
         SYN_TRY(compare(weights, row, bias ? "bias" : "weight", &differs, err));
@@ -108,8 +108,9 @@ const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config 
     const syn__param_row *first = NULL; /* of the token-prediction head, which comes first */
     if (!has_layer(w, &config->family->embed_rows[0])) return NULL; /* more is missing */
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
-        if ((row->flags & SYN__BARE) == 0 || !syn__family_makes(config, row, heads)) continue;
-        if (row->kind == SYN__SECOND_BIAS || (row->tied && config->tied)) continue;
+        if ((row->flags & SYN__NO_PREFIX) == 0 || !syn__family_has_row(config, row, heads))
+            continue;
+        if (row->kind == SYN__BIAS_ALIAS || (row->tied && config->tied)) continue;
         if (first && row->heads != first->heads) continue;
         if (has_layer(w, row)) return NULL;
         if (!first) first = row;

@@ -298,7 +298,7 @@ static void summarize(summary *sum, problem_kind kind, const char *line) {
 static bool is_unexpected(const syn_weights_reader *r, size_t i, const syn_model *part) {
     const syn__weights_entry *entry = &r->weights->entries[i];
     return !r->taken[i] && entry->role == SYN__WEIGHTS_PARAMETER &&
-           !(part && syn__model_leaves(part, entry->name));
+           !(part && syn__model_lacks_param(part, entry->name));
 }
 
 static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t line_bytes) {

@@ -86,14 +86,14 @@ static syn_status make_room(saver *s, syn_error *err) {
 /* The prefix that transformers puts before a parameter's name: "transformer." or "". */
 static const char *prefix_of(const saver *s, const char *name) {
     const syn__param_row *row = syn__family_row(s->family, name);
-    return row && (row->flags & SYN__BARE) != 0 ? "" : s->family->prefix;
+    return row && (row->flags & SYN__NO_PREFIX) != 0 ? "" : s->family->prefix;
 }
 
 /* The second name of a head's bias; NULL if it has none. The bias is stored twice if the head also
    has a matrix of its own under that name, because transformers ties both or neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
-    const syn__param_row *second = syn__family_second(s->family, name);
+    const syn__param_row *second = syn__family_alias_row(s->family, name);
     if (!second) return NULL;
     snprintf(matrix, sizeof matrix, "%s.weight", second->name);
     return syn_find_param(s->ctx, matrix).id ? second->name : NULL;

@@ -120,7 +120,7 @@ static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) 
     syn_comm *comm = syn__cuda_host->comm(ctx);
     syn_status s = choose_device(d, comm, err);
     if (s == SYN_OK) s = open_parts(d, err);
-    if (s == SYN_OK) s = syn__cuda_exchanges_open(&d->exchanges, d, comm, err);
+    if (s == SYN_OK) s = syn__cuda_comms_open(&d->exchanges, d, comm, err);
     if (s == SYN_OK) *device = d;
     else cuda_close(d);
     return s;
@@ -256,10 +256,10 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
     const uint64_t from_ns = syn__clock_ns();
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
     if (code == cudaSuccess && d->exchanges &&
-        syn__cuda_exchanges_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
+        syn__cuda_comms_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
         d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
-    if (d->exchanges) syn__cuda_exchanges_times(d->exchanges);
+    if (d->exchanges) syn__cuda_comms_times(d->exchanges);
     syn__cuda_times_finish(d, code == cudaSuccess);
     syn__cuda_waited(d, from_ns);
     return code;
@@ -307,7 +307,7 @@ static syn_status cuda_get(void *device, int which, float *out, int n, syn_error
     SYN_TRY(syn__cuda_late(d, err));
     SYN_TRY(syn__cuda_flush_deferred(d, err));
     const uint64_t from_ns = syn__clock_ns();
-    if (d->exchanges) SYN_TRY(syn__cuda_exchanges_sync(d->exchanges, done, err));
+    if (d->exchanges) SYN_TRY(syn__cuda_comms_sync(d->exchanges, done, err));
     const cudaError_t code = cudaEventSynchronize(done);
     syn__cuda_waited(d, from_ns);
     if (code != cudaSuccess) return report_async_error(d, code, err);

@@ -37,8 +37,8 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
 }
 
 /* Whether a lookup follows another lookup of the same batch, or looks into activations. */
-static bool is_beside(const syn_graph *graph, uint32_t rank, uint32_t index, const syn_node *node,
-                      syn_cursor *cursor) {
+static bool is_repeated_lookup(const syn_graph *graph, uint32_t rank, uint32_t index,
+                               const syn_node *node, syn_cursor *cursor) {
     const syn_graph_tensor *table =
         node->n_inputs > 0 ? syn_graph_tensor_at(graph, rank, node->inputs[0], cursor) : NULL;
     if (table && table->producer != SYN_NO_NODE && (table->flags & SYN_TENSOR_PARAM) == 0)
@@ -63,7 +63,7 @@ static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uin
     if (from != node) *node = *from;
     node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = SYN_NO_TIME;
     fill_work(p->graph, rank, node, &tensors);
-    if (syn__is_lookup(node->op) && is_beside(p->graph, rank, index, node, &tensors))
+    if (syn__is_lookup(node->op) && is_repeated_lookup(p->graph, rank, index, node, &tensors))
         node->flags |= SYN_NODE_SECONDARY_LOOKUP;
     syn_cursor_free(&tensors);
     syn__hardware_fill(&p->hw, graph, rank, node);

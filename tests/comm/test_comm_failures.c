@@ -284,7 +284,7 @@ static void deadlocks_are_found_and_explained(void) {
 }
 
 /* Looks like a deadlock for a moment but is none: long chains of ranks that wait for a busy one. */
-static void chains_that_end_in_a_running_rank_are_let_be(void) {
+static void chains_ending_in_a_running_rank_are_no_deadlock(void) {
     scenario s = {.size = MAX_RANKS, .groups = {{0, 1, 2, 3}}, .group_sizes = {4, 0}};
     for (int32_t r = 0; r < MAX_RANKS; r++) {
         s.steps[r][0] = (step){RECV, 1, SYN_I32, r + 1, 0, 0};
@@ -410,7 +410,8 @@ static const test_case cases[] = {
     {"a_failing_rank_ends_all", a_failing_rank_ends_all},
     {"a_rank_that_ends_early_is_named", a_rank_that_ends_early_is_named},
     {"deadlocks_are_found_and_explained", deadlocks_are_found_and_explained},
-    {"chains_that_end_in_a_running_rank_are_let_be", chains_that_end_in_a_running_rank_are_let_be},
+    {"chains_ending_in_a_running_rank_are_no_deadlock",
+     chains_ending_in_a_running_rank_are_no_deadlock},
     {"waiting_is_measured", waiting_is_measured},
     {"groups_and_peers_are_checked", groups_and_peers_are_checked},
     {"a_rank_that_never_starts_is_named", a_rank_that_never_starts_is_named},

@@ -275,7 +275,7 @@ static void check_modes(const char *const *modes, size_t n_modes) {
         }
 }
 
-static void what_is_started_goes_on_by_itself(void) {
+static void started_operations_progress_without_the_rank(void) {
     static const char *const modes[] = {"meanwhile"};
     if (!have_mpi()) SKIP("no MPI");
     check_modes(modes, COUNT(modes));
@@ -293,7 +293,7 @@ static void random_programs_give_what_a_plain_computation_gives(void) {
     check_modes(modes, COUNT(modes));
 }
 
-static void close_finishes_what_nobody_waited_for(void) {
+static void close_finishes_operations_nobody_waited_for(void) {
     static const char *const modes[] = {"left"};
     if (!have_mpi()) SKIP("no MPI");
     check_modes(modes, COUNT(modes));
@@ -311,7 +311,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
     }
 }
 
-static void the_watchdog_says_what_is_waited_for(void) {
+static void the_watchdog_names_the_waiting_operation(void) {
     if (!have_mpi()) SKIP("no MPI");
     const int code = run_mode("stuck", 2);
     if (code == 77) SKIP("this MPI library lacks MPI_THREAD_MULTIPLE");
@@ -321,14 +321,14 @@ static void the_watchdog_says_what_is_waited_for(void) {
 }
 
 static const test_case cases[] = {
-    {"what_is_started_goes_on_by_itself", what_is_started_goes_on_by_itself},
+    {"started_operations_progress_without_the_rank", started_operations_progress_without_the_rank},
     {"started_operations_give_the_bits_of_blocking_ones",
      started_operations_give_the_bits_of_blocking_ones},
     {"random_programs_give_what_a_plain_computation_gives",
      random_programs_give_what_a_plain_computation_gives},
-    {"close_finishes_what_nobody_waited_for", close_finishes_what_nobody_waited_for},
+    {"close_finishes_operations_nobody_waited_for", close_finishes_operations_nobody_waited_for},
     {"calls_that_differ_fail_on_every_rank", calls_that_differ_fail_on_every_rank},
-    {"the_watchdog_says_what_is_waited_for", the_watchdog_says_what_is_waited_for},
+    {"the_watchdog_names_the_waiting_operation", the_watchdog_names_the_waiting_operation},
 };
 
 MPI_TEST_MAIN(cases)

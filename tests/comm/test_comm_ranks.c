@@ -95,7 +95,7 @@ static void a_rank_that_fails_fails_them_all(void) {
     }
 }
 
-static void worlds_that_make_no_sense_are_refused(void) {
+static void invalid_worlds_are_rejected(void) {
     static const syn_plan shapes[] = {{.tp = -2},
                                       {.tp = 2, .dp = -1},
                                       {.tp = -1, .dp = -1},
@@ -116,7 +116,7 @@ static syn_status trace_two(void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-static void a_trace_without_memory_ends_with_a_sentence(void) {
+static void a_trace_out_of_memory_reports_an_error(void) {
     CHECK(test_without_memory(trace_two, &(float){0}) > 0);
 }
 
@@ -125,8 +125,8 @@ static const test_case cases[] = {
     {"ranks_that_do_not_fit_are_refused", ranks_that_do_not_fit_are_refused},
     {"a_trace_has_all_ranks", a_trace_has_all_ranks},
     {"a_rank_that_fails_fails_them_all", a_rank_that_fails_fails_them_all},
-    {"worlds_that_make_no_sense_are_refused", worlds_that_make_no_sense_are_refused},
-    {"a_trace_without_memory_ends_with_a_sentence", a_trace_without_memory_ends_with_a_sentence},
+    {"invalid_worlds_are_rejected", invalid_worlds_are_rejected},
+    {"a_trace_out_of_memory_reports_an_error", a_trace_out_of_memory_reports_an_error},
 };
 
 TEST_MAIN(cases)

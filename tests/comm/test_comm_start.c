@@ -40,7 +40,7 @@ static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     return f32_all_are(out, LARGE, 3, err);
 }
 
-static void what_is_started_goes_on_by_itself(void) {
+static void started_operations_progress_without_the_rank(void) {
     for (int repeat = 0; repeat < TEST_ROUNDS(50); repeat++) {
         syn_error err = {0};
         _Atomic int arrived = 0;
@@ -93,7 +93,7 @@ static syn_status threads_rank(syn_comm *comm, void *arg, syn_error *err) {
     return f32_all_are(&out, 1, 2, err);
 }
 
-static void calls_that_block_make_no_thread(void) {
+static void blocking_calls_create_no_thread(void) {
     syn_error err = {0};
     CHECK_OK(syn_local_run(2, threads_rank, NULL, &err), err);
 }
@@ -253,9 +253,9 @@ static void random_programs_give_what_a_plain_computation_gives(void) {
 }
 
 static const test_case cases[] = {
-    {"what_is_started_goes_on_by_itself", what_is_started_goes_on_by_itself},
+    {"started_operations_progress_without_the_rank", started_operations_progress_without_the_rank},
     {"a_receive_is_filled_by_the_sender", a_receive_is_filled_by_the_sender},
-    {"calls_that_block_make_no_thread", calls_that_block_make_no_thread},
+    {"blocking_calls_create_no_thread", blocking_calls_create_no_thread},
     {"times_are_of_the_operation", times_are_of_the_operation},
     {"groups_run_side_by_side", groups_run_side_by_side},
     {"operations_of_a_group_keep_their_order", operations_of_a_group_keep_their_order},

@@ -98,7 +98,7 @@ static const struct {
     {{{START_SUM, WAIT}, {RECV}}, "rank 1 in recv(f32, 3 elements, tag 8) from rank 0"},
 };
 
-static void failures_reach_what_was_started(void) {
+static void failures_end_started_operations(void) {
     for (int repeat = 0; repeat < 20; repeat++)
         for (size_t i = 0; i < COUNT(scenarios); i++) {
             scenario s = {0};
@@ -155,7 +155,7 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     return wait_for(comm, request, err);
 }
 
-static void what_no_rank_could_mean_starts_nothing(void) {
+static void invalid_calls_start_nothing(void) {
     syn_error err = {0};
     CHECK_OK(syn_local_run(2, arguments_rank, NULL, &err), err);
 }
@@ -229,7 +229,7 @@ static void check_refused(syn_comm *comm) {
     CHECK_HAS(open.text, sentence);
 }
 
-static void what_was_started_can_be_waited_for_after_close(void) {
+static void requests_can_be_waited_for_after_close(void) {
     static survivor ranks[2];
     syn_error err = {0};
     CHECK_OK(syn_local_run(2, survivor_rank, ranks, &err), err);
@@ -245,11 +245,10 @@ static void what_was_started_can_be_waited_for_after_close(void) {
 }
 
 static const test_case cases[] = {
-    {"failures_reach_what_was_started", failures_reach_what_was_started},
-    {"what_no_rank_could_mean_starts_nothing", what_no_rank_could_mean_starts_nothing},
+    {"failures_end_started_operations", failures_end_started_operations},
+    {"invalid_calls_start_nothing", invalid_calls_start_nothing},
     {"out_of_memory_at_any_step_ends_the_run", out_of_memory_at_any_step_ends_the_run},
-    {"what_was_started_can_be_waited_for_after_close",
-     what_was_started_can_be_waited_for_after_close},
+    {"requests_can_be_waited_for_after_close", requests_can_be_waited_for_after_close},
 };
 
 TEST_MAIN(cases)

@@ -206,7 +206,7 @@ static syn_status asking_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void calls_look_at_nothing(void) {
+static void calls_do_not_poll_nccl(void) {
     uint64_t looks = 0;
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -326,7 +326,7 @@ static syn_status alone_rank(syn_comm *comm, void *arg, syn_error *err) {
     return syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err);
 }
 
-static void a_rank_that_does_not_come_is_not_waited_for_for_ever(void) {
+static void waiting_for_a_rank_times_out(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
     if (!by_nccl()) SKIP("ranks share devices");
@@ -444,7 +444,7 @@ static void ends_saying(const char *mode, const char *variable, const char *valu
     CHECK_HAS(output, sentence);
 }
 
-static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
+static void waiting_for_a_process_times_out(void) {
     ends_saying("late", "SYNTORCH_NCCL_TIMEOUT_S", "0.2",
                 "error: waiting for all_reduce in layer: the other ranks of the group did not join "
                 "within 0.2 s");
@@ -455,7 +455,7 @@ static void a_process_that_does_not_call_is_not_waited_for_for_ever(void) {
 
 /* NCCL itself reports the failure. On a busy machine that may happen before the first sum, which
    has no scope, is done. */
-static void a_process_that_is_gone_is_told_of(void) {
+static void a_lost_process_is_reported(void) {
     if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
     if (!have_processes() || !by_nccl()) SKIP("no CUDA device, no MPI, or ranks share devices");
     ends_saying("late", "SYN_EMULATED_FAIL", "ncclRemoteError:20", "error: waiting for all_reduce");
@@ -467,17 +467,15 @@ static void a_process_that_is_gone_is_told_of(void) {
 static const test_case cases[] = {
     {"every_reduction_of_every_type", every_reduction_of_every_type},
     {"groups_that_share_ranks", groups_that_share_ranks},
-    {"calls_look_at_nothing", calls_look_at_nothing},
+    {"calls_do_not_poll_nccl", calls_do_not_poll_nccl},
     {"staging_memory_that_grows", staging_memory_that_grows},
     {"ranks_share_devices_only_if_asked_to", ranks_share_devices_only_if_asked_to},
     {"a_rank_that_fails_ends_the_others", a_rank_that_fails_ends_the_others},
-    {"a_rank_that_does_not_come_is_not_waited_for_for_ever",
-     a_rank_that_does_not_come_is_not_waited_for_for_ever},
+    {"waiting_for_a_rank_times_out", waiting_for_a_rank_times_out},
     {"processes_exchange_the_same", processes_exchange_the_same},
     {"processes_may_each_see_one_device", processes_may_each_see_one_device},
-    {"a_process_that_does_not_call_is_not_waited_for_for_ever",
-     a_process_that_does_not_call_is_not_waited_for_for_ever},
-    {"a_process_that_is_gone_is_told_of", a_process_that_is_gone_is_told_of},
+    {"waiting_for_a_process_times_out", waiting_for_a_process_times_out},
+    {"a_lost_process_is_reported", a_lost_process_is_reported},
 };
 
 MPI_TEST_MAIN(cases)

@@ -443,13 +443,14 @@ static bool of_types(syn_op op) {
 }
 
 /* Ops whose gradient communicates, which takes several ranks. */
-static bool among_ranks(syn_op op) {
+static bool communicates_in_backward(syn_op op) {
     return op == SYN_OP_TP_ENTER || (syn_op_table[op].flags & SYN_OPF_COMM);
 }
 
 static void test_every_rule_has_a_case(void) {
     for (syn_op op = SYN_OP_NONE; op < SYN_OP_COUNT; op++)
-        CHECK_MSG(!syn_op_table[op].grad || seen[op] || among_ranks(op) || of_types(op),
+        CHECK_MSG(!syn_op_table[op].grad || seen[op] || communicates_in_backward(op) ||
+                      of_types(op),
                   "no case differentiates '%s'", syn_op_table[op].name);
 }
 

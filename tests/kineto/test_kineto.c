@@ -17,7 +17,7 @@ static void foretell(syn_node *node) {
 
 /* Two ranks in one group. Each rank's matmul produces a tensor, an all-reduce sums it, and an add
    adds both. The run begins at `ns`; below 0: times are predicted. */
-static syn_graph *hand_graph_since(double ns) {
+static syn_graph *two_rank_graph_at(double ns) {
     static const int32_t ranks[] = {0, 1};
     const syn_graph_group group = {1, "dp0", ranks, 2};
     syn_graph *g = NULL;
@@ -59,12 +59,12 @@ static syn_graph *hand_graph_since(double ns) {
     return g;
 }
 
-static syn_graph *hand_graph(void) {
-    return hand_graph_since(0);
+static syn_graph *two_rank_graph(void) {
+    return two_rank_graph_at(0);
 }
 
 static void device_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,\"dur\":1.999");
     /* launched when the matmul has finished, before the op that does not depend on it */
@@ -120,7 +120,7 @@ static void late_times(void) {
                  {1.7e18, "\"baseTimeNanoseconds\":1700000000000001000,",
                   "\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":0.001,\"dur\":1.999,"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        syn_graph *graph = hand_graph_since(cases[i].ns);
+        syn_graph *graph = two_rank_graph_at(cases[i].ns);
         char *text = export_text(&syn_export_kineto, graph, NULL);
         CHECK_HAS(text, cases[i].base);
         CHECK_HAS(text, cases[i].first);
@@ -164,7 +164,7 @@ static void give_work(syn_graph *graph) {
 }
 
 static void work_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     give_work(graph);
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,");
@@ -224,7 +224,7 @@ static void work_by_hand(void) {
    there is time; kernels start 1 us after the first call. */
 static void predicted_by_hand(void) {
     const syn_attribute gpu = {.name = "multiprocessors", .i64 = 108};
-    syn_graph *graph = hand_graph_since(-1);
+    syn_graph *graph = two_rank_graph_at(-1);
     syn_error err = {0};
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL); /* the device is unknown */
@@ -259,7 +259,7 @@ static void predicted_by_hand(void) {
 /* Module spans: h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again. Each begin and
    end takes 1 ns. PyTorch 2.15 writes such spans, and storages, with these keys. */
 static void modules_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_kineto, graph, &all_asked);
     CHECK_HAS(text, "\"with_stack\":1,\"profile_memory\":1");
     CHECK_HAS(text,
@@ -335,7 +335,7 @@ static void module_paths(void) {
 }
 
 static void host_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_host, graph, NULL);
     CHECK_HAS(text, "\"schema\":\"1.1.1-chakra.0.0.4\"");
     CHECK_HAS(text, "{\"name\":\"in_msg_nelems\",\"type\":\"uint64\",\"value\":32}");
@@ -350,7 +350,7 @@ static void host_by_hand(void) {
 /* Each tensor has 128 bytes. w exists from the start, x and s until add has read them, y until the
    end. */
 static void memory_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     const syn_export_options first = {.rank = &(int32_t){0}};
     char *text = export_text(&syn_export_memory_csv, graph, &first);
     CHECK_STR(text, "rank,time_us,allocated_bytes,change_bytes,what\n"
@@ -367,7 +367,7 @@ static void memory_by_hand(void) {
 /* Sums over two ranks: 2 matmuls of 2 us, 2 sums of 3 us (1 us of each is wait time), 2 adds of 1
    us, and 2 other ops of 0.5 us. */
 static void stacks_by_hand(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_stacks, graph, NULL);
     CHECK_HAS(text, "2 ranks, 8 ops, 11.000 us of work in all (times: measured)");
     CHECK_HAS(text, "        2         4.000         4.000   36.36     2.0 G    50.0 M  "
@@ -406,7 +406,7 @@ static void many_rows(void) {
 }
 
 static void refused(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     syn_error err = {0};
     const syn_export_options none = {.rank = &(int32_t){7}};
     const syn_exporter *const all[] = {&syn_export_kineto, &syn_export_host, &syn_export_stacks,
@@ -438,7 +438,7 @@ static void odd_graphs(void) {
 }
 
 static void without_memory(void) {
-    syn_graph *graph = hand_graph();
+    syn_graph *graph = two_rank_graph();
     CHECK(export_without_memory(&syn_export_kineto, graph, &all_asked) > 5);
     CHECK(export_without_memory(&syn_export_host, graph, NULL) > 5);
     CHECK(export_without_memory(&syn_export_stacks, graph, &all_asked) > 5);

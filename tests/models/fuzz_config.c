@@ -31,7 +31,7 @@ static void fuzz_model(const char *json, size_t bytes) {
     }
     const int64_t limit = INT64_MAX / 2;
     EXPECT(memchr(c.name, '\0', sizeof c.name) != NULL && c.name[0] != '\0');
-    EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_TEXT_ENDS);
+    EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_MAX_STOP_IDS);
     for (int i = 0; i < c.end.n_ids; i++) EXPECT(c.end.ids[i] >= 0 && c.end.ids[i] < c.vocab_size);
     EXPECT(c.end.fill >= 0 && c.end.fill < c.vocab_size);
     EXPECT(c.pad_id >= -1 && c.pad_id < c.vocab_size);

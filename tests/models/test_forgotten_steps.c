@@ -32,7 +32,7 @@ struct watch {
     int64_t first_growth;          /* the first later step that uses more; 0: none */
 };
 
-static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     struct watch *w = user;
     (void)err;
     const size_t rows = syn_trace_memory_bytes(syn_ctx_trace(w->ctx));
@@ -44,7 +44,7 @@ static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_erro
     }
     if (step > 20 && !w->first_growth && (rows > w->rows_bytes || data > w->data_bytes))
         w->first_growth = step;
-    *rows_stay = step >= w->run->first_kept && step < w->run->first_kept + w->run->n_kept;
+    *keep_rows = step >= w->run->first_kept && step < w->run->first_kept + w->run->n_kept;
     return SYN_OK;
 }
 
@@ -139,9 +139,9 @@ static void test_window(void) {
 }
 
 /* A failing callback makes the generation fail. */
-static syn_status fails_at_3(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status fails_at_3(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     (void)user;
-    *rows_stay = step == 1;
+    *keep_rows = step == 1;
     return step == 3 ? SYN_FAIL(err, SYN_E_IO, "the disk is full") : SYN_OK;
 }
 

@@ -114,11 +114,11 @@ static void greedy_tokens_are_the_likeliest(void) {
 
 /* An after-step callback that forgets the step's rows of the trace, so that other tensors stay
    alive between steps. */
-static syn_status forget_rows(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status forget_rows(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     (void)user;
     (void)step;
     (void)err;
-    *rows_stay = false;
+    *keep_rows = false;
     return SYN_OK;
 }
 

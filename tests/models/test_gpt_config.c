@@ -139,7 +139,7 @@ static void harmless_values(void) {
         if (c.end.n_ids == 0) continue;
         CHECK_INT(c.end.ids[0], rows[i].first);
         CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
-        CHECK(syn_text_ends(&c.end, rows[i].last) && !syn_text_ends(&c.end, 42));
+        CHECK(syn_is_stop_token(&c.end, rows[i].last) && !syn_is_stop_token(&c.end, 42));
     }
     CHECK_OK(config_parse(&c, small_with("\"n_positions\":16,", ""), &err), err);
     CHECK_INT(c.n_positions, 1024); /* as GPT2Config's */
@@ -452,7 +452,7 @@ static void presets_are_consistent(void) {
         n++;
         CHECK_OK(syn_model_config_check(&c, 1, &err), err);
         CHECK_INT(c.n_inner, 4 * c.n_embd);
-        CHECK(c.end.n_ids == 1 && syn_text_ends(&c.end, 50256) && c.tied);
+        CHECK(c.end.n_ids == 1 && syn_is_stop_token(&c.end, 50256) && c.tied);
         CHECK_INT(c.activation, SYN_GELU_TANH);
         /* "gpt3-6.7b" has about as many parameters as its name says. */
         double size;

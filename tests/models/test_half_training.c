@@ -18,7 +18,7 @@ typedef struct job {
     size_t n; /* bytes of text; each is a token */
     syn_plan shape;
     syn_dtype dtype;
-    syn_recompute_what recompute;
+    syn_recompute_mode recompute;
     double loss[STEPS]; /* rank 0's */
 } job;
 

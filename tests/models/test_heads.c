@@ -117,15 +117,15 @@ static syn_tensor forward(const struct job *job, const test_rank *me, struct lay
     syn_ctx *ctx = me->ctx;
     const syn_group *tp = me->tp;
     const int64_t n = syn_tensor_dim(ctx, x, 1);
-    syn_attending how = {.fused = job->fused, .causal = job->causal, .position = position};
+    syn_heads_options how = {.fused = job->fused, .causal = job->causal, .position = position};
     if (job->padded) how.mask = syn_slice(ctx, l->mask, 1, 0, position + n);
     const syn_tensor q = syn_column_linear(ctx, x, &l->q, false, tp, "q"),
                      k = syn_column_linear(ctx, x, &l->k, false, tp, "k"),
                      v = syn_column_linear(ctx, x, &l->v, false, tp, "v");
-    const syn_tensor keys = syn_heads_cached(ctx, &l->k_cache, syn_heads_split(ctx, k, DEPTH),
-                                             position, "k_cache"),
-                     values = syn_heads_cached(ctx, &l->v_cache, syn_heads_split(ctx, v, DEPTH),
-                                               position, "v_cache");
+    const syn_tensor keys = syn_heads_append_cache(ctx, &l->k_cache, syn_heads_split(ctx, k, DEPTH),
+                                                   position, "k_cache"),
+                     values = syn_heads_append_cache(
+                         ctx, &l->v_cache, syn_heads_split(ctx, v, DEPTH), position, "v_cache");
     const syn_tensor y = syn_heads_attend(ctx, syn_heads_split(ctx, q, DEPTH), keys, values, &how);
     return syn_row_linear(ctx, y, &l->out, true, tp, "out");
 }
@@ -204,13 +204,13 @@ static int copies(int64_t shared, int64_t tokens, bool fused) {
     const syn_spec q = {SYN_F32, 3, {BATCH, tokens, 8 * DEPTH}},
                    k = {SYN_F32, 3, {BATCH, tokens, shared * DEPTH}},
                    cache = {SYN_F32, 4, {BATCH, shared, TOKENS, DEPTH}};
-    const syn_attending how = {.fused = fused, .causal = true, .position = 3};
+    const syn_heads_options how = {.fused = fused, .causal = true, .position = 3};
     int n = 0;
     if (syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err) != SYN_OK) abort();
     syn_tensor keys = syn_state(ctx, "keys", &cache);
     const syn_tensor heads = syn_heads_split(ctx, syn_input(ctx, "q", &q, NULL), DEPTH);
     const syn_tensor new_keys = syn_heads_split(ctx, syn_input(ctx, "k", &k, NULL), DEPTH);
-    const syn_tensor all = syn_heads_cached(ctx, &keys, new_keys, 3, "keys");
+    const syn_tensor all = syn_heads_append_cache(ctx, &keys, new_keys, 3, "keys");
     syn_heads_attend(ctx, heads, all, all, &how);
     if (syn_ctx_status(ctx) != SYN_OK) n = -1;
     for (size_t i = 1; n >= 0 && i < syn_ctx_trace(ctx)->n_nodes; i++)
@@ -234,7 +234,7 @@ static void heads_that_do_not_divide(void) {
         syn_ctx *ctx = NULL;
         syn_error err = {0};
         const syn_spec q = {SYN_F32, 4, {1, 8, 2, 3}}, k = {SYN_F32, 4, {1, 3, 2, 3}};
-        const syn_attending how = {.fused = fused};
+        const syn_heads_options how = {.fused = fused};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
         const syn_tensor keys = syn_input(ctx, "k", &k, NULL);
         const syn_tensor y = syn_heads_attend(ctx, syn_input(ctx, "q", &q, NULL), keys, keys, &how);

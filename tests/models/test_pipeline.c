@@ -21,7 +21,7 @@ typedef struct job {
     syn_schedule_shape shape; /* stages 1: the whole model without a pipeline */
     syn_device device;
     syn_dtype dtype;
-    syn_recompute_what recompute;
+    syn_recompute_mode recompute;
     double loss[STEPS];
     uint64_t hash[MOST_RANKS];
     size_t peak[MOST_RANKS];
@@ -168,7 +168,7 @@ static const syn_schedule_shape shapes[] = {
 };
 
 static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
-                      syn_recompute_what recompute) {
+                      syn_recompute_mode recompute) {
     job alone = {.shape = {SYN_SCHEDULE_1F1B, 1, 1, shape->microbatches, 0},
                  .device = SYN_DEVICE_CPU,
                  .dtype = dtype,

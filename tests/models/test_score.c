@@ -248,10 +248,10 @@ static void rows_are_the_same_without_data(void) {
         }
 }
 
-static syn_status forget(void *user, int64_t window, bool *rows_stay, syn_error *err) {
+static syn_status forget(void *user, int64_t window, bool *keep_rows, syn_error *err) {
     int64_t *windows = user;
     (void)err;
-    *rows_stay = false;
+    *keep_rows = false;
     *windows = window + 1;
     return SYN_OK;
 }

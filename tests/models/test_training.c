@@ -26,7 +26,7 @@ typedef struct job {
     const checkpoint *checkpoint;
     const syn_safetensors *want;
     bool fused, dropout;
-    syn_recompute_what recompute;
+    syn_recompute_mode recompute;
     syn_plan shape;
     whole *grads; /* with dropout: one rank's gradient of each parameter; created if NULL */
     syn_dtype dtype;
@@ -426,7 +426,7 @@ static void check_masks(const char *folder, const char *fixture) {
     for (int i = 0; i < 15 && test_failures == 0; i += step) {
         job j = {.dropout = true,
                  .fused = i % 2 == 1,
-                 .recompute = (syn_recompute_what)(i % 3),
+                 .recompute = (syn_recompute_mode)(i % 3),
                  .shape = shapes[i / 3],
                  .grads = grads};
         check_training(folder, fixture, &j);
@@ -447,7 +447,7 @@ static void check_bf16(const char *folder, const char *fixture) {
     for (int i = 0; i < RUNS && test_failures == 0; i++) {
         const syn_plan *shape = &shapes[i / 3];
         j.fused = i % 2 == 1;
-        j.recompute = (syn_recompute_what)(i % 3);
+        j.recompute = (syn_recompute_mode)(i % 3);
         j.shape = *shape;
         check_training(folder, fixture, &j);
         if (test_failures == 0)

@@ -264,7 +264,7 @@ static void get_grads(syn_model *m, float *to) {
     }
 }
 
-static void check_recompute(const syn_model_config *config, syn_recompute_what what) {
+static void check_recompute(const syn_model_config *config, syn_recompute_mode what) {
     enum { ELEMS = 65536 };
     static float want[ELEMS], got[ELEMS];
     size_t peak[2];
@@ -338,7 +338,7 @@ static void test_recompute_counts(void) {
    et al. 2022, sec. 4, without dropout's masks). The logits, which their gradient overwrites, and
    the same number of bytes again. */
 static double known_bytes(const syn_model_config *c, int64_t params, int64_t tokens,
-                          syn_recompute_what what, syn_dtype dtype) {
+                          syn_recompute_mode what, syn_dtype dtype) {
     const double size = (double)syn_dtype_bytes(dtype);
     const double width = (double)tokens * (double)c->n_embd;
     const double layers = (double)c->n_layer * (what == SYN_RECOMPUTE_FULL ? 1 : 16) +
@@ -347,7 +347,7 @@ static double known_bytes(const syn_model_config *c, int64_t params, int64_t tok
            size * (layers * width + 2 * (double)tokens * (double)c->vocab_size);
 }
 
-static void check_peak(const char *preset, int64_t batch, int64_t tokens, syn_recompute_what what,
+static void check_peak(const char *preset, int64_t batch, int64_t tokens, syn_recompute_mode what,
                        syn_dtype dtype) {
     const syn_spec spec = {SYN_I32, 2, {batch, tokens}};
     const syn_model_options options = {

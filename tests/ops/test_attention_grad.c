@@ -367,7 +367,7 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
         if (wanted >> i & 1) syn_require_grad(ctx, leaf[i]);
         x[i] = syn_permute(ctx, leaf[i], order, 4);
     }
-    syn_attending how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
+    syn_heads_options how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
     how.dropping = (syn_dropout_options){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
     if (s->masked) how.mask = random_input(ctx, 2, of_m, true);
     const syn_tensor y = syn_heads_attend(ctx, x[0], x[1], x[2], &how);

@@ -222,7 +222,7 @@ static syn_status wrong_rank(const test_rank *me, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-static void what_is_no_list_is_a_sentence(void) {
+static void invalid_lists_fail_with_a_message(void) {
     static const wrong all[] = {
         {0, "all_reduce_coalesced got 0 tensors but accepts 1 to 60"},
         {1, "all_reduce_coalesced in bucket: input 1 must be f32, but is i32[2,3]"},
@@ -253,7 +253,7 @@ static syn_status memory_step(void *arg, syn_error *err) {
     return run_ranks(2, memory_rank, arg, err);
 }
 
-static void out_of_memory_at_any_step_is_a_sentence(void) {
+static void out_of_memory_at_any_step_is_reported(void) {
     CHECK(test_without_memory(memory_step, NULL) > 20);
 }
 
@@ -261,8 +261,8 @@ static const test_case cases[] = {
     {"lists_give_the_bits_of_one_by_one", lists_give_the_bits_of_one_by_one},
     {"all_of_a_list_are_kept_until_it_is_done", all_of_a_list_are_kept_until_it_is_done},
     {"steady_steps_allocate_nothing", steady_steps_allocate_nothing},
-    {"what_is_no_list_is_a_sentence", what_is_no_list_is_a_sentence},
-    {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},
+    {"invalid_lists_fail_with_a_message", invalid_lists_fail_with_a_message},
+    {"out_of_memory_at_any_step_is_reported", out_of_memory_at_any_step_is_reported},
 };
 
 TEST_MAIN(cases)

@@ -235,7 +235,7 @@ static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
     return err->code;
 }
 
-static void buffers_under_way_are_not_reused(void) {
+static void buffers_in_flight_are_not_reused(void) {
     for (int repeat = 0; repeat < 20; repeat++) {
         syn_error err = {0};
         CHECK_OK(syn_local_run(2, pinned_rank, NULL, &err), err);
@@ -261,7 +261,7 @@ static syn_status dropped_rank(syn_comm *comm, void *arg, syn_error *err) {
     return err->code != SYN_OK ? err->code : s;
 }
 
-static void what_nobody_keeps_is_waited_for_before_its_input_changes(void) {
+static void dropped_results_are_waited_for_before_inputs_change(void) {
     syn_error err = {0};
     CHECK_OK(syn_local_run(2, dropped_rank, NULL, &err), err);
 }
@@ -287,7 +287,7 @@ static syn_status used_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void what_was_dropped_under_way_is_gone_after_the_wait(void) {
+static void tensors_dropped_in_flight_are_freed_by_the_wait(void) {
     static const char *const says[4] = {"scale: the data of input 0 was released",
                                         "tensor 2 has no data", "the data of 'x' was",
                                         "add: the data of input 0 was released"};
@@ -317,7 +317,7 @@ static syn_status unpinning_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void what_is_under_way_is_not_unpinned(void) {
+static void operations_in_flight_stay_pinned(void) {
     for (int how = 0; how < 4; how++) {
         syn_error err = {0};
         CHECK_INT(syn_local_run(2, unpinning_rank, &how, &err), SYN_E_INVALID);
@@ -345,7 +345,7 @@ static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     return err->code != SYN_OK ? err->code : s;
 }
 
-static void times_are_stored_when_it_is_done(void) {
+static void times_are_stored_after_the_wait(void) {
     syn_error err = {0};
     CHECK_OK(syn_local_run(2, times_rank, NULL, &err), err);
 }
@@ -384,7 +384,7 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void failures_reach_what_is_under_way(void) {
+static void failures_end_operations_in_flight(void) {
     static const char *const told[4][2] = {
         {"all_reduce in layer: rank 1 failed: add in layer: ", "add in layer: "},
         {"all_reduce in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
@@ -424,22 +424,22 @@ static syn_status memory_step(void *arg, syn_error *err) {
     return syn_local_run(2, memory_rank, arg, err);
 }
 
-static void out_of_memory_at_any_step_is_a_sentence(void) {
+static void out_of_memory_at_any_step_is_reported(void) {
     CHECK(test_without_memory(memory_step, NULL) > 20);
 }
 
 static const test_case cases[] = {
     {"overlap_changes_neither_rows_nor_bits", overlap_changes_neither_rows_nor_bits},
     {"the_next_ops_run_meanwhile", the_next_ops_run_meanwhile},
-    {"buffers_under_way_are_not_reused", buffers_under_way_are_not_reused},
-    {"what_nobody_keeps_is_waited_for_before_its_input_changes",
-     what_nobody_keeps_is_waited_for_before_its_input_changes},
-    {"what_was_dropped_under_way_is_gone_after_the_wait",
-     what_was_dropped_under_way_is_gone_after_the_wait},
-    {"what_is_under_way_is_not_unpinned", what_is_under_way_is_not_unpinned},
-    {"times_are_stored_when_it_is_done", times_are_stored_when_it_is_done},
-    {"failures_reach_what_is_under_way", failures_reach_what_is_under_way},
-    {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},
+    {"buffers_in_flight_are_not_reused", buffers_in_flight_are_not_reused},
+    {"dropped_results_are_waited_for_before_inputs_change",
+     dropped_results_are_waited_for_before_inputs_change},
+    {"tensors_dropped_in_flight_are_freed_by_the_wait",
+     tensors_dropped_in_flight_are_freed_by_the_wait},
+    {"operations_in_flight_stay_pinned", operations_in_flight_stay_pinned},
+    {"times_are_stored_after_the_wait", times_are_stored_after_the_wait},
+    {"failures_end_operations_in_flight", failures_end_operations_in_flight},
+    {"out_of_memory_at_any_step_is_reported", out_of_memory_at_any_step_is_reported},
 };
 
 TEST_MAIN(cases)

@@ -64,7 +64,7 @@ static void test_scratch_memory_that_is_gone(void) {
 }
 
 /* The message names the op even if a graph ran it. */
-static void test_what_is_wrong_within_a_graph(void) {
+static void test_errors_of_graph_kernels(void) {
     enum { STEPS = 6 };
     if (!ref_has_cuda()) SKIP("no CUDA device");
     syn_tensor x;
@@ -220,7 +220,7 @@ static const test_case cases[] = {
     {"workspace of a full device", test_workspace_of_a_full_device},
     {"scratch memory of a full device", test_scratch_memory_of_a_full_device},
     {"scratch memory that is gone", test_scratch_memory_that_is_gone},
-    {"what is wrong within a graph", test_what_is_wrong_within_a_graph},
+    {"what is wrong within a graph", test_errors_of_graph_kernels},
     {"copies in of a busy device", test_copies_in_of_a_busy_device},
     {"what a device is", test_what_a_device_is},
 };

@@ -171,7 +171,7 @@ static void test_a_steady_step_asks_for_nothing(void) {
 /* Values are read while the device works: deferred ops are launched before the host waits, and the
    host does not wait for the whole device. Also for a device that does nothing until the host
    waits. */
-static void test_numbers_beside_work(void) {
+static void test_async_reads_do_not_stall(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int lazy = 0; lazy < 2; lazy++) {
         float got[2][8] = {{0}};
@@ -276,7 +276,7 @@ static void test_a_fault_of_a_graph_in_flight(void) {
 }
 
 /* Waiting for a value reports the errors of the ops before it. */
-static void test_a_fault_beside_work(void) {
+static void test_async_reads_report_errors(void) {
     const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
     const int32_t wrong[TOKENS] = {1, 2, CLASSES, 3};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -316,8 +316,8 @@ static const test_case cases[] = {
     {"a step that needs memory", test_a_step_that_needs_memory},
     {"memory of different sizes", test_memory_of_other_sizes},
     {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
-    {"numbers beside work", test_numbers_beside_work},
-    {"a fault beside work", test_a_fault_beside_work},
+    {"numbers beside work", test_async_reads_do_not_stall},
+    {"a fault beside work", test_async_reads_report_errors},
     {"times of graphs", test_times_of_graphs},
     {"a fault of a graph in flight", test_a_fault_of_a_graph_in_flight},
 };

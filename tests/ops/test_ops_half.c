@@ -455,7 +455,7 @@ static void note_ops(const syn_ctx *ctx) {
         }
 }
 
-static void test_beside_f32(void) {
+static void test_against_f32(void) {
     const uint64_t rounds = ref_on_cuda() ? 10 : 40;
     for (size_t i = 0; i < COUNT(half_cases); i++)
         for (uint64_t seed = 1; seed <= rounds && test_failures == 0; seed++) {
@@ -518,7 +518,7 @@ static void test_every_kernel(void) {
 }
 
 static const test_case cases[] = {
-    {"beside f32", test_beside_f32},
+    {"beside f32", test_against_f32},
     {"out of memory", test_out_of_memory},
     {"every kernel", test_every_kernel},
 };

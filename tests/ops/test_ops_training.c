@@ -183,7 +183,7 @@ static void test_clipping(void) {
 
 /* For a gradient with a NaN or infinity, the norm is not finite and the clip factor not positive,
    so training cannot continue. */
-static void test_clipping_what_is_no_number(void) {
+static void test_clipping_nan_and_infinity(void) {
     const float broken[2] = {NAN, INFINITY};
     const syn_spec spec = {SYN_F32, 1, {1}};
     for (int i = 0; i < 2; i++) {
@@ -298,7 +298,7 @@ static const test_case cases[] = {
     {"cross_entropy in parts", test_cross_entropy_in_parts},
     {"targets that are no class", test_targets_that_are_no_class},
     {"clipping", test_clipping},
-    {"clipping what is no number", test_clipping_what_is_no_number},
+    {"clipping what is no number", test_clipping_nan_and_infinity},
     {"adamw", test_adamw},
 };
 TEST_MAIN(cases)

@@ -177,7 +177,7 @@ static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
 
 /* Number of boxes whose edges changed because of a column break: the same number must enter the
    box, and if any left it before, at least one must leave it now. */
-static int count_lost(const syn__pic_drawing *whole, const syn__pic_drawing *broken) {
+static int count_changed_boxes(const syn__pic_drawing *whole, const syn__pic_drawing *broken) {
     int n = 0;
     for (size_t i = 0; i < whole->n_boxes; i++) {
         const syn__pic_box *a = &whole->boxes[i], *b = find_box(broken, a->id);
@@ -205,7 +205,7 @@ static void test_column_breaks(void) {
         drawn a, b;
         CHECK(draw(&a, gpt_graph(&c, false), &plain));
         draw_page(&b, gpt_graph(&c, false), &o);
-        CHECK_INT(count_lost(&a.d, &b.d), 0);
+        CHECK_INT(count_changed_boxes(&a.d, &b.d), 0);
         const int from = count_label(&b.d, SYN__PIC_PLAIN, "<i>from"),
                   to = count_label(&b.d, SYN__PIC_PLAIN, "<i>to");
         CHECK_MSG((from > 0) == (to > 0), "%d from, %d to", from, to);

@@ -28,7 +28,7 @@ static const syn_model_config two_layers = {.family = &syn_gpt_family,
 typedef struct variant {
     const syn_model_config *config;
     int tp, dp, micro, steps;
-    syn_recompute_what recompute;
+    syn_recompute_mode recompute;
 } variant;
 
 static const variant plain_gpt = {&two_layers, 1, 1, 1, 1, SYN_RECOMPUTE_NONE};
@@ -75,7 +75,7 @@ static const syn__pic_cluster *panel_of(const drawn *x, const syn__pic_box *b) {
     return c >= 0 ? &x->d.clusters[c] : NULL;
 }
 
-static bool stands_in(const drawn *x, const syn__pic_box *b, const char *panel) {
+static bool is_in_panel(const drawn *x, const syn__pic_box *b, const char *panel) {
     const syn__pic_cluster *c = panel_of(x, b);
     return c != NULL && strncmp(c->tip, panel, strlen(panel)) == 0;
 }
@@ -130,7 +130,7 @@ static void check_places(const variant *v) {
         int times;
         const syn__pic_box *b = find_op(&x, i, &times);
         CHECK_MSG(times == (drawn_op ? 1 : 0), "o%" PRIu64 " is there %d times", n->id, times);
-        CHECK_MSG(!drawn_op || stands_in(&x, b, panel_for(n)), "o%" PRIu64 " is not in %s", n->id,
+        CHECK_MSG(!drawn_op || is_in_panel(&x, b, panel_for(n)), "o%" PRIu64 " is not in %s", n->id,
                   panel_for(n));
         buckets += is_bucket(n);
     }
@@ -237,8 +237,8 @@ static void test_time(void) {
         const syn__pic_box *a = &x.d.boxes[x.d.edges[i].from], *b = &x.d.boxes[x.d.edges[i].to];
         const bool ops = strncmp(b->id, "r0.o", 4) == 0 && panel_of(&x, a) == panel_of(&x, b);
         if (!ops || a->x + a->w / 2 < b->x - b->w / 2) continue; /* from a box to the left */
-        if (stands_in(&x, a, "forward")) down += a->y < b->y ? 1 : -1000;
-        if (stands_in(&x, a, "backward")) up += a->y > b->y ? 1 : -1000;
+        if (is_in_panel(&x, a, "forward")) down += a->y < b->y ? 1 : -1000;
+        if (is_in_panel(&x, a, "backward")) up += a->y > b->y ? 1 : -1000;
     }
     CHECK_MSG(down > 40 && up > 40, "%d edges down, %d up", down, up);
     drop(&x);
@@ -360,7 +360,7 @@ static void test_lanes(void) {
         int times;
         b[i] = find_op(&x, i, &times);
         CHECK_INT(times, 1);
-        CHECK_MSG(stands_in(&x, b[i], panels[i]), "%s is not in %s", b[i]->id, panels[i]);
+        CHECK_MSG(is_in_panel(&x, b[i], panels[i]), "%s is not in %s", b[i]->id, panels[i]);
     }
     CHECK_INT(count_panels(&x, "forward"), 1);
     CHECK(fabs(b[4]->y - b[5]->y) < 0.1 && b[4]->x + b[4]->w / 2 < b[5]->x - b[5]->w / 2);
@@ -415,7 +415,7 @@ static void test_kept(void) {
         const syn__pic_box *a = &x.d.boxes[e->from], *b = &x.d.boxes[e->to];
         if (e->line != SYN__PIC_KEPT || a->look == SYN__PIC_PLAIN) continue;
         lines++;
-        CHECK(stands_in(&x, a, "forward") && stands_in(&x, b, "backward"));
+        CHECK(is_in_panel(&x, a, "forward") && is_in_panel(&x, b, "backward"));
     }
     CHECK_MSG(want > 2 * 8, "%d tensors are kept", want);
     CHECK_INT(lines, want);
@@ -436,7 +436,7 @@ static void test_pairs(void) {
         const syn__pic_box *a = &x.d.boxes[e->from], *b = &x.d.boxes[e->to];
         if (e->line != SYN__PIC_PAIR || a->look == SYN__PIC_PLAIN) continue;
         lines++;
-        CHECK(stands_in(&x, a, "forward") && stands_in(&x, b, "backward"));
+        CHECK(is_in_panel(&x, a, "forward") && is_in_panel(&x, b, "backward"));
         CHECK_HAS(a->tip, "op: linear");
         CHECK_HAS(b->tip, "op: all_reduce");
         const size_t scope = strcspn(strstr(a->tip, "  "), "/");

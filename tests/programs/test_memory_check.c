@@ -50,7 +50,7 @@ static void the_machine(void) {
     CHECK(machine().bytes > 1e7); /* without /proc, the machine's total memory */
 }
 
-static void a_container_of_today(void) {
+static void container_with_cgroup_v2(void) {
     put("proc/meminfo", MEMINFO);
     put("proc/self/cgroup", "0::/user/job\n");
     put("sys/fs/cgroup/user/job/memory.max", "max\n");
@@ -77,7 +77,7 @@ static void a_container_of_today(void) {
     clear_system();
 }
 
-static void a_container_of_yesterday(void) {
+static void container_with_cgroup_v1(void) {
     put("proc/meminfo", MEMINFO);
     put("proc/self/cgroup", "9:name=systemd:/\n4:memory:/docker/12ab\n0::/\n");
     put("sys/fs/cgroup/memory/docker/12ab/memory.limit_in_bytes", "9223372036854771712\n");
@@ -110,8 +110,8 @@ static void limits_of_the_shell(void) {
 
 static const test_case cases[] = {
     {"the_machine", the_machine},
-    {"a_container_of_today", a_container_of_today},
-    {"a_container_of_yesterday", a_container_of_yesterday},
+    {"container_with_cgroup_v2", container_with_cgroup_v2},
+    {"container_with_cgroup_v1", container_with_cgroup_v1},
     {"limits_of_the_shell", limits_of_the_shell},
 };
 

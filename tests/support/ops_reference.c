@@ -158,7 +158,7 @@ syn_tensor ref_wild(syn_ctx *ctx, const ref *r) {
    which sets SYN_TEST_COMPARED. */
 static atomic_bool ref_compared[SYN_OP_COUNT], ref_tells;
 
-static void ref_tell_compared(void) {
+static void ref_print_compared(void) {
     for (int op = 1; op < SYN_OP_COUNT; op++)
         if (ref_compared[op]) printf("compared %s\n", syn_op_table[op].name);
 }
@@ -168,7 +168,7 @@ static void ref_note_compared(const syn_ctx *ctx, syn_tensor t) {
     const uint32_t producer = trace->tensors[t.id].producer;
     if (!producer || !getenv("SYN_TEST_COMPARED")) return;
     ref_compared[trace->nodes[producer].op] = true;
-    if (!atomic_exchange(&ref_tells, true)) atexit(ref_tell_compared);
+    if (!atomic_exchange(&ref_tells, true)) atexit(ref_print_compared);
 }
 
 bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double tol) {

@@ -15,7 +15,7 @@ typedef struct small_training {
     syn_plan shape;
     syn_device device;
     int steps, micro; /* micro: microbatches per optimizer step */
-    syn_recompute_what recompute;
+    syn_recompute_mode recompute;
     syn_dtype dtype; /* f32 or bf16 */
     bool fused;      /* use fused attention */
     bool forget;     /* forget the rows of each step */

@@ -374,7 +374,7 @@ static void test_times(void) {
 }
 
 /* If a node was forgotten before its times arrived, no other node gets them. */
-static void test_times_of_what_was_forgotten(void) {
+static void test_times_of_forgotten_nodes(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);
         syn_tensor x = ZEROS(ctx, SYN_F32, 4);
@@ -528,7 +528,7 @@ static const test_case cases[] = {
     {"parameters", test_parameters},
     {"a program", test_a_program},
     {"times", test_times},
-    {"times of what was forgotten", test_times_of_what_was_forgotten},
+    {"times of what was forgotten", test_times_of_forgotten_nodes},
     {"no kernel", test_no_kernel},
     {"what fails", test_what_fails},
     {"memory of different sizes", test_memory_of_other_sizes},

@@ -43,7 +43,7 @@ static bool holds(syn_ctx *ctx, syn_tensor t, const float *want, size_t n) {
            memcmp(got, want, n * sizeof *got) == 0;
 }
 
-static void test_what_stays(void) {
+static void test_forget_keeps(void) {
     for (int device = 0; device < 2; device++) {
         struct loop l = loop_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
         const float x[2] = {8, 8}, cache[8] = {2, 2, 4, 4, 8, 8, 0, 0};
@@ -89,7 +89,7 @@ static void test_what_stays(void) {
     X(syn_scale(l.ctx, version, 1),                                                            \
       "tensor 2, 'cache', was overwritten by a forgotten op; use the result, tensor 5")
 
-static void test_what_goes(void) {
+static void test_forget_removes(void) {
     enum {
 #define X(use, says) +1
         USES = 0 FORGOTTEN(X)
@@ -320,8 +320,8 @@ static void test_out_of_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"what stays", test_what_stays},
-    {"what goes", test_what_goes},
+    {"what stays", test_forget_keeps},
+    {"what goes", test_forget_removes},
     {"pins, views, parameters", test_pins_views_parameters},
     {"random programs", test_random_programs},
     {"window as graph", test_window_as_graph},

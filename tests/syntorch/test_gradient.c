@@ -250,7 +250,7 @@ static void test_off_records_nothing(void) {
 
 /* Only required gradients are computed: none for an input that does not require one, none for
    tensors that the loss does not depend on. Backward rows have the scope of their forward op. */
-static void test_only_what_is_asked_for(void) {
+static void test_only_required_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_spec w_spec = {SYN_F32, 2, {N, N}}, x_spec = {SYN_F32, 2, {2, N}};
     const syn_tensor w = syn_param(ctx, "w", &w_spec, SYN_WHOLE, SYN_INIT_NORMAL, 1, -1, 1);
@@ -575,7 +575,7 @@ static const test_case cases[] = {
     {"refusals", test_refusals},
     {"other contexts", test_other_contexts},
     {"off records nothing", test_off_records_nothing},
-    {"only what is asked for", test_only_what_is_asked_for},
+    {"only what is asked for", test_only_required_gradients},
     {"order of uses", test_order_of_uses},
     {"shared gradients", test_shared_gradients},
     {"twice in one op", test_twice_in_one_op},

@@ -291,7 +291,7 @@ static int beyond(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes, co
     return syn_hardware_extrapolated(hw, &node, &group, out);
 }
 
-static void what_lies_beyond_the_fit(void) {
+static void extrapolation_is_reported(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     syn_hw_extrapolation out[SYN_HW_EXTENTS];
     syn_hardware hw;
@@ -563,7 +563,7 @@ static const test_case cases[] = {
     {"the_fastest_protocol_is_taken", the_fastest_protocol_is_taken},
     {"latency_follows_the_route", latency_follows_the_route},
     {"all_reduces_grow_with_the_logarithm", all_reduces_grow_with_the_logarithm},
-    {"what_lies_beyond_the_fit", what_lies_beyond_the_fit},
+    {"extrapolation_is_reported", extrapolation_is_reported},
     {"refuses_ranges", refuses_ranges},
     {"refuses_half_a_link", refuses_half_a_link},
     {"nccl_all_reduce_on_a100", nccl_all_reduce_on_a100},

@@ -66,7 +66,7 @@ static void read_files(void) {
 }
 
 /* What `git clone` creates if git-lfs is not installed. */
-static void pointers_of_lfs_are_told(void) {
+static void lfs_pointers_are_reported(void) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:0123\nsize 4\n";
     syn_error err = {0};
@@ -185,7 +185,7 @@ static void reading_out_of_memory(void) {
 static const test_case cases[] = {
     {"make_folders", make_folders},
     {"read_files", read_files},
-    {"pointers_of_lfs_are_told", pointers_of_lfs_are_told},
+    {"lfs_pointers_are_reported", lfs_pointers_are_reported},
     {"devices_are_refused", devices_are_refused},
     {"sockets_are_refused", sockets_are_refused},
     {"files_larger_than_memory_are_refused", files_larger_than_memory_are_refused},

@@ -97,7 +97,7 @@ static void test_of_another_context(void) {
 }
 
 /* Functions that cannot fail treat it as the invalid tensor, an f32 scalar. */
-static void test_shape_of_a_stranger(void) {
+static void test_shape_of_another_contexts_tensor(void) {
     syn_ctx *a = ref_ctx(SYN_DEVICE_META, NULL), *b = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor x = ZEROS(a, SYN_I32, 4, 5);
     CHECK(syn_tensor_spec(a, x)->rank == 2 && syn_tensor_dim(a, x, 1) == 5);
@@ -109,7 +109,7 @@ static void test_shape_of_a_stranger(void) {
 }
 
 /* Contexts created one after another at the same address, as in a loop. */
-static void test_of_a_context_that_is_gone(void) {
+static void test_tensor_of_a_freed_context(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor old = ZEROS(ctx, SYN_F32, 4);
     for (int i = 0; i < 20; i++) {
@@ -223,7 +223,7 @@ static void test_numbers(void) {
 }
 
 /* Asynchronous reads in two calls, several in flight at a time, and the errors of wrong calls. */
-static void test_asked_numbers(void) {
+static void test_async_reads(void) {
     const syn_spec one = {SYN_F32, 0, {0}};
     float got[SYN_ASYNC_READ_VALUES] = {0};
     int asked[SYN_ASYNC_READS], more;
@@ -254,7 +254,7 @@ static void test_asked_numbers(void) {
 }
 
 /* Ranges outside the tensor, and tensors that are not contiguous, fail on every device. */
-static void test_parts_that_are_not(void) {
+static void test_invalid_ranges(void) {
     static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
     const int turned[2] = {1, 0};
     float buf[8] = {0};
@@ -276,11 +276,11 @@ static const test_case cases[] = {
     {"as f32", test_as_f32},
     {"parts", test_parts},
     {"numbers", test_numbers},
-    {"numbers that are asked for", test_asked_numbers},
-    {"parts that are not there", test_parts_that_are_not},
+    {"numbers that are asked for", test_async_reads},
+    {"parts that are not there", test_invalid_ranges},
     {"of another context", test_of_another_context},
     {"marks", test_marks},
-    {"shape of a stranger", test_shape_of_a_stranger},
-    {"of a context that is gone", test_of_a_context_that_is_gone},
+    {"shape of a stranger", test_shape_of_another_contexts_tensor},
+    {"of a context that is gone", test_tensor_of_a_freed_context},
 };
 TEST_MAIN(cases)

@@ -71,7 +71,7 @@ static void test_stale(void) {
 
 /* The current version and its views can be used. Of old versions, the shape can be read and the
    storage, shared with the current version, kept and pinned. */
-static void test_what_is_left(void) {
+static void test_current_version_is_usable(void) {
     for (int device = 0; device < 2; device++) {
         const struct cache c = cache_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
         float buf[8];
@@ -151,7 +151,7 @@ static void test_verifiers(void) {
 
 static const test_case cases[] = {
     {"stale", test_stale},
-    {"what is left", test_what_is_left},
+    {"what is left", test_current_version_is_usable},
     {"written through a view", test_written_through_a_view},
     {"overwritten and read", test_overwritten_and_read},
     {"verifiers", test_verifiers},

@@ -41,9 +41,9 @@ static syn_status note_rows(worker *w, syn_error *err) {
 
 /* ---- Inference ---- */
 
-static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     (void)step;
-    *rows_stay = false;
+    *keep_rows = false;
     return note_rows(user, err);
 }
 

@@ -86,10 +86,10 @@ struct generating {
     uint64_t counted;
 };
 
-static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     struct generating *g = user;
     (void)step;
-    *rows_stay = false;
+    *keep_rows = false;
     return count_trace(g->row, g->ctx, g->counted, &g->counted, err);
 }
 

@@ -69,7 +69,7 @@ static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) 
     if (*json && args.compat)
         status = SYN_FAIL(err, SYN_E_INVALID, "--compat writes JSON, but %.200s is JSON already",
                           args.input);
-    if (status == SYN_OK && !*json) status = syn__expect_et(args.input, data, bytes, err);
+    if (status == SYN_OK && !*json) status = syn__require_et(args.input, data, bytes, err);
     if (status == SYN_OK) status = convert(data, bytes, *json, files.out, stats, err);
     return cli_files_close(&files, status, err);
 }
@@ -84,10 +84,10 @@ static void report(bool json, const syn_chakra_json_stats *stats) {
                 cli_plural(stats->n_wire), json ? ", written as \"@wire\" says" : "");
     if (stats->n_wire != 0 && !json)
         fprintf(stderr, " (the first at byte %zu), kept in \"@wire\"", stats->first_wire);
-    if (stats->left_out_bytes != 0)
+    if (stats->omitted_bytes != 0)
         fprintf(stderr,
                 "; %" PRIu64 " bytes after an empty message omitted, as chakra_jsonizer does",
-                stats->left_out_bytes);
+                stats->omitted_bytes);
     fputc('\n', stderr);
 }
 

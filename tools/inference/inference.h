@@ -90,7 +90,7 @@ struct inference {
     int64_t params; /* number of parameters */
     const inference_task *task;
     void *work;
-    syn_text_sampling said;        /* sampling parameters from the file said_by */
+    syn_sampling_defaults said;    /* sampling parameters from the file said_by */
     const char *said_by;           /* "generation_config.json" or "config.json" */
     syn_tokenizer *tokenizer;      /* NULL: prompts and output are token ids */
     syn_weights *weights;          /* NULL: random */

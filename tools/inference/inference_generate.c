@@ -151,18 +151,18 @@ typedef struct rank_run {
 /* Number of generated tokens of sequence b, without its stop token and the padding after it. */
 static int64_t text_tokens(const syn_generation *g, int64_t b) {
     int64_t n = 0;
-    while (n < g->made && !syn_text_ends(&g->end, g->tokens[b * g->new_tokens + n])) n++;
+    while (n < g->made && !syn_is_stop_token(&g->end, g->tokens[b * g->new_tokens + n])) n++;
     return n;
 }
 
 /* If no output needs the recorded rows, adds them to the report and forgets them. */
-static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     rank_run *rank = user;
     (void)step;
     if (rank->text.run)
         text_stream_add(&rank->text, rank->made->tokens, text_tokens(rank->made, 0));
-    *rows_stay = rank->run->launch.want_graph;
-    if (*rows_stay || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
+    *keep_rows = rank->run->launch.want_graph;
+    if (*keep_rows || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
     return inference_report(rank->run, rank->ctx, err);
 }
 

@@ -120,11 +120,11 @@ typedef struct rank_run {
 } rank_run;
 
 /* If no output needs the recorded rows, adds them to the report and forgets them. */
-static syn_status after_window(void *user, int64_t window, bool *rows_stay, syn_error *err) {
+static syn_status after_window(void *user, int64_t window, bool *keep_rows, syn_error *err) {
     const rank_run *rank = user;
     (void)window;
-    *rows_stay = rank->run->launch.want_graph;
-    if (*rows_stay || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
+    *keep_rows = rank->run->launch.want_graph;
+    if (*keep_rows || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
     return inference_report(rank->run, rank->ctx, err);
 }
 

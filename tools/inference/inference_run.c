@@ -191,7 +191,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
         *err = run->unknown;
         return err->code;
     }
-    run->said = (syn_text_sampling){NAN, NAN, NAN, NAN, NAN};
+    run->said = (syn_sampling_defaults){NAN, NAN, NAN, NAN, NAN};
     SYN_TRY(choose_hardware(run, err));
     if (args->weights) SYN_TRY(checkpoint_open(run, err));
     choose_dtype(run);

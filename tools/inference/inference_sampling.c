@@ -36,8 +36,8 @@ static syn_status add_end(const inference *run, int64_t id, syn_stop_criteria *e
     if (id < 0 || id >= run->config.vocab_size)
         return SYN_FAIL(err, SYN_E_INVALID, "--eos: %lld is not one of the %lld token ids of %s",
                         (long long)id, (long long)run->config.vocab_size, run->config.name);
-    if (end->n_ids == SYN_TEXT_ENDS)
-        return SYN_FAIL(err, SYN_E_INVALID, "--eos: more than %d ids", SYN_TEXT_ENDS);
+    if (end->n_ids == SYN_MAX_STOP_IDS)
+        return SYN_FAIL(err, SYN_E_INVALID, "--eos: more than %d ids", SYN_MAX_STOP_IDS);
     end->ids[end->n_ids++] = (int32_t)id;
     return SYN_OK;
 }
@@ -107,7 +107,7 @@ static syn_status choose(const choice *c, bool file_counts, const char *file, sy
 
 syn_status sampling_choose(const inference *run, inference_sampling *out, syn_error *err) {
     const inference_args *a = run->args;
-    const syn_text_sampling *said = &run->said;
+    const syn_sampling_defaults *said = &run->said;
     syn_sampling *how = &out->how;
     double top_k;
     const double k = a->top_k >= 0 ? (double)a->top_k : NAN;
@@ -139,7 +139,7 @@ uint64_t sampling_hash(const inference_sampling *s, uint64_t hash) {
 
 void sampling_print(const inference *run, const inference_sampling *s) {
     const inference_args *a = run->args;
-    const syn_text_sampling *said = &run->said;
+    const syn_sampling_defaults *said = &run->said;
     const bool samples = s->how.temperature > 0;
     const struct {
         const char *name;

@@ -31,7 +31,7 @@ typedef struct pretrain_args {
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's own */;
     int masking;   /* syn_masking; -1 if not given */
-    int recompute; /* syn_recompute_what */
+    int recompute; /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference; /* 1: --recipe reference, see docs/training.md */
     bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet,

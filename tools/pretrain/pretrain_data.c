@@ -181,7 +181,7 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
 static void set_ending(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
     syn_stop_criteria *end = &run->config.end;
-    if (eos >= 0 && !syn_text_ends(end, eos))
+    if (eos >= 0 && !syn_is_stop_token(end, eos))
         *end = (syn_stop_criteria){
             .ids = {eos}, .n_ids = 1, .fill = eos, .begin = bos >= 0 ? bos : eos};
 }

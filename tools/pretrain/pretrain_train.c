@@ -399,7 +399,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .kv = r->mesh.kv,
                                      .heads = syn_pretraining_heads(&run->config),
                                      .fused_attention = true,
-                                     .recompute = (syn_recompute_what)args->recompute,
+                                     .recompute = (syn_recompute_mode)args->recompute,
                                      .dtype = run->dtype,
                                      .seed = (uint64_t)args->seed};
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};

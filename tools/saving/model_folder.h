@@ -18,7 +18,7 @@ typedef struct model_folder {
     const char *tokenizer;    /* folder whose tokenizer files are copied; NULL: none */
     const char *generation; /* generation_config.json to copy; NULL: causal models get one with the
                                end tokens of the configuration */
-    const syn_text_sampling *said; /* and these sampling settings; NULL: none */
+    const syn_sampling_defaults *said; /* and these sampling settings; NULL: none */
 } model_folder;
 
 /* Writes all files to `folder`, which exists and contains no other weights. Called by every rank

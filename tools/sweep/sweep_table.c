@@ -96,7 +96,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
 }
 
 /* Explains the asterisks with the longest list of a row, which usually contains the other lists. */
-static void print_beyond(sweep_row *const *rows, size_t n, FILE *out) {
+static void print_extrapolated(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)
         if (strlen(rows[i]->t.error.beyond) > strlen(most)) most = rows[i]->t.error.beyond;
@@ -172,7 +172,7 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     if (n > 0) print_head(s, out);
     for (size_t i = 0; i < n; i++)
         if (all || rows[i]->front) print_row(s, rows[i], out);
-    print_beyond(rows, n, out);
+    print_extrapolated(rows, n, out);
     if (n < s->n) fprintf(out, "\nnot possible:\n");
     print_too_large(s, out);
     print_refused(s, out);

@@ -18,8 +18,8 @@ static void take_path(syn_statistics *out, const double *ns, size_t n) {
     out->critical_micros = (uint64_t)fmin(sum / 1e3 + 0.5, 1.8e19);
 }
 
-syn_status syn__et_recorded_path(syn_statistics *out, const syn__et_scan *scan,
-                                 const syn__critical_op *times, syn_error *err) {
+syn_status syn__et_critical_path_of_recording(syn_statistics *out, const syn__et_scan *scan,
+                                              const syn__critical_op *times, syn_error *err) {
     double *ns = syn_malloc(((size_t)scan->n_nodes + 1) * sizeof *ns);
     if (ns == NULL) return SYN_FAIL_NOMEM(err, scan->n_nodes * sizeof *ns, "a path");
     const syn_status status =
@@ -29,7 +29,7 @@ syn_status syn__et_recorded_path(syn_statistics *out, const syn__et_scan *scan,
     return status;
 }
 
-syn_status syn__et_path_across(syn_statistics_set *set, const char *path, syn_error *err) {
+syn_status syn__et_critical_path_of_set(syn_statistics_set *set, const char *path, syn_error *err) {
     syn_graph *graph = NULL;
     syn_error why = {0};
     size_t prefix_bytes = 0, n = 0;

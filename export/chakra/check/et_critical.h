@@ -12,13 +12,14 @@ extern "C" {
 
 /* The functions below set critical_micros and critical_nodes.
    For a recording, whose ops overlap. times: one entry per node. */
-syn_status syn__et_recorded_path(syn_statistics *out, const syn__et_scan *scan,
-                                 const syn__critical_op *times, syn_error *err) SYN_MUST_USE;
+syn_status syn__et_critical_path_of_recording(syn_statistics *out, const syn__et_scan *scan,
+                                              const syn__critical_op *times,
+                                              syn_error *err) SYN_MUST_USE;
 /* For all ranks of a set of recordings; `path` is one of its files. set->total gets the critical
    path across ranks. It is unchanged if the set cannot be read as a graph; validate reports the
    reason. */
-syn_status syn__et_path_across(syn_statistics_set *set, const char *path,
-                               syn_error *err) SYN_MUST_USE;
+syn_status syn__et_critical_path_of_set(syn_statistics_set *set, const char *path,
+                                        syn_error *err) SYN_MUST_USE;
 /* For ops that do not overlap. micros: duration of each node. Nodes that depend on a cycle are on
    no chain. */
 syn_status syn__et_longest_chain(syn_statistics *out, const syn__et_scan *scan,

@@ -12,16 +12,16 @@ extern "C" {
 
 #define SYN__ET_NO_OFFSET UINT64_MAX
 
-typedef enum syn__et_trouble {
-    SYN__ET_TROUBLE_FRAME,    /* the rest of the file cannot be split into messages */
-    SYN__ET_TROUBLE_META,     /* no metadata message */
-    SYN__ET_TROUBLE_EMPTY,    /* an empty message */
-    SYN__ET_TROUBLE_MESSAGE,  /* a message that is not valid protobuf; it is skipped */
-    SYN__ET_TROUBLE_TEXT,     /* a message with text that is not UTF-8; it is skipped */
-    SYN__ET_TROUBLE_ID,       /* a node whose id an earlier node has */
-    SYN__ET_TROUBLE_DANGLING, /* `id` is a dependency that is not in the file */
-    SYN__ET_TROUBLE_SELF      /* a node that depends on itself */
-} syn__et_trouble;
+typedef enum syn__et_fault {
+    SYN__ET_FAULT_FRAME,    /* the rest of the file cannot be split into messages */
+    SYN__ET_FAULT_META,     /* no metadata message */
+    SYN__ET_FAULT_EMPTY,    /* an empty message */
+    SYN__ET_FAULT_MESSAGE,  /* a message that is not valid protobuf; it is skipped */
+    SYN__ET_FAULT_TEXT,     /* a message with text that is not UTF-8; it is skipped */
+    SYN__ET_FAULT_ID,       /* a node whose id an earlier node has */
+    SYN__ET_FAULT_DANGLING, /* `id` is a dependency that is not in the file */
+    SYN__ET_FAULT_SELF      /* a node that depends on itself */
+} syn__et_fault;
 
 /* Callbacks of a scan. They are called in file order; problems with dependencies are reported after
    all nodes. Each may be NULL. A failure ends the scan. */
@@ -31,7 +31,7 @@ typedef struct syn__et_listener {
     syn_status (*node)(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
                        syn_error *err);
     /* node: its index, or UINT32_MAX; why: part of a sentence, or NULL. */
-    void (*trouble)(void *user, syn__et_trouble what, uint32_t node, uint64_t offset, uint64_t id,
+    void (*trouble)(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
                     const char *why);
 } syn__et_listener;
 

@@ -196,13 +196,13 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 /* ---- Nodes ---- */
 
 /* Values of a node's attributes. Missing and negative sizes are 0. */
-typedef struct node_facts {
+typedef struct node_properties {
     uint64_t num_ops, tensor_size, comm_size, waiting_ns;
     int64_t comm_type; /* -1 if absent */
     uint64_t inclusive_micros, tid, device, stream;
     bool is_cpu, has_inclusive, has_stream, is_range;
     syn__str op, group;
-} node_facts;
+} node_properties;
 
 static uint64_t size_of(const syn__et_attr *a) {
     int64_t value;
@@ -232,7 +232,7 @@ static uint64_t count_list(const syn__et_attr *a) {
     return n;
 }
 
-static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_facts *t) {
+static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_properties *t) {
     const syn__str s = a->name;
     if (syn__str_is(s, "num_ops")) t->num_ops = size_of(a);
     else if (syn__str_is(s, "tensor_size")) t->tensor_size = size_of(a);
@@ -257,7 +257,7 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_fact
                 add(&out->classes[i], count_list(a));
 }
 
-static syn_status take_collective(collector *c, const node_facts *t, uint64_t micros,
+static syn_status take_collective(collector *c, const node_properties *t, uint64_t micros,
                                   syn_error *err) {
     const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
@@ -271,7 +271,7 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
 
 /* When and where the node ran. If the file has inclusive_dur, the plain duration of a host op
    excludes the ops that it called, so inclusive_dur is used. */
-static syn__critical_op times_of(const syn__et_node *node, const node_facts *t, bool comm) {
+static syn__critical_op times_of(const syn__et_node *node, const node_properties *t, bool comm) {
     const bool device = t->has_stream && !t->is_cpu;
     const double begin_ns = 1e3 * (double)node->start_micros;
     uint64_t micros = node->duration_micros;
@@ -290,7 +290,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
                           syn_error *err) {
     collector *c = (collector *)user;
     syn_statistics *out = c->out;
-    node_facts t = {.comm_type = -1, .op = op_of(c, node->name)};
+    node_properties t = {.comm_type = -1, .op = op_of(c, node->name)};
     (void)offset;
     for (size_t i = 0; i < node->n_attrs; i++) take_attribute(out, &node->attrs[i], &t);
     const bool comm = syn__et_is_communication(node->type);
@@ -324,17 +324,17 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     return add_to(&c->ops, t.op.text, t.op.bytes, &op, err);
 }
 
-static void on_trouble(void *user, syn__et_trouble what, uint32_t node, uint64_t offset,
-                       uint64_t id, const char *why) {
+static void on_trouble(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                       const char *why) {
     syn_statistics *out = ((collector *)user)->out;
     (void)node;
     (void)offset;
     (void)id;
     (void)why;
-    if (what == SYN__ET_TROUBLE_ID) out->n_duplicates++;
-    else if (what == SYN__ET_TROUBLE_DANGLING) out->n_dangling++;
-    else if (what == SYN__ET_TROUBLE_SELF) out->n_never++;
-    else if (what != SYN__ET_TROUBLE_EMPTY) out->n_damaged++;
+    if (what == SYN__ET_FAULT_ID) out->n_duplicates++;
+    else if (what == SYN__ET_FAULT_DANGLING) out->n_dangling++;
+    else if (what == SYN__ET_FAULT_SELF) out->n_never++;
+    else if (what != SYN__ET_FAULT_EMPTY) out->n_damaged++;
 }
 
 /* ---- Files ---- */
@@ -351,7 +351,7 @@ static syn_status collect(collector *c, const char *data, size_t bytes, syn_erro
         c->out->widest_ready = dag.widest_ready;
         c->out->n_never += scan.n_nodes - dag.n_ordered;
         const bool recorded = !c->scoped && c->has_times;
-        status = recorded ? syn__et_recorded_path(c->out, &scan, c->times, err)
+        status = recorded ? syn__et_critical_path_of_recording(c->out, &scan, c->times, err)
                           : syn__et_longest_chain(c->out, &scan, &dag, c->micros, err);
     }
     syn__et_dag_close(&dag);
@@ -365,7 +365,7 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     collector c = {.out = out};
     out->rank = file->rank;
     SYN_TRY(syn__file_text_open(&input, file->path, most, err));
-    syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
+    syn_status status = syn__require_et(file->path, input.data, input.bytes, err);
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
     syn__file_text_close(&input);
@@ -443,7 +443,7 @@ static syn_status read_files(syn_statistics_set *out, const syn__et_files *files
         if (status == SYN_OK) status = add_rank(&c, &out->ranks[i], err);
     }
     if (status == SYN_OK && files->is_set && files->n > 1 && is_recording(&out->ranks[0]))
-        status = syn__et_path_across(out, files->list[0].path, err);
+        status = syn__et_critical_path_of_set(out, files->list[0].path, err);
     return close_collector(&c, status, err);
 }
 

@@ -29,7 +29,8 @@ const char *syn_finding_why(syn_finding_kind kind) {
     return kinds[kind].why;
 }
 
-void syn__find(syn_validator *v, syn_finding_kind kind, syn__spot spot, const char *fmt, ...) {
+void syn__report_finding(syn_validator *v, syn_finding_kind kind, syn__finding_location spot,
+                         const char *fmt, ...) {
     syn_validation *r = &v->result;
     syn_error text = {0};
     va_list args;
@@ -129,38 +130,40 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     return syn__check_node(f->v, f->rank, index, offset, node, err);
 }
 
-static void on_trouble(void *user, syn__et_trouble what, uint32_t node, uint64_t offset,
-                       uint64_t id, const char *why) {
+static void on_trouble(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                       const char *why) {
     file_check *f = (file_check *)user;
     const bool has_node = node != UINT32_MAX;
-    const syn__spot spot = {f->rank->rank, has_node, has_node ? f->scan->ids[node] : 0, offset};
-    if (what <= SYN__ET_TROUBLE_TEXT && what != SYN__ET_TROUBLE_EMPTY) f->rank->damaged = true;
+    const syn__finding_location spot = {f->rank->rank, has_node, has_node ? f->scan->ids[node] : 0,
+                                        offset};
+    if (what <= SYN__ET_FAULT_TEXT && what != SYN__ET_FAULT_EMPTY) f->rank->damaged = true;
     switch (what) {
-    case SYN__ET_TROUBLE_FRAME:
-        syn__find(f->v, SYN_FINDING_FRAME, spot, "%s; the rest of the file is not read", why);
+    case SYN__ET_FAULT_FRAME:
+        syn__report_finding(f->v, SYN_FINDING_FRAME, spot, "%s; the rest of the file is not read",
+                            why);
         break;
-    case SYN__ET_TROUBLE_META:
-        syn__find(f->v, SYN_FINDING_META, spot, "no metadata message: %s", why);
+    case SYN__ET_FAULT_META:
+        syn__report_finding(f->v, SYN_FINDING_META, spot, "no metadata message: %s", why);
         break;
-    case SYN__ET_TROUBLE_EMPTY:
-        syn__find(f->v, SYN_FINDING_EMPTY, spot, "a message has no bytes");
+    case SYN__ET_FAULT_EMPTY:
+        syn__report_finding(f->v, SYN_FINDING_EMPTY, spot, "a message has no bytes");
         break;
-    case SYN__ET_TROUBLE_MESSAGE:
-        syn__find(f->v, SYN_FINDING_MESSAGE, spot, "the message is damaged: %s", why);
+    case SYN__ET_FAULT_MESSAGE:
+        syn__report_finding(f->v, SYN_FINDING_MESSAGE, spot, "the message is damaged: %s", why);
         break;
-    case SYN__ET_TROUBLE_TEXT:
-        syn__find(f->v, SYN_FINDING_TEXT, spot, "the message is skipped: %s", why);
+    case SYN__ET_FAULT_TEXT:
+        syn__report_finding(f->v, SYN_FINDING_TEXT, spot, "the message is skipped: %s", why);
         break;
-    case SYN__ET_TROUBLE_ID:
-        syn__find(f->v, SYN_FINDING_ID, spot, "an earlier node also has the id %" PRIu64 " too",
-                  id);
+    case SYN__ET_FAULT_ID:
+        syn__report_finding(f->v, SYN_FINDING_ID, spot,
+                            "an earlier node also has the id %" PRIu64 " too", id);
         break;
-    case SYN__ET_TROUBLE_DANGLING:
-        syn__find(f->v, SYN_FINDING_DANGLING, spot,
-                  "it depends on node %" PRIu64 ", which is not in the file", id);
+    case SYN__ET_FAULT_DANGLING:
+        syn__report_finding(f->v, SYN_FINDING_DANGLING, spot,
+                            "it depends on node %" PRIu64 ", which is not in the file", id);
         break;
-    case SYN__ET_TROUBLE_SELF:
-        syn__find(f->v, SYN_FINDING_SELF, spot, "it depends on itself");
+    case SYN__ET_FAULT_SELF:
+        syn__report_finding(f->v, SYN_FINDING_SELF, spot, "it depends on itself");
         break;
     }
 }
@@ -177,16 +180,16 @@ static syn_status find_cycle(syn_validator *v, const syn__checked_rank *rank,
         used += (size_t)snprintf(text + used, sizeof text - used, "%" PRIu64 " <- ",
                                  scan->ids[cycle[i]]);
     const uint64_t first = scan->ids[cycle[0]];
-    const syn__spot spot = {rank->rank, true, first, scan->offsets[cycle[0]]};
-    syn__find(v, SYN_FINDING_CYCLE, spot,
-              "%" PRIu32 " nodes depend on each other: %s%s%" PRIu64 "; %" PRIu32
-              " nodes can never run",
-              n, text, n > SHOWN_IDS ? "... <- " : "", first, scan->n_nodes - dag->n_ordered);
+    const syn__finding_location spot = {rank->rank, true, first, scan->offsets[cycle[0]]};
+    syn__report_finding(
+        v, SYN_FINDING_CYCLE, spot,
+        "%" PRIu32 " nodes depend on each other: %s%s%" PRIu64 "; %" PRIu32 " nodes can never run",
+        n, text, n > SHOWN_IDS ? "... <- " : "", first, scan->n_nodes - dag->n_ordered);
     syn_free(cycle);
     return SYN_OK;
 }
 
-/* Keeps the dependencies that syn__check_run needs, unless the set cannot be run anyway. */
+/* Keeps the dependencies that syn__check_deadlock needs, unless the set cannot be run anyway. */
 static syn_status keep_graph(syn_validator *v, syn__checked_rank *rank, const syn__et_scan *scan,
                              syn__et_dag *dag, syn_error *err) {
     if (v->how.any_node || v->how.single || v->world < 2 || v->result.n_problems != 0)
@@ -212,13 +215,14 @@ static int compare_calls(const void *a, const void *b) {
 
 static syn_status check_graph(syn_validator *v, syn__checked_rank *rank, const syn__et_scan *scan,
                               syn__et_dag *dag, syn_error *err) {
-    const syn__spot whole = {rank->rank, false, 0, SYN__ET_NO_OFFSET};
+    const syn__finding_location whole = {rank->rank, false, 0, SYN__ET_NO_OFFSET};
     SYN_TRY(syn__et_dag_open(dag, scan, err));
     rank->n_nodes = scan->n_nodes;
     v->result.n_nodes += scan->n_nodes;
     v->result.n_deps += scan->first_dep[scan->n_nodes];
     v->frontier += dag->widest_ready;
-    if (scan->n_nodes == 0) syn__find(v, SYN_FINDING_NO_NODES, whole, "the file has no nodes");
+    if (scan->n_nodes == 0)
+        syn__report_finding(v, SYN_FINDING_NO_NODES, whole, "the file has no nodes");
     if (dag->n_ordered < scan->n_nodes) SYN_TRY(find_cycle(v, rank, scan, dag, err));
     if (rank->n_calls > 1) qsort(rank->calls, rank->n_calls, sizeof *rank->calls, compare_calls);
     if (!v->how.single) SYN_TRY(syn__check_order(v, rank, scan, dag, err));
@@ -252,8 +256,9 @@ syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, s
     v->result.n_files++;
     if (bytes >= 2 && (unsigned char)data[0] == 0x1F && (unsigned char)data[1] == 0x8B) {
         out->damaged = true;
-        syn__find(v, SYN_FINDING_FRAME, (syn__spot){rank, false, 0, 0},
-                  "the file is compressed with gzip, which simulators do not read; unpack it");
+        syn__report_finding(
+            v, SYN_FINDING_FRAME, (syn__finding_location){rank, false, 0, 0},
+            "the file is compressed with gzip, which simulators do not read; unpack it");
         return SYN_OK;
     }
     return check_file(v, out, data, bytes, err);
@@ -277,13 +282,14 @@ syn_status syn_validator_open(syn_validator **out, const syn_validate_options *o
 
 static syn_status compare_ranks(syn_validator *v, syn_error *err) {
     if (!v->how.any_node && v->frontier > WIDE_FRONTIER)
-        syn__find(v, SYN_FINDING_FRONTIER, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
-                  "up to %" PRIu64 " nodes are ready at once", v->frontier);
+        syn__report_finding(v, SYN_FINDING_FRONTIER,
+                            (syn__finding_location){-1, false, 0, SYN__ET_NO_OFFSET},
+                            "up to %" PRIu64 " nodes are ready at once", v->frontier);
     if (v->how.single || v->world < 2) return SYN_OK;
     v->result.across = true;
-    SYN_TRY(syn__check_across(v, err));
+    SYN_TRY(syn__check_across_ranks(v, err));
     if (v->how.any_node || v->result.n_problems != 0 || v->n_ranks != v->world) return SYN_OK;
-    SYN_TRY(syn__check_run(v, err));
+    SYN_TRY(syn__check_deadlock(v, err));
     v->result.executed = v->result.counts[SYN_FINDING_DEADLOCK] == 0;
     return SYN_OK;
 }

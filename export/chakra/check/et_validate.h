@@ -60,17 +60,17 @@ struct syn_validator {
 };
 
 /* Location of a finding. */
-typedef struct syn__spot {
+typedef struct syn__finding_location {
     int32_t rank;
     bool has_node;
     uint64_t node, offset; /* SYN__ET_NO_OFFSET */
-} syn__spot;
+} syn__finding_location;
 
-void syn__find(syn_validator *v, syn_finding_kind kind, syn__spot spot, const char *fmt, ...)
-    SYN_PRINTF(4, 5);
-static inline syn__spot syn__spot_of_call(const syn__checked_rank *rank,
-                                          const syn__checked_call *call) {
-    const syn__spot spot = {rank->rank, true, call->id, call->offset};
+void syn__report_finding(syn_validator *v, syn_finding_kind kind, syn__finding_location spot,
+                         const char *fmt, ...) SYN_PRINTF(4, 5);
+static inline syn__finding_location syn__call_location(const syn__checked_rank *rank,
+                                                       const syn__checked_call *call) {
+    const syn__finding_location spot = {rank->rank, true, call->id, call->offset};
     return spot;
 }
 
@@ -93,10 +93,10 @@ syn_status syn__check_node(syn_validator *v, syn__checked_rank *rank, uint32_t i
 syn_status syn__check_order(syn_validator *v, const syn__checked_rank *rank,
                             const syn__et_scan *scan, const syn__et_dag *dag, syn_error *err);
 /* Compares ranks with each other: collectives, then messages (et_validate_across.c). */
-syn_status syn__check_across(syn_validator *v, syn_error *err);
+syn_status syn__check_across_ranks(syn_validator *v, syn_error *err);
 /* Simulates the set with one compute slot and one communication slot per rank. Only for sets
    without problems. */
-syn_status syn__check_run(syn_validator *v, syn_error *err);
+syn_status syn__check_deadlock(syn_validator *v, syn_error *err);
 
 #ifdef __cplusplus
 }

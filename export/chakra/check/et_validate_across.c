@@ -51,19 +51,20 @@ static void tell_mismatch(syn_validator *v, uint32_t group, const calls_of *want
     char size[48], other[48];
     if (at < want->n && at < got->n) {
         const syn__checked_call *a = &got->first[at], *b = &want->first[at];
-        syn__find(v, SYN_FINDING_SEQUENCE, syn__spot_of_call(got->rank, a),
-                  "group %.60s, collective %zu: %s%s, but rank %" PRId32 "'s node %" PRIu64
-                  " is %s%s",
-                  name, at, syn__et_collective_name(a->kind), size_text(a, size), want->rank->rank,
-                  b->id, syn__et_collective_name(b->kind), size_text(b, other));
+        syn__report_finding(
+            v, SYN_FINDING_SEQUENCE, syn__call_location(got->rank, a),
+            "group %.60s, collective %zu: %s%s, but rank %" PRId32 "'s node %" PRIu64 " is %s%s",
+            name, at, syn__et_collective_name(a->kind), size_text(a, size), want->rank->rank, b->id,
+            syn__et_collective_name(b->kind), size_text(b, other));
         return;
     }
     const calls_of *more = got->n > want->n ? got : want;
-    const syn__spot whole = {got->rank->rank, false, 0, SYN__ET_NO_OFFSET};
-    syn__find(v, SYN_FINDING_SEQUENCE, whole,
-              "group %.60s: %zu collectives, but rank %" PRId32 " has %zu; rank %" PRId32
-              "'s node %" PRIu64 " is the first without a counterpart",
-              name, got->n, want->rank->rank, want->n, more->rank->rank, more->first[at].id);
+    const syn__finding_location whole = {got->rank->rank, false, 0, SYN__ET_NO_OFFSET};
+    syn__report_finding(v, SYN_FINDING_SEQUENCE, whole,
+                        "group %.60s: %zu collectives, but rank %" PRId32 " has %zu; rank %" PRId32
+                        "'s node %" PRIu64 " is the first without a counterpart",
+                        name, got->n, want->rank->rank, want->n, more->rank->rank,
+                        more->first[at].id);
 }
 
 static void compare(syn_validator *v, uint32_t group, const calls_of *want, const calls_of *got) {
@@ -142,14 +143,14 @@ static void check_key(syn_validator *v, const message *m, size_t begin, size_t e
          syn__checked_rank_of(v, call->dst) == NULL) &&
         call->src >= 0 && call->src < v->world && call->dst >= 0 && call->dst < v->world)
         return;
-    syn__find(v, repeated ? SYN_FINDING_KEY : SYN_FINDING_MESSAGES,
-              syn__spot_of_call(m[begin].rank, call),
-              "from rank %s to %s, tag %s, %s bytes: %zu sends, %zu receives%s",
-              text_of(call->src, src), text_of(call->dst, dst), text_of(call->tag, tag),
-              text_of(call->size, size), sends, recvs, near);
+    syn__report_finding(v, repeated ? SYN_FINDING_KEY : SYN_FINDING_MESSAGES,
+                        syn__call_location(m[begin].rank, call),
+                        "from rank %s to %s, tag %s, %s bytes: %zu sends, %zu receives%s",
+                        text_of(call->src, src), text_of(call->dst, dst), text_of(call->tag, tag),
+                        text_of(call->size, size), sends, recvs, near);
 }
 
-/* Checks all messages, sorted by key. Also numbers the keys, for syn__check_run. */
+/* Checks all messages, sorted by key. Also numbers the keys, for syn__check_deadlock. */
 static void check_sorted(syn_validator *v, const message *m, size_t n) {
     uint32_t key = 0;
     for (size_t begin = 0, end; begin < n; begin = end, key++) {
@@ -176,7 +177,7 @@ static syn_status check_messages(syn_validator *v, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__check_across(syn_validator *v, syn_error *err) {
+syn_status syn__check_across_ranks(syn_validator *v, syn_error *err) {
     for (uint32_t group = 0; group < v->names.n_entries; group++) {
         if (v->groups[group].used) check_group(v, group);
     }

@@ -15,7 +15,7 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
     size_t bytes;
     if (path == NULL && !v->how.single) path = files->groups;
     if (path == NULL) return SYN_OK;
-    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn_validator_groups(v, path, data, bytes, err);
     syn_free(data);
     return status;
@@ -24,10 +24,11 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
 static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error *err) {
     syn__file_text input;
     SYN_TRY(syn__file_text_open(&input, file->path, v->how.max_unpacked_bytes, err));
-    syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
+    syn_status status = syn__require_et(file->path, input.data, input.bytes, err);
     if (input.packed && !v->how.any_node)
-        syn__find(v, SYN_FINDING_FRAME, (syn__spot){file->rank, false, 0, 0},
-                  "the file is compressed with gzip, which simulators do not read; unpack it");
+        syn__report_finding(
+            v, SYN_FINDING_FRAME, (syn__finding_location){file->rank, false, 0, 0},
+            "the file is compressed with gzip, which simulators do not read; unpack it");
     if (status == SYN_OK) status = syn_validator_add(v, file->rank, input.data, input.bytes, err);
     syn__file_text_close(&input);
     return status;
@@ -35,12 +36,12 @@ static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error
 
 /* Reports a gap in the ranks from `from` to to - 1, as one finding. */
 static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
-    const syn__spot spot = {from, false, 0, SYN__ET_NO_OFFSET};
+    const syn__finding_location spot = {from, false, 0, SYN__ET_NO_OFFSET};
     if (from + 1 == to)
-        syn__find(v, SYN_FINDING_MISSING, spot, "the set has no file for this rank");
+        syn__report_finding(v, SYN_FINDING_MISSING, spot, "the set has no file for this rank");
     else if (from < to)
-        syn__find(v, SYN_FINDING_MISSING, spot,
-                  "the set has no files for it and the ranks up to %" PRId32, to - 1);
+        syn__report_finding(v, SYN_FINDING_MISSING, spot,
+                            "the set has no files for it and the ranks up to %" PRId32, to - 1);
 }
 
 static syn_status check_files(syn_validator *v, const syn__et_files *files, const char *groups,
@@ -55,8 +56,8 @@ static syn_status check_files(syn_validator *v, const syn__et_files *files, cons
 }
 
 static void tell_recording(syn_validator *v, const syn_validation *seen) {
-    syn__find(
-        v, SYN_FINDING_RECORDING, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
+    syn__report_finding(
+        v, SYN_FINDING_RECORDING, (syn__finding_location){-1, false, 0, SYN__ET_NO_OFFSET},
         "this is a trace of a real run: %" PRIu64 " of its %" PRIu64
         " compute nodes are CPU ops, which simulators do not run; `syntorch convert pytorch "
         "--profile astra-sim` converts the recording to a trace that simulators run. This file "

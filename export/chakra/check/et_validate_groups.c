@@ -9,7 +9,7 @@
 /* Message tags are (id * 1e6 + count) mod 5e8, so they wrap around from this id on. */
 #define MOST_IDS 500
 
-static const syn__spot whole_set = {-1, false, 0, SYN__ET_NO_OFFSET};
+static const syn__finding_location whole_set = {-1, false, 0, SYN__ET_NO_OFFSET};
 
 /* Whether the key is a decimal integer above 0. Last digits of very long keys are dropped, so *id
    is at most 2^63. */
@@ -25,11 +25,11 @@ static bool good_key(const char *text, uint64_t *id) {
 static void check_key(syn_validator *v, const char *key) {
     uint64_t id;
     if (!good_key(key, &id))
-        syn__find(v, SYN_FINDING_GROUPS, whole_set,
-                  "the group's key '%.60s' is not an integer above 0", key);
+        syn__report_finding(v, SYN_FINDING_GROUPS, whole_set,
+                            "the group's key '%.60s' is not an integer above 0", key);
     else if (id >= MOST_IDS)
-        syn__find(v, SYN_FINDING_GROUP_ID, whole_set, "the group's id %.60s must be below %d", key,
-                  MOST_IDS);
+        syn__report_finding(v, SYN_FINDING_GROUP_ID, whole_set,
+                            "the group's id %.60s must be below %d", key, MOST_IDS);
 }
 
 static int compare_ranks(const void *a, const void *b) {
@@ -42,9 +42,10 @@ static syn_status check_members(syn_validator *v, const char *key, const syn__ch
                                 syn_error *err) {
     for (size_t i = 0; i < g->n_members; i++) {
         if (v->world == 0 || (uint32_t)g->members[i] < v->world) continue;
-        syn__find(v, SYN_FINDING_GROUPS, whole_set,
-                  "group %.60s has the member %" PRId32 ", but there are %" PRIu32 " ranks", key,
-                  g->members[i], v->world);
+        syn__report_finding(v, SYN_FINDING_GROUPS, whole_set,
+                            "group %.60s has the member %" PRId32 ", but there are %" PRIu32
+                            " ranks",
+                            key, g->members[i], v->world);
         break;
     }
     if (g->n_members < 2) return SYN_OK;
@@ -55,8 +56,8 @@ static syn_status check_members(syn_validator *v, const char *key, const syn__ch
     qsort(sorted, g->n_members, sizeof *sorted, compare_ranks);
     for (size_t i = 1; i < g->n_members; i++) {
         if (sorted[i] != sorted[i - 1]) continue;
-        syn__find(v, SYN_FINDING_GROUPS, whole_set, "group %.60s has the member %" PRId32 " twice",
-                  key, sorted[i]);
+        syn__report_finding(v, SYN_FINDING_GROUPS, whole_set,
+                            "group %.60s has the member %" PRId32 " twice", key, sorted[i]);
         break;
     }
     syn_free(sorted);
@@ -83,7 +84,8 @@ static syn_status read_group(syn_validator *v, syn_json *json, syn_error *err) {
     SYN_TRY(syn__checked_group_of(v, json->text, json->text_bytes, &group, err));
     syn__checked_group *g = &v->groups[group];
     const char *key = syn__checked_group_name(v, group);
-    if (g->listed) syn__find(v, SYN_FINDING_GROUPS, whole_set, "group %.60s appears twice", key);
+    if (g->listed)
+        syn__report_finding(v, SYN_FINDING_GROUPS, whole_set, "group %.60s appears twice", key);
     g->listed = true;
     g->n_members = 0;
     SYN_TRY(read_members(json, g, err));
@@ -105,7 +107,7 @@ syn_status syn_validator_groups(syn_validator *v, const char *name, const char *
     const syn_status status = read_groups(v, &json, &problem);
     syn_json_free(&json);
     if (status == SYN_E_FORMAT) {
-        syn__find(v, SYN_FINDING_GROUPS, whole_set, "%s", problem.text);
+        syn__report_finding(v, SYN_FINDING_GROUPS, whole_set, "%s", problem.text);
         return SYN_OK;
     }
     return status == SYN_OK ? SYN_OK : SYN_FAIL(err, status, "%s", problem.text);

@@ -30,7 +30,7 @@ typedef struct node_check {
     syn_validator *v;
     syn__checked_rank *rank;
     const syn__et_node *node;
-    syn__spot spot;
+    syn__finding_location spot;
     uint32_t index;
     const syn__et_attr *attrs[N_KNOWN]; /* NULL if absent */
     int64_t values[N_INTEGERS];         /* SYN__ABSENT if absent */
@@ -57,14 +57,14 @@ static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
 static void find(const node_check *c, syn_finding_kind kind, const char *what, int64_t value) {
     char name[NAME_BYTES], number[32] = "not given";
     if (value != SYN__ABSENT) snprintf(number, sizeof number, "%" PRId64, value);
-    syn__find(c->v, kind, c->spot, "'%s': %s %s", name_of(c, name), what, number);
+    syn__report_finding(c->v, kind, c->spot, "'%s': %s %s", name_of(c, name), what, number);
 }
 
 static void find_text(const node_check *c, syn_finding_kind kind, const char *what, size_t bytes,
                       const char *how) {
     char name[NAME_BYTES];
-    syn__find(c->v, kind, c->spot, "'%s': %.*s%s", name_of(c, name), bytes < 80 ? (int)bytes : 80,
-              what, how);
+    syn__report_finding(c->v, kind, c->spot, "'%s': %.*s%s", name_of(c, name),
+                        bytes < 80 ? (int)bytes : 80, what, how);
 }
 
 /* ---- Attributes ---- */
@@ -171,14 +171,15 @@ static void check_group(const node_check *c, uint32_t group) {
     const bool known_world = v->world != 0, known_rank = c->spot.rank >= 0;
     if (v->how.any_node || (world && !known_world)) return;
     if (!world && !v->groups[group].listed)
-        syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s is not in the group file",
-                  name_of(c, text), name);
+        syn__report_finding(v, SYN_FINDING_GROUP, c->spot,
+                            "'%s': group %.60s is not in the group file", name_of(c, text), name);
     else if (known_rank && !is_member(v, group, c->spot.rank))
-        syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': rank %" PRId32 " is not in its group %.60s",
-                  name_of(c, text), c->spot.rank, name);
+        syn__report_finding(v, SYN_FINDING_GROUP, c->spot,
+                            "'%s': rank %" PRId32 " is not in its group %.60s", name_of(c, text),
+                            c->spot.rank, name);
     else if (syn__n_members(v, group) < 2)
-        syn__find(v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s has only one rank",
-                  name_of(c, text), name);
+        syn__report_finding(v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s has only one rank",
+                            name_of(c, text), name);
 }
 
 static bool is_simulated(int64_t kind) {
@@ -240,8 +241,8 @@ static syn_status check_message(node_check *c, syn_error *err) {
         number(src, "(none)", from);
         number(dst, "(none)", to);
         number(c->values[COMM_TAG], "none", tag);
-        syn__find(c->v, SYN_FINDING_PEER, c->spot, "'%s': %s from %s to %s, tag %s",
-                  name_of(c, name), send ? "send" : "receive", from, to, tag);
+        syn__report_finding(c->v, SYN_FINDING_PEER, c->spot, "'%s': %s from %s to %s, tag %s",
+                            name_of(c, name), send ? "send" : "receive", from, to, tag);
     }
     if (c->values[COMM_SIZE] < 1 && !open)
         find(c, SYN_FINDING_COMM_SIZE, "comm_size is", c->values[COMM_SIZE]);
@@ -262,18 +263,18 @@ static void check_ranges(const node_check *c) {
                  {"start_time_micros", c->node->start_micros}};
     for (size_t i = 0; i < 2; i++)
         if (times[i].micros > INT64_MAX / 1000)
-            syn__find(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRIu64, name_of(c, name),
-                      times[i].what, times[i].micros);
+            syn__report_finding(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRIu64,
+                                name_of(c, name), times[i].what, times[i].micros);
     for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
         if (c->values[narrow[i]] > INT32_MAX)
-            syn__find(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRId64, name_of(c, name),
-                      known[narrow[i]].text, c->values[narrow[i]]);
+            syn__report_finding(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRId64,
+                                name_of(c, name), known[narrow[i]].text, c->values[narrow[i]]);
 }
 
 syn_status syn__check_node(syn_validator *v, syn__checked_rank *rank, uint32_t index,
                            uint64_t offset, const syn__et_node *node, syn_error *err) {
     node_check c = {.v = v, .rank = rank, .node = node, .index = index};
-    c.spot = (syn__spot){rank->rank, true, node->id, offset};
+    c.spot = (syn__finding_location){rank->rank, true, node->id, offset};
     check_attributes(&c);
     check_ranges(&c);
     const bool comm = syn__et_is_communication(node->type);

@@ -81,18 +81,20 @@ static void check_groups(order_check *c) {
     for (size_t i = 1; i < c->rank->n_calls && calls[i].group != SYN__NO_GROUP; i++) {
         const syn__checked_call *a = &calls[i - 1], *b = &calls[i];
         if (a->group != b->group || b->group == reported || a->id == b->id) continue;
-        const syn__spot spot = syn__spot_of_call(c->rank, b);
+        const syn__finding_location spot = syn__call_location(c->rank, b);
         const char *group = syn__checked_group_name(c->v, b->group);
         if (c->s.steps > c->s.most_steps) {
-            syn__find(c->v, SYN_FINDING_ORDER_OPEN, spot,
-                      "the order of collectives was not checked from group %.60s on", group);
+            syn__report_finding(c->v, SYN_FINDING_ORDER_OPEN, spot,
+                                "the order of collectives was not checked from group %.60s on",
+                                group);
             return;
         }
         if (ordered(c, a, b)) continue;
         reported = b->group;
-        syn__find(c->v, SYN_FINDING_ORDER, spot,
-                  "group %.60s: no dependency orders the collectives %" PRIu64 " and %" PRIu64,
-                  group, a->id, b->id);
+        syn__report_finding(c->v, SYN_FINDING_ORDER, spot,
+                            "group %.60s: no dependency orders the collectives %" PRIu64
+                            " and %" PRIu64,
+                            group, a->id, b->id);
     }
 }
 

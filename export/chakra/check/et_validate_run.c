@@ -181,7 +181,7 @@ static void start(run *s, uint32_t rank) {
     finish(s, rank, c->node);
 }
 
-static void work_off(run *s) {
+static void process_finished(run *s) {
     while (s->n_work > 0) {
         const struct finished done = s->work[s->work_first];
         const rank_run *r = &s->ranks[done.rank];
@@ -197,7 +197,7 @@ static void work_off(run *s) {
 
 static void run_through(run *s) {
     do {
-        work_off(s);
+        process_finished(s);
         for (uint32_t rank = 0; rank < s->v->n_ranks; rank++) start(s, rank);
     } while (s->n_work > 0);
 }
@@ -217,7 +217,7 @@ static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
 }
 
 /* Writes what the rank waits for to `text`. Returns the rank that it waits for, or -1. */
-static int32_t tell_wait(const run *s, int32_t rank, char *text, size_t room) {
+static int32_t describe_wait(const run *s, int32_t rank, char *text, size_t room) {
     const rank_run *r = &s->ranks[rank];
     uint32_t call = r->busy;
     for (uint32_t i = 0; i < r->of->n_calls && call == NONE; i++)
@@ -247,7 +247,7 @@ static bool is_stuck(const rank_run *r) {
     return stuck;
 }
 
-static void tell_deadlock(const run *s) {
+static void report_deadlock(const run *s) {
     char text[SHOWN_RANKS * 128] = "";
     int32_t seen[SHOWN_RANKS], rank = 0;
     size_t used = 0;
@@ -256,14 +256,15 @@ static void tell_deadlock(const run *s) {
     for (int n = 0; n < SHOWN_RANKS && rank >= 0; n++) {
         seen[n] = rank;
         if (n > 0) used += (size_t)snprintf(text + used, sizeof text - used, "; ");
-        rank = tell_wait(s, rank, text + used, sizeof text - used);
+        rank = describe_wait(s, rank, text + used, sizeof text - used);
         used += strlen(text + used);
         for (int i = 0; i <= n; i++)
             if (rank == seen[i]) rank = -1;
     }
-    syn__find(s->v, SYN_FINDING_DEADLOCK, (syn__spot){first, false, 0, SYN__ET_NO_OFFSET},
-              "%" PRIu64 " of %" PRIu64 " nodes never run: %s", s->v->result.n_nodes - s->n_done,
-              s->v->result.n_nodes, text);
+    syn__report_finding(s->v, SYN_FINDING_DEADLOCK,
+                        (syn__finding_location){first, false, 0, SYN__ET_NO_OFFSET},
+                        "%" PRIu64 " of %" PRIu64 " nodes never run: %s",
+                        s->v->result.n_nodes - s->n_done, s->v->result.n_nodes, text);
 }
 
 /* ---- Opening and closing ---- */
@@ -349,7 +350,7 @@ static void release_roots(run *s, uint32_t rank, uint64_t *roots) {
     for (size_t i = 0; i < n; i++) release(s, rank, (uint32_t)roots[i]);
 }
 
-syn_status syn__check_run(syn_validator *v, syn_error *err) {
+syn_status syn__check_deadlock(syn_validator *v, syn_error *err) {
     run s = {.v = v};
     size_t most = 0;
     for (size_t i = 0; i < v->n_ranks; i++)
@@ -360,7 +361,7 @@ syn_status syn__check_run(syn_validator *v, syn_error *err) {
     syn_free(roots);
     if (ok) run_through(&s);
     ok = ok && !s.no_memory;
-    if (ok && s.n_done < v->result.n_nodes) tell_deadlock(&s);
+    if (ok && s.n_done < v->result.n_nodes) report_deadlock(&s);
     close_run(&s);
     return ok ? SYN_OK : SYN_FAIL_NOMEM(err, v->result.n_nodes, "running through the set");
 }

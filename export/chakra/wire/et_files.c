@@ -96,7 +96,7 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *prefix, siz
     }
     if (status == SYN_OK && files->n == 0) status = fail_none(path, code, err);
     if (files->n > 1) qsort(files->list, files->n, sizeof *files->list, compare);
-    if (status == SYN_OK) status = syn__et_groups_beside(files->list[0].path, &files->groups, err);
+    if (status == SYN_OK) status = syn__et_group_file_of(files->list[0].path, &files->groups, err);
     syn_free(path);
     if (status != SYN_OK) syn__et_files_close(files);
     return status;
@@ -132,7 +132,7 @@ syn_status syn__et_files_open(syn__et_files *files, const char *const *paths, si
     if (n == 1 && !syn_file_exists(paths[0]))
         return syn__et_files_of_prefix(files, paths[0], strlen(paths[0]), err);
     syn_status status = take_named(files, paths, n, err);
-    if (status == SYN_OK) status = syn__et_groups_beside(files->list[0].path, &files->groups, err);
+    if (status == SYN_OK) status = syn__et_group_file_of(files->list[0].path, &files->groups, err);
     if (status != SYN_OK) syn__et_files_close(files);
     return status;
 }
@@ -148,7 +148,7 @@ void syn__et_files_close(syn__et_files *files) {
 
 #define GROUPS ".comm_group.json"
 
-syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) {
+syn_status syn__et_group_file_of(const char *path, char **out, syn_error *err) {
     size_t bytes;
     *out = NULL;
     if (syn__et_rank_of(path, &bytes) < 0) return SYN_OK;
@@ -191,7 +191,7 @@ static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
                     strerror(errno));
 }
 
-syn_status syn__et_remove_older(syn__et_names *names, uint32_t world_size, syn_error *err) {
+syn_status syn__et_remove_old_set(syn__et_names *names, uint32_t world_size, syn_error *err) {
     bool existed;
     SYN_TRY(remove_file(syn__et_group_path(names), &existed, err));
     for (uint32_t rank = world_size; existed && rank < INT32_MAX; rank++)

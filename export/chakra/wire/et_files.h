@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define SYN__ET_FILE_BYTES ((size_t)1 << 36) /* maximum size of a file that is read */
+#define SYN__ET_MAX_FILE_BYTES ((size_t)1 << 36) /* maximum size of a file that is read */
 
 typedef struct syn__et_file {
     char *path;
@@ -38,7 +38,7 @@ int32_t syn__et_rank_of(const char *path, size_t *prefix_bytes);
 size_t syn__et_prefix_bytes(const char *path);
 /* Finds the group file of a rank's file. NULL if it does not exist or for other names. The caller
    frees *out. */
-syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) SYN_MUST_USE;
+syn_status syn__et_group_file_of(const char *path, char **out, syn_error *err) SYN_MUST_USE;
 
 /* ---- Names of a set to be written ---- */
 
@@ -55,8 +55,8 @@ const char *syn__et_rank_path(syn__et_names *names, uint32_t rank);
 const char *syn__et_group_path(syn__et_names *names);
 /* Removes an older set of that name: its group file, so that the old set is no longer complete, and
    the files of ranks beyond the new world size, which would be mistaken for part of the new set. */
-syn_status syn__et_remove_older(syn__et_names *names, uint32_t world_size,
-                                syn_error *err) SYN_MUST_USE;
+syn_status syn__et_remove_old_set(syn__et_names *names, uint32_t world_size,
+                                  syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

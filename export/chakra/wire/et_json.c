@@ -160,7 +160,7 @@ static void print_attr(printer *p, const syn__et_attr *a) {
     if (a->field != SYN__ET_NONE && syn__et_member_of(m, a->field, &member))
         print_value(p, &member, a);
     for (size_t i = 0; a->added.bytes != 0 && syn__et_member_at(m, i, &member); i++)
-        if (syn__et_is_added(SYN__ET_RECORD_ATTR, member.number))
+        if (syn__et_is_extra_field(SYN__ET_RECORD_ATTR, member.number))
             print_member(p, &member, a->added);
     syn__et_print_end(p, '}');
 }

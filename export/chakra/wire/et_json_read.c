@@ -180,7 +180,7 @@ static syn_status read_io_member(reader *r, const syn__et_message *m, uint32_t *
                                  syn__et_io *io, syn__buf *added) {
     syn__et_member part;
     if (!syn__et_member_named(m, key_of(r), &part)) return syn__et_json_unknown(r);
-    if (syn__et_is_added(SYN__ET_RECORD_IO, part.number)) return read_added(r, &part, added);
+    if (syn__et_is_extra_field(SYN__ET_RECORD_IO, part.number)) return read_added(r, &part, added);
     const int which = part.number == SYN__ET_IOINFO_VALUES   ? 0
                       : part.number == SYN__ET_IOINFO_SHAPES ? 1
                                                              : 2;
@@ -241,7 +241,8 @@ static syn_status read_attr_member(reader *r, uint32_t *seen, syn__et_attr *a, s
     syn__et_member member;
     if (!syn__et_member_named(m, key_of(r), &member)) return syn__et_json_unknown(r);
     if (syn__et_type_of(member.number) != NULL) return read_value(r, &member, a);
-    if (syn__et_is_added(SYN__ET_RECORD_ATTR, member.number)) return read_added(r, &member, added);
+    if (syn__et_is_extra_field(SYN__ET_RECORD_ATTR, member.number))
+        return read_added(r, &member, added);
     const bool is_name = member.number == SYN__ET_ATTRIBUTE_PROTO_NAME;
     SYN_TRY(once(r, seen, is_name));
     return is_name ? read_text(r, "name", &a->name) : read_text(r, "docString", &a->doc);
@@ -293,7 +294,7 @@ static syn_status read_wire(reader *r) {
 }
 
 /* Reads a member that is not in the schema: "@wire" if strict, otherwise an unknown one. */
-static syn_status read_other(reader *r, uint32_t *seen) {
+static syn_status read_unsupported(reader *r, uint32_t *seen) {
     if (!r->strict || !syn__str_is(key_of(r), SYN__ET_JSON_WIRE)) return syn__et_json_unknown(r);
     SYN_TRY(once(r, seen, 0));
     return read_wire(r);
@@ -302,8 +303,8 @@ static syn_status read_other(reader *r, uint32_t *seen) {
 static syn_status read_node_member(reader *r, const syn__et_message *m, uint32_t *seen,
                                    syn__et_node *n) {
     syn__et_member member;
-    if (!syn__et_member_named(m, key_of(r), &member)) return read_other(r, seen);
-    if (syn__et_is_added(SYN__ET_RECORD_NODE, member.number))
+    if (!syn__et_member_named(m, key_of(r), &member)) return read_unsupported(r, seen);
+    if (syn__et_is_extra_field(SYN__ET_RECORD_NODE, member.number))
         return read_added(r, &member, &r->added);
     SYN_TRY(once(r, seen, member.number));
     switch (member.number) {
@@ -360,8 +361,8 @@ syn_status syn__et_json_read_node(reader *r) {
 static syn_status read_meta_member(reader *r, const syn__et_message *m, uint32_t *seen,
                                    syn__et_meta *meta) {
     syn__et_member member;
-    if (!syn__et_member_named(m, key_of(r), &member)) return read_other(r, seen);
-    if (syn__et_is_added(SYN__ET_RECORD_META, member.number))
+    if (!syn__et_member_named(m, key_of(r), &member)) return read_unsupported(r, seen);
+    if (syn__et_is_extra_field(SYN__ET_RECORD_META, member.number))
         return read_added(r, &member, &r->added);
     SYN_TRY(once(r, seen, member.number));
     if (member.number == SYN__ET_GLOBAL_METADATA_ATTR) return read_attrs(r);

@@ -8,7 +8,7 @@
 
 /* ---- Fields that the records lack ---- */
 
-bool syn__et_is_added(syn__et_record record, uint32_t number) {
+bool syn__et_is_extra_field(syn__et_record record, uint32_t number) {
     static const uint32_t last[] = {
         [SYN__ET_RECORD_META] = SYN__ET_GLOBAL_METADATA_ATTR,
         [SYN__ET_RECORD_NODE] = SYN__ET_NODE_ATTR,
@@ -27,7 +27,7 @@ static bool next_added(syn__et_record record, syn__et_reader *r, syn__str *out) 
     syn__et_field f;
     for (const char *begin = r->cur; syn__et_read_field(r, &f); begin = r->cur) {
         *out = (syn__str){begin, (size_t)(r->cur - begin)};
-        if (syn__et_is_added(record, f.number)) return true;
+        if (syn__et_is_extra_field(record, f.number)) return true;
     }
     return false;
 }
@@ -194,7 +194,7 @@ static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
 
 /* If the record lacks the field, keeps the whole message in *added. */
 static void note_added(syn__et_record record, uint32_t number, syn__str message, syn__str *added) {
-    if (added->bytes == 0 && syn__et_is_added(record, number)) *added = message;
+    if (added->bytes == 0 && syn__et_is_extra_field(record, number)) *added = message;
 }
 
 static bool good_list(syn__et_decoder *d, const syn__et_type *type, syn__str payload) {

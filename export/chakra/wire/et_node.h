@@ -90,7 +90,7 @@ static inline bool syn__et_is_communication(uint32_t type) {
            type == SYN__ET_COMM_COLL_NODE;
 }
 /* Whether a field is in the schema but not in the record. */
-bool syn__et_is_added(syn__et_record record, uint32_t number);
+bool syn__et_is_extra_field(syn__et_record record, uint32_t number);
 
 /* ---- Wire form: appended to buf without its length. ---- */
 /* A number without its key. */

@@ -67,7 +67,7 @@ static syn_status add_edge(sweep *s, moment from, uint32_t to, syn_error *err) {
 }
 
 /* Whether the communication does not hold up the host. */
-static bool is_beside(const sweep *s, uint32_t node) {
+static bool is_repeated_lookup(const sweep *s, uint32_t node) {
     return s->host_only && s->sim->rank->ops[s->sim->nodes[node].op].detached;
 }
 
@@ -171,7 +171,7 @@ static syn_status launch(sweep *s, uint32_t node, syn_error *err) {
     pass_barriers(s, at_us);
     const moment last = latest_end(s, at_ns);
     moment by = {SYN__PT_NONE, false}, delay;
-    const int64_t free_us = is_beside(s, node) ? s->busy_us : free_at(s, node, &by);
+    const int64_t free_us = is_repeated_lookup(s, node) ? s->busy_us : free_at(s, node, &by);
     s->bounds[node] = last;
     if (at_us <= free_us && s->before_us == 0 && s->n_awaited == 0)
         return is_implied(s, node, last) ? SYN_OK : add_edge(s, last, node, err);
@@ -313,7 +313,7 @@ static syn_status list_ends(sweep *s, syn_error *err) {
     const syn__pt_sim *sim = s->sim;
     uint32_t *order;
     for (uint32_t i = 0; i < s->n_real; i++) {
-        if (!sim->nodes[i].has_start || is_beside(s, i)) continue;
+        if (!sim->nodes[i].has_start || is_repeated_lookup(s, i)) continue;
         if (!s->host_only && !syn__pt_sim_is_compute(&sim->nodes[i])) continue;
         s->times[s->n_ends] = end_ns(s, i);
         s->by_end[s->n_ends++] = i;
@@ -341,7 +341,7 @@ static syn_status list_items(sweep *s, syn_error *err) {
         if (!sim->nodes[i].has_start) continue;
         if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE)
             add_item(s, (item){i, LAUNCHED}, launched(s, i));
-        if ((s->host_only && !is_beside(s, i)) || compute)
+        if ((s->host_only && !is_repeated_lookup(s, i)) || compute)
             add_item(s, (item){i, STARTED}, rank->ops[sim->nodes[i].op].start_ns);
     }
     return syn__pt_sim_by_time(s->times, s->n_items, &s->order, err);

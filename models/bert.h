@@ -17,8 +17,7 @@ enum {
 };
 
 /* Notes for all functions below: results are the same on all ranks. Intermediate tensors are
-   released; the result stays until the caller releases it. Inputs must be created before the call.
-   */
+   released; the result stays until the caller releases it. Create inputs before the call. */
 
 /* Runs the encoder. tokens: (B, T) i32. types: (B, T) i32, or SYN_BERT_NO_TYPES if all tokens have
    type 0. mask: (B, T) f32, added to the attention scores of every query: 0 at tokens and -infinity

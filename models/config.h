@@ -22,8 +22,7 @@ typedef enum syn_activation {
 
 /* How rotary position embeddings (see syn_rope) are extended beyond the length that the model was
    first trained with. LINEAR divides positions by a factor. DYNAMIC increases theta for longer
-   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale each frequency by its wavelength.
-   */
+   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale frequencies by wavelength. */
 typedef enum syn_rope_scaling {
     SYN_ROPE_DEFAULT,
     SYN_ROPE_LINEAR,

@@ -1,6 +1,6 @@
 /* Text generation: one prefill step, then one decode step per token. All ops are recorded.
-   Decisions that depend on data, such as stopping at the end of a sequence, are made between steps.
-   */
+   Decisions that depend on data, such as stopping at the end of a sequence, are made between
+   steps. */
 #ifndef MODELS_GENERATE_H
 #define MODELS_GENERATE_H
 

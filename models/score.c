@@ -9,8 +9,7 @@ enum { LOGITS_BYTES = 64 << 20 };
 
 /* ---- whole sequences ---- */
 
-/* Whether the model is causal and whole and accepts that many tokens. Otherwise the context fails.
- */
+/* Whether the model is causal, whole and accepts that many tokens. If not, the context fails. */
 static bool can_score(syn_model *m, syn_tensor tokens) {
     const syn_model_config *c = &m->config;
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;

@@ -71,8 +71,7 @@ static void put_id(syn_sink *out, const char *key, int32_t id) {
     else syn_sink_printf(out, ",\n  \"%s\": null", key);
 }
 
-/* Writes null rather than omitting bos and eos ids: transformers would use GPT-2's default, 50256.
- */
+/* Writes null instead of omitting bos and eos ids: transformers' default is GPT-2's, 50256. */
 void syn__stop_write(syn_sink *out, const void *member) {
     const syn_stop_criteria *end = member;
     put_id(out, "bos_token_id", end->begin);

@@ -87,8 +87,7 @@ static int64_t window_of(const syn_call *c) {
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* Input index of the mask, or of dropout's keys. These optional inputs begin at `first`; 0: absent.
- */
+/* Input index of the mask, or of dropout's keys: optional inputs from `first` on; 0: absent. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;

@@ -145,8 +145,7 @@ bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 /* Fails if another rank has failed, if NCCL reports an error, or if timeout_s has passed since
    since_ns. May be called from any thread. */
 syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
-/* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps for 50 us.
- */
+/* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps 50 us. */
 void syn__nccl_poll_pause(uint64_t since_ns);
 /* The watchdog thread. It ends NCCL calls, between enter and leave, that block for too long or for
    a rank that has failed; leave then fails with the reason. */

@@ -36,8 +36,7 @@ syn_status syn_chakra_et_to_json(const char *name, const char *data, size_t byte
                                  syn_sink *out, syn_chakra_json_stats *stats,
                                  syn_error *err) SYN_MUST_USE;
 /* The same in the format of MLCommons Chakra's chakra_jsonizer (Python's MessageToJson): a sequence
-   of objects, which is not one JSON document. Ids of 0 and fields outside the schema are omitted.
-   */
+   of objects, not one JSON document. Ids of 0 and fields outside the schema are omitted. */
 syn_status syn_chakra_et_to_json_compat(const char *name, const char *data, size_t bytes,
                                         syn_sink *out, syn_chakra_json_stats *stats,
                                         syn_error *err) SYN_MUST_USE;

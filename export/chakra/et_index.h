@@ -27,8 +27,7 @@ typedef struct syn__et_index {
     syn_dep *deps; /* node: index into spans */
     size_t n_deps, deps_cap;
     uint32_t *order; /* order[i]: the span at position i */
-    bool lax; /* drop ctrl_deps on missing nodes, which PyTorch's converter can leave in its traces
-               */
+    bool lax; /* drop ctrl_deps on missing nodes, which PyTorch's converter can leave behind */
     uint64_t n_dropped;
     bool has_start; /* at least one node has a start time */
 } syn__et_index;

@@ -73,8 +73,8 @@ static double time_export(const syn_exporter *exporter, const syn_graph *g, char
 }
 
 #if defined(SYN_HAVE_PROTOBUF_C)
-/* Seconds of decoding all messages of a file; and of decoding and encoding them, minus the former.
- */
+/* Seconds of decoding all messages of a file, and of encoding them: decoding and encoding, minus
+   decoding. */
 static double all_ours(const char *data, size_t bytes, bool write) {
     syn__et_frames frames = syn__et_frames_of("bench", data, bytes);
     syn__et_decoder decoder = {0};

@@ -113,8 +113,7 @@ static uint64_t number_of_params(const syn_ctx *ctx) {
 }
 
 /* Flops of the matrix products in one rank's forward pass: 24 B S h^2 and 4 B S^2 h per layer
-   (with 4h wide MLPs; here with the model's width) and 2 B S h V for the head, each divided by tp.
-   */
+   (with 4h wide MLPs; here with the model's width) and 2 B S h V for the head, divided by tp. */
 static uint64_t forward_flops(const small_training *j, int64_t batch) {
     const syn_model_config *c = j->config;
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TRAINED_TOKENS,

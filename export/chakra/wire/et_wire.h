@@ -22,8 +22,7 @@ static inline size_t syn__et_varint_bytes(uint64_t v) {
     return n;
 }
 
-/* Writes v to out, which needs space for SYN__ET_VARINT_MAX bytes. Returns the end of the varint.
- */
+/* Writes v to out, which needs SYN__ET_VARINT_MAX bytes. Returns the end of the varint. */
 static inline char *syn__et_varint(char *out, uint64_t v) {
     while (v >= 0x80) {
         *out++ = (char)(unsigned char)(v | 0x80);
@@ -55,13 +54,11 @@ typedef struct syn__et_field {
     syn__str data;  /* LEN */
 } syn__et_field;
 
-/* Reads the varint at r->cur. Returns false and sets `why` if it is cut off or longer than 64 bits.
- */
+/* Reads the varint at r->cur. Returns false and sets `why` if it is truncated or over 64 bits. */
 bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
 /* Reads `bytes` (4 or 8) little-endian bytes at r->cur. */
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
-/* Reads the next field. Returns false at the end of the message (why is NULL) or at damaged data.
- */
+/* Reads the next field. Returns false at the end of the message (why: NULL) or at damaged data. */
 bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
 /* Reads the next message of a file, in which each message follows its length. Returns false in the
    same cases. */

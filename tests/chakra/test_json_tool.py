@@ -198,7 +198,7 @@ def check_wire(folder):
     (message,) = node["ranks"][0]["nodes"]
     for change, says in ({"name": "m"}, "differs from its other members"), \
             ({"@wire": "AA=="}, "differs from its other members"), \
-            ({"@wire": "Bw=="}, "must be exactly one message"), ({"@wire": ""}, "must be exactly one message"), \
+            ({"@wire": "Bw=="}, "exactly one message"), ({"@wire": ""}, "exactly one message"), \
             ({"@wire": base64.b64encode(frame(WIRE["unknown field"]) + b"\0").decode()},
              "must be exactly one message"), ({"@wire": "a"}, "base64"), \
             ({"@wire": 1}, "@wire"), ({"@wire": base64.b64encode(frame(b"\x07")).decode()},

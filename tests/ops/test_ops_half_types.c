@@ -137,8 +137,8 @@ static void test_mixed(void) {
         "scale_mask: input 1 must be f32, but is bf16[1,3]",
         "cast: input 0 must be f32, f16 or bf16, but is i32[2]",
         "cast: the new dtype must be f32, f16 or bf16",
-        "concat: input 1 must be like input 0 except in the concatenated dimension, but is "
-        "f32[2,3]",
+        ("concat: input 1 must be like input 0 except in the concatenated dimension, but is "
+         "f32[2,3]"),
         "kv_append: input 1 must be (B, H, T, D) like the cache, but is bf16[1,1,2,3]",
         "sum_to: input 0 must be f32, f16 or bf16, but is i32[2]",
     };

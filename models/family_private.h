@@ -71,7 +71,7 @@ typedef struct syn__param_row {
     size_t at;          /* of the member in the family's parameters, or in those of a layer */
     unsigned flags;
     unsigned heads;   /* made only with one of these (see syn_model_options); 0: always */
-    const char *tied; /* VOCAB_TABLE: the table that it is in tied models; SECOND_BIAS: the bias */
+    const char *tied; /* VOCAB_TABLE: the table that it is in tied models; BIAS_ALIAS: the bias */
 } syn__param_row;
 
 /* The row of a parameter of the library; NULL: the family has none of that name. */

@@ -1,80 +1,10 @@
-/* Softmax, fused attention for inference and training, and the KV cache. */
+/* Fused attention for inference and training, and the KV cache. */
 #include <string.h>
 
 #include "ops/attention.h"
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-
-/* ---- softmax ---- */
-
-/* 4 operations per element: subtract, exponential, sum, divide. */
-SYN__COST(softmax) {
-    *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-static void softmax_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
-    (void)c;
-    (void)first;
-    syn__row_kernels()->softmax(in, out, n);
-}
-
-SYN__CPU(softmax) {
-    return syn__each_row(c, softmax_row, SYN__GRAIN_MATH, false);
-}
-
-syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
-    syn_tensor out;
-    const syn_tensor in[1] = {syn__dense_last_dim(ctx, x)};
-    syn__call_op(ctx, SYN_OP_SOFTMAX, in, 1, NULL, 0, NULL, &out);
-    return out;
-}
-
-SYN__GRAD(softmax) {
-    const syn_tensor in[2] = {g->out[0], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
-    syn__call_op(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
-}
-
-/* 4 operations per element: product, sum, subtract, product. */
-SYN__COST(softmax_grad) {
-    *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-/* Each worker has an f32 buffer for y and dy; rooms is NULL if y and dy are f32. */
-struct softmax_rows {
-    const syn_call *c;
-    float *rooms;
-    int64_t room;
-};
-
-static void softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    const struct softmax_rows *s = arg;
-    const syn_operand *y = &s->c->in[0], *dy = &s->c->in[1], *dx = &s->c->out[0];
-    const syn_operand *operands[2] = {y, dy};
-    const int64_t n = y->spec.dims[y->spec.rank - 1];
-    float *y_room = s->rooms ? s->rooms + worker * s->room : NULL,
-          *dy_room = s->rooms ? y_room + n : NULL;
-    syn_row_iter r;
-    syn__seek_row(&r, &y->spec, operands, 2, begin);
-    for (int64_t row = begin; row < end; row++) {
-        syn__row_kernels()->softmax_grad(syn__load_row(y, r.at[0], n, y_room),
-                                         syn__load_row(dy, r.at[1], n, dy_room),
-                                         syn__row_dest(dx, row * n, dy_room), n);
-        syn__store_row(dx, row * n, n, dy_room);
-        syn__next_row(&r, &y->spec, operands, 2);
-    }
-}
-
-SYN__CPU(softmax_grad) {
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
-    struct softmax_rows s = {.c = c,
-                             .room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(2 * n)};
-    if (elems == 0) return SYN_OK;
-    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
-    syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, softmax_grad_rows, &s);
-    return SYN_OK;
-}
 
 /* ---- fused attention ---- */
 
@@ -450,8 +380,6 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         };
         syn_attention_tile *a = &g.of;
         a->out_stride = out->strides[1];
-        /* copy_in copies rows of a head of x to f32 rows t->pad apart, copy_out copies them
-           back. */
         a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
                                   room + tile * depth);
         g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,

@@ -58,7 +58,7 @@ static void test_varints(void) {
                  {127, "\x7f", 1},
                  {128, "\x80\x01", 2},
                  {300, "\xac\x02", 2},
-                 {150, "\x96\x01", 2}, /* documentation attributes */
+                 {150, "\x96\x01", 2}, /* the example in protobuf's documentation */
                  {UINT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char out[SYN__ET_VARINT_MAX];

@@ -35,6 +35,20 @@ typedef struct run {
     syn_tensor loss; /* the sum up to now */
 } run;
 
+syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
+                             const syn_schedule_shape *shape, int32_t stage, int32_t chunk,
+                             syn_error *err) {
+    const int64_t parts = (int64_t)shape->stages * shape->chunks;
+    const int64_t at = (int64_t)chunk * shape->stages + stage, layers = config->n_layer / parts;
+    if (config->n_layer % parts != 0)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "the %lld layers of %s cannot be divided into %d stages with %d chunks each",
+            (long long)config->n_layer, config->name, (int)shape->stages, (int)shape->chunks);
+    *out = (syn_model_part){at * layers, layers, at == 0, at == parts - 1};
+    return SYN_OK;
+}
+
 syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
                             syn_error *err) {
     const syn_schedule_shape *shape = &options->shape;
@@ -43,6 +57,11 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
         return SYN_FAIL(err, SYN_E_INVALID, "a pipeline of %d stages on %d ranks",
                         (int)shape->stages, options->pp ? (int)options->pp->size : 1);
     const size_t n = (size_t)shape->chunks * (size_t)shape->microbatches;
+    if (n > (size_t)(INT32_MAX - FIRST_TAG) / 2 / (size_t)shape->stages)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "%d microbatches in %d chunks of %d stages need more message tags than exist",
+            (int)shape->microbatches, (int)shape->chunks, (int)shape->stages);
     syn_pipeline *p = syn_calloc(1, sizeof *p);
     if (!p) return SYN_FAIL_NOMEM(err, sizeof *p, "a pipeline");
     *p = (syn_pipeline){.ctx = ctx, .options = *options, .stage = options->pp->index, .n_tapes = n};

@@ -3,10 +3,17 @@
 #ifndef MODELS_PIPELINE_H
 #define MODELS_PIPELINE_H
 
+#include "models/model.h"
 #include "models/training/schedule.h"
 #include "ops/ops.h"
 
 SYN_API_BEGIN
+
+/* The part of a model that a chunk of a stage has if all have the same number of layers. Fails if
+   the layers cannot be divided so. */
+syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
+                             const syn_schedule_shape *shape, int32_t stage, int32_t chunk,
+                             syn_error *err) SYN_MUST_USE;
 
 typedef struct syn_pipeline syn_pipeline;
 

@@ -67,10 +67,9 @@ static void count_backward(void *arg, int chunk, bool last) {
 
 static syn_status open_chunks(rank *r, syn_error *err) {
     const syn_schedule_shape *shape = &r->job->shape;
-    const int parts = shape->stages * shape->chunks, layers = LAYERS / parts;
     for (int c = 0; c < shape->chunks; c++) {
-        const int at = c * shape->stages + r->stage;
-        const syn_model_part part = {at * layers, layers, at == 0, at == parts - 1};
+        syn_model_part part;
+        SYN_TRY(syn_pipeline_part(&part, &r->job->config, shape, r->stage, c, err));
         const syn_model_options how = {.part = &part,
                                        .seed = 5,
                                        .dtype = r->job->dtype,

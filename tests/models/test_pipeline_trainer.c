@@ -10,6 +10,7 @@
 enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MOST_RANKS = 8, MOST_CHUNKS = 2, ALL = 4 };
 
 typedef struct job {
+    const char *preset;       /* a small model of this preset's family; NULL: small_gpt */
     syn_schedule_shape shape; /* stages 1: without a pipeline */
     int dp, tp;
     bool tied;
@@ -50,10 +51,9 @@ static syn_tensor whole_pass(void *arg, int pass) {
 
 static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error *err) {
     const syn_schedule_shape *shape = &r->job->shape;
-    const int parts = shape->stages * shape->chunks, layers = LAYERS / parts;
     for (int c = 0; c < shape->chunks; c++) {
-        const int at = c * shape->stages + r->mesh.index[SYN_AXIS_PP];
-        const syn_model_part part = {at * layers, layers, at == 0, at == parts - 1};
+        syn_model_part part;
+        SYN_TRY(syn_pipeline_part(&part, config, shape, r->mesh.index[SYN_AXIS_PP], c, err));
         const syn_model_options how = {
             .part = &part, .seed = 5, .tp = r->mesh.group[SYN_AXIS_TP], .fused_attention = true};
         SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, config, &how, err));
@@ -79,11 +79,27 @@ static syn_status train(rank *r, syn_trainer *trainer, syn_error *err) {
     return syn_ctx_sync(r->ctx);
 }
 
+static syn_status small_config(syn_model_config *config, const job *j, syn_error *err) {
+    *config = small_gpt;
+    if (j->preset) {
+        SYN_TRY(syn_model_config_preset(config, j->preset, err));
+        config->n_embd = 32;
+        config->n_head = 4;
+        config->n_kv_head = config->n_kv_head > 0 ? 2 : 0;
+        config->head_dim = 8;
+        config->n_inner = 48;
+        config->n_positions = 24;
+        config->vocab_size = 131;
+    }
+    config->n_layer = LAYERS;
+    config->tied = j->tied;
+    return SYN_OK;
+}
+
 static syn_status run_rank(rank *r, syn_error *err) {
     const job *j = r->job;
-    syn_model_config config = small_gpt;
-    config.n_layer = LAYERS;
-    config.tied = j->tied;
+    syn_model_config config;
+    SYN_TRY(small_config(&config, j, err));
     SYN_TRY(open_chunks(r, &config, err));
     const syn_pipeline_options pipeline = {
         .shape = j->shape,
@@ -164,6 +180,29 @@ static void test_as_one_rank(void) {
     }
 }
 
+/* Llama with grouped queries, Qwen with q, k and v biases, GPT-NeoX with parallel residuals. */
+static void test_families(void) {
+    static const char *const presets[] = {"llama-3-8b", "mistral-7b", "qwen2.5-7b", "pythia-70m"};
+    for (size_t i = 0; i < COUNT(presets); i++)
+        for (int k = 0; k < 2; k++) {
+            job alone = {.preset = presets[i],
+                         .shape = {SYN_SCHEDULE_1F1B, 1, 1, ALL, 0},
+                         .dp = 1,
+                         .tp = 1,
+                         .poison = -1,
+                         .device = SYN_DEVICE_CPU};
+            job j = alone;
+            syn_error err = {0};
+            j.shape = k == 0 ? (syn_schedule_shape){SYN_SCHEDULE_1F1B, 4, 1, 4, 0}
+                             : (syn_schedule_shape){SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0};
+            j.tp = k == 0 ? 1 : 2;
+            CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
+            CHECK_OK(syn_local_run(4, rank_main, &j, &err), err);
+            for (int s = 0; s < STEPS; s++)
+                CHECK_NEAR(j.loss[0][s], alone.loss[0][s], 2e-6 * alone.loss[0][s]);
+        }
+}
+
 /* All ranks of all stages fail for a loss that is not finite, with the same sentence. */
 static void test_not_finite(void) {
     job j = jobs[1];
@@ -177,6 +216,7 @@ static void test_not_finite(void) {
 
 static const test_case cases[] = {
     {"as one rank", test_as_one_rank},
+    {"families", test_families},
     {"not finite", test_not_finite},
 };
 TEST_MAIN(cases)

@@ -1,6 +1,8 @@
 /* Divides parameters into buckets by size. */
 #include "models/training/buckets_private.h"
 
+#include <string.h>
+
 #include "syntorch/base/memory.h"
 
 enum { FIRST_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20 };
@@ -29,4 +31,10 @@ void syn__buckets_free(syn__buckets *buckets) {
     syn_free(buckets->at);
     syn_free(buckets->of_param);
     *buckets = (syn__buckets){0};
+}
+
+syn_status syn__find_param(size_t *number, const syn_ctx *ctx, const char *name, syn_error *err) {
+    for (*number = 0; *number < syn_ctx_param_count(ctx); ++*number)
+        if (strcmp(syn_ctx_param(ctx, *number).name, name) == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "there is no parameter '%s'", name);
 }

@@ -28,6 +28,9 @@ typedef struct syn__buckets {
 syn_status syn__buckets_make(syn__buckets *buckets, const syn_ctx *ctx,
                              syn_error *err) SYN_MUST_USE;
 void syn__buckets_free(syn__buckets *buckets);
+/* The number of the parameter with this name (syn_ctx_param). */
+syn_status syn__find_param(size_t *number, const syn_ctx *ctx, const char *name,
+                           syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

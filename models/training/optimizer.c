@@ -20,6 +20,7 @@ struct syn_optimizer {
                                      bucket; masters: only if dtype is not f32 */
     } * states;                   /* one per bucket */
     syn_tensor *written; /* per parameter: the version to which its master was last rounded */
+    size_t copy;         /* number of options.copy; SIZE_MAX: none */
     syn_tensor rates, one, norm;
     bool looked;   /* the last step read the sum of squares */
     float squares; /* that sum, if so */
@@ -112,10 +113,12 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
     o->ctx = ctx;
     o->dtype = dtype;
     o->options = *options;
+    o->copy = SIZE_MAX;
     if (o->options.beta1 == 0) o->options.beta1 = 0.9;
     if (o->options.beta2 == 0) o->options.beta2 = 0.999;
     if (o->options.eps == 0) o->options.eps = 1e-8;
     syn_status s = syn__buckets_make(&o->buckets, ctx, err);
+    if (s == SYN_OK && options->copy) s = syn__find_param(&o->copy, ctx, options->copy, err);
     if (s == SYN_OK) {
         o->states = syn_calloc(o->buckets.n + 1, sizeof *o->states);
         o->written = syn_calloc(syn_ctx_param_count(ctx) + 1, sizeof *o->written);
@@ -245,7 +248,7 @@ static syn_tensor all_squares(syn_optimizer *o) {
         for (int k = 0; k < b->n; k++) {
             const syn_param_info p = syn_ctx_param(ctx, b->last - (size_t)k);
             const int count = p.shard.count;
-            if (o->options.copy && strcmp(p.name, o->options.copy) == 0) continue;
+            if (b->last - (size_t)k == o->copy) continue;
             if (count > 1 && count < o->options.tp->size) {
                 alike[n_alike++] = grads[k];
                 n_ranks = o->options.tp->size / count;

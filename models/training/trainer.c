@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "models/training/buckets_private.h"
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer_private.h"
 #include "syntorch/base/memory.h"
@@ -18,7 +19,8 @@ typedef struct losses {
 
 struct syn_trainer {
     syn_ctx *ctx;
-    syn_trainer_options options;
+    syn_trainer_options options; /* options.pipeline: NULL or &pipeline_options */
+    syn_pipeline_options pipeline_options;
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
     syn_pipeline *pipeline; /* NULL: none */
@@ -51,11 +53,19 @@ static syn_status make_pipeline(syn_trainer *t, int passes, syn_error *err) {
 static syn_status find_tied(syn_trainer *t, syn_error *err) {
     t->tied = SIZE_MAX;
     if (!t->options.tied) return SYN_OK;
-    for (size_t i = 0; i < syn_ctx_param_count(t->ctx); i++)
-        if (strcmp(syn_ctx_param(t->ctx, i).name, t->options.tied) == 0) t->tied = i;
-    if (t->tied != SIZE_MAX && t->options.embedding) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "there is no shared parameter '%s', or no group for it",
-                    t->options.tied);
+    if (!t->pipeline || !t->options.embedding)
+        return SYN_FAIL(err, SYN_E_INVALID, "a shared table needs a pipeline and a group");
+    return syn__find_param(&t->tied, t->ctx, t->options.tied, err);
+}
+
+/* The stages of a pipeline have one norm, in which the last stage's copy of the shared table does
+   not count. */
+static syn_status make_optimizer(syn_trainer *t, syn_error *err) {
+    syn_optimizer_options how = t->options.optimizer;
+    const syn_group *pp = t->pipeline_options.pp;
+    if (pp) how.pp = pp;
+    if (pp && pp->index == pp->size - 1) how.copy = t->options.tied;
+    return syn_optimizer_new(&t->optimizer, t->ctx, &how, err);
 }
 
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
@@ -65,6 +75,10 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ctx = ctx;
     t->options = *options;
     if (t->options.passes == 0) t->options.passes = 1;
+    if (options->pipeline) {
+        t->pipeline_options = *options->pipeline;
+        t->options.pipeline = &t->pipeline_options;
+    }
     t->ahead = options->ahead && syn_ctx_is_async(ctx) &&
                (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
@@ -72,7 +86,7 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     if (s == SYN_OK) s = find_tied(t, err);
     if (s == SYN_OK) s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
     syn_forget(ctx, before, NULL, 0); /* the broadcast of parameters belongs to no step's trace */
-    if (s == SYN_OK) s = syn_optimizer_new(&t->optimizer, ctx, &options->optimizer, err);
+    if (s == SYN_OK) s = make_optimizer(t, err);
     t->mark = syn_ctx_mark(ctx);
     if (s == SYN_OK) *out = t;
     else syn_trainer_free(t);

@@ -14,7 +14,8 @@ typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks, as in syn_data_parallel_new; NULL: one rank */
     int passes;          /* microbatches per step (gradient accumulation); 0: 1 */
-    /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is `passes`. */
+    /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is `passes`.
+     * The trainer sets the optimizer's pp and copy. */
     const syn_pipeline_options *pipeline;
     /* If embedding and head share a table and are on different stages: the name of that parameter,
      * and the group of the first and the last stage, whose gradients of it are summed. NULL on

@@ -14,6 +14,8 @@ typedef struct job {
     syn_schedule_shape shape; /* stages 1: without a pipeline */
     int dp, tp;
     bool tied;
+    const char *shared; /* name of the shared table; NULL: its own */
+    bool as_one;        /* calls syn_trainer_step despite the pipeline */
     syn_device device;
     int poison; /* this microbatch of the second step has a weight of infinity; -1: none */
     double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS];
@@ -66,7 +68,7 @@ static syn_status train(rank *r, syn_trainer *trainer, syn_error *err) {
     const int me = syn_ctx_rank(r->ctx);
     for (r->step = 0; r->step < STEPS; r->step++) {
         double *loss = &j->loss[me][r->step];
-        if (j->shape.stages > 1)
+        if (j->shape.stages > 1 && !j->as_one)
             SYN_TRY(syn_trainer_step_stage(trainer, forward, r, 0.01, loss, err));
         else SYN_TRY(syn_trainer_step(trainer, whole_pass, r, 0.01, loss, err));
         j->norm[me][r->step] = syn_trainer_known(trainer).grad_norm;
@@ -106,16 +108,14 @@ static syn_status run_rank(rank *r, syn_error *err) {
         .pp = r->mesh.group[SYN_AXIS_PP],
         .activation = {SYN_F32, 3, {BATCH, TOKENS, config.n_embd}}};
     const bool piped = j->shape.stages > 1, shares = piped && j->tied && r->mesh.embedding;
-    const bool last = r->mesh.index[SYN_AXIS_PP] == j->shape.stages - 1;
     const syn_trainer_options options = {
-        .optimizer = {.max_grad_norm = 0.1,
-                      .tp = r->mesh.group[SYN_AXIS_TP],
-                      .pp = r->mesh.group[SYN_AXIS_PP],
-                      .copy = shares && last ? "wte.weight" : NULL},
+        .optimizer = {.max_grad_norm = 0.1, .tp = r->mesh.group[SYN_AXIS_TP]},
         .dp = r->mesh.group[SYN_AXIS_DP],
         .passes = ALL / r->mesh.size[SYN_AXIS_DP],
         .pipeline = piped ? &pipeline : NULL,
-        .tied = shares ? "wte.weight" : NULL,
+        .tied = !shares     ? NULL
+                : j->shared ? j->shared
+                            : "wte.weight",
         .embedding = r->mesh.embedding};
     syn_trainer *trainer;
     SYN_TRY(syn_trainer_new(&trainer, r->ctx, &options, err));
@@ -214,9 +214,26 @@ static void test_not_finite(void) {
     CHECK_HAS(err.text, "weight");
 }
 
+static void test_refusals(void) {
+    job j = jobs[0];
+    syn_error err = {0};
+    j.device = SYN_DEVICE_META;
+    j.poison = -1;
+    j.tied = true;
+    j.shared = "no.weight";
+    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "there is no parameter 'no.weight'");
+    err = (syn_error){0};
+    j.shared = NULL;
+    j.as_one = true;
+    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "a pipeline needs syn_trainer_step_stage");
+}
+
 static const test_case cases[] = {
     {"as one rank", test_as_one_rank},
     {"families", test_families},
     {"not finite", test_not_finite},
+    {"refusals", test_refusals},
 };
 TEST_MAIN(cases)

@@ -1,3 +1,4 @@
+/* Forward steps with KV caches, and training, of causal language models; see causal.h. */
 #include "models/causal.h"
 
 #include <math.h>

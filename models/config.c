@@ -1,3 +1,4 @@
+/* Reads, writes and checks config.json; the families' tables say which keys it has. */
 #include "models/config.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Readers and writers of values in config.json that several families share. */
 #include "models/config_private.h"
 
 #include <string.h>

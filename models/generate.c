@@ -1,3 +1,4 @@
+/* Text generation; see generate.h. */
 #include "models/generate.h"
 
 #include <math.h>

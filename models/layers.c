@@ -1,3 +1,4 @@
+/* Tensor-parallel layers; see layers.h. */
 #include "models/layers.h"
 
 #include <stdio.h>

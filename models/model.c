@@ -1,3 +1,5 @@
+/* Creates models and their parameters, and implements what all families share: norms, rotary
+   positions, dropout and attention. */
 #include "models/model.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Scores of whole sequences; see score.h. */
 #include "models/score.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Reads and writes stop criteria and sampling defaults; see stop_criteria.h. */
 #include "models/stop_criteria.h"
 
 #include <float.h>

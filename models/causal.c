@@ -149,21 +149,8 @@ syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
 }
 
 syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
-    const syn_spec spec = {SYN_I32, 2, {m->batch, n}};
-    int32_t *ids = NULL;
     if (!m->padding || m->training) return (syn_tensor){0};
-    if (syn_ctx_has_data(m->ctx)) {
-        ids = syn_malloc((size_t)syn_spec_bytes(&spec));
-        if (!ids) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
-        for (int64_t b = 0; b < m->batch; b++)
-            for (int64_t t = 0; t < n; t++) {
-                const int64_t at = m->position + t - m->padding[b];
-                ids[b * n + t] = at > 0 ? (int32_t)at : 0;
-            }
-    }
-    const syn_tensor at = syn_input(m->ctx, "positions", &spec, ids);
-    syn_free(ids);
-    return at;
+    return syn__model_count_positions(m, m->position, m->batch, n, m->padding);
 }
 
 /* Whether x fits into the caches; if not, the context fails. */

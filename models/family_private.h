@@ -209,9 +209,12 @@ syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_no
                                   const char *label);
 /* Creates the frequencies for a sequence of that many tokens, unless the existing ones fit. */
 void syn__model_set_frequencies(syn_model *m, int64_t tokens);
-/* The position ids of n tokens, (1, n), or with padding (batch, n), counted from each sequence's
- * first token after the padding (as in HuggingFace's generate). Invalid if positions are not
- * rotary. */
+/* The position ids i32 of n tokens, the first of which has position `first`: (1, n), or with
+   padding (batch, n), counted from each sequence's first token after the padding (as in
+   HuggingFace's generate). */
+syn_tensor syn__model_count_positions(syn_model *m, int64_t first, int64_t batch, int64_t n,
+                                      const int32_t *padding);
+/* The same from position 0; invalid if positions are not rotary. */
 syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
 /* x (..., C) -> this rank's keys or values (..., G D/tp); several ranks may have the same. */
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
@@ -265,9 +268,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
  * training, returns the input. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
-/* With padding: the position ids (B, T) i32 of this step's n tokens, counted from each sequence's
- * first token after the padding (as in HuggingFace's generate). Without: the invalid tensor; the
- * positions are the next n. */
+/* With padding: the position ids (B, T) of this step's n tokens. Without: the invalid tensor,
+   because the positions are the next n. */
 syn_tensor syn__causal_positions(syn_model *m, int64_t n);
 
 #ifdef __cplusplus

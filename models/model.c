@@ -346,21 +346,26 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
     syn_free(out);
 }
 
-syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding) {
+syn_tensor syn__model_count_positions(syn_model *m, int64_t first, int64_t batch, int64_t n,
+                                      const int32_t *padding) {
     const syn_spec spec = {SYN_I32, 2, {padding ? batch : 1, n}};
-    int32_t *at = NULL;
-    if (!(m->config.rotary.theta > 0)) return (syn_tensor){0};
+    int32_t *ids = NULL;
     if (syn_ctx_has_data(m->ctx)) {
-        at = syn_malloc((size_t)syn_spec_bytes(&spec));
-        if (!at) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
+        ids = syn_malloc((size_t)syn_spec_bytes(&spec));
+        if (!ids) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
         for (int64_t i = 0; i < spec.dims[0] * n; i++) {
-            const int64_t place = i % n - (padding ? padding[i / n] : 0);
-            at[i] = place > 0 ? (int32_t)place : 0;
+            const int64_t at = first + i % n - (padding ? padding[i / n] : 0);
+            ids[i] = at > 0 ? (int32_t)at : 0;
         }
     }
-    const syn_tensor places = syn_input(m->ctx, "positions", &spec, at);
-    syn_free(at);
-    return places;
+    const syn_tensor positions = syn_input(m->ctx, "positions", &spec, ids);
+    syn_free(ids);
+    return positions;
+}
+
+syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding) {
+    if (!(m->config.rotary.theta > 0)) return (syn_tensor){0};
+    return syn__model_count_positions(m, 0, batch, n, padding);
 }
 
 syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x) {

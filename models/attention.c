@@ -1,4 +1,5 @@
-/* Attention between its projections: heads, the cache of keys and values, scores. */
+/* Attention between its projections: splits heads, appends to the KV cache, and computes attention
+   from queries, keys and values. Declared in layers.h; like the layers, it needs no model. */
 #include <math.h>
 
 #include "models/layers.h"
@@ -16,8 +17,9 @@ syn_tensor syn_heads_append_cache(syn_ctx *ctx, syn_tensor *cache, syn_tensor x,
     return syn_slice(ctx, *cache, 2, 0, position + syn_tensor_dim(ctx, x, 2));
 }
 
-/* x (B, H, T, S) with as many heads, rows of which follow each other, as `heads` says: the rows of
-   heads that share keys lie behind each other. */
+/* Reshapes x (B, H, T, N) to `heads` heads: (B, heads, H T / heads, N). Query heads that share a
+   key/value head are consecutive, so with the number of key/value heads all their rows become rows
+   of one head. With the number of query heads it restores the shape. */
 static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
     if (syn_tensor_dim(ctx, x, 1) == heads) return x;
     const int64_t rows = syn_tensor_dim(ctx, x, 1) * syn_tensor_dim(ctx, x, 2);
@@ -25,8 +27,9 @@ static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
     return syn_reshape(ctx, x, dims, 4);
 }
 
-/* Op by op. Products are of the heads of keys, of whose queries the rows follow each other; of the
-   T x S squares, which are large, one stays at a time. */
+/* Attention as separate ops. Each matrix product runs per key/value head, with the rows of all
+   query heads that share it. The tensors of T x S scores are large, so each is released as soon as
+   the next one is computed. */
 static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                           const syn_heads_options *how, double scale) {
     const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);

@@ -1,6 +1,7 @@
-/* BERT with tensor parallelism (Shoeybi et al. 2019, sec. 3): attention is sharded by heads, the
-   MLP is column- then row-parallel, and the word embedding is sharded by vocabulary rows.
-   Post-layernorm, learned positions, token types. */
+/* The BERT family: an encoder with LayerNorm after each branch, learned position embeddings, token
+   types, and heads for pretraining. With tensor parallelism (Shoeybi et al. 2019, section 3),
+   attention is sharded by heads, the MLP is column- then row-parallel, and the word embedding is
+   sharded by vocabulary rows. */
 #include "models/bert.h"
 
 #include "models/family_private.h"
@@ -8,10 +9,10 @@
 struct bert {
     syn_tensor words, positions, types;
     syn_layer_norm embeddings_norm;
-    /* Heads; a head that was not requested has invalid tensors. */
+    /* Heads. The tensors of a head that was not requested are invalid. */
     syn_layer_linear pooler, transform, seq_relationship;
     syn_layer_norm transform_norm;
-    syn_tensor word_head, word_bias; /* word_head is words if tied */
+    syn_tensor word_head, word_bias; /* if tied, word_head is words */
 };
 
 struct bert_layer {
@@ -89,7 +90,8 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
     return y;
 }
 
-/* Returns LayerNorm(dense(x) + residual), for x (B, T, K/tp). */
+/* Returns LayerNorm(dropout(dense(x)) + residual) for x (B, T, K/tp), where K is the input width of
+   `layer`. */
 static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
                          const syn_layer_linear *layer, const syn_layer_norm *norm, int64_t i,
                          syn__site site) {
@@ -140,8 +142,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     return x;
 }
 
-/* Fails unless t has dtype `dtype` and shape (B, T), where x is (B, T, ...). The invalid tensor is
-   allowed. */
+/* The context fails unless t has dtype `dtype` and the shape (B, T) of the first two dimensions of
+   x. An invalid t is allowed. */
 static void check_same_shape(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
                              const char *what) {
     syn_ctx *ctx = m->ctx;
@@ -214,7 +216,7 @@ syn_tensor syn_bert_pooled(syn_model *m, syn_tensor hidden) {
     return x;
 }
 
-/* x (N, C) -> (N, C): the input of the word prediction. */
+/* The layer before the word prediction: x (N, C) -> (N, C). */
 static syn_tensor transform(syn_model *m, syn_tensor x) {
     const struct bert *bert = m->params;
     syn_push_scope(m->ctx, "transform");
@@ -282,7 +284,7 @@ syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
 #define UNCASED_VOCAB 30522
 #define CASED_VOCAB   28996
 
-/* Sizes: Devlin et al. 2019, sec. 3, and the released vocab.txt files; everything else: the
+/* Sizes: Devlin et al. 2019, section 3, and the released vocab.txt files. Everything else: the
    released configurations. */
 #define PRESET(name_, layers, hidden, heads, vocab)                                              \
     {                                                                                            \

@@ -1,8 +1,9 @@
-/* The two branches of a pre-norm layer, attention and MLP, one behind the other or side by side. */
+/* Runs the two branches of a pre-norm layer, attention and MLP, sequentially or in parallel. All
+   families with such layers share it. */
 #include "models/family_private.h"
 #include "syntorch/gradient.h"
 
-/* Normalised x through the branch, up to its row-parallel layer. */
+/* Normalizes x and runs the branch up to its row-parallel layer. */
 static syn_tensor inside(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                          const syn__branch *b) {
     return b->inside(m, layer, i, syn__model_norm(m, x, b->norm, b->norm_label));
@@ -24,8 +25,8 @@ syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn
     return x;
 }
 
-/* This rank's summand of the branch. All ranks drop the same elements, so that dropout may come
-   before the sum. */
+/* Returns this rank's partial sum of the branch's output. All ranks drop the same elements, so
+   dropout can be applied before the partial sums are added. */
 static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                           const syn__branch *b) {
     syn_push_scope(m->ctx, b->scope);
@@ -36,7 +37,8 @@ static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor
     return y;
 }
 
-/* The bias that the summands y (B, T, C) lack: (C), or (B, T, C) after dropout. */
+/* Returns the bias of the branch's output, which the partial sums y (B, T, C) do not include: (C),
+   or with dropout (B, T, C) with the same elements dropped. */
 static syn_tensor bias_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch *b) {
     const syn_tensor bias = syn_current_version(m->ctx, b->out->bias);
     if (!(m->dropout.residual > 0) || !syn_requires_grad(m->ctx, bias)) return bias;
@@ -45,7 +47,7 @@ static syn_tensor bias_of(syn_model *m, int64_t i, syn_tensor y, const syn__bran
 }
 
 static syn_tensor biases_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch branches[2]) {
-    if (syn__model_tp(m) == 1) return SYN_NO_BIAS; /* it is in y */
+    if (syn__model_tp(m) == 1) return SYN_NO_BIAS; /* y includes the biases */
     const syn_tensor a = bias_of(m, i, y, &branches[0]), b = bias_of(m, i, y, &branches[1]);
     return !a.id ? b : !b.id ? a : syn_name(m->ctx, syn_add(m->ctx, a, b), "biases");
 }

@@ -1,4 +1,5 @@
-/* Forward steps with KV caches, and training, of causal language models; see causal.h. */
+/* Runs causal language models: forward steps with KV caches, and the training loss; see causal.h.
+   All causal families share it; they supply only the embedding and the layer. */
 #include "models/causal.h"
 
 #include <math.h>
@@ -109,7 +110,7 @@ syn_tensor syn__causal_norm(syn_model *m, syn_tensor x) {
                            row->name);
 }
 
-/* The output matrix: the token embedding if tied. */
+/* The matrix of the output head. In tied models it is the token embedding. */
 static syn_tensor words(const syn_model *m) {
     const char *at = (const char *)m->params + m->config.family->head_rows[1].at;
     return *(const syn_tensor *)at;
@@ -124,8 +125,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x) {
                           "lm_head");
 }
 
-/* x (B, T, C) -> logits (B, V0) of the last position, the only one that the next token is sampled
-   from. */
+/* x (B, T, C) -> logits (B, V0) of the last position only, because the next token is sampled from
+   them. */
 static syn_tensor head(syn_model *m, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const int64_t dims[2] = {m->batch, m->config.n_embd};
@@ -190,7 +191,8 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
 
 /* ---- training ---- */
 
-/* Whether x is what the part takes in training, and not too long. */
+/* Whether x is a valid input of the part, with sequences of at most syn_model_max_tokens tokens. If
+   not, the context fails. */
 static bool can_train(syn_model *m, syn_tensor x) {
     const syn_model_config *c = &m->config;
     const int64_t most = syn_model_max_tokens(c);
@@ -201,7 +203,7 @@ static bool can_train(syn_model *m, syn_tensor x) {
     return false;
 }
 
-/* Whether targets are i32 of the shape (B, T) of x. */
+/* Whether targets are i32 and have the shape (B, T) of x. If not, the context fails. */
 static bool check_targets(syn_model *m, syn_tensor x, syn_tensor targets) {
     const syn_spec *of_x = syn_tensor_spec(m->ctx, x), *spec = syn_tensor_spec(m->ctx, targets);
     if (spec->dtype == SYN_I32 && spec->rank == 2 && spec->dims[0] == of_x->dims[0] &&
@@ -233,7 +235,7 @@ syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, sy
     return x;
 }
 
-/* x (B, T, C) of the last layer -> the loss. */
+/* x (B, T, C), the output of the last layer -> the loss. */
 static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
     const int64_t flat[1] = {-1}, rows[2] = {-1, m->config.n_embd};
@@ -254,8 +256,8 @@ syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_ten
     if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets))) return (syn_tensor){0};
     const int64_t n = syn_tensor_dim(ctx, x, 1);
     syn__model_set_frequencies(m, n);
-    const syn_tensor places =
-        syn__model_position_ids(m, 1, n, NULL); /* backward may run a layer again */
+    /* Created before the mark, because backward may run a layer again. */
+    const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
     const syn_mark mark = syn_ctx_mark(ctx);
     x = syn__causal_sequences(m, x, mask, places, mark);
     if (m->part.head) x = loss_of(m, x, targets, weight);

@@ -1,4 +1,5 @@
-/* Reads, writes and checks config.json; the families' tables say which keys it has. */
+/* Reads, writes and checks config.json, and computes values from a configuration. Each family's
+   table lists its keys; this file has what is common to all families. */
 #include "models/config.h"
 
 #include <assert.h>
@@ -54,7 +55,7 @@ static const syn_model_family *family_of_type(const char *type) {
     return NULL;
 }
 
-/* Reads a list whose beginning was already read, and copies its first string to `out`. */
+/* Reads the rest of a list, after its opening bracket, and copies its first string to `out`. */
 static void read_first_class(syn_json *reader, char out[64]) {
     const int inside = reader->depth;
     while (syn_json_next(reader) != SYN_JSON_ERROR && reader->depth >= inside)
@@ -62,12 +63,13 @@ static void read_first_class(syn_json *reader, char out[64]) {
             syn__settings_copy(reader->text, reader->text_bytes, out, 64);
 }
 
-/* "GPT2LMHeadModel" is a class of "gpt2". */
+/* Whether a transformers class belongs to a family: "GPT2LMHeadModel" begins with "gpt2", ignoring
+   case. */
 static bool is_class_of(const syn_model_family *f, const char *architecture) {
     return strncasecmp(architecture, f->types[0], strlen(f->types[0])) == 0;
 }
 
-/* Lists all types: "gpt2", "bert" and "llama". */
+/* Writes all types to buf for an error message, as in: "gpt2", "bert" and "llama". */
 static void list_known_types(char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (size_t i = 0; syn__family(i); i++)
@@ -100,8 +102,8 @@ typedef struct kind {
     char class[64];                 /* the first entry of "architectures"; "" if there is none */
 } kind;
 
-/* Fails only for an invalid model_type. Malformed JSON is reported later, when the whole file is
-   read. */
+/* Reads the values that determine the family. Fails only for an invalid model_type; malformed JSON
+   is reported later, when the whole file is read. */
 static syn_status read_kind(syn_json *reader, kind *out) {
     if (syn_json_next(reader) != SYN_JSON_OBJECT_BEGIN) return SYN_OK;
     while (syn_json_next(reader) == SYN_JSON_KEY) {
@@ -115,8 +117,8 @@ static syn_status read_kind(syn_json *reader, kind *out) {
 }
 
 /* Runs before any other key is checked, because the family decides which keys exist. A file without
-   a model_type belongs to the first family, unless it names a class of another one; that is an
-   error. */
+   a model_type belongs to the first family; if it names a transformers class of another family,
+   that is an error. */
 static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
                               size_t bytes, syn_error *err) {
     syn_json reader;
@@ -140,7 +142,7 @@ syn_status syn__config_type(syn__settings *s, void *member) {
     return syn__config_string(s);
 }
 
-/* Checks that involve several numbers. */
+/* Fails if the number of heads does not divide the hidden size and the file has no head_dim. */
 static syn_status check_heads(syn__settings *s, const syn__setting_table *fields,
                               const syn_model_config *c) {
     const char *heads = syn__settings_key(s, fields, SYN__AT(n_head));
@@ -167,7 +169,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;
-    file.beside = file.config.rotary; /* defaults for what no rope group gives */
+    file.beside = file.config.rotary; /* initially the family's defaults */
     file.config.rotary.theta = file.config.rotary.part = 0;
     file.rope_scaling = file.config.rotary;
     syn__settings_begin(&s, name, json, bytes);
@@ -261,8 +263,8 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
     return SYN_OK;
 }
 
-/* A combined query-key-value matrix is split into three equal parts, so it requires as many
-   key/value heads as query heads. */
+/* A combined query-key-value matrix has three equal parts, so the model must have as many key/value
+   heads as query heads. */
 static syn_status check_qkv(const syn_model_config *c, syn_error *err) {
     if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
     for (const syn__param_row *row = c->family->layer_rows; row->name; row++)

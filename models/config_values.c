@@ -1,4 +1,5 @@
-/* Readers and writers of values in config.json that several families share. */
+/* Readers and writers for values in config.json that several families share; the families' tables
+   refer to them. */
 #include "models/config_private.h"
 
 #include <string.h>
@@ -18,9 +19,10 @@ const syn__setting_choice syn__activations[] = {{"gelu_new", SYN_GELU_TANH},
 
 const char *const syn__torch_dtypes[] = {"float32", "float16", "bfloat16"};
 
-/* Keys of models with other computations: experts, scaled embeddings or logits, other norms,
-   biases, attention or positions. transformers ignores these keys in the families that we support,
-   but a file that has them was written for other code, so it is rejected. Sorted. */
+/* Keys of models that compute something else: with experts, with scaled embeddings or logits, or
+   with other norms, biases, attention or positions. transformers ignores these keys in our
+   families. A file that has them was written for other code, so it is rejected here. The list is
+   sorted. */
 const syn__setting_restricted syn__config_refused[] = {{"add_bias_linear", 0},
                                                        {"alibi", 0},
                                                        {"attention_bias", 0},
@@ -95,7 +97,7 @@ syn_status syn__config_path(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-/* A value that is no supported weight dtype ("auto", null) is treated as absent. */
+/* A string that is not a supported weight dtype (such as "auto") and null are treated as absent. */
 syn_status syn__config_dtype(syn__settings *s, void *member) {
     const syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_ERROR) return s->error.code;
@@ -117,7 +119,7 @@ void syn__config_dtype_write(syn_sink *out, const void *member) {
     if (*dtype) syn_sink_printf(out, ",\n  \"dtype\": \"%s\"", dtype);
 }
 
-/* Reads the next value and returns whether it is null. */
+/* Reads the next value and sets *is_null to whether it is null. */
 static syn_status read_null(syn__settings *s, bool *is_null) {
     const syn_json_type type = syn_json_next(&s->json);
     *is_null = type == SYN_JSON_NULL;

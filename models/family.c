@@ -1,4 +1,5 @@
-/* The registry of families, and their parameters by name. */
+/* The registry of model families, and functions on their tables: find a parameter by name, and
+   compute sizes. They work without a model, so that configurations and checkpoints can use them. */
 #include <string.h>
 
 #include "models/family_private.h"
@@ -40,7 +41,8 @@ static const syn__param_row *find(const syn__param_row *rows, const char *name) 
     return NULL;
 }
 
-/* What stands behind "h.<number>."; NULL: something else. */
+/* Returns what follows "h.<number>." in the name of a layer's parameter ("h" is f->layers); NULL
+   for other names. */
 static const char *in_layer(const syn_model_family *f, const char *name) {
     const size_t n = strlen(f->layers);
     if (strncmp(name, f->layers, n) != 0 || name[n] != '.') return NULL;

@@ -1,4 +1,5 @@
-/* Text generation; see generate.h. */
+/* Generates text with a causal model: checks the request, runs the steps and samples the tokens;
+   see generate.h. Separate from causal.c, which runs one step. */
 #include "models/generate.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ static bool penalizes(const syn_generation *g) {
     return g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;
 }
 
-/* Computed in f32, as in transformers: rounding to 16 bits would change comparisons. */
+/* Computed in f32, as in transformers: if the penalized logits were rounded to 16 bits, different
+   logits could become equal. */
 static syn_tensor penalize(syn_ctx *ctx, const syn_generation *g, syn_tensor logits,
                            syn_tensor seen) {
     if (syn_tensor_spec(ctx, logits)->dtype != SYN_F32) logits = syn_cast(ctx, logits, SYN_F32);
@@ -33,8 +35,9 @@ static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_ten
     return tokens;
 }
 
-/* Copies the tokens of step `step` to the results. Returns true when every sequence has ended.
-   ended[b] is true if sequence b ended in an earlier step, and is updated. */
+/* Copies the tokens of step `step` to the results. Returns true if every sequence has ended or the
+   tokens cannot be read. ended[b] is whether sequence b ended in an earlier step, and is updated.
+   row: a buffer for the step's tokens. */
 static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t step, int32_t *row,
                     bool *ended) {
     if (syn_tensor_read(ctx, tokens, row, (size_t)g->batch * sizeof *row) != SYN_OK) return true;
@@ -71,11 +74,12 @@ static bool all_finite(const float *x, size_t n) {
 /* The tensors that a step passes to the next one. */
 typedef struct next_input {
     syn_tensor tokens; /* (B) */
-    syn_tensor seen;   /* (B, N), including `tokens`; only used with a repetition penalty */
+    syn_tensor seen;   /* (B, N): all tokens so far; only used with a repetition penalty */
 } next_input;
 
-/* Releases what the step that began at `begun` created, except the tensors in `left`. If its rows
-   are not to stay, also removes the rows recorded since `from`. */
+/* Releases the tensors that were created since `begun`, when the step began, except those in
+   `left`. Without keep_rows it also removes the trace rows that were recorded since *from;
+   otherwise it moves *from to the end of the trace. */
 static void end_step(syn_ctx *ctx, const syn_generation *g, bool keep_rows, syn_mark begun,
                      syn_mark *from, const next_input *left) {
     const syn_tensor keep[2] = {left->tokens, left->seen};
@@ -88,7 +92,7 @@ static void end_step(syn_ctx *ctx, const syn_generation *g, bool keep_rows, syn_
     *from = syn_ctx_mark(ctx);
 }
 
-/* The prompt's tokens for the repetition penalty, with -1 at padding. */
+/* The prompt's tokens for the repetition penalty, with -1 in place of padding tokens. */
 static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_spec *spec,
                               syn_tensor prompt) {
     if (!penalizes(g) || !g->padding) return prompt;
@@ -110,7 +114,7 @@ static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_s
     return out;
 }
 
-/* Appends the new tokens to those that the next step penalizes. */
+/* Appends the new tokens to the tokens that the next step penalizes. */
 static syn_tensor add_seen(syn_ctx *ctx, const syn_generation *g, syn_tensor seen,
                            syn_tensor tokens) {
     const int64_t column[2] = {g->batch, 1};
@@ -129,7 +133,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
     const int64_t column[2] = {g->batch, 1};
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
-    if (syn_ctx_mark(ctx).node > 1) syn_next_step(ctx); /* not the first run of this context */
+    if (syn_ctx_mark(ctx).node > 1) syn_next_step(ctx); /* the context has run before */
     syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
     next_input next = {.seen = prompt_seen(ctx, g, &spec, input)};
     syn_mark from = syn_ctx_mark(ctx);
@@ -170,8 +174,8 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     }
 }
 
-/* Rejects errors that would otherwise be found late or not at all. Afterwards the sum of prompt and
-   new tokens cannot overflow. */
+/* Rejects invalid requests that would otherwise be found late or not at all. After this check the
+   sum of prompt_tokens and new_tokens cannot overflow. */
 static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
     const syn_model_config *c = syn_model_get_config(model);
     if (!model->part.embed || !model->part.head)

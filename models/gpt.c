@@ -1,10 +1,12 @@
-/* GPT: the decoder-only transformer of GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020),
-   cut for tensor parallelism: heads of the attention, columns then rows of the MLP, rows of the
-   vocabulary. Pre-layernorm, learned positions, KV cache. */
+/* The GPT family: the decoder-only transformer of GPT-2 (Radford et al. 2019) and GPT-3 (Brown et
+   al. 2020), with LayerNorm before each branch and learned position embeddings. With tensor
+   parallelism, attention is sharded by heads, the MLP is column- then row-parallel, and the token
+   embedding is sharded by vocabulary rows. Each family has a file with its parameters, computation,
+   presets and configuration keys. */
 #include "models/family_private.h"
 
 struct gpt {
-    syn_tensor wte, wpe, lm_head; /* lm_head: wte when tied */
+    syn_tensor wte, wpe, lm_head; /* if tied, lm_head is wte */
     syn_layer_norm ln_f;
 };
 
@@ -32,7 +34,7 @@ static const syn__param_row layer_rows[] = {
     {"mlp.c_proj", SYN__ROW_LINEAR, SYN__DIM_INNER, SYN__DIM_HIDDEN, .at = IN(mlp_proj),
      .flags = SYN__RESIDUAL},
     {"attn.bias", .kind = SYN__IGNORED},        /* the causal mask */
-    {"attn.masked_bias", .kind = SYN__IGNORED}, /* and what it hides with */
+    {"attn.masked_bias", .kind = SYN__IGNORED}, /* the score of masked keys */
     {0}};
 
 static const syn__param_row head_rows[] = {{"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, .at = AT(ln_f)},
@@ -61,7 +63,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     return y;
 }
 
-/* Part `which` (0 q, 1 k, 2 v) of qkv (B, T, 3C/tp) as heads (B, H/tp, T, D): views only. */
+/* Returns the queries, keys or values (`which` is 0, 1 or 2) in qkv (B, T, 3 C/tp) as heads (B,
+   H/tp, T, D). Only creates views. */
 static syn_tensor heads(syn_model *m, syn_tensor qkv, int which, const char *label) {
     const int64_t width = syn_tensor_dim(m->ctx, qkv, 2) / 3;
     const syn_tensor x = syn_slice(m->ctx, qkv, 2, which * width, width);
@@ -99,10 +102,11 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 #define GPT2_POSITIONS 1024
 #define MEGATRON_VOCAB 51200
 
-/* GPT-2: Radford et al. 2019, table 2, and the released hparams. GPT-3: Brown et al. 2020, table
-   2.1, with 16 heads for 1.3b and width 5120 for 13b, so that heads divide the width. Megatron:
-   Korthikanti et al. 2022, table 3; its vocabulary is GPT-2's, already padded. Of these two no
-   checkpoints were published. */
+/* Sources of the presets. GPT-2: Radford et al. 2019, table 2, and the released hparams. GPT-3:
+   Brown et al. 2020, table 2.1, except that 1.3b has 16 heads and 13b has width 5120 here, because
+   the number of heads must divide the width. Megatron: Korthikanti et al. 2022, table 3; its
+   vocabulary is that of GPT-2 with padding. No checkpoints of the GPT-3 and Megatron models were
+   published. */
 #define PRESET(name_, layers, hidden, heads, positions, vocab, ...)                              \
     {                                                                                            \
         .family = &syn_gpt_family, .name = name_, .n_layer = layers, .n_embd = hidden,           \
@@ -162,7 +166,7 @@ static const syn__setting rows[] = {
     SYN__ROW_DROPOUT("resid_pdrop", residual),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
     SYN__ROWS_STOP_IDS,
-    /* What GPT-2's file format can ask for and this model does not do. */
+    /* Features of GPT-2's file format that this model does not support. */
     SYN__ROW_CUSTOM("scale_attn_weights", 0, syn__config_true),
     SYN__ROW_CUSTOM("scale_attn_by_inverse_layer_idx", 0, syn__config_false),
     SYN__ROWS_DECODER_ONLY,

@@ -1,11 +1,12 @@
-/* GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023): LayerNorm, rotary positions in
-   the first part of each head, and attention and MLP side by side, so that a layer has one
-   all-reduce. Cut for tensor parallelism: heads of the attention, columns then rows of the MLP,
-   rows of the vocabulary. */
+/* The GPT-NeoX family (Black et al. 2022), which includes Pythia (Biderman et al. 2023): LayerNorm
+   before each branch, and the rotary embedding on the first elements of each head. By default both
+   branches, attention and MLP, read the layer's input, so a layer needs only one all-reduce. With
+   tensor parallelism, attention is sharded by heads, the MLP is column- then row-parallel, and the
+   token embedding is sharded by vocabulary rows. */
 #include "models/family_private.h"
 
 struct neox {
-    syn_tensor embed_in, embed_out; /* embed_out: embed_in when tied */
+    syn_tensor embed_in, embed_out; /* if tied, embed_out is embed_in */
     syn_layer_norm final_norm;
 };
 
@@ -22,7 +23,8 @@ struct neox_layer {
 static const syn__param_row embed_rows[] = {
     {"embed_in", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(embed_in)}, {0}};
 
-/* query_key_value has the query, key and value of head 0, then those of head 1, and so on. */
+/* The output of query_key_value is ordered by heads: query, key and value of head 0, then query,
+   key and value of head 1, and so on. */
 static const syn__param_row layer_rows[] = {
     {"input_layernorm", SYN__NORM, 0, HIDDEN, .at = IN(input_norm)},
     {"post_attention_layernorm", SYN__NORM, 0, HIDDEN, .at = IN(post_norm)},
@@ -56,7 +58,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     return x;
 }
 
-/* Part `which` (0 q, 1 k, 2 v) of the heads (B, H/tp, T, 3 D): a view (B, H/tp, T, D). */
+/* Returns the queries, keys or values (`which` is 0, 1 or 2) of the heads (B, H/tp, T, 3 D) as a
+   view (B, H/tp, T, D). */
 static syn_tensor part(syn_model *m, syn_tensor heads, int which, const char *label) {
     const int64_t depth = syn__model_head_dim(m);
     return syn_name(m->ctx, syn_slice(m->ctx, heads, 3, which * depth, depth), label);
@@ -103,8 +106,8 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
            .n_inner = 4 * (hidden), .n_positions = 2048, .vocab_size = vocab,   \
            .activation = activation_, .end = {{0}, 1, 0, 0}, .dtype = "float16")
 
-/* Biderman et al. 2023, table 1, and Black et al. 2022, sec. 2; vocabularies, which are padded, and
-   activations from the released configurations. */
+/* Sizes: Biderman et al. 2023, table 1, and Black et al. 2022, section 2. Vocabulary sizes, which
+   include padding, and activations: the released configurations. */
 static const syn_model_config presets[] = {
     PRESET("pythia-70m", 6, 512, 8, 50304, SYN_GELU_ERF),
     PRESET("pythia-160m", 12, 768, 12, 50304, SYN_GELU_ERF),
@@ -120,7 +123,8 @@ static const syn_model_config presets[] = {
 static const syn_model_config defaults =
     CONFIG(.n_positions = 2048, .activation = SYN_GELU_ERF, .end = SYN__STOP_IDS(2, 0));
 
-/* The group of transformers 5, and the two keys of transformers 4. */
+/* Writes the group rope_parameters, which transformers 5 reads, and the keys rotary_emb_base and
+   rotary_pct, which transformers 4 reads. */
 static void write_rotary(syn_sink *out, const void *member) {
     const syn_rotary *r = member;
     syn__rotary_write(out, r);
@@ -142,7 +146,8 @@ static const syn__setting rows[] = {
     SYN__ROW_BOOL("use_parallel_residual", SYN__SAVED, SYN__AT(parallel_residual)),
     SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias)),
     SYN__ROWS_ROTARY_AS("rotary_emb_base", "rotary_pct", write_rotary),
-    SYN__ROWS_ROTARY_TOP_LEVEL("rope_theta", "partial_rotary_factor"), /* transformers 4 has both */
+    /* Files of transformers 4 have these keys, too. */
+    SYN__ROWS_ROTARY_TOP_LEVEL("rope_theta", "partial_rotary_factor"),
     SYN__ROWS_STOP_IDS,
     SYN__ROWS_DECODER_ONLY,
 };

@@ -1,4 +1,5 @@
-/* Tensor-parallel layers; see layers.h. */
+/* Creates and runs tensor-parallel layers; see layers.h. They need ops but no model, so they can be
+   used and tested alone. */
 #include "models/layers.h"
 
 #include <stdio.h>
@@ -20,7 +21,8 @@ static syn_tensor parameter(syn_ctx *ctx, const char *layer, const char *which, 
     return syn_param(ctx, name, &full, cut, init, how ? how->std : 0.0, -1, how ? how->seed : 0);
 }
 
-/* Of matrices, which may be narrower than all else. */
+/* The dtype of matrices and token tables. In f32 models it may be narrower than the dtype of the
+   other parameters. */
 static int32_t matrix_dtype(const syn_initializer *init) {
     return (int32_t)(init->dtype == SYN_F32 ? init->weight_dtype : init->dtype);
 }
@@ -34,7 +36,8 @@ syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width,
                             parameter(ctx, name, "bias", spec, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
 }
 
-/* Cut along its output (`by_column`) or its input dimension. */
+/* Creates the weight of a linear layer, sharded along its output dimension (`by_column`) or its
+   input dimension. */
 static syn_tensor linear_weight(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                 bool by_column, int parts, const syn_initializer *init,
                                 const syn_group *tp) {
@@ -115,7 +118,7 @@ syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, i
                                syn_dtype dtype, const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
     table = syn_current_version(ctx, table);
-    if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
+    if (!syn_requires_grad(ctx, table)) padding = -1; /* only the gradient uses it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
     x = syn_name(ctx, syn_cast(ctx, x, dtype), "tokens");
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;

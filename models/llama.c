@@ -1,13 +1,15 @@
-/* Llama (Touvron et al. 2023) and the families that have its shape, Mistral (Jiang et al. 2023),
-   Qwen2 and Qwen3 (Yang et al. 2024, 2025): RMSNorm before each half of a layer, rotary positions,
-   heads that share keys and values, SwiGLU. Cut for tensor parallelism: heads of the attention,
-   columns then rows of the MLP, rows of the vocabulary. */
+/* Llama (Touvron et al. 2023) and three families with the same layers: Mistral (Jiang et al. 2023),
+   Qwen2 and Qwen3 (Yang et al. 2024, 2025). A layer has RMSNorm before each branch, rotary
+   embedding, grouped-query attention and SwiGLU. With tensor parallelism, attention is sharded by
+   heads, the MLP is column- then row-parallel, and the token embedding is sharded by vocabulary
+   rows. The families differ only in names, defaults, presets and configuration keys, so they share
+   this file. */
 #include <stdio.h>
 
 #include "models/family_private.h"
 
 struct llama {
-    syn_tensor tokens, lm_head; /* lm_head: tokens when tied */
+    syn_tensor tokens, lm_head; /* if tied, lm_head is tokens */
     syn_layer_norm norm;
 };
 
@@ -63,7 +65,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     return x;
 }
 
-/* x (B, T, H D/tp) -> heads (B, H/tp, T, D) at their positions, normed if the model does that */
+/* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has head norms, then with the
+   rotary embedding applied. */
 static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                          const char *label) {
     x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
@@ -73,7 +76,7 @@ static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp); /* once for all three */
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp); /* once for q, k and v */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
@@ -127,8 +130,9 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
            .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, .qkv_bias = true, \
            .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
 
-/* Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3; Llama 3 as first released but
-   405b, which was with 3.1; positions, bases and vocabularies from the released configurations. */
+/* Sizes: Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3. Positions, rotary theta and
+   vocabularies: the released configurations. Llama 3 8b and 70b are those of the first release;
+   405b was first released with Llama 3.1. */
 static const syn_model_config llama_presets[] = {
     LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008),
     LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
@@ -143,7 +147,7 @@ static const syn_model_config mistral_presets[] = {
            .rotary = SYN__ROTARY(1e4, 1), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1},
            .dtype = "bfloat16"),
 };
-/* Qwen Team 2024, table 1. */
+/* Sizes: Qwen Team 2024, table 1. */
 static const syn_model_config qwen2_presets[] = {
     QWEN25("qwen2.5-0.5b", 24, 896, 14, 2, 4864, 32768, 151936, true),
     QWEN25("qwen2.5-1.5b", 28, 1536, 12, 2, 8960, 131072, 151936, true),
@@ -154,7 +158,7 @@ static const syn_model_config qwen2_presets[] = {
     QWEN25("qwen2.5-72b", 80, 8192, 64, 8, 29568, 131072, 152064, false),
 };
 
-/* Those of transformers' configurations. */
+/* The defaults of transformers' configuration classes. */
 #define DEFAULTS(family_, ...)                                                              \
     {                                                                                       \
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
@@ -182,7 +186,8 @@ static syn_status read_activation(syn__settings *s, void *member) {
         syn__settings_shown(s, shown));
 }
 
-/* "full_attention" for some layers, then "sliding_attention". */
+/* Reads a list with one entry per layer, which must be "full_attention" for the first layers, if
+   any, and "sliding_attention" for all others. */
 static syn_status read_layer_types(syn__settings *s, void *member) {
     syn__config_file *file = member;
     syn_json_type type = syn_json_next(&s->json);
@@ -223,7 +228,7 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
 #define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
 #define WINDOW \
     SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)
-/* Layers from max_window_layers on have the window, if it is used at all. */
+/* With use_sliding_window, the layers from number max_window_layers on use the window. */
 #define QWEN_WINDOW                                                             \
     WINDOW, SYN__ROW_BOOL("use_sliding_window", SYN__SAVED, SYN__AT(windowed)), \
         SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS)
@@ -235,8 +240,10 @@ static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW};
 static const syn__setting qwen2_rows[] = {COMMON_ROWS, QWEN_WINDOW};
 static const syn__setting qwen3_rows[] = {COMMON_ROWS, ATTENTION_BIAS, QWEN_WINDOW};
 
-/* Qwen's layers have the window or not, by their types. Those of Llama have none, those of Mistral
-   the same, whatever their types; transformers fails with types that contradict this. */
+/* In Qwen, the layer types select the layers that use the window. They have no effect in Llama,
+   where no layer uses a window, and in Mistral, where all layers use the same one. There, types
+   that differ between layers, or ask for a window that the model does not have, are rejected,
+   because transformers fails with them. */
 static syn_status check_layer_types(syn__settings *s, const syn__setting_table *table,
                                     syn__config_file *file) {
     syn_model_config *c = &file->config;

@@ -1,5 +1,6 @@
-/* Creates models and their parameters, and implements what all families share: norms, rotary
-   positions, dropout and attention. */
+/* Creates models with the parameters that their family's tables list, and implements the parts of a
+   forward pass that all families share: norms, rotary embedding, dropout, attention and
+   recomputation. */
 #include "models/model.h"
 
 #include <math.h>
@@ -25,8 +26,9 @@ static syn_initializer initializer(const syn_model *m, const syn__param_row *row
                              .no_bias = !syn__family_has_bias(&m->config, row)};
 }
 
-/* The context's parameter of that name, which another part made; poisoned if there is none. One
-   that is not `like` is another model's, which is the context's failure. */
+/* Finds the token table `name` that another part of the model created in this context. Returns the
+   invalid tensor if there is none. If the table's spec is not `like`, it belongs to another model,
+   and the context fails. */
 static syn_tensor shared_table(syn_model *m, const char *name, const syn_spec *like) {
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
     const syn_tensor found = syn_find_param(m->ctx, name);
@@ -37,8 +39,9 @@ static syn_tensor shared_table(syn_model *m, const char *name, const syn_spec *l
                         syn_spec_text(spec, a, sizeof a), syn_spec_text(like, b, sizeof b));
 }
 
-/* Embedding and head of tied models have one table in a context, which the first of the parts
-   makes. */
+/* Creates the token table. In a tied model whose embedding and head are in different parts, both
+   parts use one table if they are in the same context; the part that is created first creates
+   it. */
 static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
     char name[NAME_BYTES];
     const syn_initializer init = initializer(m, row);
@@ -55,7 +58,8 @@ static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
                                    m->options.tp);
 }
 
-/* The table that a tied head shares. */
+/* The token table that a tied head uses: that of the embedding if this part has the embedding,
+   otherwise the result of vocab_table. */
 static syn_tensor tied_table(syn_model *m, const syn__param_row *row) {
     const syn__param_row *table = m->config.family->embed_rows;
     while (strcmp(table->name, row->tied) != 0) table++;
@@ -86,7 +90,7 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
     const syn_group *tp = row->kind == SYN__REPLICATED_LINEAR ? NULL : m->options.tp;
-    syn_group keys; /* as if the ranks with the same heads of keys were one */
+    syn_group keys; /* counts ranks with the same key/value heads as one rank */
     if (tp && row->layout == SYN__SHARED_HEADS) {
         const int copies = syn_model_kv_ranks(&m->config, tp->size);
         keys = *tp;
@@ -101,7 +105,8 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
-/* Makes what the rows list, in order, as members of *to; names begin with `before`. */
+/* Creates the parameters of a list of rows, in order, and stores them in the members of *to, the
+   family's or the layer's struct of parameters. `before` is put in front of their names. */
 static void make_rows(syn_model *m, const syn__param_row *row, const char *before, void *to) {
     char name[NAME_BYTES];
     for (; row->name; row++) {
@@ -223,7 +228,7 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     m->ctx = ctx;
     m->config = *config;
     m->options = *options;
-    m->options.part = NULL; /* the caller's */
+    m->options.part = NULL; /* owned by the caller; m->part is a copy */
     if (options->dtype != SYN_F32) m->options.weight_dtype = options->dtype;
     m->part = *part;
     syn_status s = alloc_members(m, err);
@@ -297,7 +302,9 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
     return syn_name(m->ctx, x, label);
 }
 
-/* A parameter that several ranks have alike, whose gradient is the sum of what they find. */
+/* Returns the current version of a parameter of which each rank of `group` has a replica; `ranks`
+   is their number. Each rank computes only a part of its gradient, so the backward pass sums the
+   gradient over the group. Fails if that is needed and `group` is NULL. */
 static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int ranks) {
     w = syn_current_version(m->ctx, w);
     if (!w.id || ranks == 1 || !syn_requires_grad(m->ctx, w)) return w;
@@ -376,7 +383,7 @@ void syn_model_set_dropout(syn_model *m, const syn_model_dropout *dropout) {
     m->dropout = dropout ? *dropout : (syn_model_dropout){0};
 }
 
-/* Each place in the model has masks of its own. */
+/* Returns a different seed for each layer and site, so that their dropout masks differ. */
 static uint64_t seed_of(const syn_model *m, int64_t i, syn__site site) {
     const int64_t place[2] = {m->part.first_layer + i, (int64_t)site};
     return syn_hash(place, sizeof place, m->dropout.seed);
@@ -401,8 +408,9 @@ static syn_tensor layer(syn_model *m, int64_t i, syn_tensor x) {
     return x;
 }
 
-/* What f makes of its inputs, behind which are the mask, the keys of the texts and the positions:
-   as it was, when it runs again. */
+/* Calls f with the mask, the dropout keys and the position ids of the forward pass: behind[0],
+   behind[1] and behind[2]. They are inputs of the recomputed region, because the model may have
+   others by the time the backward pass runs f again. */
 static syn_tensor run_as_in_forward(const struct syn__recompute_arg *run, const syn_tensor *in,
                                     const syn_tensor *behind,
                                     syn_tensor (*f)(syn_model *m, int64_t i,

@@ -1,5 +1,6 @@
-/* Rotary positions (Su et al. 2021): the frequencies by which pairs of a head's elements turn, and
-   what files say about them. Formulas and the order of roundings are transformers'. */
+/* Rotary position embeddings (Su et al. 2021): computes the frequencies by which pairs of a head's
+   elements are rotated, and reads, checks and writes the rotary settings of config.json. Several
+   families share them. Formulas and the order of roundings are those of transformers. */
 #include <math.h>
 #include <stdio.h>
 
@@ -17,12 +18,13 @@ int64_t syn__rotary_pairs(const syn_model_config *c) {
     return rotary_elems(c) / 2;
 }
 
-/* theta^(2i/R) */
+/* theta^(2i/R), where R is the number of rotated elements of a head. */
 static float power(const syn_model_config *c, double theta, int64_t i) {
     return powf((float)theta, (float)(2 * i) / (float)(2 * syn__rotary_pairs(c)));
 }
 
-/* By parts (Llama 3.1): long waves are stretched, short ones stay, those between a bit of both. */
+/* Scaling of Llama 3.1: divides frequencies with long wavelengths by `factor`, keeps frequencies
+   with short wavelengths, and interpolates between the two. */
 static float llama3_frequency(const syn_rotary *r, float frequency) {
     const float wave = (float)TWO_PI / frequency, old = (float)r->original;
     if (wave < old / (float)r->high) return frequency;
@@ -31,14 +33,16 @@ static float llama3_frequency(const syn_rotary *r, float frequency) {
     return (1 - smooth) * frequency / (float)r->factor + smooth * frequency;
 }
 
-/* The pair that turns so often within the original length. */
+/* The index of the pair that makes `turns` rotations within the original length. It is a real
+   number, so it may lie between two pairs. */
 static double pair_of(const syn_model_config *c, double turns) {
     const syn_rotary *r = &c->rotary;
     return 2 * (double)syn__rotary_pairs(c) * log((double)r->original / (turns * TWO_PI)) /
            (2 * log(r->theta));
 }
 
-/* YaRN (Peng et al. 2023): how much of pair i's frequency is stretched, from 0 to 1. */
+/* YaRN (Peng et al. 2023) interpolates between each frequency and the same frequency divided by
+   `factor`. Returns the weight of the divided one for pair i, from 0 to 1. */
 static float stretched(const syn_model_config *c, int64_t i) {
     const syn_rotary *r = &c->rotary;
     const double last = 2 * (double)syn__rotary_pairs(c) - 1;
@@ -80,7 +84,8 @@ double syn__rotary_factor(const syn_model_config *c) {
     return grown(r->factor, 1);
 }
 
-/* Scaling is for texts so many times as long. */
+/* Linear and dynamic scaling multiply n_positions by `factor`; YaRN multiplies the original length.
+   With Llama 3 scaling n_positions is already the extended length. */
 int64_t syn_model_max_tokens(const syn_model_config *c) {
     const syn_rotary *r = &c->rotary;
     double most = 0;
@@ -122,7 +127,8 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
-/* Frequencies one by one, positions of more than one dimension, and layers that differ. */
+/* Unsupported settings: a separate factor for each frequency (long_factor, short_factor), positions
+   with several dimensions (mrope_section), and other settings for each layer type. */
 static const syn__setting_restricted refused[] = {{"full_attention", 0},    {"long_factor", 0},
                                                   {"mrope_section", 0},     {"short_factor", 0},
                                                   {"sliding_attention", 0}, {NULL, 0}};

@@ -1,4 +1,5 @@
-/* Scores of whole sequences; see score.h. */
+/* Evaluates causal models on whole sequences, and computes perplexity; see score.h. Separate from
+   causal.c, because only evaluation needs it. */
 #include "models/score.h"
 
 #include <math.h>
@@ -10,7 +11,8 @@ enum { LOGITS_BYTES = 64 << 20 };
 
 /* ---- whole sequences ---- */
 
-/* Whether the model is causal, whole and accepts that many tokens. If not, the context fails. */
+/* Whether the model is causal, has all its parts, and accepts sequences as long as those of
+   `tokens`. If not, the context fails. */
 static bool can_score(syn_model *m, syn_tensor tokens) {
     const syn_model_config *c = &m->config;
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
@@ -98,8 +100,8 @@ static int64_t count_windows(const syn_perplexity *p) {
     return n;
 }
 
-/* The mean loss of n tokens of the text, numbered from `first`, that are predicted from hidden (n,
-   C). */
+/* The mean loss of the text's tokens first to first + n - 1, which are predicted from the hidden
+   states (n, C). */
 static double rows_loss(syn_model *m, const syn_perplexity *p, syn_tensor hidden, int64_t first,
                         int64_t n) {
     syn_ctx *ctx = m->ctx;
@@ -141,7 +143,8 @@ static double window_loss(syn_model *m, const syn_perplexity *p, const window *w
     return sum / (double)predicted;
 }
 
-/* Releases what window i created since `from`, and removes its rows unless they are to stay. */
+/* Ends window i, which began at *from: releases its tensors, and removes its trace rows if
+   after_window asks for that. */
 static void end_window(syn_ctx *ctx, const syn_perplexity *p, int64_t i, syn_mark *from) {
     bool keep_rows = true;
     if (p->after_window &&
@@ -188,7 +191,8 @@ syn_status syn_perplexity_run(syn_model *m, syn_perplexity *p, syn_error *err) {
     if (p->progress) p->progress(p->progress_user, 0, of);
     for (window w = {0}; next_window(p, &w) && syn_ctx_status(ctx) == SYN_OK;) {
         if (p->windows > 0) syn_next_step(ctx);
-        if (w.new > 1) sum += window_loss(m, p, &w) * (double)(w.new - 1); /* weight 0 otherwise */
+        /* A window with one new token has weight 0. */
+        if (w.new > 1) sum += window_loss(m, p, &w) * (double)(w.new - 1);
         p->counted += w.new - 1;
         end_window(ctx, p, p->windows++, &from);
         if (p->progress) p->progress(p->progress_user, p->windows, of);

@@ -1,4 +1,5 @@
-/* Reads and writes stop criteria and sampling defaults; see stop_criteria.h. */
+/* Reads and writes stop criteria and sampling defaults; see stop_criteria.h. Separate from the rest
+   of the configuration, because they are in config.json and in generation_config.json. */
 #include "models/stop_criteria.h"
 
 #include <float.h>
@@ -72,7 +73,8 @@ static void put_id(syn_sink *out, const char *key, int32_t id) {
     else syn_sink_printf(out, ",\n  \"%s\": null", key);
 }
 
-/* Writes null instead of omitting bos and eos ids: transformers' default is GPT-2's, 50256. */
+/* Writes null if there is no bos or eos id. If the key were omitted, transformers would use its
+   default, which is 50256 for GPT-2. */
 void syn__stop_write(syn_sink *out, const void *member) {
     const syn_stop_criteria *end = member;
     put_id(out, "bos_token_id", end->begin);
@@ -99,8 +101,8 @@ static void add_unsupported(const syn__settings *s, char *unread) {
     snprintf(unread + used, IGNORED_KEYS_BYTES - used, "%s%s", used ? ", " : "", s->path);
 }
 
-/* Null, false, an empty list or object, and the number `neutral` have no effect and count as
-   absent. */
+/* Reads an unsupported setting, and adds its key to `unread` if the setting has an effect. Null,
+   false, an empty list or object, and the number `neutral` have none. */
 static syn_status read_unsupported(syn__settings *s, char *unread, double neutral) {
     const syn_json_type type = syn_json_next(&s->json);
     bool changes = type == SYN_JSON_STRING || (type == SYN_JSON_BOOL && s->json.boolean) ||
@@ -123,7 +125,8 @@ static syn_status read_with_one(syn__settings *s, void *member) {
     return read_unsupported(s, member, 1);
 }
 
-/* Not range-checked here but where the number is used: without sampling, any value is allowed. */
+/* The range of these numbers is checked where they are used, because any value is allowed without
+   sampling. */
 #define REAL(member) \
     SYN__ROW_F64(#member, 0, offsetof(generation_file, sampling.member), -DBL_MAX, DBL_MAX)
 
@@ -213,7 +216,7 @@ static void write_sampling(syn_sink *out, const syn_sampling_defaults *s) {
     }
 }
 
-/* _from_model_config is how transformers marks a file that only repeats settings of config.json. */
+/* transformers sets _from_model_config in a file that only repeats settings of config.json. */
 syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
                                   const syn_sampling_defaults *sampling, const char *path,
                                   syn_error *err) {

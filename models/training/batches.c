@@ -1,5 +1,6 @@
-/* Fills batches. Random numbers are hashes of seed, epoch, sample and position, so no generator has
-   state. */
+/* Fills batches with samples, padding and labels; see batches.h. Random numbers are hashes of seed,
+   epoch, sample and position, so there is no generator whose state a checkpoint would have to
+   save. */
 #include "models/training/batches.h"
 
 #include <math.h>
@@ -7,9 +8,10 @@
 #include "ops/ops.h"
 #include "ops/rules.h"
 
-enum { CHOSEN, FATE, WORD }; /* random numbers per position */
+enum { CHOSEN, FATE, WORD }; /* the random numbers of a position */
 
-/* Random number `what` of a position. */
+/* The random number that decides whether a position is chosen for prediction (CHOSEN), what hides
+   its token (FATE), or which random token replaces it (WORD). */
 static uint64_t draw(uint64_t key, int64_t position, int what) {
     return syn__counter_hash(key, (uint64_t)position * 3 + (uint64_t)what);
 }

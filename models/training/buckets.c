@@ -1,4 +1,5 @@
-/* Divides parameters into buckets by size. */
+/* Divides parameters into buckets by size; see buckets_private.h. Data parallelism and the
+   optimizer both use the buckets. */
 #include "models/training/buckets_private.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Broadcasts the parameters at the start, and starts the all-reduce of each bucket from the
-   callback that reports finished gradients. */
+/* Data parallelism; see data_parallel.h. Broadcasts the parameters at the start, and all-reduces
+   the gradients of each bucket in the callback that reports its last complete gradient. */
 #include "models/training/data_parallel.h"
 
 #include "models/training/buckets_private.h"
@@ -10,7 +10,7 @@ struct syn_data_parallel {
     syn_ctx *ctx;
     const syn_group *dp;
     syn__buckets buckets;
-    int *waiting; /* per bucket: parameters whose gradients are not complete */
+    int *waiting; /* per bucket: number of parameters without a complete gradient */
     bool sync;
 };
 

@@ -1,5 +1,6 @@
-/* AdamW on buckets of parameters. A step sums the squares of all gradients if it clips or checks
-   them, reads that sum and the loss in one wait, and then updates one bucket after the other. */
+/* AdamW on buckets of parameters; see optimizer.h. A step first sums the squares of all gradients
+   if it clips or checks them. It then reads this sum and the loss, which needs only one wait for
+   the device, and updates one bucket after the other. */
 #include "models/training/optimizer_private.h"
 
 #include <math.h>
@@ -19,17 +20,18 @@ struct syn_optimizer {
         syn_tensor m, v, masters; /* flat f32 tensors with the elements of all parameters of the
                                      bucket; masters: only if dtype is not f32 */
     } * states;                   /* one per bucket */
-    syn_tensor *written; /* per parameter: the version to which its master was last rounded */
-    size_t copy;         /* number of options.copy; SIZE_MAX: none */
+    syn_tensor *written;          /* per parameter: the version that equals its rounded master */
+    size_t copy;                  /* number of the parameter options.copy; SIZE_MAX: none */
     syn_tensor rates, one, norm;
     bool looked;   /* the last step read the sum of squares */
-    float squares; /* that sum, if so */
+    float squares; /* that sum, if it was read */
     int64_t step;
 };
 
 /* ---- state ---- */
 
-/* Returns a parameter's bucket; *first: the offset of its elements there. */
+/* Returns the number of a parameter's bucket. *first: index of the parameter's first element in
+   it. */
 static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
     const size_t i = o->buckets.of_param[param];
     *first = 0;
@@ -38,7 +40,8 @@ static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
     return i;
 }
 
-/* Copies a parameter to its master. Like the loading of weights, this is not recorded. */
+/* Copies a parameter to its master. Like the loading of weights, this is not recorded in the
+   trace. */
 static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
     int64_t first;
     const size_t bucket = bucket_of(o, param, &first);
@@ -90,7 +93,8 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
     return SYN_OK;
 }
 
-/* Fails if parameters are sharded over ranks outside tp: the norm would lack their shards. */
+/* Fails if a parameter is sharded over ranks outside tp, because the norm would miss their
+   shards. */
 static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -153,7 +157,8 @@ static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_ele
                     n_elems);
 }
 
-/* Returns the tensor that contains a slot; *first: the offset of its elements there. */
+/* Returns the tensor that contains a parameter's slot. *first: index of the slot's first element in
+   it. */
 static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
                             int64_t *first) {
     const struct state *state = &o->states[bucket_of(o, param, first)];
@@ -175,7 +180,7 @@ syn_status syn_optimizer_get(const syn_optimizer *o, size_t param, syn_optimizer
     return syn_ctx_check(o->ctx, err);
 }
 
-/* Sets the parameter to its rounded master. */
+/* Rounds a parameter's master, data (n), and writes it to the parameter. */
 static syn_status round_to_param(syn_optimizer *o, size_t param, const float *data, size_t n,
                                  syn_error *err) {
     uint16_t *half = syn_malloc(n * sizeof *half + 1);
@@ -232,13 +237,15 @@ static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, 
     *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
 }
 
-/* The sum of squares of all gradients. Each shard counts once: squares of sharded parameters are
- * summed over the ranks, divided by the number of ranks if several have the same shard. Parameters
- * that are not sharded are equal on all ranks and need no sum. Stages have different parameters. */
+/* The sum of squares of all gradients, in which each shard counts once. Squares of sharded
+ * parameters are summed over the tensor-parallel ranks; if several ranks have the same shard, its
+ * squares are first divided by the number of these ranks. Parameters that are not sharded have the
+ * same gradients on all tensor-parallel ranks, so their squares are not summed over ranks. Pipeline
+ * stages have different parameters, so their sums are added. */
 static syn_tensor all_squares(syn_optimizer *o) {
     syn_ctx *ctx = o->ctx;
     syn_tensor shards = {0}, whole = {0}, copies = {0};
-    int n_ranks = 1; /* ranks that have the same shard, for `copies` */
+    int n_ranks = 1; /* number of ranks that have the same shard, for `copies` */
     for (size_t i = 0; i < o->buckets.n; i++) {
         const syn__bucket *b = &o->buckets.at[i];
         syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST],
@@ -280,7 +287,8 @@ static syn_status set_rates(syn_optimizer *o, double learning_rate) {
     return syn_tensor_write(o->ctx, o->rates, rates, sizeof rates);
 }
 
-/* Fails if a parameter was written after its master was made: the step would undo that write. */
+/* Fails if a parameter was written after its master was created, because the step would undo that
+   write. */
 static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_tensor *params) {
     for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
         if (params[k].id == o->written[b->last - (size_t)k].id) continue;
@@ -329,8 +337,8 @@ static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
     return syn_tensor_read(ctx, squares, value, sizeof *value) != SYN_OK || isfinite(*value);
 }
 
-/* If several gradients are not finite, names the parameter created first. The backward pass
- * computes its gradient last. */
+/* If several gradients are not finite, names the parameter that was created first. Its gradient is
+ * the one that the backward pass computed last. */
 syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
@@ -352,13 +360,13 @@ static syn_status bad_loss(const syn_optimizer *o, float loss, syn_error *err) {
                     isnan(loss) ? "NaN" : "infinite");
 }
 
-/* Rounds as syn_clip_factor does. */
+/* The norm, rounded to f32 as in syn_clip_factor. */
 static double norm_of(float squares) {
     return (double)(float)sqrt((double)squares);
 }
 
-/* Reads everything that is known before the update in one wait: the loss, if it is wanted, and the
- * sum of squares, if it is checked or is available together with the loss. */
+/* Reads the loss, if there is one, and the sum of squares, in one wait for the device. Without
+ * checks, the sum is read only together with a loss, because it then costs no extra wait. */
 static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, float *value,
                        syn_error *err) {
     const bool checked = !o->options.unchecked;
@@ -379,14 +387,15 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
     return checked && !isfinite(o->squares) ? syn__optimizer_blame(o, err) : SYN_OK;
 }
 
-/* Queues the same reads without waiting. */
+/* Queues the same reads without waiting. *asked: identifies them for syn__optimizer_settle. */
 static syn_status ask(syn_optimizer *o, syn_tensor squares, syn_tensor loss, int *asked) {
     const syn_tensor both[2] = {loss, squares};
     o->looked = false;
     return syn_tensor_read_begin(o->ctx, both, squares.id ? 2 : 1, asked);
 }
 
-/* asked: NULL unless the step is ahead. */
+/* asked: see syn__optimizer_step_ahead; NULL: the step waits for the loss and the sum of
+   squares. */
 static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_tensor loss,
                                    float *value, int *asked, syn_error *err) {
     syn_ctx *ctx = o->ctx;
@@ -405,7 +414,7 @@ static syn_status step(syn_optimizer *o, double learning_rate, syn_tensor loss, 
     syn_ctx *ctx = o->ctx;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
-    o->norm = (syn_tensor){0}; /* its rows may have been dropped */
+    o->norm = (syn_tensor){0}; /* the rows of the last step may have been dropped */
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
     const syn_status s = scale_and_update(o, learning_rate, loss, value, asked, err);

@@ -1,15 +1,18 @@
-/* The executor of pipeline schedules; see pipeline.h. */
+/* Runs the actions of a pipeline schedule on one rank, with their messages; see pipeline.h. The
+   order of the actions comes from schedule.c. */
 #include "models/training/pipeline.h"
 
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
-#define FIRST_TAG (1 << 21) /* above the tags of all services */
+#define FIRST_TAG (1 << 21) /* above all other message tags */
 
-/* A microbatch in a chunk, from its forward to its backward pass. */
+/* The state of a microbatch in a chunk between its forward and its backward pass. */
 typedef struct flight {
-    syn_tensor x, y; /* input (invalid on the first virtual stage) and result; y may be released */
-    uint32_t tape;
+    /* The input, which is invalid on the first virtual stage, and the result, which may have been
+       released. */
+    syn_tensor x, y;
+    uint32_t tape; /* number of the tape that recorded its forward pass */
 } flight;
 
 struct syn_pipeline {
@@ -19,20 +22,20 @@ struct syn_pipeline {
     syn_action *actions;
     size_t n_actions;
     flight *flights; /* by chunk and microbatch */
-    bool *taken;     /* by number: whether a tape is in use */
+    bool *taken;     /* per tape: whether a microbatch uses it */
     size_t n_tapes;
-    int32_t *left; /* by chunk: backward passes left in this step */
+    int32_t *left; /* per chunk: number of passes of weight gradients left in this step */
 };
 
-/* One step. */
+/* The state of one step. */
 typedef struct run {
     syn_pipeline *p;
     syn_stage_forward *forward;
     syn_stage_backward *backward;
     void *arg;
-    syn_tensor posted; /* the receive for the action `posted_for`; invalid: none */
+    syn_tensor posted; /* the tensor to receive for action number posted_for; invalid: none */
     size_t posted_for;
-    syn_tensor loss; /* the sum up to now */
+    syn_tensor loss; /* sum of the losses up to now */
 } run;
 
 syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
@@ -112,7 +115,7 @@ static int32_t tag_of(const syn_pipeline *p, const syn_action *a, int32_t to) {
     return FIRST_TAG + 2 * place + !is_forward(a);
 }
 
-/* Whether an action's input comes from another rank; *from: that rank. */
+/* Whether an action's input comes from another rank. *from: that rank. */
 static bool receives(const syn_pipeline *p, const syn_action *a, int32_t *from) {
     const int32_t at = virtual_stage(p, a), source = is_forward(a) ? at - 1 : at + 1;
     if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) return false;
@@ -120,7 +123,7 @@ static bool receives(const syn_pipeline *p, const syn_action *a, int32_t *from) 
     return source >= 0 && source < virtual_stages(p);
 }
 
-/* Posts the receive of an action, unless it has none. */
+/* Posts the receive of an action's input. Returns the invalid tensor if no other rank sends it. */
 static syn_tensor post(const syn_pipeline *p, const syn_action *a) {
     int32_t from;
     if (!receives(p, a, &from)) return (syn_tensor){0};
@@ -132,7 +135,8 @@ static syn_tensor post(const syn_pipeline *p, const syn_action *a) {
     return x;
 }
 
-/* Sends the result of an action to the virtual stage after it, or before it. */
+/* Sends the result of an action: activations to the next virtual stage, gradients to the previous
+   one. */
 static void pass_on(const syn_pipeline *p, const syn_action *a, syn_tensor x) {
     const int32_t at = virtual_stage(p, a), to = is_forward(a) ? at + 1 : at - 1;
     const bool was = syn_set_grad(p->ctx, false);
@@ -171,7 +175,7 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
-/* Counts a pass that computes weight gradients. */
+/* Begins a pass that computes weight gradients: counts it and calls the caller's `backward`. */
 static void begin_weights(run *r, const syn_action *a) {
     const int32_t left = --r->p->left[a->chunk];
     if (r->backward) r->backward(r->arg, a->chunk, left == 0);
@@ -202,8 +206,8 @@ static void run_weights(run *r, const syn_action *a) {
     r->p->taken[f->tape] = false;
 }
 
-/* Runs action i. The receive of the next action is posted first, so that the message can arrive
-   meanwhile. */
+/* Runs action i. Posts the receive of the next action first, so that its message can arrive while
+   action i runs. */
 static void run_action(run *r, size_t i) {
     syn_pipeline *p = r->p;
     const syn_action *a = &p->actions[i];

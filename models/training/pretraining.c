@@ -1,4 +1,5 @@
-/* Calls the loss of the model's kind: causal or masked. */
+/* Calls the loss function for the model's kind, causal or masked, so that a training loop need not
+   distinguish them. */
 #include "models/training/pretraining.h"
 
 #include "models/bert.h"

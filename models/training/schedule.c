@@ -1,4 +1,5 @@
-/* Generates pipeline schedules; see schedule.h. */
+/* Generates pipeline schedules; see schedule.h. Separate from the executor (pipeline.c), so that
+   schedules can be tested without running a model. */
 #include "models/training/schedule.h"
 
 #include "syntorch/base/memory.h"
@@ -48,7 +49,8 @@ static void add(list *l, syn_action_kind kind, int32_t microbatch, int32_t chunk
     l->at[l->n++] = (syn_action){(uint8_t)kind, (uint16_t)chunk, (uint32_t)microbatch};
 }
 
-/* The i-th forward pass of a stage: groups of microbatches run through one chunk after another. */
+/* Appends the i-th forward pass of a stage. A group of microbatches runs through all chunks, one
+   chunk after another, before the next group begins. */
 static void add_forward(list *l, const syn_schedule_shape *shape, int32_t i) {
     const int32_t group = group_of(shape), first = i / (group * shape->chunks) * group;
     const int32_t left = shape->microbatches - first, size = left < group ? left : group;
@@ -56,7 +58,7 @@ static void add_forward(list *l, const syn_schedule_shape *shape, int32_t i) {
     add(l, SYN_ACTION_FORWARD, first + within % size, within / size);
 }
 
-/* The i-th backward pass: the same order with the chunks reversed. */
+/* Appends the i-th backward pass. The order is the same, but with the chunks reversed. */
 static void add_backward(list *l, const syn_schedule_shape *shape, int32_t i) {
     add_forward(l, shape, i);
     syn_action *a = &l->at[l->n - 1];
@@ -64,7 +66,7 @@ static void add_backward(list *l, const syn_schedule_shape *shape, int32_t i) {
     a->chunk = (uint16_t)(shape->chunks - 1 - a->chunk);
 }
 
-/* Forward passes that a stage runs before its first backward pass. */
+/* Number of forward passes that a stage runs before it alternates between forward and backward. */
 static int32_t warmup(const syn_schedule_shape *shape, int32_t stage) {
     const int32_t behind = shape->stages - 1 - stage, v = shape->chunks;
     const int32_t all = shape->microbatches * v;
@@ -73,7 +75,8 @@ static int32_t warmup(const syn_schedule_shape *shape, int32_t stage) {
     return n < all ? n : all;
 }
 
-/* GPipe, 1F1B and interleaved: warm up, alternate, drain. */
+/* GPipe, 1F1B and interleaved: the forward passes of the warm-up, then forward and backward passes
+   alternately, then the remaining backward passes. */
 static void make_alternating(list *l, const syn_schedule_shape *shape, int32_t stage) {
     const int32_t all = shape->microbatches * shape->chunks, w = warmup(shape, stage);
     for (int32_t i = 0; i < w; i++) add_forward(l, shape, i);
@@ -85,21 +88,21 @@ static void make_alternating(list *l, const syn_schedule_shape *shape, int32_t s
 
 /* ---- ZB-H1 ---- */
 
-/* 1F1B in which stage i runs the weight gradients of some microbatches i microbatches late, when it
-   would otherwise wait for other stages. The first stage never waits and runs whole backward
-   passes. */
+/* 1F1B with some backward passes split in two. Stage i computes the weight gradients of these
+   microbatches i microbatches later, when it would otherwise wait for other stages. The first stage
+   never waits, so it splits no backward pass. */
 typedef struct zero_bubble {
     list *l;
-    int32_t stage, steady; /* forward passes that alternate with backward passes */
-    int32_t n_split;       /* backward passes up to now whose weight gradients were left out */
-    int32_t next;          /* the next microbatch whose weight gradients are due */
+    int32_t stage, steady; /* steady: forward passes that alternate with backward passes */
+    int32_t n_split;       /* number of postponed passes of weight gradients */
+    int32_t next;          /* lowest microbatch whose weight gradients may be postponed */
 } zero_bubble;
 
 static bool is_split(const zero_bubble *z, int32_t microbatch) {
     return z->stage > 0 && (microbatch < z->stage || microbatch >= z->steady - 1);
 }
 
-/* Runs the oldest weight gradients that were left out. */
+/* Appends the pass of weight gradients that was postponed first. */
 static void add_weights(zero_bubble *z) {
     while (!is_split(z, z->next)) z->next++;
     add(z->l, SYN_ACTION_BACKWARD_WEIGHTS, z->next++, 0);

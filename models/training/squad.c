@@ -1,5 +1,5 @@
-/* Parses SQuAD's JSON without building a tree. All strings are in one buffer, so that a paragraph
-   is stored once for all of its questions. */
+/* Parses SQuAD's JSON without building a tree of it; see squad.h. All strings are in one buffer, so
+   a paragraph is stored only once for all of its questions. */
 #include "models/training/squad.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define MOST_BYTES ((size_t)2 << 30)
 
-/* A piece of the `text` of a squad. */
+/* A range of bytes in syn_squad.text. */
 typedef struct span {
     size_t at, bytes;
 } span;
@@ -149,7 +149,7 @@ static syn_status read_document(reader *r) {
 
 static syn_status add_document(syn_squad *squad, const char *name, const char *json, size_t bytes,
                                syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader needs an empty error */
     reader r = {.squad = squad, .err = &first};
     const size_t before = squad->n;
     const bool packed = bytes > 1 && memcmp(json, "\x1f\x8b", 2) == 0;

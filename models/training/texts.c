@@ -1,4 +1,5 @@
-/* Tokenizes samples in parallel and concatenates them in order; reads and writes the cache file. */
+/* Tokenizes samples in parallel and concatenates them in order; reads and writes the file that
+ * caches them. See texts.h. */
 #include "models/training/texts.h"
 
 #include <string.h>
@@ -110,9 +111,10 @@ static syn_status add_single(const struct job *j, struct piece *p, const syn_squ
     return s;
 }
 
-/* Truncates a pair to `most` ids like the tokenizers library's "longest_first": the longer part is
- * cut to the length of the shorter one; if that is not enough, both are cut to half of `most`. An
- * odd token goes to the part that was longer, or to the second if they were equal. */
+/* Truncates a pair of *a and *b ids to `most` ids in total, like "longest_first" of the tokenizers
+ * library. The longer part is truncated, but not below the length of the shorter one. If that is
+ * not enough, each part gets half of `most`; an odd token goes to the part that was longer, or to
+ * the second part if they were equal. */
 static void cut_pair(size_t *a, size_t *b, size_t most) {
     size_t *shorter = *a > *b ? b : a, *longer = *a > *b ? a : b;
     if (*a + *b <= most) return;
@@ -229,7 +231,7 @@ uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_tex
     uint64_t key = syn_hash(options, sizeof options, tokenizer);
     for (size_t i = 0; i < syn_squad_count(squad); i++) {
         const syn_squad_entry e = syn_squad_get(squad, i);
-        key = syn_hash(e.question, e.question_bytes + 1, key); /* with the NUL */
+        key = syn_hash(e.question, e.question_bytes + 1, key); /* with the NUL, as a separator */
         key = syn_hash(e.context, e.context_bytes + 1, key);
     }
     return key;
@@ -253,7 +255,7 @@ syn_status syn_texts_save(const syn_texts *t, const char *path, uint64_t key, sy
     return syn_sink_close(sink, true, err);
 }
 
-/* Whether a file with these counts has that many bytes. */
+/* Whether a file with this header must have `bytes` bytes in total. */
 static bool fits(const struct header *h, size_t bytes) {
     const int64_t most = (int64_t)(bytes / sizeof(int32_t));
     if (h->n < 0 || h->n > most || h->tokens < 0 || h->tokens > most) return false;

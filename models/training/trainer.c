@@ -1,5 +1,5 @@
-/* Runs training steps. If a loss or gradient is not finite, runs the microbatches again with
-   nan/inf checks to name the op that caused it. */
+/* Runs training steps; see trainer.h. If a loss or gradient is not finite, runs the microbatches
+   again with nan/inf checks, to name the op that produced the first such value. */
 #include "models/training/trainer.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
-/* What computes the losses of a step. */
+/* The functions that compute the losses of a step. */
 typedef struct losses {
     syn_pass *pass;             /* without a pipeline */
     syn_stage_forward *forward; /* in a pipeline */
@@ -24,7 +24,7 @@ struct syn_trainer {
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
     syn_pipeline *pipeline; /* NULL: none */
-    size_t tied;            /* number of the parameter; SIZE_MAX: none */
+    size_t tied;            /* number of the parameter options.tied; SIZE_MAX: none */
     syn_mark mark;          /* rows before it are never dropped */
     bool hold;
     bool forget_passes;
@@ -33,12 +33,13 @@ struct syn_trainer {
         bool waits; /* the last step's loss and norm are not read yet; the fields below are for that
                        step */
         int asked;
-        losses work; /* to run its microbatches again if they are not finite */
+        losses work; /* to run its microbatches again if loss or norm is not finite */
     } before;
     syn_trained known;
 };
 
-/* Makes the pipeline for the number of microbatches. */
+/* Creates the pipeline for `passes` microbatches per step, which replaces the previous one. Without
+   a pipeline in the options it does nothing. */
 static syn_status make_pipeline(syn_trainer *t, int passes, syn_error *err) {
     syn_pipeline *made;
     if (!t->options.pipeline) return SYN_OK;
@@ -58,8 +59,8 @@ static syn_status find_tied(syn_trainer *t, syn_error *err) {
     return syn__find_param(&t->tied, t->ctx, t->options.tied, err);
 }
 
-/* The stages of a pipeline have one norm, in which the last stage's copy of the shared table does
-   not count. */
+/* All stages of a pipeline use one gradient norm. The shared table must count only once in it, so
+   the last stage leaves out its copy. */
 static syn_status make_optimizer(syn_trainer *t, syn_error *err) {
     syn_optimizer_options how = t->options.optimizer;
     const syn_group *pp = t->pipeline_options.pp;
@@ -140,7 +141,8 @@ static void stage_backward(void *arg, int chunk, bool last) {
     syn_data_parallel_sync(s->trainer->parallel, last);
 }
 
-/* Sums the gradients of the table that the first and the last stage share. */
+/* Sums the gradient of the shared table over the first and the last stage, which each have a
+   copy. */
 static void sum_tied(syn_trainer *t) {
     if (t->tied == SIZE_MAX) return;
     const bool was = syn_set_grad(t->ctx, false);
@@ -154,8 +156,8 @@ static void sum_tied(syn_trainer *t) {
 }
 
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
-   last stage has losses. A microbatch only keeps its gradients and that sum. Its inputs and other
-   tensors are released, so memory does not grow with the number of microbatches. */
+   last stage has losses. After a microbatch only this sum and the gradients remain; its inputs and
+   all other tensors are released, so memory does not grow with the number of microbatches. */
 static syn_tensor run_passes(syn_trainer *t, const losses *work) {
     syn_ctx *ctx = t->ctx;
     const syn_mark start = syn_ctx_mark(ctx);
@@ -180,7 +182,8 @@ static syn_tensor run_passes(syn_trainer *t, const losses *work) {
     return sum;
 }
 
-/* The sum over the data-parallel ranks, on all stages. */
+/* Sums the losses over the data-parallel ranks and, in a pipeline, broadcasts the sum from the last
+   stage to all stages. */
 static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     syn_ctx *ctx = t->ctx;
     const syn_group *pp = t->pipeline ? t->options.pipeline->pp : NULL;
@@ -201,7 +204,7 @@ static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     return sum;
 }
 
-/* Replaces the n numbers of x by their sum or minimum over all ranks. */
+/* Replaces each of the n numbers in x by its sum or minimum over all ranks. */
 static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
     const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp,
                                  t->pipeline ? t->options.pipeline->pp : NULL};
@@ -212,10 +215,10 @@ static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduc
     return syn_tensor_read(t->ctx, all, x, (size_t)n * sizeof *x);
 }
 
-/* Finds the op that first produced a value that is not finite: runs the microbatches again with
- * nan/inf checks. All ranks call this, and all fail with the same message, that of the lowest rank
- * that found something. `what` is its first part; if empty, the message of syn__optimizer_blame
- * takes its place. */
+/* Runs the microbatches again with nan/inf checks to find the op that first produced a value that
+ * is not finite. All ranks call this, and all fail. The message gives the op of the lowest rank
+ * that found one. It begins with `what` or, if that is empty, with the message of
+ * syn__optimizer_blame. */
 static syn_status explain(syn_trainer *t, const losses *work, const char *what, syn_error *err) {
     enum { NOBODY = INT32_MAX };
     syn_ctx *ctx = t->ctx;

@@ -1,4 +1,5 @@
-/* Opens checkpoints: finds the files, maps them, and looks up tensors. */
+/* Opens checkpoints: finds the files, maps them into memory, and looks up tensors by name. The
+   parsers of header and index are in safetensors_header.c and safetensors_index.c. */
 #include "models/weights/safetensors.h"
 
 #include <errno.h>
@@ -65,7 +66,8 @@ static syn_status make_files(syn_safetensors *st, size_t n, syn_error *err) {
                      : SYN_FAIL_NOMEM(err, n * sizeof *st->files, "the files of a checkpoint");
 }
 
-/* Reads the next of st->files; maps it unless its data is already set. */
+/* Reads the header of the next file in st->files. Maps the file first, unless its data is already
+   set. */
 static syn_status read_file(syn_safetensors *st, const char *path, syn_error *err) {
     syn__safetensors_file *file = &st->files[st->n_files++];
     file->name = syn_strdup(base_name(path));
@@ -101,7 +103,7 @@ static syn_status sort_names(syn_safetensors *st, const char *path, syn_error *e
     return SYN_OK;
 }
 
-/* By key, then by file. */
+/* Orders by key, then by file. */
 static int compare_pairs(const void *a, const void *b) {
     const syn__safetensors_pair *x = a, *y = b;
     const int order = strcmp(x->key, y->key);
@@ -143,7 +145,7 @@ const syn_safetensors_tensor *syn_safetensors_find(const syn_safetensors *st, co
 
 /* ---- Several files ---- */
 
-/* An empty folder is the current one. */
+/* Sets *out to the path folder/name. An empty folder means the current one. */
 static syn_status join(char **out, const char *folder, size_t folder_bytes, const char *name,
                        syn_error *err) {
     const size_t name_bytes = strlen(name);
@@ -240,8 +242,8 @@ static syn_status fail_empty_folder(const char *folder, syn_error *err) {
             : "");
 }
 
-/* If both exist, the single file wins, as in transformers: someone who writes a single file to a
-   folder with an older index expects that. */
+/* If the folder has a single file and an index, the single file is read, as in transformers: a user
+   who writes a single file to a folder with an older index expects that. */
 static syn_status read_folder(syn_safetensors *st, const char *folder, syn_error *err) {
     char *path;
     SYN_TRY(find_in(&path, folder, FILE_NAME, err));
@@ -338,8 +340,8 @@ void syn_safetensors_release(const syn_safetensors *st, const void *data, size_t
             file = &st->files[i];
     }
     if (!file || page <= 0 || bytes == 0) return;
-    /* Releases whole pages, including those only partly in the range. The mapping begins at a
-       page. */
+    /* Releases whole pages, including pages that are only partly in the range. The mapping begins
+       at a page boundary. */
     size_t first = (size_t)((const char *)data - file->data), end = first + bytes;
     first -= first % (size_t)page;
     if (end > file->bytes) end = file->bytes;

@@ -1,4 +1,5 @@
-/* Parses the header of a safetensors file, which is untrusted input. */
+/* Parses the header of a safetensors file. The header is untrusted input, so everything in it is
+   checked here, and the rest of the reader can rely on it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,11 @@
 #include "syntorch/base/sink.h"
 
 #define LENGTH_BYTES 8
-#define NAME_BYTES   200 /* most bytes of a path in an error, as in the JSON reader */
+#define NAME_BYTES   200 /* limit for a path in an error, as in the JSON reader */
 #define SHOWN        SYN__SAFETENSORS_SHOWN
 
-/* The dtypes of safetensors 0.8. */
+/* The dtypes of safetensors 0.8: name, bits per element, and syn_dtype (-1: the library has no such
+   dtype). */
 static const syn__safetensors_dtype dtypes[] = {
     {"F32", 32, SYN_F32}, {"F16", 16, SYN_F16},   {"BF16", 16, SYN_BF16}, {"I32", 32, SYN_I32},
     {"I64", 64, SYN_I64}, {"F64", 64, -1},        {"U64", 64, -1},        {"C64", 64, -1},
@@ -25,7 +27,7 @@ static const syn__safetensors_dtype dtypes[] = {
 };
 static const size_t n_dtypes = sizeof dtypes / sizeof dtypes[0];
 
-/* NULL if there is none. */
+/* Returns NULL if safetensors has no such dtype. */
 static const syn__safetensors_dtype *dtype_named(const char *name) {
     for (size_t i = 0; i < n_dtypes; i++)
         if (strcmp(dtypes[i].name, name) == 0) return &dtypes[i];
@@ -49,14 +51,15 @@ typedef struct parser {
     const char *path;
     syn_json json;
     size_t text_bytes; /* bytes used in file->text */
-    const char *data;  /* after the header */
+    const char *data;  /* what follows the header in the file */
     size_t data_bytes;
     char shown[SHOWN];
     syn_error *err;
 } parser;
 
-/* Copies the last key or string to file->text, which is as long as the header and so has space: the
-   NUL takes less than the two quotes did. NULL after an error. */
+/* Copies the last key or string to file->text and returns the copy; NULL after an error. That
+   buffer is as long as the header, which is enough: a copy's NUL is shorter than the two quotes in
+   the header. */
 static const char *keep(parser *p) {
     char *out = p->file->text + p->text_bytes;
     if (memchr(p->json.text, '\0', p->json.text_bytes)) {
@@ -74,7 +77,7 @@ static syn_status read_metadata(parser *p) {
     syn_safetensors *st = p->st;
     const syn_json_type type = syn_json_next(&p->json);
     if (type == SYN_JSON_ERROR) return p->err->code;
-    if (type == SYN_JSON_NULL) return SYN_OK; /* as if absent, like safetensors */
+    if (type == SYN_JSON_NULL) return SYN_OK; /* as if absent, as in safetensors */
     if (type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(&p->json, "\"__metadata__\" must be an object or null");
     while (syn_json_next(&p->json) == SYN_JSON_KEY) {
@@ -102,7 +105,7 @@ static syn_status read_dtype(parser *p, const char *tensor, const syn__safetenso
                          tensor, syn__safetensors_shown(p->json.text, shown));
 }
 
-/* Reads an array of at most `room` non-negative integers. */
+/* Reads an array of at most `room` non-negative integers. `what` and `tensor` are for errors. */
 static syn_status read_integers(parser *p, const char *tensor, const char *what, int64_t *out,
                                 int room, int *n) {
     SYN_TRY(syn_json_expect(&p->json, SYN_JSON_ARRAY_BEGIN, what));
@@ -216,7 +219,7 @@ static int compare_names(const void *a, const void *b) {
                   ((const syn_safetensors_tensor *)b)->name);
 }
 
-/* By position; an empty tensor sorts before the tensor at the same position. */
+/* Orders by position in the file. An empty tensor comes before the tensor at the same position. */
 static int compare_places(const void *a, const void *b) {
     const syn_safetensors_tensor *x = a, *y = b;
     const uintptr_t from = (uintptr_t)x->data, to = (uintptr_t)y->data;
@@ -290,7 +293,7 @@ static syn_status header_bytes(const syn__safetensors_file *file, const char *pa
 
 syn_status syn__safetensors_read_header(syn_safetensors *st, syn__safetensors_file *file,
                                         const char *path, syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader needs an empty error */
     parser p = {.st = st, .file = file, .path = path, .err = &first};
     char title[NAME_BYTES + 8];
     size_t bytes = 0;

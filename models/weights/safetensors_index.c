@@ -1,4 +1,5 @@
-/* Parses model.safetensors.index.json, which gives the file of each tensor. */
+/* Parses model.safetensors.index.json, which gives the file of each tensor. The index is untrusted
+   input: it can only name files in its own folder. */
 #include <string.h>
 
 #include "models/weights/safetensors_private.h"
@@ -49,8 +50,7 @@ static syn_status read_map(syn__safetensors_index *index, syn_json *json, syn_er
     return SYN_OK;
 }
 
-/* Other keys than weight_map are skipped: metadata such as total_size, which is not always
-   correct. */
+/* Skips all keys except weight_map. Metadata such as total_size is not always correct. */
 static syn_status read_document(syn__safetensors_index *index, syn_json *json, syn_error *err) {
     bool seen = false;
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the index"));
@@ -68,7 +68,7 @@ static syn_status read_document(syn__safetensors_index *index, syn_json *json, s
 
 syn_status syn__safetensors_read_index(syn__safetensors_index *index, const char *path,
                                        const char *json, size_t bytes, syn_error *err) {
-    syn_error first = {.code = SYN_OK}; /* the JSON reader only reports into an empty error */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader needs an empty error */
     syn_json reader;
     memset(index, 0, sizeof *index);
     syn_json_init(&reader, path, json, bytes, &first);

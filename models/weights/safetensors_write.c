@@ -1,4 +1,5 @@
-/* Writes safetensors files. */
+/* Writes safetensors files: first the header, then the data in pieces; see safetensors.h. It shares
+   only names and limits with the reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "syntorch/base/utf8.h"
 
 #define LENGTH_BYTES 8
-#define DATA_ALIGN   64 /* of the data in the file; the format requires none, 8 is common */
+#define DATA_ALIGN   64 /* alignment of the data in the file; optional in the format */
 #define SHOWN        SYN__SAFETENSORS_SHOWN
 
 static int compare_names(const void *a, const void *b) {
@@ -34,8 +35,8 @@ static syn_status check_names(const syn_safetensors_entry *entries, size_t n, sy
     return status;
 }
 
-/* Writes `"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, and advances *at past the
-   tensor. */
+/* Writes `"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, where *at is the first
+   offset, and advances *at past the tensor. */
 static syn_status put_entry(syn_sink *sink, const syn_safetensors_entry *e, int64_t *at,
                             syn_error *err) {
     char shown[SHOWN];
@@ -99,7 +100,7 @@ syn_status syn_safetensors_write_header(syn_safetensors_writer *writer, syn_sink
         syn_sink_write(sink, length, LENGTH_BYTES);
         syn_sink_write(sink, json, bytes);
     }
-    const syn_status closed = syn_sink_close(header, true, err); /* reports why json is NULL */
+    const syn_status closed = syn_sink_close(header, true, err); /* also reports why json is NULL */
     *writer = (syn_safetensors_writer){sink, (uint64_t)data_bytes};
     return status != SYN_OK ? status : closed;
 }

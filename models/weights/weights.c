@@ -1,4 +1,5 @@
-/* Opens checkpoints by parameter names, and computes shards as runs of elements. */
+/* Opens checkpoints for a family: converts the names of tensors to parameter names and looks them
+   up. Also computes which elements of a tensor belong to a shard, for reading and for saving. */
 #include "models/weights/weights.h"
 
 #include <stdio.h>
@@ -99,7 +100,7 @@ const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *pa
 
 /* ---- Opening ---- */
 
-/* Whether a tensor is the token table of models of a family. */
+/* Whether a tensor's name is that of the token table in models of family f. */
 static bool is_token_table(const syn_safetensors_tensor *t, const syn_model_family *f) {
     char name[96], table[96];
     if (strlen(t->name) >= sizeof name - SYN__WEIGHTS_LONGER) return false;
@@ -194,9 +195,9 @@ uint64_t syn_weights_hash(const syn_weights *w) {
 
 /* ---- Shards ---- */
 
-/* The full tensor is [outer][parts][count][run]: `outer` are the dimensions before the axis; a run
-   is a shard's piece of one part, with all dimensions after the axis. The shard is
-   [outer][parts][run]. */
+/* The full tensor can be seen as an array [outer][parts][count][run]. `outer` stands for all
+   dimensions before the sharded axis. A run is what one shard has of one part, with all dimensions
+   after the axis. The shard is then [outer][parts][run]. */
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
     const int64_t elems = syn_spec_elems(full);
     if (shard.count == 1 || elems == 0) return (syn__weights_slices){1, elems / shard.count, 0, 0};

@@ -1,4 +1,5 @@
-/* Divides a model's tensors into files, and writes their index. */
+/* Divides a model's tensors into files of limited size, opens these files, and writes their index.
+   weights_save.c writes the contents. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

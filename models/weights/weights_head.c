@@ -1,5 +1,5 @@
-/* Heads in checkpoints: compares heads with the parameters they may be tied to, and names heads
-   that are not used. */
+/* Examines the heads in a checkpoint: whether they equal the parameters that they may be tied to,
+   whether the token-prediction head is missing, and what the purpose of an unused head is. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define SHOWN       SYN__SAFETENSORS_SHOWN
 #define BLOCK_ELEMS 1024
-#define PIECE_BYTES ((size_t)4 << 20) /* compared, then released */
+#define PIECE_BYTES ((size_t)4 << 20) /* bytes to compare before their pages are released */
 
 static bool same_block(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
                        int64_t first, size_t n) {
@@ -54,7 +54,8 @@ static bool same_numbers(const syn_weights *w, const syn_safetensors_tensor *a,
     return true;
 }
 
-/* Compares <head>.weight or .bias with that of <other>. */
+/* Sets *differs to whether the weight or bias (`which`) of a head differs from that of the layer
+   that it is tied to. Tensors that the checkpoint lacks do not differ. */
 static syn_status compare(const syn_weights *w, const syn__param_row *row, const char *which,
                           bool *differs, syn_error *err) {
     char a[SHOWN], b[SHOWN], shape[SYN__SHAPE_BYTES], other_shape[SYN__SHAPE_BYTES];
@@ -105,8 +106,9 @@ static bool has_layer(const syn_weights *w, const syn__param_row *row) {
 
 const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config *config,
                                    unsigned heads) {
-    const syn__param_row *first = NULL; /* of the token-prediction head, which comes first */
-    if (!has_layer(w, &config->family->embed_rows[0])) return NULL; /* more is missing */
+    const syn__param_row *first = NULL; /* first row of the token-prediction head */
+    /* Without the token table, more than a head is missing. */
+    if (!has_layer(w, &config->family->embed_rows[0])) return NULL;
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
         if ((row->flags & SYN__NO_PREFIX) == 0 || !syn__family_has_row(config, row, heads))
             continue;
@@ -130,7 +132,7 @@ const char *syn__weights_purpose(const char *parameter, bool others) {
                                            {"qa_outputs.", "a head for answers"},
                                            {"multiple_choice_head.", "a head for choices"},
                                            {"v_head.", "a head for values"}};
-    enum { OWN = 4 }; /* the first ones belong to families here; the others only to transformers */
+    enum { OWN = 4 }; /* our families have the first 4; only transformers has the others */
     for (size_t i = others ? OWN : 0; i < sizeof heads / sizeof heads[0]; i++)
         if (strncmp(parameter, heads[i][0], strlen(heads[i][0])) == 0) return heads[i][1];
     return NULL;

@@ -1,4 +1,5 @@
-/* Reads a checkpoint for one rank. */
+/* Reads a checkpoint into the parameters of one rank: converts dtypes, copies shards, and reports
+   tensors that do not match or are not used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ typedef struct problem {
 
 struct syn_weights_reader {
     const syn_weights *weights;
-    bool *taken; /* per entry */
+    bool *taken; /* per entry: a parameter used it */
     problem *problems;
     size_t n_problems, problems_cap;
     void (*progress)(void *user, int64_t done, int64_t of); /* NULL: no progress reports */
@@ -96,7 +97,7 @@ static bool same_type(source_type from, syn_dtype to) {
            (from == FROM_BF16 && to == SYN_BF16);
 }
 
-/* Converts at most BLOCK_ELEMS elements; `in` need not be aligned. */
+/* Converts n elements, at most BLOCK_ELEMS. `in` need not be aligned. */
 static void convert_block(const char *in, source_type from, void *out, syn_dtype to, size_t n) {
     union {
         double f64[BLOCK_ELEMS];
@@ -132,7 +133,8 @@ void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *o
     convert(in, from, (char *)out, SYN_F32, n);
 }
 
-/* Fills a shard, one of `count`. Elements of the full tensor from valid_elems on become zero. */
+/* Fills `data`, a shard of t, with elements of dtype `to`. Elements of the full tensor from
+   valid_elems on are padding and become zero. count: number of shards. */
 static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
                        const syn__weights_slices *s, int64_t valid_elems, int count, syn_dtype to,
                        char *data) {
@@ -143,7 +145,8 @@ static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
     size_t released = (size_t)s->offset * in_bytes, end = released, pending = 0;
     for (int64_t i = 0; i < s->runs; i++) {
         const int64_t first = i * s->stride + s->offset, left = valid_elems - first;
-        /* Long runs are copied in pieces, so that little of the file is in memory at a time. */
+        /* Copies long runs in pieces, so that only a small part of the file is in memory at a
+           time. */
         const int64_t piece = (int64_t)(RELEASE_BYTES / in_bytes);
         for (int64_t at = 0; at < s->run_elems; at += piece) {
             const int64_t n = s->run_elems - at < piece ? s->run_elems - at : piece;
@@ -188,7 +191,8 @@ static syn_status note(syn_weights_reader *r, problem_kind kind, const char *nam
     return SYN_OK;
 }
 
-/* Records a mismatch between the parameter and its tensor; *fits: there is none. */
+/* Compares a parameter with its tensor. Sets *fits to whether they match; if not, records the
+   mismatch. */
 static syn_status compare(syn_weights_reader *r, const char *name, const syn__weights_entry *entry,
                           const syn_spec *want, bool *fits, syn_error *err) {
     char ours[SHAPE_BYTES], theirs[SHAPE_BYTES], what[2 * SHAPE_BYTES + 64];
@@ -241,8 +245,8 @@ syn_param_source syn_weights_source(syn_weights_reader *reader) {
 
 /* ---- Summary ---- */
 
-/* Whether a tensor belongs to a head that the model does not have. A tied head does not count,
-   because the model has it as the token table. */
+/* Whether tensor i belongs to a head that the model does not have. This excludes tied heads: their
+   matrix is the model's token table. */
 static bool is_unused(const syn_weights_reader *r, size_t i) {
     const syn__weights_entry *entry = &r->weights->entries[i];
     if (r->taken[i]) return false;
@@ -274,7 +278,7 @@ syn_status syn_weights_unused(const syn_weights_reader *r, char **list, syn_erro
     return !last || *list ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of unused tensors");
 }
 
-/* Counts and first names of each kind of problem, for the error. */
+/* For the error: the number of problems of each kind, and the names of the first ones. */
 typedef struct summary {
     size_t count[PROBLEM_KINDS];
     char names[PROBLEM_KINDS][160];
@@ -294,7 +298,8 @@ static void summarize(summary *sum, problem_kind kind, const char *line) {
     else if (n == NAMES_SHOWN) snprintf(names + used, room, ", ...");
 }
 
-/* Whether a tensor was not used, although a model, or this part of it, must have it. */
+/* Whether tensor i was not used and is none of the tensors that may be unused: buffers, heads and,
+   if `part` is not NULL, parameters of other parts. */
 static bool is_unexpected(const syn_weights_reader *r, size_t i, const syn_model *part) {
     const syn__weights_entry *entry = &r->weights->entries[i];
     return !r->taken[i] && entry->role == SYN__WEIGHTS_PARAMETER &&

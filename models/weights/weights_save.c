@@ -1,4 +1,5 @@
-/* Writes the parameters of a model, which may be sharded over ranks. */
+/* Saves the parameters of a model, which may be sharded over ranks: rank 0 collects the shards of
+   one parameter at a time and writes the files, and the other ranks send their shards. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,20 +8,22 @@
 
 enum { TAG_READY = 1000101, TAG_SHARD };
 
-/* State of a save. Ranks other than 0 only use ctx, comm, order and shard. */
+/* The state of a save. All ranks plan the same files, but only rank 0 writes them; `full` is NULL
+   on the others. */
 typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: a single rank */
     const syn_model_family *family;
-    const syn_weights *as_in; /* NULL: no tensors to copy */
-    size_t n;
-    size_t *order; /* parameter number per position in the file: larger dtypes first, as PyTorch's
-                      reader requires */
+    const syn_weights *as_in; /* the checkpoint whose tensors are copied; NULL: none */
+    size_t n;                 /* number of parameters */
+    /* The number of the parameter at each position in the file. Larger dtypes come first, as
+       PyTorch's reader requires. */
+    size_t *order;
     syn_safetensors_entry *entries; /* by position in the file */
     size_t n_entries;               /* n, plus one if a bias has two names */
-    char *names;
-    void *full, *shard; /* buffers for the largest parameter and shard */
-    int parts; /* ranks that share the model: the largest number of shards of a parameter */
+    char *names;                    /* storage for the names of entries */
+    void *full, *shard;             /* buffers for the largest parameter and shard */
+    int parts; /* number of ranks that share the model: the most shards of a parameter */
 } saver;
 
 static int32_t rank_of(const saver *s) {
@@ -35,13 +38,15 @@ static syn_spec shard_spec(const syn_param_info *p) {
     return spec;
 }
 
-/* The tensor of as_in to copy for a parameter; NULL: write the parameter. */
+/* The tensor of as_in that is copied in place of a parameter. NULL: the parameter itself is
+   written. */
 static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *name) {
     const syn__weights_entry *entry = s->as_in ? syn__weights_find(s->as_in, name) : NULL;
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
-/* The spec in the file: without vocabulary padding. */
+/* A parameter's spec in the file: without vocabulary padding, and in the dtype of as_in if that is
+   copied. */
 static syn_spec file_spec(const saver *s, const syn_param_info *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
@@ -52,7 +57,7 @@ static syn_spec file_spec(const saver *s, const syn_param_info *p) {
 
 static syn_status check(const saver *s, syn_error *err) {
     const int32_t size = s->comm ? s->comm->size : 1;
-    SYN_TRY(syn_ctx_status(s->ctx)); /* the error is set at the end */
+    SYN_TRY(syn_ctx_status(s->ctx)); /* syn__weights_save sets the error */
     if (!syn_ctx_has_data(s->ctx) || (s->comm && !s->comm->ops->moves_data))
         return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
     for (size_t i = 0; i < s->n; i++) {
@@ -83,14 +88,15 @@ static syn_status make_room(saver *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* The prefix that transformers puts before a parameter's name: "transformer." or "". */
+/* The prefix of a parameter's name in transformers, such as "transformer." or "". */
 static const char *prefix_of(const saver *s, const char *name) {
     const syn__param_row *row = syn__family_row(s->family, name);
     return row && (row->flags & SYN__NO_PREFIX) != 0 ? "" : s->family->prefix;
 }
 
-/* The second name of a head's bias; NULL if it has none. The bias is stored twice if the head also
-   has a matrix of its own under that name, because transformers ties both or neither. */
+/* The second name of a head's bias; NULL if it has none. The bias is stored under both names if the
+   head has its own matrix under the second one, because transformers ties both matrix and bias or
+   neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
     const syn__param_row *second = syn__family_alias_row(s->family, name);
@@ -135,7 +141,7 @@ static syn_status plan(saver *s, syn_error *err) {
 
 /* ---- One parameter at a time ---- */
 
-/* Copies the shard of rank `index` to its place in the full tensor. */
+/* Copies shard number `index` to its place in the full tensor. */
 static void scatter(const syn_param_info *p, int index, const char *shard, char *full) {
     syn_shard cut = p->shard;
     cut.index = index;
@@ -166,7 +172,7 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
     SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
     scatter(p, 0, s->shard, s->full);
-    const int32_t step = s->parts / p->shard.count; /* this many ranks have the same shard */
+    const int32_t step = s->parts / p->shard.count; /* number of ranks that have the same shard */
     for (int32_t i = 1; i < p->shard.count; i++) {
         const int32_t r = i * step;
         SYN_TRY(syn_comm_send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, err));
@@ -205,7 +211,8 @@ static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n
     SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries + first, n, err));
     for (size_t place = first; place < first + n; place++) {
         SYN_TRY(write_entry(s, &writer, place, err));
-        if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink); /* closing reports it */
+        /* The caller closes the sink, which sets the error. */
+        if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink);
     }
     return syn_safetensors_write_end(&writer, err);
 }

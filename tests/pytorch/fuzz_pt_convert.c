@@ -1,7 +1,8 @@
-/* Fuzz target: the whole conversion of one or two ranks. The input's parts, ended by NUL, are host
-   trace, device trace, and both of a second rank; an empty part is a file that is not there.
-   Whatever is read, every dependency is on an earlier op, and what is written has no error
-   of its own. */
+/* Fuzz target: the whole conversion of one or two ranks. The input consists of up to four files,
+   each ended by a NUL: the host and the device trace of one rank, then those of another. An empty
+   part stands for a missing file. Checks that every op depends only on earlier ops, and that
+   writing succeeds or sets an error message. The targets fuzz_pt_host.c and fuzz_pt_device.c check
+   the readers alone. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,13 @@ static void need(bool cond) {
     if (!cond) abort();
 }
 
+/* The part of the input that has not been read yet. */
 typedef struct rest {
     const char *text;
     size_t bytes;
 } rest;
 
-/* The next part; not opened if it is empty. */
+/* Opens the next part unless it is empty. Returns false if memory runs out. */
 static bool open_part(rest *r, syn__file_text *input, const char *name) {
     const char *end = r->bytes > 0 ? memchr(r->text, 0, r->bytes) : NULL;
     const size_t bytes = end ? (size_t)(end - r->text) : r->bytes;

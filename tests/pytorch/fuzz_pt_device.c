@@ -1,4 +1,5 @@
-/* Fuzz target: the loader of device traces ends, its events are in order and slices of the file. */
+/* Fuzz target: the reader of device traces. Checks that it terminates, that events are ordered by
+   time, and that their texts lie within the file. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Fuzz target: the loader of host traces ends, and what it hands out are slices of the file. The
-   first byte chooses among the objects. */
+/* Fuzz target: the reader of host traces. Checks that it terminates and that all returned texts lie
+   within the file. The first byte of the input selects which JSON object of the file is read. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

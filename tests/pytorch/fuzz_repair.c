@@ -1,5 +1,6 @@
-/* Fuzz target: what repair writes is valid JSON, which repair then leaves alone; valid JSON it
-   leaves alone at once. The first byte chooses among the objects. */
+/* Fuzz target: repair of damaged traces (pt_repair.h). Checks that its output is valid JSON, and
+   that it does not change valid JSON, including its own output. The first byte of the input selects
+   which JSON object of the file is repaired. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* 1: valid; 0: not; -1: not within the strict reader's limits. */
+/* 1: valid; 0: invalid; -1: it exceeds the strict reader's limits for depth or size. */
 static int is_valid(const char *text, size_t bytes) {
     syn_error err = {0};
     syn_json json;
@@ -55,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (object && is_valid(text, size - 1) == 1 &&
         (bytes != size - 1 || memcmp(out, text, bytes) != 0))
         abort();
-    /* Lists that do not begin with an object are taken for a line of a log. */
+    /* Only an object is repaired again. Repair takes a list that does not begin with an object for
+       a line of a log. */
     syn_sink *twice = object ? repair(out, bytes, (syn_pytorch_object){0}, &again) : NULL;
     if (twice != NULL) {
         const char *same = syn_sink_data(twice, &more);

@@ -1,6 +1,6 @@
-"""What users of converters suffer from, as behaviours of `syntorch convert pytorch` and `link`:
-nothing lost, deep chains, cycles, traces that lack something, every option, schemas, linked
-traces."""
+"""Tests `syntorch convert pytorch` and `link` against known failures of other converters: lost
+nodes, deep call chains, cycles, incomplete traces, every option, schemas, and linked traces. The
+letters name the behaviours in the list of user needs."""
 import collections
 import copy
 import json
@@ -21,8 +21,8 @@ SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", PROGRAM],
 
 
 def pairs_of(nodes, name=None):
-    """Dependencies of a class (None: all data_deps) between nodes, which ids do not tell apart in
-    another order."""
+    """Returns the dependencies of a class (None: all data_deps) as pairs of nodes. Nodes are
+    compared by what they do, because ids depend on the order."""
     key = {n.id: (n.on_gpu, n.name, n.start) if n.on_gpu
            else (n.attr.get("rf_id"), n.name, n.attr.get("tid")) for n in nodes}
     check(len(set(key.values())) == len(nodes), "the test's keys are not unique")
@@ -31,7 +31,7 @@ def pairs_of(nodes, name=None):
 
 
 def parts(n):
-    """A node without what depends on ids."""
+    """Returns the properties of a node that do not depend on ids."""
     return (n.name, n.type, n.start, n.dur, n.on_gpu, n.attr.get("stream"))
 
 
@@ -39,7 +39,7 @@ def parts(n):
 
 
 def missing_parents(p, base):
-    """Behaviour b: whole subtrees without their parent keep all that they did."""
+    """Behaviour b: subtrees that lost their parent keep all their nodes."""
     ids = {n["id"]: n for n in p.nodes}
     roots = [n["id"] for n in p.nodes if n["name"] in (PROCESS, THREAD)]
     steps = [n["id"] for n in p.nodes if n["ctrl_deps"] in roots and n["id"] not in roots]
@@ -66,8 +66,9 @@ def missing_parents(p, base):
 
 
 def lost_op(p, base):
-    """An op that the observer failed to write stays on its stack: it becomes the caller of those
-    that follow as well, and those of their callers. The device trace tells the true ones."""
+    """An op that the observer failed to write stays on its stack, so the host trace names it as the
+    caller of the next ops and of the ops after their callers. The Kineto trace has the true
+    callers."""
     ids = {n["id"]: n for n in p.nodes}
     parents = {n["ctrl_deps"] for n in p.nodes}
     lost = next(n for n in p.nodes if n["name"].startswith("aten") and n["id"] in parents
@@ -97,7 +98,7 @@ def lost_op(p, base):
 
 
 def streams(p, base):
-    """Behaviour e: GPU work waits for the work before it on its stream and for its launch."""
+    """Behaviour e: GPU work waits for the earlier work of its stream and for its launch."""
     order = collections.defaultdict(list)
     for n in base.nodes:
         if n.on_gpu:
@@ -112,7 +113,7 @@ def streams(p, base):
             check(n.attr.get("launch_deps") == n.ctrl and len(n.ctrl) == 1,
                   f"{p.name}: node {n.id} has no launch")
     last = {}
-    # Collectives of a group run one after the other; in which order, test_convert_sets.py checks.
+    # Collectives of a group run one after the other. test_convert_sets.py checks their order.
     for n in sorted((n for n in base.nodes if n.type == COLL), key=lambda n: n.id):
         if n.attr.get("pg_name") in last:
             before = last[n.attr["pg_name"]].id
@@ -121,8 +122,8 @@ def streams(p, base):
 
 
 def lacking(p, base):
-    """Host only; a device trace without anything; without kernels' launches; all kinds of ids away
-    at once."""
+    """Converts incomplete pairs: only a host trace, an empty Kineto trace, no kernel launches, and
+    no ids of any kind."""
     r = convert(p.texts()[0])
     kinds = {k: v if k in ("host ops", "metadata") else 0 for k, v in p.kinds().items()}
     if good(f"{p.name}: host only", r, kinds):
@@ -161,11 +162,11 @@ def lacking(p, base):
           f"{p.name}: a bare list of events: {r.said}")
 
 
-# ---- Deep chains, cycles ----
+# ---- Deep call chains, cycles ----
 
 
 def deep():
-    """Behaviour d: 200,000 ops within each other, each with a name of its own."""
+    """Behaviour d: 200,000 nested ops, each with its own name."""
     n = 20000 if SANITIZED else 200000
     node = ('{"id": %d, "name": "%s", "ctrl_deps": %d, "attrs": [{"name": "rf_id", "value": %d}, '
             '{"name": "tid", "value": 1}]}')
@@ -199,7 +200,7 @@ def deep():
         kernel = [m for m in r.nodes if m.on_gpu]
         check(by_id[kernel[0].ctrl[0]] is ops[-1], f"{what}: the kernel's op")
         check(all(m.dur == 2 for m in ops), f"{what}: {sum(m.dur for m in ops)} us")
-    # upwards; all absent
+    # callers with higher ids; callers that do not exist
     for form, word in ((lambda i: i + 5, "parent-cycle"), (lambda i: 9 * n - i, "missing-parent")):
         rows = [node % (1, PROCESS, 1, 0), node
                 % (2, THREAD, 1, 0)] + [node % (i + 3, "op", form(i), i + 1) for i in range(n - 2)]
@@ -210,7 +211,7 @@ def deep():
 
 
 def linked_of(p):
-    """What `syntorch link` makes of a pair, as a Python object, strictly read."""
+    """Returns the output of `syntorch link` for a pair as a Python object, parsed strictly."""
     r = convert(*p.texts(), command=("link",))
     if not check(r.code == 0 and list(r.files) == ["t.0.et"], f"{p.name}: link: {r.said}"):
         return None
@@ -222,7 +223,7 @@ def linked_of(p):
 
 
 def cycles(p, base):
-    """Behaviour c: synchronisation edges that go back in time close cycles; they alone are
+    """Behaviour c: synchronisation edges that go back in time close cycles. Only these edges are
     dropped."""
     clean = linked_of(p)
     if clean is None:
@@ -269,7 +270,7 @@ def cycles(p, base):
         got = [(ids[d], n.name) for n in r.nodes for d in n.attr.get("sync_deps", [])]
         check(got == [(work[0]["name"], late["name"])] and not r.rank["dropped"],
               f"{p.name}: an edge forward: {got}")
-    same = copy.deepcopy(clean)  # all at one time: order of ids decides
+    same = copy.deepcopy(clean)  # all at the same time, so the order of ids decides
     for n in same["nodes"]:
         if "ts" in n:
             n["ts"] = 5
@@ -284,8 +285,8 @@ def cycles(p, base):
 
 
 def edges(p, base):
-    """--edges without a class: its pairs are gone, unless another reason joins them; the rest
-    stays."""
+    """--edges without a class removes the pairs of that class, except pairs that another class also
+    joins, and changes nothing else."""
     base_pairs = pairs_of(base.nodes)
     own = {c: pairs_of(base.nodes, c) for c in CLASSES}
     check(all(own[c] for c in CLASSES if c != "group" or p.name != "fixture"),
@@ -356,7 +357,7 @@ def dup_ids(p, base):
           f"{p.name}: --dup_ids error without any")
     r = convert(*p.texts(), "--dup_ids", "both")
     check(r.code == 2 and not r.files, f"{p.name}: --dup_ids both: exit {r.code}")
-    # the node that ends the reference's conversion in a cycle
+    # with this node the reference's conversion ended in a cycle
     if pt.TRACES and p.name == "synth_allfeatures":
         real = pt.shared("resnet_2gpu_rank0")
         with open(os.path.join(pt.TRACES, "dup_id_node.json"), encoding="utf-8") as f:
@@ -402,7 +403,7 @@ def usage(p, base):
           f"{p.name}: --replay_check: {replay}, {measured} us")
     r = convert(host, device, "--replay_check", "--profile", "astra-sim")
     replay = r.rank.get("replay", {})
-    # The host's time after the last device work is in no node of that profile.
+    # The host time after the last device work is in no node of that profile.
     check(0.8 * measured < replay.get("replayed_ns", 0) / 1000 < 1.05 * measured,
           f"{p.name}: --replay_check: {replay}, {measured} us")
     with tempfile.TemporaryDirectory() as folder:
@@ -432,7 +433,7 @@ def usage(p, base):
 
 
 def flat(p):
-    """The host trace in schema 1.0.1."""
+    """Returns the host trace in schema 1.0.1."""
     doc = {**p.host, "schema": "1.0.1", "nodes": []}
     for n in p.nodes:
         a = {x["name"]: x["value"] for x in n["attrs"]}
@@ -485,7 +486,8 @@ def sets_of_linked():
 
 
 def linking(p, base):
-    """Through a linked file: the same nodes, times and edges, as far as that file can hold them."""
+    """Converting a linked file gives the same nodes, times and edges, as far as that file can hold
+    them."""
     doc = linked_of(p)
     if doc is None:
         return

@@ -1,6 +1,6 @@
-"""`syntorch convert pytorch` on damaged and odd files and host nodes: all that can be saved is
-converted, each kind of anomaly told with its count and the place of the first, nothing is lost;
---strict refuses. Each case is one edit of a good pair."""
+"""Tests `syntorch convert pytorch` on damaged and odd files and host nodes. It converts everything
+that is readable and reports each kind of anomaly with its count and first position. --strict
+refuses each damage. Each case is one edit of an intact pair of files."""
 import gzip
 import json
 import re
@@ -12,7 +12,7 @@ from damaged_traces import by_rf, check_anomalies, expected, launches, leaf, mid
 from pytorch_traces import ATTRS, PROCESS, THREAD, attr, convert, dump, good, places, refused, \
     set_attr
 
-# what nodes cut off would tell
+# reports that cut-off nodes would have caused
 LOST_WITH_HOST = ("time-only", "orphan", "peer-unknown", "group-unknown", "size-unknown")
 
 
@@ -165,7 +165,8 @@ def no_id(p, base):
 
 
 def check_caller(what, q, i, r, base):
-    """The device trace tells the true caller; without it the thread's root has to do."""
+    """The Kineto trace has the true caller. Without it, the root of the thread becomes the
+    caller."""
     rf_id = attr(q.nodes[i], "rf_id")
     got, true = (parent_of(x, by_rf(x, rf_id)[0]).attr.get("rf_id") for x in (r, base))
     check(got == true, f"{q.name}: {what}: called by {got}, not {true}")
@@ -304,7 +305,7 @@ def odd_numbers(p, base):
                   f"{p.name}: rf_id {big}")
 
 
-# ---- Schemas, files, numbers as texts ----
+# ---- Schemas, files, numbers as strings ----
 
 
 def schemas(p, base):

@@ -1,6 +1,6 @@
-"""`syntorch convert pytorch` where the ids that join host and device trace are damaged, and on odd
-device events: the same ops launch the same work as in the undamaged trace, found another way, and
-each anomaly is told; --strict refuses."""
+"""Tests `syntorch convert pytorch` where the ids that join the host and the Kineto trace are
+damaged, and on odd device events. The same ops must launch the same work as in the undamaged trace,
+although they are matched in another way. Each anomaly is reported, and --strict refuses it."""
 import copy
 
 from checks import check
@@ -14,7 +14,7 @@ from pytorch_traces import attr, convert, good, places, refused, set_attr
 
 
 def rf_id_twice(p, base):
-    """Two CPU events with one record function id, and two host nodes with one."""
+    """Two CPU events have the same record function id, or two host nodes do."""
     q = p.copy()
     a, b = [e for e in q.events if e.get("cat") == "cpu_op"][4:6]
     lost = b["args"]["Record function id"]
@@ -40,7 +40,7 @@ def rf_id_twice(p, base):
     for x, y in ((x, y) for x in ops for y in ops):
         if y["name"] != x["name"] and y["id"] < x["id"]:
             break
-    # y, which comes first, has the id of x, and another name
+    # y, which comes first, gets x's id but keeps its own name
     set_attr(y, "rf_id", attr(x, "rf_id"))
     r = convert(*q.texts())
     if good(f"{p.name}: an rf_id of two nodes", r, q.kinds()):
@@ -113,7 +113,7 @@ def no_rf_ids(p, base):
     r = run("neither record function id nor External id", q)
     check(r and r.et == base.et, f"{p.name}: neither id: differs")
     q = p.copy()
-    for e in q.events:  # traces of 2023, whose External id is what the host trace calls rf_id
+    for e in q.events:  # in traces of 2023, External id is the rf_id of the host trace
         if "Record function id" in e.get("args", {}):
             e["args"]["External id"] = e["args"].pop("Record function id")
     r = run("External id for rf_id", q)
@@ -124,8 +124,8 @@ def no_rf_ids(p, base):
 
 
 def forked(p, base):
-    """A data loader's workers, forked from the process that is recorded, have its ids from there
-    on, and write into its file."""
+    """A data loader's workers are forked from the recorded process. They continue its ids and write
+    to its file."""
     q = p.copy()
     ops = sorted((n for n in q.nodes if attr(n, "rf_id")), key=lambda n: n["id"])
     worker = copy.deepcopy(ops[len(ops) // 2:])
@@ -150,8 +150,8 @@ def forked(p, base):
 
 
 def odd_names(p, base):
-    """The observer writes names as they are, Kineto in other words; record function ids are
-    believed all the same."""
+    """The observer writes names unchanged while Kineto changes their words. Record function ids
+    still match the ops."""
     q = p.copy()
     ids = {attr(n, "rf_id") for n in q.nodes if n["name"].startswith("aten::")}
     kineto = {'step "%d"': "step '%d'", "C:\\dir\\%d": "C:/dir/%d", "new\nline %d": "newline %d",
@@ -245,7 +245,7 @@ def no_work(p, base):
 
 
 def kernel_names(p, base):
-    """Of an all-reduce of which only the kernel's name tells."""
+    """Tests an all-reduce that only the kernel's name identifies."""
     # name, collective type (None: generic)
     names = (("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", 0),
              ("ncclDevKernel_Reduce_Sum_f32_RING_LL(x)", 1),
@@ -284,7 +284,7 @@ def kernel_names(p, base):
                 check(all(n.attr["comm_type"] == kind and "generic" not in n.attr for n in work),
                       f"{p.name}: {name}: {[n.attr for n in work][:1]}")
                 check("unknown-collective" not in r.anomalies, f"{p.name}: {name}: {r.anomalies}")
-        r = convert(*q.texts())  # the host says what it is, whatever the kernel's name
+        r = convert(*q.texts())  # the host trace decides, whatever the kernel's name
         if good(f"{p.name}: {name} of an all-reduce", r, q.kinds()):
             work = [n for n in r.nodes if n.name == name]
             check(work and all(n.type == COLL and n.attr["comm_type"] == 0 for n in work),
@@ -292,7 +292,8 @@ def kernel_names(p, base):
 
 
 def odd_tensor(p, base):
-    """A collective's tensor is none: its size is found elsewhere, else told to be unknown."""
+    """If a collective's tensor has no value, its size comes from elsewhere, or is reported as
+    unknown."""
     q = p.copy()
     for e in q.events:
         for key in ("In msg nelems", "Out msg nelems", "dtype"):

@@ -1,5 +1,5 @@
-"""A device trace alone: its CPU ops stand for the host trace. What a simulator gets is what it gets
-of both files."""
+"""Tests a Kineto trace without a host trace: its CPU ops replace the host nodes. A simulator must
+get the same nodes as from both files."""
 import collections
 import json
 import os
@@ -13,8 +13,8 @@ from pytorch_traces import convert
 
 
 def simulated(p, r):
-    """All that a simulator takes of the nodes but the costs, which need tensors, and sizes that
-    Kineto does not tell."""
+    """Returns what a simulator reads from the nodes, except costs, which need tensors, and sizes
+    that Kineto does not record."""
     told = any("In msg nelems" in e.get("args", {}) for e in p.gpu())
     keys = ("comm_type", "comm_src", "comm_dst", "comm_tag",
             "is_cpu_op") + (("comm_size",) if told else ())
@@ -23,8 +23,8 @@ def simulated(p, r):
 
 
 def launchers(r):
-    """Of each piece of device work, by its begin and name: the name and begin of the op that
-    launched it."""
+    """Returns for each piece of device work, by its begin and name, the name and begin of the op
+    that launched it."""
     by_id = {n.id: n for n in r.nodes}
     return collections.Counter((n.start, n.name,
                                 *((by_id[n.ctrl[0]].name, by_id[n.ctrl[0]].start) if n.ctrl
@@ -64,14 +64,15 @@ def check_costs():
           f"mm: {[n.attr for n in gemm]}")
     check(gemm[0].attr.get("tensor_size") == 2 * (64 * 256 + 256 * 32),
           f"mm: {[n.attr for n in gemm]}")
-    # 2 x 8 x 5 x 5 elements come out, of 4 x 3 x 3 products each; backward twice as many
+    # the output has 2 x 8 x 5 x 5 elements, each of 4 x 3 x 3 products; backward needs twice as
+    # many
     image, weight, out = [2, 4, 9, 9], [8, 4, 3, 3], [2, 8, 5, 5]
     forward = {"Input Dims": [image, weight, [], [], [], []],
                "Concrete Inputs": ["", "", "", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False"]}
     backward = {"Input Dims": [out, image, weight],
                 "Concrete Inputs": ["", "", "", "[8]", "[2, 2]", "[1, 1]", "[1, 1]", "False",
                                     "[0, 0]", "1", "[True, True, False]"]}
-    # the product that runs beside it was launched before anything was recorded
+    # the matrix product next to it was launched before the trace began
     r = alone(document([op("aten::miopen_convolution", 100, 50, **forward), launch(110, 1),
                         kernel("conv", 120, 20, 1),
                         op("aten::convolution_backward", 200, 50, **backward), launch(210, 2),
@@ -83,7 +84,8 @@ def check_costs():
 
 
 def check_callers():
-    """Callers by time, in each thread; an op that ends after another did is not within it."""
+    """Callers are found by time within each thread. An op that ends after another op is not called
+    by it."""
     r = alone(document([op("outer", 100, 50), op("inner", 110, 10), op("innermost", 110, 5),
                         op("behind", 150, 5), op("late", 145, 8),
                         op("other thread", 112, 3, tid="name")]))
@@ -96,7 +98,8 @@ def check_callers():
 
 
 def check_modules():
-    """The module of an op: by time, of a backward op by its sequence number, else the caller's."""
+    """The module of an op is found by time, for a backward op by its sequence number, and otherwise
+    is its caller's."""
     def module(name, ts, dur):
         return dict(op("nn.Module: " + name, ts, dur), cat="python_function")
     back = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -115,7 +118,7 @@ def check_modules():
 
 
 def check_old_records():
-    """Kineto before PyTorch 2.2: record_param_comms tells nothing but shapes; others record
+    """In Kineto before PyTorch 2.2, record_param_comms has only shapes. Other versions record
     waiting."""
     events = [op("record_param_comms", 100, 20,
                  **{"Input Dims": [[100], [], []], "Input type": ["float", "", ""]}),
@@ -130,7 +133,7 @@ def check_old_records():
 
 
 def check_functional_messages():
-    """Messages of torch.compile: the tensor, the other rank, the tag and the group."""
+    """Messages of torch.compile have the tensor, the other rank, the tag and the group."""
     def message(name, ts):
         return op("_c10d_functional::" + name, ts, 5,
                   **{"Concrete Inputs": ["", "1", "7", ""], "Input Dims": [[32], [], [], []],
@@ -142,8 +145,7 @@ def check_functional_messages():
 
 
 def check_gloo():
-    """gloo works in a thread of its own: its op belongs to the call that began first, of the same
-    kind."""
+    """gloo works in its own thread. Its op belongs to the earliest call of the same kind."""
     def gloo(name, ts, dims):
         return op(name, ts, 30, tid="worker", **{"Input Dims": [dims], "Input type": ["float"]})
     events = [op("c10d::allreduce_", 100, 5), op("c10d::_reduce_scatter_base_", 110, 5),
@@ -166,9 +168,9 @@ def check_gloo():
 
 
 def check_gloo_ids():
-    """With record function ids: the library's op is the next that the calling thread made, whenever
-    it begins. Two threads call at the same time, one op has no call, and the loss is a tensor
-    without dimensions."""
+    """With record function ids, the library's op is the next op that the calling thread made,
+    whenever the op begins. Two threads call at the same time, one op has no call, and the loss is a
+    tensor without dimensions."""
     def call(ts, tid, rf_id, dims, name="c10d::allreduce_"):
         return op(name, ts, 5, tid=tid, **{"Input Dims": [[dims]], "Input type": ["TensorList"],
                                            "Record function id": rf_id})
@@ -199,7 +201,8 @@ def check_gloo_ids():
 
 
 def check_odd_times():
-    """Times that cannot be, and missing ones: kept without, and no delay of 53 years."""
+    """Ops with impossible or missing times are kept without times, and do not cause a delay of 53
+    years."""
     epoch = 1700000000000000
     events = [op("first", epoch, 50), launch(epoch + 5, 1), kernel("k", epoch + 10, 5, 1),
               op("zero", 0, 5), kernel("z", 0, 5, 2),
@@ -213,7 +216,7 @@ def check_odd_times():
 
 
 def check_small_gather():
-    """ASTRA-sim never ends an all-gather of fewer bytes than it has splits."""
+    """ASTRA-sim never finishes an all-gather that has fewer bytes than splits."""
     events = [op("c10d::_allgather_base_", 100, 15), launch(105, 1),
               kernel("ncclDevKernel_AllGather_RING_LL", 110, 30, 1)]
     for profile, size in (("full", 1), ("astra-sim", 64)):
@@ -244,8 +247,8 @@ def check_set():
             check(json.load(f) == {"1": [0, 1]}, "a set: its groups")
         done = run("validate", "out/t", cwd=folder)
         check(done.returncode == 0, f"a set: {done.stdout.decode()}")
-        # The set by its prefix or by its first file; no phase is claimed, ranks that are not there
-        # are told.
+        # The trace set is named by its prefix or by its first file. No phase is reported, and
+        # missing ranks are.
         for rank, name in enumerate(("out/t", "out/t.0.et")):
             done = run("export", "--input", name, "--all_ranks", "--comm", "--format", "dot",
                        "--output", f"{rank}.dot", cwd=folder)
@@ -263,8 +266,7 @@ def check_set():
 
 
 def check_reasons():
-    """Communication that becomes computation is told with the reason, for people and for
-    programs."""
+    """The reason why communication becomes computation is reported, both as text and as JSON."""
     p = pt.fixture().copy()
     p.device["distributedInfo"]["world_size"] = 1
     for e in p.events:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Real recordings of DistributedDataParallel over gloo, whose calls overlap: as many communications
-as the program made, of their bytes, at their times, hung from the calls that launched them; and a
-simulator that runs the set ends when the recorded steps did. All that is expected comes from
-Kineto's events."""
+"""Tests real PyTorch traces of DistributedDataParallel over gloo, whose communications overlap. The
+converted trace must have as many communications as the program made, with the same bytes and times,
+and each must depend on the call that launched it. A simulator that runs the trace set must finish
+when the traced steps did. The expected values come only from Kineto's events."""
 import collections
 import glob
 import gzip
@@ -32,7 +32,7 @@ class Recording:
                           and e.get("cat") in ("cpu_op", "user_annotation")]
             by_rf_id = {e["args"]["Record function id"]: e for e in events}
             calls = [i for i in sorted(by_rf_id) if by_rf_id[i]["name"].startswith("c10d::")]
-            # A call's library op is the next that its thread makes.
+            # The library op of a call is the next op that the calling thread makes.
             self.works.append([(by_rf_id[i], by_rf_id[i + 1]) for i in calls])
             self.events.append(by_rf_id)
 
@@ -49,7 +49,7 @@ class Recording:
 
 
 def size(event):
-    """Bytes of a library op's tensor."""
+    """Returns the bytes of a library op's tensor."""
     n = 4
     for d in event["args"]["Input Dims"][0]:
         n *= d
@@ -68,7 +68,7 @@ def convert(recording, rank, *kinds):
 
 
 def check_counts(recording, rank):
-    """Both files, each alone, and without a warning."""
+    """Converts both files together and each file alone, without a warning."""
     for kinds in (("host", "device"), ("device",), ("host",)):
         told, _ = convert(recording, rank, *kinds)
         if told:
@@ -80,7 +80,8 @@ def check_counts(recording, rank):
 
 
 def check_works(recording, rank):
-    """Each is on the library's op, in its thread, below its call."""
+    """Checks that each communication has the time and thread of the library's op, and the call as
+    its caller."""
     _, nodes = convert(recording, rank, "host", "device")
     by_id, by_rf_id = {n.id: n for n in nodes}, {n.attr["rf_id"]: n for n in nodes
                                                  if "rf_id" in n.attr}
@@ -93,7 +94,7 @@ def check_works(recording, rank):
               f"{what}: node {n.id}: {n.dur} us in {n.attr['tid']}, recorded {work}")
         check(by_id[n.ctrl[0]].attr["rf_id"] == call["args"]["Record function id"],
               f"{what}: node {n.id} hangs from {by_id[n.ctrl[0]].name}")
-    for rf_id, n in by_rf_id.items():  # callers by time, whatever the observer made of open works
+    for rf_id, n in by_rf_id.items():  # callers by time, whatever the observer recorded
         caller = recording.events[rank].get(by_id[n.ctrl[0]].attr.get("rf_id")) if n.ctrl else None
         e = recording.events[rank].get(rf_id)
         if caller and e and e["tid"] == caller["tid"] and not n.name.startswith("gloo:"):
@@ -118,8 +119,8 @@ class Npu:
 
 
 def simulate(npus, transfer_us):
-    """transfer_us(rank, node): how long a communication takes once all take part. When each rank
-    ends."""
+    """Returns the time at which each rank finishes. transfer_us(rank, node) is the duration of a
+    communication after all ranks have joined it."""
     events, meetings, ordinal = [], collections.defaultdict(dict), collections.Counter()
 
     def slot(n):
@@ -185,7 +186,8 @@ def set_of(recording, folder, *kinds):
 
 
 def alone(recording, rank):
-    """Of each all-reduce how long it ran while those launched before it did not."""
+    """Returns for each all-reduce how long it ran while no earlier-launched all-reduce was
+    running."""
     out, until = [], 0
     for _, e in recording.works[rank]:
         if e["name"] == "gloo:all_reduce":
@@ -195,8 +197,8 @@ def alone(recording, rank):
 
 
 def check_time(recording, kinds):
-    """Waiting is in no node twice: with transfers as short as that rank's which came last, ranks
-    end as recorded."""
+    """Checks that no node includes wait time. If each transfer takes as long as on the rank that
+    joined it last, the ranks finish as in the trace."""
     what = f"{recording.name}, {'+'.join(kinds)}"
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         told, nodes = set_of(recording, folder, *kinds)
@@ -219,13 +221,13 @@ def check_time(recording, kinds):
 
 
 def check_launches(recording):
-    """What is launched in the backward pass waits for no communication launched there; a message
-    for no other message."""
+    """Checks that nothing launched in the backward pass waits for a communication launched there,
+    and that no message waits for another message."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         _, ranks = set_of(recording, folder, "host", "device")
     for rank, nodes in enumerate(ranks):
         by_id, waits = {n.id: n for n in nodes}, {}
-        for n in nodes:  # of computation: the communications that it waits for, also through others
+        for n in nodes:  # computation: the communications on which it depends, directly or not
             waits[n.id] = set().union(*({d} | waits[d] for d in n.deps)) if n.deps else set()
         steps = [n for n in nodes if n.type == COLL][:10]
         for n in steps:
@@ -244,7 +246,7 @@ def check_launches(recording):
 
 
 def check_without_ids(recording):
-    """As PyTorch before 2.3 recorded: Kineto's events tell no record function ids."""
+    """Tests traces as before PyTorch 2.3, where Kineto's events have no record function ids."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for rank in range(RANKS):
             shutil.copy(os.path.join(recording.folder, f"host.{rank}.json.gz"), folder)

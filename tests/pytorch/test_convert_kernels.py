@@ -1,5 +1,5 @@
-"""Kernels that communicate without NCCL: what becomes of them is computed from their names here.
-And device work of one stream is serial in both profiles, whatever it is."""
+"""Tests kernels that communicate without NCCL: this test derives the expected communication from
+their names. Also tests that the device work of a stream is serial in both profiles."""
 import collections
 import json
 import os
@@ -10,8 +10,8 @@ from checks import check, finish, run
 from execution_trace import COLL, COMP, RECV, SEND, read_et
 import pytorch_traces as pt
 
-# Names as DeepEP, vLLM, PyTorch's symmetric memory and NVSHMEM have them: type and comm_type
-# (CollectiveCommType of et_def.proto); barriers become dependencies for a simulator.
+# Kernel names of DeepEP, vLLM, PyTorch's symmetric memory and NVSHMEM, with their node type and
+# comm_type (CollectiveCommType of et_def.proto). Barriers become dependencies for a simulator.
 ALL_REDUCE, ALL_TO_ALL, BARRIER = 0, 6, 9
 OTHERS = {
     "void deep_ep::internode::notify_dispatch<false, 8>(int const*, int*)": (COLL, ALL_TO_ALL),
@@ -46,7 +46,7 @@ def convert(events, *args):
 
 
 def work(index, name, stream, launched, ts, dur):
-    """An op, its launch, and the work on a stream."""
+    """Returns an op, its launch, and its work on a stream."""
     cat = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(name.split()[0], "kernel")
     args = {"correlation": index, "stream": stream, "device": 0}
     if name == NCCL:
@@ -60,7 +60,8 @@ def work(index, name, stream, launched, ts, dur):
 
 
 def random_mix(seed, n=120, streams=(7, 20, 27)):
-    """Each stream runs its work one after the other, in the order of launches."""
+    """Returns work at random times. Each stream runs its work serially, in the order of
+    launches."""
     rng, events, free, now = random.Random(seed), [], collections.Counter(), 1000
     for i in range(1, n + 1):
         name = rng.choice([*OTHERS, *COMPUTES, *["gemm"] * 6, *[NCCL] * 2,
@@ -78,7 +79,8 @@ def device_events(events):
 
 
 def ancestors(nodes):
-    """Of each node all that it waits for, directly or not; nodes stand behind their deps."""
+    """Returns for each node all nodes on which it depends, directly or not. Nodes come after their
+    dependencies."""
     out = {}
     for n in nodes:
         out[n.id] = set(n.deps).union(*(out[d] for d in n.deps))
@@ -86,7 +88,8 @@ def ancestors(nodes):
 
 
 def check_serial(what, nodes, events, dropped):
-    """Each stream is a chain of what the trace has on it, in its order."""
+    """Checks that each stream is a chain of the work that the trace has on it, in the same
+    order."""
     before, by_stream = ancestors(nodes), collections.defaultdict(list)
     for e in sorted(device_events(events), key=lambda e: e["ts"]):
         if OTHERS.get(e["name"]) not in dropped:
@@ -100,7 +103,7 @@ def check_serial(what, nodes, events, dropped):
 
 
 def check_found(report, nodes, events):
-    """Kinds of nodes; what is reported as unknown."""
+    """Checks the kinds of nodes and which kernels are reported as unknown."""
     names = collections.Counter(e["name"] for e in device_events(events) if e["name"] in OTHERS)
     for n in nodes:
         if n.name in OTHERS:
@@ -138,8 +141,8 @@ def check_mix(seed):
 
 
 def check_replay():
-    """Communication on the stream of the computation: the replay takes the sum of both, and hides
-    neither behind the other."""
+    """If communication runs on the stream of the computation, the replayed time is the sum of both:
+    neither is hidden behind the other."""
     name, *_ = (n for n in OTHERS if "vllm" in n)
     events, now = [], 1000
     for i in range(1, 21):

@@ -1,8 +1,9 @@
-"""The matching of `syntorch convert pytorch` against a transcription of its rules that looks
-everything up one by one: which op launched each piece of device work (correlation id, runtime call,
-of the ops of that thread that were running and have a host node the one that carries the call's
-External id, else the innermost), and what each op did by itself; durations in whole microseconds
-without drift."""
+"""Compares the matching of `syntorch convert pytorch` with a simple implementation of its rules,
+which looks up everything one by one. One rule finds the op that launched a piece of device work:
+the correlation id gives the runtime call, and of the ops that were running on the call's thread and
+have a host node, the op with the call's External id launched it, or else the innermost. Another
+gives the time that each op ran itself, without the ops that it called. Durations are whole
+microseconds and do not drift."""
 import bisect
 import collections
 import decimal
@@ -20,18 +21,18 @@ def nanoseconds(text):
 
 
 class Thread:
-    """The CPU ops of a thread of the device trace that have a host node, by start; the later one of
-    equal ones is within."""
+    """The CPU ops of a thread of the Kineto trace that have a host node, sorted by start. Of ops
+    with equal times, the later one is called by the earlier one."""
 
     def __init__(self, ops):
         self.ops = sorted(ops, key=lambda o: (o[0], -o[1]))
         self.starts = [o[0] for o in self.ops]
-        self.latest = []  # end among all up to here
+        self.latest = []  # the latest end among all ops up to here
         for o in self.ops:
             self.latest.append(max(o[1], self.latest[-1] if self.latest else o[1]))
 
     def running(self, ns):
-        """The ops that run at that time, innermost (begun last) first."""
+        """Returns the ops that run at that time, innermost (begun last) first."""
         i = bisect.bisect_right(self.starts, ns) - 1
         while i >= 0 and self.latest[i] > ns:
             if self.ops[i][1] > ns:
@@ -42,12 +43,13 @@ class Thread:
         return next(self.running(ns), None)
 
     def caller(self, ns, external):
-        """Of a call between ops the op begun last."""
+        """Returns the op that made a call. For a call between ops, it is the op that began last."""
         named = next((o for o in self.running(ns) if o[3] == external), None)
         return named or self.innermost(ns) or self.ops[bisect.bisect_right(self.starts, ns) - 1]
 
     def self_times(self):
-        """By record function id: for every stretch between two boundaries, who ran."""
+        """Returns the self time by record function id: looks up the running op in every interval
+        between two boundaries."""
         out = collections.Counter()
         edges = sorted({t for o in self.ops for t in o[:2]})
         for a, b in zip(edges, edges[1:]):
@@ -58,7 +60,7 @@ class Thread:
 
 
 def load(p):
-    """Events with times as exact nanoseconds."""
+    """Returns the events with times as exact nanoseconds."""
     events = []
     for e in p.events:
         if e.get("ph") == "X" and "ts" in e:
@@ -68,8 +70,8 @@ def load(p):
 
 
 def expected(p):
-    """Self times by rf_id; device work by stream: (start, duration, name, rf_id of the launching
-    op)."""
+    """Returns the self times by rf_id, and the device work by stream: (start, duration, name, rf_id
+    of the launching op)."""
     events, known = load(p), {attr(n, "rf_id") for n in p.nodes} - {0}
     ops, calls, self_ns = collections.defaultdict(list), {}, collections.Counter()
     for begin, end, e in events:
@@ -92,7 +94,7 @@ def expected(p):
 
 
 def compare(name, texts):
-    """The .et, or None."""
+    """Converts the pair and compares the result. Returns the .et, or None."""
     p = pt.Pair(name, json.loads(texts[0]), json.loads(texts[1], parse_float=str, parse_int=str))
     r = convert(*texts)
     if not check(r.code == 0, f"{p.name}: {r.said}"):
@@ -134,7 +136,7 @@ def compare(name, texts):
 
 
 def without(text, *keys):
-    """The device trace without these args."""
+    """Returns the Kineto trace without these args."""
     device = json.loads(text)
     for e in device["traceEvents"]:
         e["args"] = {k: v for k, v in e.get("args", {}).items() if k not in keys}
@@ -155,7 +157,7 @@ def main():
         et = compare(name, texts)
         bare = without(texts[1], "External id")
         et_bare = compare(name + " without External id", (texts[0], bare))
-        # Names and order find the same host nodes as record function ids do.
+        # Names and order must match the same host nodes as record function ids do.
         for what, text, want in (("Record function id", texts[1], et),
                                  ("either id", bare, et_bare)):
             r = convert(texts[0], without(text, "Record function id"), decode=False)

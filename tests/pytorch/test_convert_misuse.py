@@ -1,6 +1,6 @@
-"""What users do wrong with `syntorch convert pytorch` and its relatives: outputs that are inputs,
-traces of different runs, options that do not go together, files in other encodings. The fixture is
-tests/reference/pytorch."""
+"""Tests mistakes of users with `syntorch convert pytorch` and related commands: outputs that are
+also inputs, traces of different runs, options that exclude each other, files in other encodings.
+The input is tests/reference/pytorch."""
 import json
 import os
 import shutil
@@ -54,7 +54,7 @@ class Case(unittest.TestCase):
 
 class Misuse(Case):
     def test_nothing_was_recorded(self):
-        """The advice fits what was given."""
+        """The advice in the message depends on the given files."""
         root = [n for n in self.host["nodes"] if n["name"].endswith("|process]")]
         self.write("none.json", {**self.host, "nodes": root})
         self.write("events.json", {"traceEvents": []})
@@ -135,7 +135,8 @@ class OtherRuns(Case):
                       any(a["name"] == "launch_deps" for a in n["attr"]))
 
     def test_ids_of_another_run(self):
-        """Every record function id names another op: names and their order find the same pairs."""
+        """Every record function id belongs to another op, so names and their order must match the
+        pairs."""
         self.convert()
         wanted = self.launchers()
         self.assertTrue(wanted)
@@ -150,7 +151,7 @@ class OtherRuns(Case):
         self.assertEqual(self.launchers(), wanted)
 
     def test_escaped_names(self):
-        """One file escapes what the other writes raw: the names are the same."""
+        """One file escapes characters that the other writes raw. The names must still be equal."""
         node = next(n for n in self.host["nodes"] if n["name"].startswith("aten::"))
         rf_id = next(a["value"] for a in node["attrs"] if a["name"] == "rf_id")
         event = next(e for e in self.device["traceEvents"]
@@ -163,8 +164,8 @@ class OtherRuns(Case):
         self.assertTrue(any(n["name"] == node["name"] for n in self.nodes()))
 
     def test_launches_outside_of_known_ops(self):
-        """The host file lost its ops but for the first: kernels are linked by time, and that is
-        said."""
+        """The host trace lost all ops but the first. Kernels are linked by time, and a message says
+        so."""
         keep = [n for n in self.host["nodes"] if n["name"].startswith("[pytorch")]
         ops = sorted((n for n in self.host["nodes"] if n not in keep), key=lambda n: n["id"])
         self.host["nodes"] = keep + ops[:1]
@@ -185,8 +186,8 @@ class OtherRuns(Case):
 
 class Parents(Case):
     def test_communication_is_not_multiplied(self):
-        """Without callers, times tell which ops belong to one call: c10d, record_param_comms and
-        the kernel are one."""
+        """Without callers, times show which ops belong to one call: c10d, record_param_comms and
+        the kernel are one communication."""
         wanted = self.convert()[0]["ranks"][0]["communication"]
         for node in self.host["nodes"]:
             if not node["name"].startswith("[pytorch"):
@@ -198,7 +199,7 @@ class Parents(Case):
 
 
 class Timing(Case):
-    """What is communicated, and in which order, does not depend on where times come from
+    """What is communicated, and in which order, does not depend on the source of the times
     (user-needs, behaviour j)."""
 
     def calls(self):
@@ -240,8 +241,8 @@ class Timing(Case):
 
 class Delays(Case):
     def test_a_delay_is_no_op(self):
-        """Pictures and sums take an op by its attribute: a delay before a matrix product is none
-        itself."""
+        """Pictures and sums recognize an op by its attribute, so the delay before a matrix product
+        must not be counted as a matrix product."""
         self.convert("--profile", "astra-sim")
         delays = [{a["name"] for a in n["attr"]} for n in self.nodes() if n["name"] == "host delay"]
         self.assertTrue(any("before" in names for names in delays))
@@ -250,7 +251,8 @@ class Delays(Case):
 
 class Objects(Case):
     def test_ids_count_anew_in_each(self):
-        """Two observers in one file: every node's caller is one of its own object."""
+        """One file has the objects of two observers. The caller of every node is in its own
+        object."""
         second = json.loads(json.dumps(self.host))
         for node in second["nodes"]:
             if not node["name"].startswith("[pytorch"):

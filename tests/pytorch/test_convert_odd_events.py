@@ -1,5 +1,5 @@
-"""`syntorch convert pytorch` on events that other programs, older versions and damage leave: each
-is kept or left out as the formats say, counted once, and --strict refuses it."""
+"""Tests `syntorch convert pytorch` on events from other programs, older versions and damaged files.
+Each event is kept or omitted as docs/formats.md says, and counted once, and --strict refuses it."""
 import json
 import os
 import tempfile
@@ -12,7 +12,7 @@ from pytorch_traces import convert
 
 
 def work(n, **args):
-    """n ops that launch a kernel of 20 us each."""
+    """Returns n ops that launch a kernel of 20 us each."""
     events = []
     for i in range(n):
         ts = 1000 + 35 * i
@@ -29,7 +29,7 @@ def counts(r):
 
 
 def check_words():
-    """A word that is no JSON takes the place of one value only, also of the last event's."""
+    """A word that is no JSON replaces only one value, also in the last event."""
     text = document(work(3, occ="MARK"))
     for word in (b"N/A", b"-nan(ind)", b"1.#QNAN", b"<unknown>", b"0x7f..", b"undefined",
                  b"f(a, b)", b"80 GB", b""):
@@ -41,7 +41,7 @@ def check_words():
             check("no-device-work" not in r.rank["notes"], f"{word}: {r.rank['notes']}")
         r = alone(text.replace(b'"MARK"', word), "--strict")
         check(r.code == 1 and "bare-word" in r.said, f"{word}, --strict: {r.code} {r.said}")
-    # what stands behind it in the same event counts
+    # the fields after it in the same event are still read
     text = document([op("nccl:all_reduce", 100, 15), launch(105, 1),
                      kernel("ncclDevKernel_AllReduce", 110, 30, 1, **{
                          "occ": "MARK", "Collective name": "allreduce", "In msg nelems": 1000,
@@ -52,7 +52,8 @@ def check_words():
 
 
 def check_host_words():
-    """In a host trace the value is None, and nothing else is lost; Python reads no such file."""
+    """In a host trace the value becomes None, and nothing else is lost. Python cannot read such a
+    file."""
     p = pt.fixture().copy()
     node = next(n for n in p.nodes if n["inputs"]["values"])
     node["inputs"] = {"values": ["MARK", 2], "shapes": [[], []], "types": ["Double", "Int"]}
@@ -97,13 +98,13 @@ def check_linked_words():
 
 
 def check_last_event():
-    """Damage within the last event is not the end of the file."""
+    """Damage within the last event does not end the file."""
     text = document(work(2))
     at = text.rindex(b'"args"')
     r = alone(text[:at] + b">, " + text[at:])
     if check(r.code == 0, f"the last event: {r.said}"):
         check(counts(r) == {"broken": 1}, f"the last event: {r.anomalies}")
-    # whether there was device work is not known where events were lost
+    # if events were lost, it is unknown whether there was device work
     text = document(work(2)).replace(b'"cat": "kernel"', b'>"cat": "kernel"')
     r = alone(text)
     check(r.code == 0 and counts(r) == {"broken": 2}
@@ -125,7 +126,7 @@ def check_utf8():
 
 
 def halves(events):
-    """Each complete event as a begin and an end, in the order of their times."""
+    """Returns each complete event as a begin and an end event, sorted by time."""
     out = []
     for e in events:
         out.append((e["ts"], 1, {**{k: v for k, v in e.items() if k != "dur"}, "ph": "B"}))
@@ -135,7 +136,8 @@ def halves(events):
 
 
 def check_pairs():
-    """Pairs are what complete events are, whatever of them stands in the end alone."""
+    """Pairs of begin and end equal complete events, even if some fields are only in the end
+    event."""
     whole, events = alone(document(work(4))), halves(work(4))
     want = [vars(n) for n in whole.nodes]
     for what, edit in (
@@ -149,7 +151,7 @@ def check_pairs():
             check([vars(n) for n in r.nodes] == want and not r.anomalies,
                   f"{what}: {counts(r)} {[(n.name, n.start, n.dur) for n in r.nodes]}")
     begins = {(e["name"], e["ts"]): e for e in work(4)}
-    late = []  # args in the end
+    late = []  # the args are in the end event
     for e in events:
         if e["ph"] == "B":
             late.append({k: v for k, v in e.items() if k != "args"})
@@ -172,7 +174,7 @@ def check_unpaired():
           and set(durations) == {"outer", "inner"}, f"unpaired: {counts(r)} {durations}")
     r = alone(document(doc), "--strict")
     check(r.code == 1 and "unpaired" in r.said, f"unpaired, --strict: {r.said}")
-    # Named ends need not nest.
+    # End events with a name need not nest.
     r = alone(document(halves([op("first", 100, 50), op("second", 110, 90)])))
     durations = {n.name: n.attr.get("inclusive_dur", n.dur) for n in r.nodes
                  if not n.name.startswith("[")}
@@ -180,7 +182,8 @@ def check_unpaired():
 
 
 def check_other_phases():
-    """Instants, asynchronous events and counters are no ops; what no op is named is not counted."""
+    """Instants, asynchronous events and counters are no ops, and events without an op's name are
+    not counted."""
     events = work(3)
     whole = alone(document(events))
     odd = [{**op("aten::mm", 1010 + i, 5), "ph": ph} for i, ph in enumerate("benSTpFiICNODPRsft")]
@@ -213,8 +216,8 @@ def check_durations():
 
 
 def check_overlaps():
-    """One kernel of 2 s over those behind it in its stream; another stream may overlap, and what
-    ends within the same microsecond does not."""
+    """A kernel of 2 s overlaps the later kernels of its stream. Other streams may overlap, and so
+    may an event that ends within the same microsecond."""
     events = work(20)
     events[5 * 3 + 2]["dur"] = 2_000_000
     r = alone(document(events))
@@ -234,7 +237,8 @@ def check_overlaps():
 
 
 def as_set(documents, *args):
-    """The exit code, what was said, anomalies by kind and the begins of each rank's first op."""
+    """Returns the exit code, the messages, the anomalies by kind, and the begin of each rank's
+    first op."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for rank, doc in enumerate(documents):
             with open(os.path.join(folder, f"d.{rank}.json"), "w", encoding="utf-8") as f:
@@ -251,7 +255,7 @@ def as_set(documents, *args):
 
 
 def check_clocks():
-    """Times count from baseTimeNanoseconds, as HolisticTraceAnalysis converts them."""
+    """Times count from baseTimeNanoseconds, as in HolisticTraceAnalysis."""
     def doc(rank, base, ts, late=False):
         events = json.loads(document(work(3)))["traceEvents"]
         for e in events:
@@ -285,7 +289,7 @@ def check_clocks():
 
 
 def check_autograd():
-    """What EventList.export_chrome_trace of torch.autograd.profiler writes."""
+    """Tests files that EventList.export_chrome_trace of torch.autograd.profiler writes."""
     call = {"name": "aten::mm", "ph": "X", "ts": 345.43, "dur": 301.424, "tid": 1,
             "pid": "CPU functions", "args": {}}
     arrow = {"name": "aten::mm", "ph": "s", "ts": 345.43, "tid": 1, "pid": "CPU functions",
@@ -299,7 +303,7 @@ def check_autograd():
         r = convert(pt.fixture().texts()[0], json.dumps(events).encode())
         check(r.code == 1 and "was written by torch.autograd.profiler" in r.said,
               f"the autograd profiler's file with a host trace: {r.code} {r.said}")
-    r = alone(json.dumps(work(2)).encode())  # an array of Kineto's events is a trace
+    r = alone(json.dumps(work(2)).encode())  # an array of Kineto's events is a valid trace
     check(r.code == 0 and not r.anomalies, f"an array: {r.said}")
 
 
@@ -309,7 +313,8 @@ F32, BF16, I64, LIST, NONE = "float", "c10::BFloat16", "long int", "TensorList",
 
 
 def sizes(calls):
-    """The sizes of communications, by the order of the calls (name, shapes, types)."""
+    """Returns the sizes of the communications that calls of (name, shapes, types) become, in
+    order."""
     events = [op(name, 100 + 20 * i, 15, **{"External id": i + 1, "Input Dims": dims,
                                             "Input type": types})
               for i, (name, dims, types) in enumerate(calls)]
@@ -322,8 +327,8 @@ def sizes(calls):
 
 
 def check_c10d():
-    """What a call of c10d reads, by its schema in PyTorch's Ops.cpp; shapes as PyTorch 2.15 writes
-    them. Of a list of tensors it writes no type."""
+    """Tests the inputs that a c10d call reads, by its schema in PyTorch's Ops.cpp, with shapes as
+    PyTorch 2.15 writes them. It writes no type for a list of tensors."""
     known = [
         ("c10d::_allgather_base_", [[64, 8], [32, 8], [], [], []], [F32, F32, NONE, "Scalar",
                                                                    "Scalar"], 1024),
@@ -375,7 +380,7 @@ def check_c10d():
           f"c10d: {[(c[0], c[3], g) for c, g in zip(known, got) if c[3] != g]}, {unknown} unknown")
     got, unknown = sizes(lists)
     check(unknown == len(lists) and set(got) == {1}, f"c10d's lists: {got}, {unknown} unknown")
-    # barriers are of one byte, whatever their tensor is
+    # barriers have a size of one byte, whatever their tensor is
     got, unknown = sizes([("c10d::barrier", [[1], [], [], [], []],
                            ["unsigned char", NONE, "ScalarList", "Scalar", "Scalar"]),
                           ("c10d::monitored_barrier_", [[0], [], [], [], []],
@@ -384,8 +389,8 @@ def check_c10d():
 
 
 def check_gloo_parts():
-    """gloo reduces and scatters a list by an all-reduce of each tensor. The list is not recorded,
-    but what is filled."""
+    """gloo reduces and scatters a list of tensors by one all-reduce per tensor. The trace lacks the
+    list but has the outputs."""
     events = [op("c10d::reduce_scatter_", 100, 15, **{
         "Record function id": 20, "Input Dims": [[[32, 8]], [], [], [], [], []],
         "Input type": [LIST, NONE, NONE, NONE, "Scalar", "Scalar"]})]

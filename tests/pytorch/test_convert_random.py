@@ -1,6 +1,6 @@
-"""Random traces, and random edits of them, through `syntorch convert pytorch`: it always ends, with
-exit code 0 or 1; what it writes passes `validate` (and etcheck.py, where that is at hand);
-undamaged traces come out whole and without a warning."""
+"""Tests `syntorch convert pytorch` on random traces and on random edits of them. It always finishes
+with exit code 0 or 1, and its output passes `validate` (and etcheck.py, if available). Undamaged
+traces convert completely and without a warning."""
 import json
 import os
 import random
@@ -105,8 +105,8 @@ class Generator:
 
 
 def edit(rng, text):
-    """One random edit: cut, drop, double, overwrite, insert; half of the time around a JSON
-    mark."""
+    """Makes one random edit: cut, delete, duplicate, overwrite or insert. Half of the edits are
+    next to a JSON delimiter."""
     if len(text) < 2:
         return text
     at = rng.randrange(len(text))

@@ -1,4 +1,5 @@
-"""Sets of ranks through `syntorch convert pytorch`, and folders through `syntorch convert-all`."""
+"""Tests trace sets through `syntorch convert pytorch`, and folders through `syntorch
+convert-all`."""
 import collections
 import gzip
 import json
@@ -14,7 +15,8 @@ from pytorch_traces import attr, calls, set_attr
 
 
 def other_rank(p):
-    """Rank 1 of the same job: messages go the other way, all times are later."""
+    """Returns rank 1 of the same job: its messages go in the other direction, and all times are
+    later."""
     q = p.copy()
     q.device["distributedInfo"]["rank"] = 1
     swap = {"0->1": "1->0", "0<-1": "1<-0"}
@@ -48,7 +50,7 @@ def etcheck_set(what, prefix, *args):
 
 
 def ranks(p, base):
-    """Behaviour g: a set of ranks agrees."""
+    """Behaviour g: the ranks of a trace set agree."""
     pairs = [p, other_rank(p)]
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         os.mkdir(os.path.join(folder, "out"))
@@ -106,8 +108,8 @@ def ranks(p, base):
 
 
 def convert_set(what, pairs, kept=None, device=None, expect=None):
-    """Both profiles of a set agree. kept: collectives in each file; device: rank 1's device trace
-    as bytes; expect: anomalies."""
+    """Converts a trace set and checks that the ranks agree in both profiles. kept: number of
+    collectives per file; device: rank 1's Kineto trace as bytes; expect: anomalies."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         os.mkdir(os.path.join(folder, "out"))
         write_set(folder, pairs)
@@ -139,7 +141,7 @@ def collectives(base):
 
 
 def launched(p):
-    """Kernels of collectives by the time of their launch."""
+    """Returns the kernels of collectives, sorted by the time of their launch."""
     at = {e["args"].get("correlation"): e["ts"] for e in p.events if e.get("cat") == "cuda_runtime"}
     kernels = [e for e in p.gpu() if any(k in e["name"]
                                          for k in ("_AllReduce", "_AllGather", "_ReduceScatter",
@@ -148,11 +150,11 @@ def launched(p):
 
 
 def lost_parts(p, base):
-    """A device trace that is cut, or ends a step early: what has only its host op left keeps its
-    place in the program."""
+    """Tests a Kineto trace that is cut or ends a step early. Collectives that have only their host
+    op left keep their place in the program."""
     p = p.copy()
     for kernel, at in zip(launched(p), sorted(k["ts"] for k in launched(p))):
-        kernel["ts"] = at  # as streams do, which the traces made by hand do not
+        kernel["ts"] = at  # in the order of launches, unlike the hand-made traces
     p.events.sort(key=lambda e: e.get("ts", 0))
     other = other_rank(p)
     text, n = other.texts()[1], collectives(base)
@@ -168,8 +170,8 @@ def lost_parts(p, base):
 
 
 def late_starts(p, base):
-    """Ranks launch in one order; that kernels on two streams of a rank begin in another is no
-    difference."""
+    """Tests kernels on two streams that begin in another order on one rank. Both ranks launch them
+    in the same order, so the ranks still agree."""
     pairs = [p.copy(), other_rank(p)]
     n = len(launched(p))
     at = next(i for i in range(n - 2, -1, -1)
@@ -187,7 +189,7 @@ def late_starts(p, base):
 
 
 def wrong_sets(p, base):
-    """Ranks that are not there, and files that were copied or swapped."""
+    """Tests missing ranks, and files that were copied or swapped."""
     pairs = [p, other_rank(p)]
     convert_set(f"{p.name}: one of two ranks", [p], expect={"ranks-missing": 1})
     big = [q.copy() for q in pairs]
@@ -220,7 +222,7 @@ def wrong_sets(p, base):
 
 
 def table(text):
-    """Rows of convert-all: name to the words behind it."""
+    """Returns the rows of convert-all's table: {name: following words}."""
     return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line
             and not line.startswith("file ")}
 
@@ -285,10 +287,10 @@ def folders(p, base):
 
 
 def recorder_names(p, base):
-    """convert-all takes the names of docs/pytorch.md's recorder, with or without a name of the job
-    in front."""
+    """convert-all accepts the file names of docs/pytorch.md's recorder, with or without the job's
+    name in front."""
     pairs = [p, other_rank(p)]
-    names = {  # host and device trace of a rank, the prefix of the set
+    names = {  # host trace and Kineto trace of a rank, prefix of the trace set
         "bare": ("host.%d.json", "device.%d.json", "trace"),
         "job": ("job_host.%d.json", "job_kineto.%d.json", "job"),
         "dots": ("a.b.host.%d.json", "a.b.device.%d.json", "a.b"),
@@ -320,11 +322,11 @@ def recorder_names(p, base):
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         log = os.path.join(folder, "log")
         os.mkdir(log)
-        for i, q in enumerate(reversed(pairs)):  # as tensorboard_trace_handler names them
+        for i, q in enumerate(reversed(pairs)):  # the names of tensorboard_trace_handler
             with gzip.open(os.path.join(log, f"node_{7 + i}.169000000000{i}.pt.trace.json.gz"),
                            "wb") as f:
                 f.write(q.texts()[1])
-            shutil.copy(f.name, os.path.join(log, f"of.{3001 + i}.json.gz"))  # a process's id
+            shutil.copy(f.name, os.path.join(log, f"of.{3001 + i}.json.gz"))  # a process id
         done = run("convert-all", "log", "--out_dir", "et", cwd=folder)
         check(done.returncode == 0 and set(table(done.stdout.decode())) ==
               {"node_7.1690000000000", "node_8.1690000000001"}, f"tensorboard's names: {done}")

@@ -1,6 +1,6 @@
-"""Damaged sets of ranks through `syntorch convert pytorch`: whatever is lost or wrong, the set that
-is written passes `validate` in both profiles, so no rank waits for another for ever; damage of one
-rank leaves the others' communication as it is."""
+"""Tests damaged trace sets through `syntorch convert pytorch`. Whatever is lost or wrong, the
+written trace set passes `validate` in both profiles, so no rank waits forever for another. Damage
+of one rank does not change the communication among the others."""
 import json
 import os
 import random
@@ -20,8 +20,8 @@ GROUPS = [("0", [0, 1, 2, 3]), ("tp0", [0, 1]), ("tp1", [2, 3]), ("dp0", [0, 2])
 
 
 class Rank:
-    """One rank's traces: its part of the job's steps (group, kind, elements) or (from, to,
-    elements), in order."""
+    """The traces of one rank: its share of the job's steps, in order. A step is (group, kind,
+    elements) or (from, to, elements)."""
 
     def __init__(self, rank, steps, rng):
         self.rank, self.id, self.rf, self.now, self.streams, self.seq = rank, 1, 0, 1e6, {}, {}
@@ -216,7 +216,7 @@ DAMAGE = [drop_events, drop_nodes, cut_time, drop_kernels, move_times, one_time,
 
 
 def convert(what, ranks, seen=None):
-    """Both profiles; seen(profile, anomalies, nodes of each rank)."""
+    """Converts with both profiles and calls seen(profile, anomalies, nodes of each rank)."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         os.mkdir(os.path.join(folder, "out"))
         for i, pair in enumerate(ranks):
@@ -251,7 +251,7 @@ def collectives(nodes):
 
 
 def one_wrong():
-    """What one rank tells wrongly the others know better."""
+    """If one rank records wrong values, the values of the other ranks win."""
     ranks = job(5)
     whole = {}
     convert("undamaged", ranks, lambda p, told, nodes: (whole.update({p: collectives(nodes)}),
@@ -277,7 +277,7 @@ def one_wrong():
 
 
 def last_missing():
-    """Without the last rank the others' groups have one rank less, and nobody sends to it."""
+    """Without the last rank, the other ranks' groups have one rank less, and nobody sends to it."""
     for seed in range(4):
         convert(f"seed {seed}, without rank 3", job(seed)[:3],
                 lambda p, told, nodes: check(told.get("ranks-missing") == 1,

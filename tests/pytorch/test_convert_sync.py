@@ -1,6 +1,6 @@
-"""Dependencies that `syntorch convert pytorch` reconstructs: synchronisation of host and streams,
-threads that wake each other. Each case is a trace made by hand, whose edges are worked out beside
-it."""
+"""Tests the dependencies that `syntorch convert pytorch` reconstructs: synchronisation of host and
+streams, and threads that wake each other. Each case is a hand-made trace with its expected
+edges."""
 import json
 import os
 import subprocess
@@ -12,8 +12,8 @@ SYNTORCH = os.path.join(os.environ["SYN_BUILD"], "syntorch")
 
 
 class Trace:
-    """A host and a device trace; times in us. Host ops of thread `tid` are named after their
-    letter."""
+    """A host and a Kineto trace, with times in us. Names of host ops are single letters, and `tid`
+    is 1 or 2."""
 
     def __init__(self):
         self.nodes, self.events, self.next, self.names = [], [], 10, {}
@@ -65,8 +65,8 @@ class Trace:
                         *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
     def graph(self):
-        """The edges of the result as node-link JSON has them: (from, to, set of classes) of
-        names."""
+        """Returns the edges of the result's node-link JSON: (name from, name to, set of
+        classes)."""
         with tempfile.TemporaryDirectory() as folder:
             self.convert(folder)
             out = os.path.join(folder, "graph.json")
@@ -79,7 +79,7 @@ class Trace:
                 for e in graph["links"]}
 
     def edges(self, which, *options):
-        """The pairs (from, to) of names in the attribute lists `which`."""
+        """Returns the pairs of names (from, to) in the attribute lists `which`."""
         with tempfile.TemporaryDirectory() as folder:
             self.convert(folder, *options)
             out = os.path.join(folder, "t.json")
@@ -95,8 +95,8 @@ class Trace:
 
 class Sync(unittest.TestCase):
     def base(self):
-        """Op A launches k1 (stream 7, until 200) and k2 (stream 20, until 300), op S waits from 110
-        on."""
+        """Op A launches k1 (stream 7, ends at 200) and k2 (stream 20, ends at 300). Tests add an op
+        S that waits."""
         t = Trace()
         t.op("A", 0, 50)
         t.kernel("k1", 10, 100, 100, 7, 1)
@@ -120,7 +120,7 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B"), ("k2", "B")})
 
     def test_event_sync(self):
-        """The event was recorded after k1 and before k3, so only k1 is waited for."""
+        """The event was recorded after k1 and before k3, so the host waits only for k1."""
         t = self.base()
         t.call("cudaEventRecord", 30, 1, 3)
         t.kernel("k3", 35, 200, 50, 7, 4)
@@ -131,7 +131,7 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B")})
 
     def test_stream_wait(self):
-        """Stream 20 waits for an event that was recorded on stream 7 after k1, before k3."""
+        """Stream 20 waits for an event that was recorded on stream 7 after k1 and before k3."""
         t = self.base()
         t.call("cudaEventRecord", 30, 1, 3)
         t.kernel("k3", 35, 200, 50, 7, 4)
@@ -150,8 +150,9 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B"), ("k2", "B")})
 
     def test_inferred_waits(self):
-        """No cuda_sync events. The thread waits for its last launch (k2, which is over at 300); a
-        blocking copy is waited for itself; the event was recorded after k1."""
+        """Without cuda_sync events, waits are inferred: a thread waits for its last launch (k2,
+        which ends at 300), for a blocking copy that it calls, or for the work before the event was
+        recorded (k1)."""
         t = self.base()
         t.op("S", 110, 200)
         t.call("cudaStreamSynchronize", 120, 181, 3)
@@ -173,8 +174,8 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B")})
 
     def test_inferred_stream_wait(self):
-        """The next launch waits for what the other stream was given before; k3 began too early for
-        k2."""
+        """The next launch waits for earlier work of the other stream. k3 began too early to have
+        waited for k2."""
         t = self.base()
         t.call("cudaStreamWaitEvent", 40, 1, 5)
         t.kernel("k3", 45, 210, 10, 7, 6)
@@ -184,7 +185,7 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k2", "k4")})
 
     def test_contradicted(self):
-        """Device work that ended after the wait was not waited for."""
+        """The host did not wait for device work that ended after the wait."""
         t = self.base()
         t.op("S", 110, 100)
         t.call("cudaStreamSynchronize", 120, 81, 3)
@@ -211,8 +212,8 @@ class Sync(unittest.TestCase):
 
 
     def test_classes_reach_other_formats(self):
-        """k1 waits for its launch, k3 also for k1 on its stream and for k2 on the other; B for
-        k3."""
+        """k1 waits for its launch. k3 also waits for k1 on its own stream and for k2 on the other
+        stream. B waits for k3."""
         t = self.base()
         t.call("cudaStreamWaitEvent", 40, 1, 5)
         t.kernel("k3", 45, 310, 10, 7, 6)
@@ -228,8 +229,8 @@ class Sync(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def trace(self):
-        """Thread 1: A until 100, idle, D at 2500. Thread 2: B at 150 to 1200 with C inside, until
-        1100."""
+        """Thread 1 runs A until 100 and D at 2500 and is idle between. Thread 2 runs B from 150 to
+        1200, with C inside until 1100."""
         t = Trace()
         t.op("A", 0, 100)
         t.op("B", 150, 1050, tid=2)
@@ -238,15 +239,16 @@ class Threads(unittest.TestCase):
         return t
 
     def test_gap(self):
-        """D's thread was idle for 2.4 ms: B was finished last. B is its thread's first op: A
-        was."""
+        """D's thread was idle for 2.4 ms, so D waits for B, the op that finished last. B is the
+        first op of its thread, so it waits for A."""
         self.assertEqual(self.trace().edges("thread_deps"), {("A", "B"), ("B", "D")})
 
     def test_threshold(self):
         self.assertEqual(self.trace().edges("thread_deps", "--thread_gap", "3000"), {("A", "B")})
 
     def test_no_gap_inside_a_long_op(self):
-        """C ended 1.2 ms before E began, but B, around both, was running: no thread was woken."""
+        """C ended more than 1 ms before E began, but B was running around both, so no thread was
+        woken."""
         t = Trace()
         t.op("A", 0, 100)
         t.op("B", 150, 5000)
@@ -256,7 +258,7 @@ class Threads(unittest.TestCase):
         self.assertEqual({e for e in t.edges("thread_deps") if e[1] != "X"}, set())
 
     def test_running_ops_are_not_waited_for(self):
-        """When D begins, C is still running: B had finished."""
+        """C is still running when D begins, so D waits for B, which had finished."""
         t = Trace()
         t.op("A", 0, 100)
         t.op("B", 150, 100, tid=2)
@@ -267,7 +269,7 @@ class Threads(unittest.TestCase):
 
 class Parents(unittest.TestCase):
     def test_cycle_is_listed(self):
-        """B's caller is A and A's is B: that A is called by B goes back in id."""
+        """A is B's caller and B is A's. The edge from B to A goes back in id and is dropped."""
         t = Trace()
         t.op("A", 0, 10)
         t.op("B", 2, 5)

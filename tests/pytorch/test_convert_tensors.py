@@ -1,5 +1,6 @@
-"""The tensors of a recording in sets for a simulator: which node writes each, which read it, how
-large it is. All of it is worked out by hand for a small recording."""
+"""Tests the tensors of PyTorch traces in trace sets for a simulator: which node writes each tensor,
+which nodes read it, and how large it is. Expected values are computed manually for a small
+trace."""
 import itertools
 
 from checks import check, finish
@@ -9,7 +10,7 @@ FLOAT = "Tensor(float)"
 
 
 class Recording:
-    """A host trace and a device trace; each op launches kernels on a stream."""
+    """A host trace and a Kineto trace. Each op launches kernels on a stream."""
 
     def __init__(self):
         self.ids, self.time = itertools.count(100), 1000
@@ -46,7 +47,8 @@ class Recording:
         self.time += 100
 
     def lists(self):
-        """Of each kernel, by its name, what it reads and what it writes: (name, bytes)."""
+        """Returns {kernel name: (tensors that it reads, tensors that it writes)}, each as (name,
+        bytes)."""
         r = pt.convert(pt.dump({"schema": "1.0.3-chakra.0.0.4", "pid": 1, "nodes": self.nodes}),
                        pt.dump({"traceEvents": self.events, "distributedInfo": {
                            "rank": 0, "world_size": 1}}), "--profile", "astra-sim")
@@ -66,12 +68,12 @@ def main():
     r = Recording()
     a, b, c, d, e = (tensor(s, 100) for s in range(1, 6))
     r.op("mm", [a, b], [c], kernels=2)
-    r.op("add_", [c, b], [c])                            # in place: it reads what mm has written
+    r.op("add_", [c, b], [c])                            # in place: reads what mm has written
     r.op("cat", [[c, a]], [tensor(4, 200)])
-    r.op("select", [tensor(4, 50, offset=250)], [e])     # a part of a storage that is larger
-    r.op("zero_", [tensor(6, 10)], [tensor(6, 10)])      # the first to have it fills it
-    r.op("mm2", [e, tensor(6, 10), tensor(7, 5, device="cpu")], [tensor(3, 30)])  # c's id again
-    r.op("relu", [tensor(3, 30)], [d])                   # and 4's
+    r.op("select", [tensor(4, 50, offset=250)], [e])     # a part of a larger storage
+    r.op("zero_", [tensor(6, 10)], [tensor(6, 10)])      # the first op to use the tensor fills it
+    r.op("mm2", [e, tensor(6, 10), tensor(7, 5, device="cpu")], [tensor(3, 30)])  # reuses c's id
+    r.op("relu", [tensor(3, 30)], [d])                   # reuses id 4
     r.op("apart", [d, a], [tensor(8, 1)], stream=9)      # does not wait for relu
     r.op("last", [tensor(8, 1), e, d], [])
     want = {

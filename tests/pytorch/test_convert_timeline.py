@@ -1,6 +1,6 @@
-"""The timeline of a converted trace shows host ops as Kineto's own file does: in their threads,
-nested as they called each other, at the times that Kineto measured; and no thread holds slices that
-overlap in part."""
+"""Tests that the timeline of a converted trace shows host ops as Kineto's own file does: in their
+threads, nested by caller, at the times that Kineto measured. No thread has slices that overlap
+partly."""
 import collections
 import json
 import math
@@ -45,7 +45,8 @@ def check_nesting(what, events):
 
 
 def compare(p):
-    """Every CPU op that the host trace knows is drawn, in one thread for each of its threads."""
+    """Checks that each CPU op of the host trace is drawn, with one track for each of its
+    threads."""
     events = timeline(*p.texts())
     check_nesting(p.name, events)
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M"
@@ -64,7 +65,7 @@ def compare(p):
             wanted[str(pt.attr(n, "tid"))][n["name"], math.floor(e["ts"])] += 1
     n_wanted = sum(sum(c.values()) for c in wanted.values())
     missing = sum(sum((c - drawn[t]).values()) for t, c in wanted.items())
-    # Communication of the host and what describes groups have rows of their own.
+    # Communication of the host and descriptions of groups have separate tracks.
     check(n_wanted > 10 and missing <= n_wanted // 20,
           f"{p.name}: {missing} of {n_wanted} host ops are not drawn at their time")
     return events
@@ -75,7 +76,7 @@ def main():
                               if pt.TRACES]
     for p in pairs:
         compare(p)
-    # Durations are those of the whole op, not only of what it did by itself.
+    # A slice has the duration of the whole op, not only its self time.
     p = pt.fixture()
     by_name = {}
     for e in p.events:
@@ -86,7 +87,8 @@ def main():
         if e["ph"] == "X" and e["name"] in by_name:
             check(any(abs(e["dur"] - d) <= 2 for d in by_name[e["name"]]),
                   f"{e['name']} is drawn for {e['dur']} us, not {by_name[e['name']]}")
-    # Ops that overlap in part, as when clocks were read late, and more of them than get threads.
+    # Makes ops that overlap partly, as if clocks were read late, and more of them than there are
+    # tracks.
     p = pt.fixture()
     ops = [e for e in p.events if e.get("cat") == "cpu_op"]
     for i, e in enumerate(ops[:50]):

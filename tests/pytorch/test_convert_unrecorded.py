@@ -1,6 +1,6 @@
-"""Ops that Kineto recorded and the observer did not: those that communicate or take 1 ms or more
-come out as if the host trace had them. What neither recorded is counted. Host nodes are taken out
-of sound pairs; what is expected is what the whole pair gives."""
+"""Tests ops that Kineto recorded and the observer did not. Ops that communicate or take at least 1
+ms are converted as if the host trace had them. Ops that neither recorded are counted. The tests
+remove host nodes from complete pairs and compare with the result of the complete pair."""
 import collections
 import os
 import random
@@ -15,7 +15,7 @@ COMMUNICATES = ("c10d::", "gloo:", "nccl:", "record_param_comms")
 
 
 def pairs():
-    """gloo by PyTorch 2.15, NCCL."""
+    """Returns the pairs: gloo of PyTorch 2.15, and NCCL."""
     folder = os.path.join(SOURCE, "tests", "reference", "pt_ddp", "torch-2.15")
     yield pt.Pair("gloo", *(pt.load(os.path.join(folder, f"{k}.0.json.gz"))
                             for k in ("host", "device")))
@@ -23,7 +23,7 @@ def pairs():
 
 
 def ops(p):
-    """Kineto's CPU ops by record function id."""
+    """Returns Kineto's CPU ops by record function id."""
     return {e["args"]["Record function id"]: e for e in p.events
             if e.get("cat") in ("cpu_op", "user_annotation")
             and "Record function id" in e.get("args", {})}
@@ -36,7 +36,7 @@ def without(p, lost):
 
 
 def comms(r, timed=True):
-    """All communications, with what they hang from."""
+    """Returns all communications with the names of their callers."""
     by_id = {n.id: n for n in r.nodes}
     return collections.Counter(
         (n.name, n.type, n.start, n.dur if timed else None, n.attr["comm_size"],
@@ -46,7 +46,7 @@ def comms(r, timed=True):
 
 
 def check_lost(p, base, what, lost, args=()):
-    """Without these nodes."""
+    """Converts the pair without these host nodes and compares the communications."""
     r = convert(*without(p, lost).texts(), *args)
     what = f"{p.name}: {what}: {len(lost)} ops lost"
     if not check(r.code == 0, f"{what}: {r.said}"):
@@ -72,7 +72,7 @@ def check_pair(p, rng):
 
 
 def check_long(p):
-    """Time is lost only of short ops, which counts for the op around them."""
+    """Only ops of less than 1 ms are lost. Their time is counted for the op around them."""
     for dur, kept in ((1000, 1), (999, 0)):
         q, events = p.copy(), ops(p)
         lost = next(attr(n, "rf_id") for n in q.nodes
@@ -89,7 +89,8 @@ def check_long(p):
 
 
 def check_without_ids(p):
-    """As PyTorch before 2.3 recorded: what ended last is missing."""
+    """Tests traces as before PyTorch 2.3, without record function ids. The ops that ended last are
+    missing."""
     q, works = p.copy(), [e for e in ops(p).values() if e["name"].startswith("gloo:all_reduce")]
     works.sort(key=lambda e: e["ts"] + e["dur"])
     for e in q.events:
@@ -108,7 +109,7 @@ def check_without_ids(p):
 
 
 def check_unfinished(p):
-    """What neither trace has is counted; its call stands for it."""
+    """An op that neither trace has is counted, and its call replaces it."""
     works = sorted(i for i, e in ops(p).items() if e["name"].startswith("gloo:"))
     for n in (1, len(works)):
         lost = set(works[-n:])
@@ -126,7 +127,7 @@ def check_unfinished(p):
 
 
 def check_linked(p):
-    """A linked file has them as well."""
+    """A linked file has the missing ops as well."""
     lost = {i for i, e in ops(p).items() if e["name"].startswith("gloo:")}
     q = without(p, lost)
     linked = convert(*q.texts(), command=("link",), decode=False)
@@ -140,8 +141,8 @@ def check_linked(p):
 
 
 def check_other_step(p):
-    """gloo's op of a step that the host trace lacks is kept, but not with --trim; the step's other
-    ops are not."""
+    """If the host trace lacks a step, gloo's op of that step is kept, except with --trim. The
+    step's other ops are not kept."""
     q, events = p.copy(), ops(p)
     end, top = max(e["ts"] + e["dur"] for e in events.values()), max(events)
     work = next(e for e in events.values() if e["name"] == "gloo:all_reduce")
@@ -157,7 +158,7 @@ def check_other_step(p):
 
 
 def check_other_run(p):
-    """Two files of different runs: nothing of one is added to the other."""
+    """If two files come from different runs, no op of one is added to the other."""
     q = p.copy()
     for e in q.events:
         if "Record function id" in e.get("args", {}):

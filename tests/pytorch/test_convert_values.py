@@ -1,5 +1,5 @@
-"""`syntorch convert pytorch` on traces whose values were replaced at random: a trace that is sound,
-or a sentence."""
+"""Tests `syntorch convert pytorch` on traces with randomly replaced values: the result is a valid
+trace or an error message."""
 import os
 import random
 
@@ -14,7 +14,8 @@ KEEP = os.environ.get("SYN_KEEP")  # a folder for the first pair of files that f
 
 
 def odd_values(p, chance):
-    """The pair with fields of some nodes and events set to values of others, or to odd ones."""
+    """Returns the pair with some fields of nodes and events set to values of other nodes or events,
+    or to odd values."""
     q = p.copy()
     gpu = q.gpu()
     odd = (0, -1, 1, 2**31, 2**63, 2**64 - 1, -2**63, 10**30, 1e300, -5.5, "x", "7", "", None, [],

@@ -1,6 +1,6 @@
-"""Host and device traces without common ids that begin and end at different steps: each host node
-gets the time of the call it is, in the right thread and step, and --trim leaves out what other
-steps launched."""
+"""Tests host and Kineto traces that have no common ids and begin and end at different steps. Each
+host node must get the time of its own call, in the right thread and step. --trim must omit the work
+that other steps launched."""
 import random
 
 from checks import check, finish
@@ -11,8 +11,8 @@ KERNEL_US = 3
 
 
 class Step:
-    """Calls of one step in two threads: forward, then backward, whose ops bear the sequence numbers
-    of their forward ops."""
+    """The calls of one step in two threads: forward, then backward, whose ops have the sequence
+    numbers of their forward ops."""
 
     def __init__(self, number, rng, layers=6):
         self.calls = []  # thread, depth, name, sequence number or -1, launches
@@ -32,13 +32,13 @@ class Step:
 
 
 def job(n_steps, same_steps, seed=7, layers=6):
-    """Steps; same_steps: each calls the same."""
+    """Returns the steps of a job. With same_steps, each step makes the same calls."""
     return [Step(i, random.Random(seed if same_steps else seed + i), layers)
             for i in range(n_steps)]
 
 
 def host_of(steps, drop=lambda name, k: False, old_names=False):
-    """The host trace, and for each node its (step, call)."""
+    """Returns the host trace, and for each node its (step, call)."""
     kind = "graph" if old_names else "trace"
     root = f"[pytorch|profiler|execution_{kind}|%s]"
     nodes, whose = [], {}
@@ -68,7 +68,7 @@ def host_of(steps, drop=lambda name, k: False, old_names=False):
 
 
 def device_of(steps, drop=lambda name, k: False, with_seq=True, shift=0):
-    """The device trace, and for each (step, call) its begin."""
+    """Returns the Kineto trace, and for each (step, call) its begin."""
     events, begin, correlation = [], {}, 0
     ts = 1000000
     for s, step in steps:
@@ -103,8 +103,8 @@ def compare(what, host, whose, device, begin, step_of=lambda s: s, misses=0, arg
     r = convert(pt.dump(host), pt.dump(device), *args)
     if not check(r.code == 0, f"{what}: {r.said}"):
         return r
-    # Host ops are written in the order of their ids within a thread; they are found again by name
-    # and place there.
+    # Host ops are written in the order of their ids within a thread. The test finds them in the
+    # result by name and position.
     seen, wrong = {}, 0
     by_lane = {}
     for n in host["nodes"]:
@@ -153,7 +153,7 @@ def main():
     r = compare("equal steps", host, whose, *device_of(same, with_seq=False), step_of=lambda s: 0)
     check("repeated-steps" in hints(r), f"equal steps: {hints(r)}")
 
-    # The observer ran in the step before the profiler's.
+    # The observer ran in the step before the profiler's step.
     host, whose = host_of(same[2:3])
     compare("neighbouring steps", host, whose, *device_of(same[3:4], shift=1), step_of=lambda s: 3)
 
@@ -168,7 +168,7 @@ def main():
     r = convert(pt.dump(host), pt.dump(device_of(steps)[0]))
     check("untimed-ops" not in hints(r), f"six steps of six: {hints(r)}")
 
-    # More steps than a place can be compared with one by one.
+    # Too many steps to compare each pair of positions.
     many, many_same = (list(enumerate(job(2000, same_steps, layers=1)))
                        for same_steps in (False, True))
     host, whose = host_of(many[1500:1700])
@@ -177,7 +177,7 @@ def main():
     r = compare("1000 of 2000 equal steps", host, whose, *device_of(many_same, with_seq=False))
     check("repeated-steps" in hints(r), f"1000 of 2000 equal steps: {hints(r)}")
 
-    # Each lacks calls that the other has.
+    # Each trace lacks calls that the other has.
     rng = random.Random(3)
     lacks = [{k for k in range(400) if rng.random() < 0.05} for _ in range(2)]
     host, whose = host_of(steps[1:3], drop=lambda name, k: k in lacks[0])
@@ -186,12 +186,13 @@ def main():
     compare("calls missing", host, whose, device, begin,
             misses=len(whose) - len(whose_found) + len(whose) // 12)
 
-    # The threads of the other file come in another order, with names that both call.
+    # The threads of the other file come in another order, and both threads call the same names.
     host, whose = host_of(steps, old_names=True)
     r = compare("roots named execution_graph", host, whose, *device_of(steps))
     check(not r.anomalies, f"roots named execution_graph: {list(r.anomalies)}")
 
-    # More threads than are paired: what is left over has no time, nothing is lost.
+    # More threads than the command pairs. Ops of the remaining threads have no time, but nothing is
+    # lost.
     host, _ = host_of(steps[:1])
     for i in range(3000):
         host["nodes"].append({**host["nodes"][5], "id": 10000 + i, "ctrl_deps": 1})

@@ -1,7 +1,7 @@
-/* Memory that runs out at every allocation of a conversion, in default and in compatible mode: each
-   failure must come back as a sentence and leave nothing behind (the sanitizer run checks leaks).
-   Undamaged, the same pair is also read in pieces: cut anywhere, the host trace gives no fewer
-   nodes than are complete before the cut. */
+/* Tests conversions in which memory runs out, at each allocation in turn, in default and in
+   compatible mode. Each failure must return an error message and free all memory; the sanitizer run
+   checks for leaks. The file also tests truncated host traces: all nodes that are complete before
+   the cut must be read. */
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/deps/pt_deps.h"
@@ -63,6 +63,7 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     return s;
 }
 
+/* The conversion to run. */
 typedef struct mode {
     syn_status (*run)(syn_sink *, syn_error *);
 } mode;
@@ -86,7 +87,8 @@ static void compatible_mode(void) {
     CHECK(test_without_memory(into_memory, &m) > 30);
 }
 
-/* Ends of the elements of "nodes", by bracket depth outside of strings. */
+/* The number of elements of "nodes" that end within the first `cut` bytes, counted by the depth of
+   brackets outside of strings. */
 static size_t complete_before(const char *text, size_t cut) {
     size_t depth = 0, n = 0;
     bool quoted = false;

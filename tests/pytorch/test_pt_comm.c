@@ -1,4 +1,7 @@
-/* Communications in PyTorch's traces: what they are, how many bytes, of which group, from whom. */
+/* Tests how communication that kernels run is found in PyTorch's traces: its kind, bytes, group and
+   peer. The traces are built call by call (pt_calls_json.h), with the names and args that versions
+   of PyTorch write. test_pt_comm_host.c tests communication on host ops, test_pt_comm_names.c tests
+   names. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -12,7 +15,8 @@
     "\"Process Group Name\":\"7\",\"Process Group Description\":\"mesh_tp\",\"Process Group Ranks" \
     "\":\"[4, 5, 6, 7]\",\"Seq\":12,\"Comms Id\":123"
 
-/* A trace of torch 2.9: all is told with the kernel, which wins over all else. */
+/* PyTorch 2.9 records all properties in the args of the kernel, which win over all other
+   sources. */
 static void test_told_by_kernel(void) {
     traces *t = one_call("c10d::allreduce_",
                          RECORD_INPUTS(TENSOR("10", "4"), "allreduce", "0", "0", "1", "2"),
@@ -60,20 +64,20 @@ static void check_row(const call_row *row, int i) {
     end_traces(t);
 }
 
-/* Where the kind and the size come from when the better source is silent. */
+/* If a source does not record the kind or the size, they come from the next best source. */
 static void test_sources(void) {
     static const char *const generic = "ncclDevKernel_Generic", *const reduce =
                                                                     "ncclDevKernel_Reduce_f32";
     const call_row rows[] = {
-        /* the record's attributes before its inputs */
+        /* The attributes of record_param_comms win over its inputs. */
         {"c10d::reduce_", RECORD_INPUTS(TENSOR("10", "4"), "broadcast", "0", "0", "1", "2"),
          ATTR("collective_name",
               "\"allreduce\"") "," ATTR("dtype", "\"Half\"") "," ATTR("in_msg_nelems", "30"),
          "nccl:reduce", reduce, "", 0, 0, 60},
-        /* its inputs before the ops around */
+        /* The inputs of record_param_comms win over the names of the enclosing ops. */
         {"c10d::reduce_", RECORD_INPUTS(TENSOR("10", "4"), "broadcast", "0", "0", "1", "2"), "",
          "nccl:reduce", reduce, "", 5, 0, 40},
-        /* the ops around before the kernel */
+        /* The names of the other ops of the call win over the name of the kernel. */
         {"c10d::allreduce_", TENSOR("10", "4") ",[1,\"default_pg\"]", "", "nccl:all_reduce", reduce,
          "", 0, 0, 40},
         {"", "", "", "nccl:all_reduce", reduce, "", 0, 0, 40},
@@ -83,18 +87,18 @@ static void test_sources(void) {
         {"c10d::allreduce_", "", "", "", generic, "", 0, 0, 1},
         {"", RECORD_INPUTS(TENSOR("10", "4"), "all_shuffle", "0", "0", "1", "2"), "", "", generic,
          "", -1, 1, 40},
-        /* sequence number with a flag, newer traces */
+        /* Newer traces record the sequence number with a flag. */
         {"", "[" TENSOR("10", "4") "],[35,false],[\"0\",\"default_pg\"],0,\"reduce\",[],[],0,1,2",
          "", "", generic, "", 1, 0, 40},
-        /* a number for the group, older traces */
+        /* Older traces record a number instead of the name of the group. */
         {"", "[" TENSOR("10", "4") "],35,82149104,0,\"all_gather\",[],[],2", "", "", generic, "", 2,
          0, 40},
-        /* all-to-all is made of sends */
+        /* NCCL runs an all-to-all as sends, and a barrier as an all-reduce. */
         {"c10d::alltoall_base_", RECORD_INPUTS(TENSOR("10", "4"), "all_to_all", "0", "0", "1", "2"),
          "", "nccl:all_to_all", "ncclDevKernel_SendRecv", "", 6, 0, 40},
         {"c10d::barrier", RECORD_INPUTS("", "barrier", "0", "0", "1", "2"), "", "",
          "ncclDevKernel_AllReduce_Sum_f32", "", 9, 0, 1},
-        /* sizes */
+        /* Sizes from the args of the kernel or, if these are incomplete, from tensors. */
         {"", RECORD_INPUTS(TENSOR("10", "4"), "allreduce", "0", "0", "1", "2"), "", "", generic,
          "\"In msg nelems\":100,\"dtype\":\"Mystery\"", 0, 0, 40},
         {"", RECORD_INPUTS("\"<UNKNOWN>\"", "allreduce", "0", "0", "1", "2"), "", "", generic, "",
@@ -110,15 +114,17 @@ static void test_sources(void) {
          "\"In msg nelems\":0,\"Out msg nelems\":100,\"dtype\":\"Float\"", 6, 0, 1},
         {"", RECORD_INPUTS("", "allreduce", "0", "0", "1", "4"), "", "", generic,
          "\"In msg nelems\":9223372036854775807,\"dtype\":\"Double\"", 0, 0,
-         1}, /* no memory holds it */
+         1}, /* an impossible size is unknown */
         {"", RECORD_INPUTS("", "allreduce", "0", "0", "1", "4"), "", "", generic,
          "\"In msg nelems\":5000000000,\"dtype\":\"Float8_e4m3fn\"", 0, 0, 5000000000},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) check_row(&rows[i], (int)i);
 }
 
-/* The kernel hangs from nccl:X, around which record_param_comms does not stand but within; all of
-   it is one call. Copies that the call makes are no communication, nor is waiting. */
+/* The first kernel is launched by nccl:X, and record_param_comms is within nccl:X instead of around
+   it; all of them are one call. Of several kernels in a call, only one is the communication. A wait
+   and the creation of a group are no communication. A kernel with a collective name in its args is
+   one, whatever its own name. */
 static void test_one_node_a_call(void) {
     traces *t = begin_traces();
     host_op(t, 10, 2, 1, "c10d::allreduce_", "", "", "");
@@ -196,8 +202,9 @@ static void test_peers(void) {
     }
 }
 
-/* Two exchanges with both neighbours (batch_isend_irecv), each in one kernel that the group's end
-   launches, the second one outside of all ops, and a grouped all-gather. */
+/* Calls batch_isend_irecv twice, each time for three messages with both neighbours. One kernel runs
+   the messages of a batch. It is launched at the end of the batch, in the second batch outside of
+   all ops. Then a group of two all-gathers is run by one kernel. */
 static void test_batches(void) {
     traces *t = begin_traces();
     host_op(t, 10, 2, 1, "train", "", "", "");
@@ -210,7 +217,7 @@ static void test_batches(void) {
         send_recv(t, id + 4, "c10d::recv_",
                   RECORD_INPUTS(TENSOR("8", "4"), "recv", "0", "0", "1", "4"));
         if (step == 0) host_op(t, id + 8, 10, 1, "nccl:coalesced", "", "", "");
-        kernel(t, id + 8, "ncclDevKernel_SendRecv", /* of one of them at most */
+        kernel(t, id + 8, "ncclDevKernel_SendRecv", /* args describe one message at most */
                "\"Collective name\":\"recv\",\"In msg nelems\":999,\"dtype\":\"Float\"");
     }
     send_recv(t, 40, "c10d::_allgather_base_",
@@ -219,7 +226,7 @@ static void test_batches(void) {
               RECORD_INPUTS(TENSOR("4", "4"), "_allgather_base", "1", "0", "1", "4"));
     host_op(t, 44, 10, 1, "nccl:coalesced", "", "", "");
     kernel(t, 44, "ncclDevKernel_AllGather_RING_LL", "");
-    kernel(t, 44, "ncclDevKernel_AllGather_RING_LL", ""); /* the same two once more */
+    kernel(t, 44, "ncclDevKernel_AllGather_RING_LL", ""); /* a second kernel of these calls */
     CHECK_OK(find(t, ""), t->err);
     const syn__pt_rank *r = &t->rank;
     CHECK_INT(r->n_comms, 8);
@@ -235,7 +242,7 @@ static void test_batches(void) {
         CHECK_INT(op->comm, i);
         CHECK_INT(op->wall_ns, i < 3 ? 4000 : 0);
     }
-    /* the others start with their kernel, behind it by index */
+    /* The further ops of a kernel have its start, lane and parent, and higher indices. */
     CHECK_INT(r->ops[r->comms[3].op].start_ns, r->ops[r->comms[0].op].start_ns);
     CHECK_INT(r->ops[r->comms[5].op].start_ns, r->ops[r->comms[1].op].start_ns);
     CHECK_INT(r->ops[r->comms[3].op].lane, r->ops[r->comms[0].op].lane);
@@ -243,8 +250,9 @@ static void test_batches(void) {
     end_traces(t);
 }
 
-/* A kernel that only its time links to an op: another kind than that op's call is a communication
-   of its own, of which no more is known than its name tells; the same kind is that call. */
+/* The launch of the kernel is not recorded, so an op is assigned by time. If the call of that op
+   has the kind of the kernel, the kernel runs this call. Otherwise the kernel is a communication of
+   its own, whose kind follows from its name and whose size is unknown. */
 static void test_by_time(void) {
     for (int same = 0; same < 2; same++) {
         traces *t = one_call("c10d::allreduce_",

@@ -1,4 +1,7 @@
-/* Communications that host ops carry, process groups, damage, and the reference's results. */
+/* Tests communication on host ops (gloo, or without a device trace), process groups and damaged
+   calls, in traces built call by call. The number, kinds and sizes of communications in the shared
+   traces are compared with the files of the reference converter. Communication in kernels is tested
+   in test_pt_comm.c. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -10,7 +13,8 @@
 
 /* ---- Without kernels ---- */
 
-/* gloo's ops beside and below c10d's, hung up as they come: each c10d op is one communication. */
+/* Each c10d op is one communication, whether its gloo ops are within it, within each other, or next
+   to it. */
 static void test_gloo(void) {
     traces *t = begin_traces();
     t->no_device = true;
@@ -20,7 +24,7 @@ static void test_gloo(void) {
     host_op(t, 11, 10, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
     host_op(t, 12, 11, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
     host_op(t, 13, 2, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
-    host_op(t, 14, 2, 1, "gloo:scatter", TENSOR("5", "4"), "", ""); /* PyTorch 2.2 */
+    host_op(t, 14, 2, 1, "gloo:scatter", TENSOR("5", "4"), "", ""); /* as in PyTorch 2.2 */
     host_op(t, 20, 2, 1, "c10d::send", "[[1,2,0,6,4,\"cpu\"]],\"<Object>\",3,9", "", "");
     host_op(t, 21, 20, 1, "gloo:send", TENSOR("6", "4"), "", "");
     host_op(t, 22, 20, 1, "c10d::recv_", "[[1,2,0,7,4,\"cpu\"]],\"<Object>\",2,8", "", "");
@@ -33,7 +37,7 @@ static void test_gloo(void) {
             "");
     host_op(t, 61, 60, 1, "c10d::allreduce_", "[" TENSOR("11", "4") "],\"<Object>\"", "", "");
     host_op(t, 62, 2, 1, "_c10d_functional::wait_tensor", TENSOR("11", "4"), "", "");
-    host_op(t, 70, 2, 1, "gloo:broadcast", TENSOR("12", "4"), "", ""); /* no c10d op before it */
+    host_op(t, 70, 2, 1, "gloo:broadcast", TENSOR("12", "4"), "", ""); /* without a c10d op */
     CHECK_OK(find(t, ""), t->err);
     const syn__pt_rank *r = &t->rank;
     static const struct {
@@ -58,8 +62,8 @@ static void test_gloo(void) {
     end_traces(t);
 }
 
-/* Without a device trace record_param_comms is the communication. The sequence number comes alone
-   or, in newer traces, with a flag. */
+/* Without a device trace, record_param_comms is the communication. Newer traces record the sequence
+   number with a flag. */
 static void test_host_only(void) {
     static const char *const inputs[] = {
         RECORD_INPUTS(TENSOR("10", "4"), "allreduce", "0", "0", "2", "3"),
@@ -144,7 +148,7 @@ static void test_group_lists(void) {
     end_traces(t);
 }
 
-/* What the host trace lists wins; each group's contradictions count once. */
+/* The list of ranks in the host trace wins. Contradictions are counted once per group. */
 static void test_group_conflict(void) {
     traces *t = begin_traces();
     host_op(t, 3, 2, 1, "## process_group:init ##",
@@ -163,7 +167,8 @@ static void test_group_conflict(void) {
     end_traces(t);
 }
 
-/* A group that nothing tells is the only one there is, else unknown. */
+/* A call that does not name its group belongs to the only group of the rank. If the rank has
+   several groups, the group of the call is unknown. */
 static void test_group_unknown(void) {
     for (int n = 1; n < 3; n++) {
         traces *t = begin_traces();
@@ -177,7 +182,7 @@ static void test_group_unknown(void) {
         CHECK_OK(find(t, ""), t->err);
         CHECK_INT(t->rank.n_comms, n + 1);
         CHECK_INT(t->rank.comms[n].group, n == 1 ? 0 : SYN__PT_NONE);
-        /* No group's ranks are told. */
+        /* The traces list the ranks of no group, so every call counts. */
         CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN].count, n + 1);
         end_traces(t);
     }
@@ -209,7 +214,7 @@ static void test_odd_inputs(void) {
             traces *t = one_call("", inputs[i], ATTR("pg_name", "7") ",{\"name\":3},[],4",
                                  "nccl:send ->", "ncclDevKernel_SendRecv", args[j]);
             CHECK_OK(find(t, ""), t->err);
-            CHECK_MSG(t->rank.n_comms <= 2, "%zu %zu", i, j); /* damage may tear the call apart */
+            CHECK_MSG(t->rank.n_comms <= 2, "%zu %zu", i, j); /* damage may split the call */
             for (size_t c = 0; c < t->rank.n_comms; c++) CHECK(t->rank.comms[c].bytes > 0);
             end_traces(t);
         }
@@ -243,7 +248,7 @@ static void test_out_of_memory(void) {
     end_traces(t);
 }
 
-/* ---- What the reference converter made of the same files ---- */
+/* ---- Comparison with the reference converter ---- */
 
 static int64_t attribute(const syn__et_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++) {
@@ -252,7 +257,8 @@ static int64_t attribute(const syn__et_node *node, const char *name) {
     return -1;
 }
 
-/* Compares kinds and sizes, in the order of the reference's ids; returns how many. */
+/* Compares kinds and sizes with the communication nodes of a reference .et file, in the order of
+   their ids. Returns the number of nodes that agree before the first difference. */
 static size_t compare(const syn__pt_rank *r, const syn__file_text *et) {
     syn__et_decoder decoder = {0};
     syn__et_index index;
@@ -297,7 +303,7 @@ static void check_reference(const char *folder, const char *et_name, size_t n_co
     syn__pt_rank_free(&r);
 }
 
-/* How many: counted with etcheck.py. */
+/* The numbers of communications were counted with etcheck.py. */
 static void test_reference(void) {
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");

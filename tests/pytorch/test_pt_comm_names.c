@@ -1,4 +1,6 @@
-/* Names of communications and element types, and values in tokens. */
+/* Tests the tables of names: which ops and kernels communicate and how, and the sizes of element
+   types. Also tests how tensors are read from the values of a host node. The names are those that
+   PyTorch and the libraries use in their sources. */
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_tensors.h"
@@ -10,8 +12,9 @@ static int kind_of(const char *name) {
     return syn__pt_call_kind(syn__str_of(name));
 }
 
-/* Names as ProcessGroupNCCL, ProcessGroupGloo, the c10d dispatcher and functional collectives of
-   torch 1.13 to 2.15 write them; the values of CollectiveCommType are those of et_def.proto. */
+/* The names that ProcessGroupNCCL, ProcessGroupGloo, the c10d dispatcher and functional collectives
+   write in PyTorch 1.13 to 2.15. kind: a value of CollectiveCommType in et_def.proto, or
+   SYN__PT_CALL_... */
 static void test_names(void) {
     static const struct {
         int kind;
@@ -92,10 +95,11 @@ static void test_nccl_kernels(void) {
         CHECK_MSG(library_of(names[i]) == SYN__PT_KERNEL_OF_NCCL, "%s", names[i]);
 }
 
-/* Kernels of libraries that PyTorch does not record, as their sources name them: DeepEP (also as
-   DeepSeek's published traces have it), MORI, Triton-distributed, Iris, PyTorch's symmetric memory,
-   vLLM, SGLang, AITER, quickreduce, TensorRT-LLM, FlashInfer, Transformer Engine, MSCCL++, Flux,
-   NVSHMEM, NCCL EP, NIXL, Mooncake, MagiAttention, turbomind, llama.cpp, ExLlamaV3. */
+/* Kernels of libraries whose calls PyTorch does not record, with the names in their sources. Those
+   of DeepEP are also from DeepSeek's published traces. The libraries are: DeepEP, MORI,
+   Triton-distributed, Iris, PyTorch's symmetric memory, vLLM, SGLang, AITER, quickreduce,
+   TensorRT-LLM, FlashInfer, Transformer Engine, MSCCL++, Flux, NVSHMEM, NCCL EP, NIXL, Mooncake,
+   MagiAttention, turbomind, llama.cpp, ExLlamaV3. */
 static void test_other_kernels(void) {
     static const struct {
         int kind;
@@ -188,7 +192,7 @@ static void test_other_kernels(void) {
     }
 }
 
-/* What sounds like communication, but stays on one GPU. */
+/* Kernels that do not communicate although their names are similar, and truncated names. */
 static void test_compute_kernels(void) {
     static const char *const names[] = {
         "",

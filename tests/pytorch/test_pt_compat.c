@@ -1,9 +1,10 @@
-/* Compatible mode against what the reference tools wrote: tests/reference/pt_compat and the shared
-   traces. */
+/* Tests compatible mode: its files must equal, byte for byte, those that the reference tools
+   (chakra_trace_link and chakra_converter) wrote for the traces of tests/reference/pt_compat and
+   for the shared traces. */
 #include "tests/support/files.h"
 #include "tests/support/pt_compat_set.h"
 
-/* ---- MD5 (RFC 1321), since the reference's 59 MB file is kept as its digest ---- */
+/* ---- MD5 (RFC 1321): of some linked traces, up to 59 MB, only the digest is stored ---- */
 
 static uint32_t rotate(uint32_t v, unsigned n) {
     return v << n | v >> (32 - n);
@@ -73,7 +74,7 @@ static bool same_bytes(const char *what, syn_sink *sink, const char *want, size_
     return false;
 }
 
-/* The set's .et against a file, which may be packed. */
+/* Converts and compares the .et file with an expected file, which may be compressed. */
 static bool same_et(compat_set *s, const char *path) {
     syn__file_text want;
     syn_sink *et = compat_write(s, false);
@@ -90,7 +91,8 @@ static bool same_et(compat_set *s, const char *path) {
     return same;
 }
 
-/* The linked trace, which the caller closes; checks its digest, unless that is NULL. */
+/* Returns the linked trace, which the caller closes, or NULL on failure. digest: the expected MD5;
+   NULL: any. */
 static syn_sink *linked(compat_set *s, const char *digest) {
     size_t bytes = 0;
     char hex[33];
@@ -114,7 +116,7 @@ static bool read_digest(const char *path, char digest[33]) {
     return read;
 }
 
-/* Converts the linked trace, read back, like a file of the reference linker. */
+/* Reads the linked trace back, converts it, and compares the result with an expected .et file. */
 static bool same_again(syn_sink *json, const char *et) {
     compat_set again = {0};
     size_t bytes = 0;
@@ -126,7 +128,7 @@ static bool same_again(syn_sink *json, const char *et) {
     return same;
 }
 
-/* ---- The sets of this repository ---- */
+/* ---- Traces in this repository ---- */
 
 static const char *own(const char *set, const char *part) {
     return reference_path("pt_compat/%s_%s", set, part);
@@ -163,7 +165,7 @@ static void own_edges(void) {
     compare_own("edges");
 }
 
-/* ---- The shared sets ---- */
+/* ---- Shared traces ---- */
 
 static const char *shared(const char *set, const char *part) {
     return shared_path("pytorch-traces/%s/%s", set, part);
@@ -177,7 +179,8 @@ static bool can_unpack(void) {
 #endif
 }
 
-/* Removes "sync_dep" of a node from a linked trace: it comes from the critical path. */
+/* Removes all members "sync_dep" from a linked trace and returns its new size. They come from the
+   critical path analysis, which compatible mode does not reproduce. */
 static size_t without_syncs(char *text, size_t bytes) {
     static const char key[] = ",\n            \"sync_dep\": [";
     char *at;

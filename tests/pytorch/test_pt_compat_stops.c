@@ -1,5 +1,6 @@
-/* Where the reference tools abort or never end, compatible mode says so in one sentence; and chains
-   on which they run out of stack are converted. */
+/* Tests compatible mode on input on which the reference tools abort or never terminate: it fails
+   with a message that contains their error. Deep chains of ops, on which the reference tools run
+   out of stack, are converted. */
 #include "tests/support/pt_compat_set.h"
 
 #define TEXT_BYTES 16384
@@ -33,7 +34,7 @@
 #define DEVICE(events) "{\"traceEvents\":[" events "]}"
 #define USUAL          STEP "," ADD "," LAUNCH "," KERNEL("k")
 
-/* The sentence on which linking or converting ends, "" if both succeed. */
+/* Links and converts. Returns the error message, or "" on success. device NULL: no device trace. */
 static const char *sentence(const char *host, const char *device) {
     static char text[sizeof((syn_error *)NULL)->text];
     compat_set s;
@@ -67,7 +68,8 @@ static void linker_refuses_host(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         CHECK_HAS(sentence(rows[i][0], DEVICE(USUAL)), rows[i][1]);
-    /* PARAM stops looking at a DataLoader; the circle is apart from node 1 and stays so. */
+    /* PARAM, which the reference linker uses, stops its search for ancestors at a DataLoader, so
+       this cycle is no error. */
     CHECK_STR(sentence(HOST(KNOWN, OPS "," NODE(4, "DataLoader", 5, 0) "," NODE(5, "b", 4, 0)),
                        DEVICE(USUAL)),
               "");
@@ -79,7 +81,8 @@ static void linker_refuses_device(void) {
         {ADD "," LAUNCH "," KERNEL("k"), "ProfilerStep"},
         {STEP "," ADD "," KERNEL("k"), "KeyError: 'cuda_runtime'"},
         {STEP "," ADD "," LAUNCH, "'NoneType' object is not subscriptable"},
-        /* so late that an end, rounded, lies 0.25 behind its begin */
+        /* At this time, doubles are 0.25 apart, so the end is rounded to 0.25 after the start
+           although the duration is 0.2. */
         {USUAL "," EVENT("cpu_op", "a", 1700000000005275.5, 0.2,
                          "") "," EVENT("cpu_op", "b", 1700000000005275.5, 0.2, ""),
          "Exclusive duration calculation error"},
@@ -106,7 +109,7 @@ static void converter_refuses(void) {
          "exclusive_dur"},
         {HOST(KNOWN, OPS ",{\"id\":4,\"name\":\"ncclDevKernel_SendRecv\",\"cat\":\"kernel\","
                          "\"ctrl_deps\":77," ATTRS(0) "}"),
-         ""}, /* lost with its caller, before it is looked at */
+         ""}, /* dropped without an error, because its caller does not exist */
         {HOST(KNOWN, OPS ",{\"id\":4,\"name\":\"x\",\"ctrl_deps\":2,\"inputs\":{},\"outputs\":{},"
                          "\"attrs\":[]}"),
          "KeyError"},
@@ -151,8 +154,8 @@ static void append(syn__buf *buf, const char *text) {
     syn__buf_put(buf, text, strlen(text));
 }
 
-/* A chain of n callers, each in the one before; `down`: callers have the higher ids
-   and come last. */
+/* A host trace in which n ops call each other in a chain. down: callers have higher ids than the
+   ops that they call, and come later in the file. The caller frees the text (syn_free). */
 static char *chain(size_t n, bool down, const char *name) {
     syn__buf buf = {0};
     char text[1024];
@@ -187,7 +190,8 @@ static void deep_chains(void) {
     }
 }
 
-/* Thread nodes within thread nodes: walking each of them through would be quadratic. */
+/* 100,000 nested thread nodes. If the subtree of each were walked separately, the time would be
+   quadratic. */
 static void nested_threads(void) {
     char *host = chain(100000, true, ROOT);
     CHECK(host != NULL);

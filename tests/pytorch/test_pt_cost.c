@@ -1,9 +1,12 @@
-/* Flops and bytes of PyTorch's ops, worked out by hand. */
+/* Tests the flops and bytes of PyTorch's ops (pt_cost.h). The expected values were worked out by
+   hand from the formulas in pt_cost.c. */
 #include "tests/support/test.h"
 
 #include "export/pytorch/write/pt_cost.h"
 #include "tests/support/pt_hand.h"
 
+/* The cost of an op. The other arguments are lists as in a host trace; out_shapes: those of its
+   outputs. */
 static syn__pt_cost cost(const char *name, const char *in_shapes, const char *in_values,
                          const char *in_types, const char *out_shapes) {
     static char text[4096];
@@ -19,7 +22,8 @@ static syn__pt_cost cost(const char *name, const char *in_shapes, const char *in
     return c;
 }
 
-/* Of an op of a device trace, as export/pytorch/rank/pt_host_from_events.c writes it. */
+/* The flops of an op that is known from a device trace alone. Its inputs are in the form in which
+   pt_host_from_events.c writes them, without outputs. */
 static long long device_flops(const char *name, const char *in_shapes, const char *in_values) {
     static char text[4096];
     hand h;
@@ -40,14 +44,14 @@ static long long flops(const char *name, const char *in, const char *out) {
 }
 
 static void test_products(void) {
-    /* 2 * 3 * 5 * 7 */
+    /* 2 * 3 * 5 * 7 = 210 flops */
     CHECK_INT(flops("aten::mm", "[[3,5],[5,7]]", "[[3,7]]"), 210);
     CHECK_INT(flops("aten::addmm", "[[7],[3,5],[5,7],[],[]]", "[[3,7]]"), 210);
     CHECK_INT(flops("aten::_addmm_activation", "[[7],[3,5],[5,7]]", "[[3,7]]"), 210);
     CHECK_INT(flops("aten::bmm", "[[4,3,5],[4,5,7]]", "[[4,3,7]]"), 840);
     CHECK_INT(flops("aten::baddbmm", "[[4,3,7],[4,3,5],[4,5,7]]", "[[4,3,7]]"), 840);
     CHECK_INT(flops("aten::mv", "[[3,5],[5]]", "[[3]]"), 30);
-    /* x (2, 3, 5), weight (7, 5) */
+    /* The input is (2, 3, 5) and the weight (7, 5). */
     CHECK_INT(flops("aten::linear", "[[2,3,5],[7,5],[7]]", "[[2,3,7]]"), 420);
     CHECK_INT(flops("aten::matmul", "[[2,3,5],[5,7]]", "[[2,3,7]]"), 420);
     CHECK_INT(flops("aten::add", "[[3,5],[3,5]]", "[[3,5]]"), 0);
@@ -57,23 +61,26 @@ static void test_products(void) {
 }
 
 static void test_convolutions(void) {
-    /* ResNet's first: output 2 x 64 x 112 x 112 = 1,605,632 elements, each 3 x 7 x 7 = 147 taps. */
+    /* ResNet's first convolution: the output has 2 x 64 x 112 x 112 = 1,605,632 elements, each a
+       sum of 3 x 7 x 7 = 147 products. */
     const char *in = "[[2,3,224,224],[64,3,7,7],[[],[]],[]]", *out = "[[2,64,112,112]]";
     CHECK_INT(flops("aten::cudnn_convolution", in, out), 2LL * 1605632 * 147);
     CHECK_INT(flops("aten::convolution", in, out), 2LL * 1605632 * 147);
     CHECK_INT(flops("aten::conv2d", in, out), 2LL * 1605632 * 147);
-    /* 4 groups: weight (8, 16 / 4, 3); output 1 x 8 x 10. */
+    /* With 4 groups, the weight is (8, 16 / 4, 3). The output has 8 x 10 elements, each a sum of
+       4 x 3 products. */
     CHECK_INT(flops("aten::conv1d", "[[1,16,12],[8,4,3]]", "[[1,8,10]]"), 2 * 80 * 12);
-    /* Depthwise: one tap less a channel. */
+    /* Depthwise: each output element is a sum over the 3 x 3 taps of a single channel. */
     CHECK_INT(flops("aten::_conv_depthwise2d", "[[1,8,6,6],[8,1,3,3]]", "[[1,8,4,4]]"),
               2 * 128 * 9);
-    /* Transposed: weight (in 6, out 5, 2): each of the 1 x 6 x 7 input elements times 5 x 2. */
+    /* Transposed: the weight has 6 input channels, 5 output channels and 2 taps. Each of the 6 x 7
+       input elements is multiplied by 5 x 2 weights. */
     CHECK_INT(flops("aten::cudnn_convolution_transpose", "[[1,6,7],[6,5,2]]", "[[1,5,14]]"),
               2 * 42 * 10);
     const char *values = "[[1],[2],null,[2],[0],[1],true,[0],1]";
     CHECK_INT(cost("aten::convolution", "[[1,6,7],[6,5,2]]", values, "[]", "[[1,5,14]]").flops,
               2 * 42 * 10);
-    /* That argument of cuDNN's is "benchmark". */
+    /* In cudnn_convolution, the argument at that position is `benchmark`, not `transposed`. */
     CHECK_INT(cost("aten::cudnn_convolution", "[[1,6,7],[5,6,1]]", values, "[]", "[[1,5,7]]").flops,
               2 * 35 * 6);
     CHECK_INT(flops("aten::_convert_weight_to_int4pack", in, out), 0);
@@ -82,7 +89,8 @@ static void test_convolutions(void) {
 }
 
 static void test_convolutions_of_device_traces(void) {
-    /* ResNet's first: stride 2, padding 3, as each library has its arguments. */
+    /* ResNet's first convolution has stride 2 and padding 3. The ops have these arguments at
+       different positions. */
     const char *in = "[[2,3,224,224],[64,3,7,7],[]]";
     const long long all = 2LL * 1605632 * 147;
     const struct {
@@ -94,7 +102,8 @@ static void test_convolutions_of_device_traces(void) {
                 {"aten::_slow_conv2d_forward", "[\"\",\"\",[7, 7],\"\",[2, 2],[3, 3]]"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         CHECK_INT(device_flops(rows[i].name, in, rows[i].values), all);
-    /* Taps 1, 3 and 5 of a row of 10 with a step of 3: 2 of them. */
+    /* With dilation 2, three taps span 5 elements. In a row of 10 elements with stride 3, there are
+       2 such spans. */
     CHECK_INT(device_flops("aten::convolution", "[[1,4,10],[6,4,3],[]]",
                            "[\"\",\"\",\"\",[3],[0],[2],\"False\",[0],1]"),
               2 * 12 * 12);
@@ -108,7 +117,8 @@ static void test_convolutions_of_device_traces(void) {
     CHECK_INT(device_flops("aten::convolution", "[[1,4,2],[6,4,3],[]]",
                            "[\"\",\"\",\"\",[0],[1],[1],\"False\",[0],1]"),
               0);
-    /* Which gradients are asked for. */
+    /* The last argument says which gradients are requested: of the input, the weight and the bias.
+       Those of input and weight are convolutions. */
     const char *back = "[[2,64,112,112],[2,3,224,224],[64,3,7,7]]";
     static char values[256];
     const struct {
@@ -123,13 +133,14 @@ static void test_convolutions_of_device_traces(void) {
 }
 
 static void test_convolutions_backward(void) {
-    /* grad_output, input, weight: of the gradients as many as there are shapes. */
+    /* The inputs are grad_output, input and weight. In the outputs, gradients that were not
+       requested have empty shapes. */
     const char *in = "[[2,64,112,112],[2,3,224,224],[64,3,7,7],[[]]]";
     const long long one = 2LL * 1605632 * 147;
     CHECK_INT(flops("aten::convolution_backward", in, "[[2,3,224,224],[64,3,7,7],[]]"), 2 * one);
     CHECK_INT(flops("aten::convolution_backward", in, "[[],[64,3,7,7],[]]"), one);
     CHECK_INT(flops("aten::convolution_backward", in, "[[2,3,224,224],[],[]]"), one);
-    /* Transposed: by the input (1, 6, 7). */
+    /* Transposed: the elements of the input (1, 6, 7) count. */
     CHECK_INT(cost("aten::convolution_backward", "[[1,5,14],[1,6,7],[6,5,2]]",
                    "[[1],[2],[3],null,[2],[0],[1],true]", "[]", "[[1,6,7],[6,5,2]]")
                   .flops,
@@ -137,7 +148,7 @@ static void test_convolutions_backward(void) {
 }
 
 static void test_attention(void) {
-    /* 2 batches, 3 heads, 5 queries, 7 keys of 11 elements, values of 13. */
+    /* 2 samples, 3 heads, 5 queries, 7 keys of 11 elements, and values of 13 elements. */
     const char *heads_first = "[[2,3,5,11],[2,3,7,11],[2,3,7,13],[]]";
     const char *rows_first = "[[2,5,3,11],[2,7,3,11],[2,7,3,13],[]]";
     const long long pairs = 2 * 3 * 5 * 7;
@@ -153,7 +164,8 @@ static void test_attention(void) {
     CHECK_INT(flops("aten::_flash_attention_backward",
                     "[[2,5,3,13],[2,5,3,11],[2,7,3,11],[2,7,3,13]]", "[]"),
               2 * pairs * (3 * 11 + 2 * 13));
-    /* Sequences of different lengths in one row: their lengths are not told. */
+    /* Sequences of different lengths share one dimension, and their lengths are not recorded, so
+       the flops are unknown. */
     CHECK_INT(flops("aten::_flash_attention_forward", "[[9,3,11],[9,3,11],[9,3,11]]", "[]"), 0);
 }
 
@@ -177,7 +189,7 @@ static void test_bytes(void) {
     CHECK_INT(bytes("[]", "[\"Tensor(float)\"]"), 0);
 }
 
-/* Text in schema 1.0.1: flat. */
+/* In schema 1.0.1, shapes and types are members of the node, not of its "inputs" and "outputs". */
 static void test_flat(void) {
     static const char text[] =
         "{\"name\": \"aten::mm\", \"input_shapes\": [[3,5],[5,7]], \"input_types\": "
@@ -195,7 +207,8 @@ static void test_flat(void) {
 }
 
 static void test_large(void) {
-    /* What does not fit 64 bits is the greatest number that does; numbers beyond them are none. */
+    /* Results that do not fit into 64 bits become UINT64_MAX. Shapes are ignored if they have such
+       numbers, negative numbers, or more than eight dimensions. */
     CHECK(cost("aten::mm", "[[4294967296,4294967296],[4294967296,4]]", "[]", "[]", "[]").flops ==
           UINT64_MAX);
     CHECK(cost("aten::mm", "[[99999999999999999999,2],[2,4]]", "[]", "[]", "[]").flops == 0);
@@ -207,7 +220,7 @@ static void test_large(void) {
 }
 
 static void test_damage(void) {
-    /* Cut anywhere, nothing is read beyond the end (sanitizers watch). */
+    /* The node is truncated at each byte. Sanitizers check that nothing is read beyond its end. */
     static const char whole[] = "{\"inputs\": {\"values\": [[1,2,0,15,4,\"cpu\"]], \"shapes\": "
                                 "[[3,5],[5,7]], \"types\": [\"Tensor(float)\"]}";
     for (size_t n = 12; n < sizeof whole; n++) {

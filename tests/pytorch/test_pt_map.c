@@ -1,9 +1,11 @@
-/* The table from 64-bit keys. */
+/* Tests the hash table from 64-bit keys to 32-bit values (pt_map.h), with families of keys that are
+   typical of ids or that collide easily. */
 #include "export/pytorch/read/pt_map.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
-/* Key i of a family: in sequence, in steps, upper half only, negative, scattered. */
+/* Key i of a family. In the order of the cases: consecutive numbers, multiples of 4096, upper half
+   only, negative numbers, equal lower bits, both halves, scattered. */
 static uint64_t key_of(int family, uint64_t i) {
     switch (family) {
     case 0:
@@ -35,8 +37,9 @@ static void keys_are_found(void) {
         }
         CHECK_INT(map.n, n);
         CHECK(map.slots * 2 >= map.n * 3 && map.slots <= map.n * 4);
-        /* Keys that are as good as random take two slots each in a table two thirds full (Knuth
-           6.4), those that all collide 75,000. */
+        /* In a table that is two thirds full, finding a key visits two slots on average if keys are
+           spread like random ones (Knuth, The Art of Computer Programming, 6.4), and 75,000 slots
+           if all keys collide. */
         const uint64_t probes = syn__pt_map_probes(&map);
         CHECK_MSG(probes >= n && probes <= 3 * n, "family %d: %llu", family,
                   (unsigned long long)probes);
@@ -68,7 +71,7 @@ static void out_of_memory(void) {
             failed = value == NULL;
         }
         syn_memory_fail_after(SYN_MEMORY_NEVER);
-        /* What was put is still there. */
+        /* All keys that were added before the failure are still there. */
         for (uint64_t k = 0; k + failed < i; k++) CHECK_INT(syn__pt_map_get(&map, k), k);
         CHECK_INT(map.n, failed ? i - 1 : i);
         syn__pt_map_free(&map);

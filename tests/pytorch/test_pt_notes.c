@@ -1,4 +1,4 @@
-/* What a conversion met: its names, and where the first one was. */
+/* Tests the list of anomalies (pt_notes.h): their names, counts, and the place of the first one. */
 #include <ctype.h>
 
 #include "export/pytorch/read/pt_notes.h"

@@ -1,10 +1,12 @@
-/* The order of ops and the cutting of cycles, on hand-made ranks. */
+/* Tests the topological order of ops, and which dependencies are dropped to break cycles
+   (pt_order.c). Ranks are built by the tests. */
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
+/* A rank of n_ops ops, each of which begins 100 ns after the previous one. */
 static syn__pt_rank make(size_t n_ops) {
     syn__pt_rank r = {.host_input.name = "host.json"};
     r.ops = syn_calloc(n_ops, sizeof *r.ops);
@@ -22,7 +24,7 @@ static void edge(syn__pt_rank *r, uint32_t from, uint32_t to, syn_pytorch_edge_c
     r->edges[r->n_edges++] = e;
 }
 
-/* Every op once, each after what it waits for. */
+/* Whether the order contains every op once, after the ops on which it depends. */
 static bool is_order(const syn__pt_rank *r) {
     bool ok = true;
     uint32_t *place = syn_calloc(r->n_ops, sizeof *place);
@@ -42,7 +44,8 @@ static void order(syn__pt_rank *r, syn_pytorch_note *notes) {
     CHECK(is_order(r));
 }
 
-/* Edges in any order come out by op, one a pair: a stream edge says more than a call. */
+/* Dependencies are sorted by op. If several edges connect the same two ops, one is kept: here
+   stream and program edges, which are more specific than call edges. */
 static void test_deps(void) {
     syn__pt_rank r = make(4);
     syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
@@ -63,7 +66,8 @@ static void test_deps(void) {
     syn__pt_rank_free(&r);
 }
 
-/* 0 <- 3 -> 1 -> 2, all later ids first where they may: 3 0 1 2. */
+/* Ops 0 and 1 depend on op 3, and op 2 depends on op 1. Op 3 must come first; the others follow in
+   the order of their indices. */
 static void test_backward_ids(void) {
     syn__pt_rank r = make(4);
     edge(&r, 3, 0, SYN_PYTORCH_EDGE_SYNC);
@@ -76,8 +80,8 @@ static void test_backward_ids(void) {
     syn__pt_rank_free(&r);
 }
 
-/* 1 -> 2 -> 3 -> 1 is a cycle: 3 began last, so 3 -> 1 goes back in time and is dropped. 4 -> 0
-   goes back too, but nothing turns on it; 3 -> 5 hangs from the cycle and stays. */
+/* Edges 1 -> 2 -> 3 -> 1 are a cycle. Op 3 began last, so 3 -> 1 goes back in time and is dropped.
+   Edges 4 -> 0 and 6 -> 5 go back in time, too, but they are in no cycle, so they are kept. */
 static void test_cycle(void) {
     syn__pt_rank r = make(7);
     syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
@@ -97,7 +101,8 @@ static void test_cycle(void) {
     syn__pt_rank_free(&r);
 }
 
-/* Without times the order of ops decides; with times they do, against the order of ops. */
+/* Of two opposite edges, the one that goes back in time is dropped. Without times, it is the one
+   that goes back in the order of ops. */
 static void test_which(void) {
     for (int timed = 0; timed < 2; timed++) {
         syn__pt_rank r = make(2);
@@ -111,8 +116,8 @@ static void test_which(void) {
     }
 }
 
-/* A cycle none of whose edges goes back where times are known: 1 has none, so the order of ops
-   breaks it. */
+/* Op 1 has no time, and the only edge of the cycle between ops with times, 2 -> 0, does not go back
+   in time. The cycle is therefore broken at the edge that goes back in the order of ops. */
 static void test_no_time_in_cycle(void) {
     syn__pt_rank r = make(3);
     r.ops[0].start_ns = 200;
@@ -126,7 +131,8 @@ static void test_no_time_in_cycle(void) {
     syn__pt_rank_free(&r);
 }
 
-/* Random graphs against the definition, with 40 dependencies on one op. */
+/* The result for random graphs must be a topological order. Op 59 has about 40 dependencies,
+   because lists of more than 32 are sorted by other code. */
 static void test_random(void) {
     uint64_t state = 12345;
     for (int round = 0; round < 200; round++) {

@@ -1,4 +1,5 @@
-/* Replays of ranks made by hand: of all nodes, and of those that a simulator gets. */
+/* Tests the replays of profile full and of profile astra-sim (pt_replay.h), on ranks built from
+   rows (pt_hand.h). The expected times were worked out by hand. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -10,7 +11,7 @@ typedef syn_status (*replayer)(const syn__pt_rank *rank, syn_pytorch_replay *out
 static syn_pytorch_replay_row lanes[8];
 static syn_pytorch_replay end;
 
-/* Replays into lanes and end. */
+/* Replays a rank with these rows and communications. Sets `end`, and copies its rows to `lanes`. */
 static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_comm *comms,
                          size_t n_comms, syn_error *err) {
     hand h;
@@ -38,8 +39,8 @@ static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_co
 /* ---- All nodes ---- */
 
 static void test_times(void) {
-    /* The trace begins at 1 ms. Between a and b are 10 us of Python, which no node holds: b runs
-       from 50 to 90. K1 begins when a is over, K2 when b is over and K1. */
+    /* The trace begins at 1 ms. The 10 us of Python between a and b are in no node, so b runs from
+       50 to 90 us. K1 begins at the end of a. K2 begins when both b and K1 have ended. */
     const hand_op rows[] = {{"a", HOST, 0, 1000 US, 50 US, .deps = NULL},
                             {"b", HOST, 0, 1060 US, 40 US, .deps = "0P"},
                             {"K1", KERNEL, 2, 1035 US, 100 US, .deps = "0L", .parent = 1},
@@ -62,7 +63,8 @@ static void test_times(void) {
 }
 
 static void test_whole_micros(void) {
-    /* 1.5, 1.5 and 1.7 us are written as 1, 2 and 1; 0.7 are left over. */
+    /* The host ops of 1.5, 1.5 and 1.7 us are written as 1, 2 and 1 us, and a remainder of 0.7 us
+       is left. The kernel of 0.999 us is written as 0 us. */
     const hand_op rows[] = {{"a", HOST, 0, 0, 1500, .deps = NULL},
                             {"b", HOST, 0, 1500, 1500, .deps = "0P"},
                             {"K", KERNEL, 2, 3000, 999, .deps = "1L"},
@@ -76,7 +78,8 @@ static void test_whole_micros(void) {
 }
 
 static void test_callers(void) {
-    /* b's own 70 us pass before c's 30, and K, which c launches, comes after both. */
+    /* b calls c, and c launches K. The 70 us of b itself are replayed before the 30 us of c, and K
+       begins after both. */
     const hand_op rows[] = {{"b", HOST, 0, 0, 100 US, .deps = NULL, .self = 70 US},
                             {"c", HOST, 0, 10 US, 30 US, .deps = "0C 0P", .parent = 1},
                             {"K", KERNEL, 2, 41 US, 5 US, .deps = "1L", .parent = 2}};
@@ -87,8 +90,8 @@ static void test_callers(void) {
 }
 
 static void test_waits(void) {
-    /* The host waits for K, another thread for the host, and a stream for another, whatever the
-       trace's times are; a lane runs one op at a time. */
+    /* Op b depends on K, op `woken` on another thread, and K2 on another stream. The times in the
+       trace do not matter. A lane runs one op at a time, so K3 begins at the end of K2. */
     const hand_op rows[] = {
         {"a", HOST, 0, 0, 5 US, .deps = NULL},      {"K", KERNEL, 2, 500 US, 60 US, .deps = "0L"},
         {"b", HOST, 0, 10 US, 40 US, .deps = "1Y"}, {"woken", HOST, 1, 0, 10 US, .deps = "2T"},
@@ -107,7 +110,7 @@ static void test_without_times(void) {
                             {"K", KERNEL, 2, none, 7 US, .deps = "1L", .parent = 2},
                             {"K2", KERNEL, 2, none, none, .deps = "2S"}};
     REPLAY(rows);
-    CHECK_INT(end.measured_ns, 20 US); /* from a's start */
+    CHECK_INT(end.measured_ns, 20 US); /* from the start of a */
     CHECK_INT(lanes[0].replayed_ns, 20 US);
     CHECK_INT(lanes[2].measured_ns, 0);
     CHECK_INT(lanes[2].replayed_ns, 27 US);
@@ -119,7 +122,7 @@ static void test_without_times(void) {
 }
 
 static void test_extremes(void) {
-    /* Ends of the range do not overflow. */
+    /* Arithmetic with the smallest and largest times does not overflow. */
     const hand_op rows[] = {{"a", HOST, 0, INT64_MIN + 1, INT64_MAX, .deps = NULL},
                             {"b", HOST, 0, INT64_MAX, INT64_MAX, .deps = "0P"},
                             {"K", KERNEL, 2, INT64_MAX - 1, INT64_MAX, .deps = "1L", .parent = 2,
@@ -133,11 +136,12 @@ static void test_extremes(void) {
     CHECK(end.replayed_ns > 0);
 }
 
-/* ---- What a simulator gets ---- */
+/* ---- Nodes of a simulator ---- */
 
 static void test_slots(void) {
-    /* K1 on another stream overlapped K0, but there is one slot: K0 0..20, K1 20..30; K2 came 9 us
-       after K0's end, and its delay fills the slot from 30 to 39. */
+    /* K1 overlapped K0 on another stream, but there is only one compute slot: K0 runs from 0 to 20
+       us and K1 from 20 to 30 us. K2 began 9 us after the end of K0, so its delay fills the slot
+       from 30 to 39 us. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 20 US, .deps = NULL},
                             {"K1", KERNEL, 3, 5 US, 10 US, .deps = NULL},
                             {"K2", KERNEL, 3, 29 US, 1 US, .deps = "1S"}};
@@ -151,8 +155,9 @@ static void test_slots(void) {
 }
 
 static void test_communication(void) {
-    /* C runs beside K1 in a slot of its own: K0 0..10, C 10..60, K1's delay 10..40, K1 40..41, and
-       the host's last 10 us are in no node. */
+    /* Communication has its own slot: K0 runs from 0 to 10 us, C from 10 to 60 us, and meanwhile
+       the delay of K1 from 10 to 40 us and K1 from 40 to 41 us. The last 10 us of the host are in
+       no node. */
     syn__pt_comm comm = {
         .op = 1, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = SYN__PT_NONE};
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 10 US, .deps = NULL},
@@ -171,7 +176,8 @@ static void test_communication(void) {
 }
 
 static void test_launch_bound(void) {
-    /* C was launched at 40, while K1 ran after a delay from 10 to 30: it starts at 30. */
+    /* C was launched at 40 us, while K1 ran. What had ended last was the delay before K1, from 10
+       to 30 us. C depends on that delay, so it starts at 30 us. */
     syn__pt_comm comm = {
         .op = 2, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = SYN__PT_NONE};
     const hand_op rows[] = {
@@ -184,8 +190,8 @@ static void test_launch_bound(void) {
 }
 
 static void test_lowest_id(void) {
-    /* K1 and K2 are ready when K0 is over: the earlier one, K2, goes first, and so C, which waits
-       for it, starts at 30. */
+    /* K1 and K2 are ready at the end of K0, at 20 us. K2 began earlier and has the lower id, so it
+       runs first, and C, which depends on K2, starts at 30 us. */
     syn__pt_comm comm = {
         .op = 3, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = SYN__PT_NONE};
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 20 US, .deps = NULL},
@@ -206,6 +212,8 @@ static void test_nothing(void) {
 
 /* ---- Memory ---- */
 
+/* The number of allocations of a replay, each of which fails once; negative: a failure was not
+   handled correctly. */
 static int count_failures(replayer run) {
     const hand_op rows[] = {{"K", KERNEL, 2, 0, 10, .deps = NULL}};
     syn_error err = {0};

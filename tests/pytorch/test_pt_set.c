@@ -1,4 +1,8 @@
-/* Several ranks: groups with one number, collectives and messages matched, what lacks a partner. */
+/* Tests how the ranks of a trace set are made to agree (pt_set.h): each group gets one id on all
+   ranks, collectives and messages are matched across ranks, and communication without a partner is
+   marked `alone`. Most ranks are built from rows of the tests. The last test reads the traces of
+   four gloo processes and compares them with the calls of the program that was recorded
+   (tests/reference/make_pt_gloo.py). */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -12,13 +16,15 @@
 
 #define MAX_RANKS 4
 
-/* One communication of a rank, as test data. */
+/* One communication of a rank. The fields are those of syn__pt_comm; -1: none. */
 typedef struct row {
     int type, collective;
     int64_t bytes, sequence;
-    int group; /* index, -1 none */
+    int group; /* index into the groups of the rank; -1: unknown */
     int peer, tag;
 } row;
+
+/* kind: CollectiveCommType. 0 is all-reduce, 1 reduce, 2 all-gather, 4 scatter and 5 broadcast. */
 
 #define COLL(kind, bytes, group) \
     { 7, kind, bytes, -1, group, -1, 0 }
@@ -29,19 +35,22 @@ typedef struct row {
 #define RECV(peer, bytes) \
     { 6, -1, bytes, -1, -1, peer, 0 }
 
+/* A process group as a rank's trace describes it. n_ranks 0: the trace does not list its ranks. */
 typedef struct group_row {
     const char *name;
-    uint32_t size, n_ranks;
+    uint32_t size, n_ranks; /* size 0: unknown */
     int32_t ranks[MAX_RANKS];
 } group_row;
 
+/* The ranks of a trace set, and the anomalies that were found. */
 typedef struct set {
     syn__pt_rank ranks[MAX_RANKS];
     syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES];
     syn_error err;
 } set;
 
-/* A rank whose communications are ops one after the other. */
+/* Makes s->ranks[index]: its ops are the communications of `rows`, in that order. number: its
+   global rank; -1: unknown. */
 static void make_rank(set *s, int index, int number, const group_row *groups, size_t n_groups,
                       const row *rows, size_t n_rows) {
     syn__pt_rank *r = &s->ranks[index];
@@ -87,7 +96,8 @@ static void free_set(set *s) {
     make_rank(s, index, number, groups, sizeof(groups) / sizeof((groups)[0]), rows, \
               sizeof(rows) / sizeof((rows)[0]))
 
-/* "..x.": which communications of a rank are alone. */
+/* Returns a character for each communication of the rank: 'x' if it is alone, otherwise '.'. The
+   string is valid until the next call. */
 static const char *alone(const syn__pt_rank *r) {
     static char text[64];
     for (size_t i = 0; i < r->n_comms && i < 63; i++) text[i] = r->comms[i].alone ? 'x' : '.';
@@ -101,8 +111,10 @@ static uint64_t count(const set *s, syn_pytorch_anomaly kind) {
 
 /* ---- Groups ---- */
 
-/* "3" is another group on ranks 2 and 3 than on ranks 0 and 1; "solo" has one rank; "lone" tells no
-   ranks, but four ranks know one of that size. */
+/* Ranks 0 and 1 have a group "3", and ranks 2 and 3 have another group of that name. "solo" has one
+   rank. No trace lists the ranks of "lone", but its size is 4 and four ranks have a group of that
+   name, so these are its ranks. Only two ranks have "big", whose size is 9, so its ranks stay
+   unknown. */
 static void test_groups(void) {
     set s = {0};
     const group_row low[] = {
@@ -115,7 +127,7 @@ static void test_groups(void) {
     RANK(&s, 2, 3, high, high_rows);
     RANK(&s, 3, 2, high, high_rows);
     CHECK_OK(syn__pt_set_agree(s.ranks, 4, s.notes, &s.err), s.err);
-    CHECK_INT(s.ranks[0].groups[3].id, 1); /* in the order of use */
+    CHECK_INT(s.ranks[0].groups[3].id, 1); /* ids follow the order of first use */
     CHECK_INT(s.ranks[0].groups[1].id, 2);
     CHECK_INT(s.ranks[2].groups[0].id, 3);
     CHECK_INT(s.ranks[3].groups[0].id, 3);
@@ -140,7 +152,9 @@ static void test_groups(void) {
     free_set(&s);
 }
 
-/* Rank 1's trace does not tell who is in its group, rank 0's does; rank 3 is not in that one. */
+/* Rank 1's trace does not list the ranks of its group, so it gets the list of rank 0's trace, which
+   contains rank 1. Rank 3 is in neither of the two lists, so the ranks of its group stay
+   unknown. */
 static void test_told_elsewhere(void) {
     set s = {0};
     const group_row a[] = {{"x", 2, 2, {1, 0}}}, b[] = {{"x", 2, 0, {0}}},
@@ -175,7 +189,8 @@ static void test_no_groups(void) {
 
 static const group_row pair[] = {{"0", 2, 2, {0, 1}}};
 
-/* Rank 1 began one call earlier and ended one later. */
+/* Rank 1's trace begins one call earlier and ends one call later than rank 0's. Only these two
+   calls remain without a partner. */
 static void test_shifted(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), COLL(2, 16, 0), COLL(0, 8, 0)};
@@ -192,7 +207,8 @@ static void test_shifted(void) {
     free_set(&s);
 }
 
-/* Sequence numbers tell what order cannot; calls of one number are told apart by order. */
+/* All calls are equal, so only their sequence numbers show which of them match. Calls with the same
+   number are matched in order. */
 static void test_sequence(void) {
     set s = {0};
     const row a[] = {SEQ(0, 8, 0, 5), SEQ(0, 8, 0, 6), SEQ(0, 8, 0, 7), SEQ(0, 8, 0, 7)};
@@ -204,7 +220,7 @@ static void test_sequence(void) {
     CHECK_STR(alone(&s.ranks[1]), "...x");
     CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED), 2);
     free_set(&s);
-    /* numbers that have nothing in common are not those of one group: by order */
+    /* If two ranks have no sequence number in common, their calls are matched in order. */
     memset(&s, 0, sizeof s);
     const row c[] = {SEQ(0, 8, 0, 5), SEQ(2, 8, 0, 6)};
     const row d[] = {SEQ(0, 8, 0, 105), SEQ(2, 8, 0, 106)};
@@ -216,7 +232,8 @@ static void test_sequence(void) {
     free_set(&s);
 }
 
-/* Sizes become the largest; kinds cannot agree. */
+/* If the sizes of a collective differ, all ranks get the largest. If the kinds differ, the
+   collective is alone on all ranks. */
 static void test_differences(void) {
     set s = {0};
     const group_row all[] = {{"0", 3, 3, {0, 1, 2}}};
@@ -236,8 +253,9 @@ static void test_differences(void) {
     free_set(&s);
 }
 
-/* A rank that recorded no communication leaves the others' alone, as one does that is not in the
-   set and whom no group keeps. A group that is not told is that of all. */
+/* Rank 2 recorded no collective of group "0", so those of the other ranks are alone. Rank 7, in
+   group "far", is not in the set: it is removed from the list, and the collective of rank 0 is
+   alone. The collectives without a group count as collectives of all ranks, and match. */
 static void test_absent(void) {
     set s = {0};
     const group_row groups[] = {{"0", 3, 3, {0, 1, 2}}, {"far", 2, 2, {0, 7}}};
@@ -256,7 +274,8 @@ static void test_absent(void) {
     free_set(&s);
 }
 
-/* Later ops of a batch have the kernel's time: time, not the index, is the order. */
+/* If a kernel runs a batch of calls, the ops of the further calls have the kernel's time but the
+   highest indices. Calls are therefore ordered by time, not by index. */
 static void test_times(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), COLL(2, 8, 0), COLL(1, 8, 0)};
@@ -271,7 +290,7 @@ static void test_times(void) {
     free_set(&s);
 }
 
-/* What has no time stands behind what the program called before it, not before all else. */
+/* A call without a time comes right after the calls that the program made before it. */
 static void test_times_lost(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), COLL(2, 8, 0), COLL(1, 8, 0), COLL(7, 8, 0)};
@@ -286,7 +305,8 @@ static void test_times_lost(void) {
     free_set(&s);
 }
 
-/* Makes the comms of a rank kernels: on which lane, when launched, when begun. */
+/* Makes the communications of a rank kernels. Each array has an element for each communication: its
+   lane, the time of its launch, and its start. */
 static void make_kernels(syn__pt_rank *r, const uint32_t *lanes, const int64_t *launched,
                          const int64_t *begun) {
     r->n_lanes = 2;
@@ -302,7 +322,7 @@ static void make_kernels(syn__pt_rank *r, const uint32_t *lanes, const int64_t *
     }
 }
 
-/* Kernels on two streams begin in any order; they match as they were launched. */
+/* Kernels on two streams can begin in any order, so they are matched in launch order. */
 static void test_launches(void) {
     set s = {0};
     const row rows[] = {COLL(0, 8, 0), COLL(2, 8, 0), COLL(1, 8, 0)};
@@ -316,7 +336,7 @@ static void test_launches(void) {
     CHECK_STR(alone(&s.ranks[0]), "...");
     CHECK_STR(alone(&s.ranks[1]), "...");
     CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS), 0);
-    /* a stream's own order is as measured */
+    /* Kernels on one stream are ordered by their start. */
     for (int same = 0; same < 2; same++) {
         uint32_t *order;
         for (int i = 0; i < 3; i++) s.ranks[1].ops[i].lane = same ? one_lane[i] : lanes[i];
@@ -326,7 +346,7 @@ static void test_launches(void) {
         CHECK_INT(order[2], 2);
         syn_free(order);
     }
-    /* and that of a group as it stands in the file, once that is known */
+    /* Once ops have ids, the collectives of one group are ordered by id. */
     uint32_t ids[] = {2, 1, 3}, *order;
     s.ranks[1].ids = ids;
     s.ranks[1].ops[1].lane = 1;
@@ -338,11 +358,12 @@ static void test_launches(void) {
     free_set(&s);
 }
 
-/* ---- Ranks that would wait for each other ---- */
+/* ---- Deadlocks ---- */
 
 static const group_row two_groups[] = {{"x", 2, 2, {0, 1}}, {"y", 2, 2, {0, 1}}};
 
-/* What is furthest from its place at the other rank goes, and no more. */
+/* The first call of group "y" comes after the calls of group "x" on rank 0, but before them on rank
+   1. It is removed, and no other, because its positions on the two ranks differ most. */
 static void test_deadlock(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), COLL(0, 8, 0), COLL(0, 8, 0), COLL(0, 4, 1), COLL(2, 4, 1)};
@@ -356,7 +377,8 @@ static void test_deadlock(void) {
     free_set(&s);
 }
 
-/* Each rank's send waits for its receive. */
+/* Each rank calls receive before send. This is a deadlock only if the send depends on the receive
+   (`waits`); then one of the two messages is removed. */
 static void test_deadlock_of_messages(void) {
     for (int waits = 0; waits < 2; waits++) {
         set s = {0};
@@ -405,7 +427,8 @@ static void test_messages(void) {
     free_set(&s);
 }
 
-/* The program's tags pair what came in another order; sizes become equal. */
+/* The tags of the program match messages that were received in another order than they were sent.
+   If the sizes of a send and its receive differ, both get the larger. */
 static void test_tags(void) {
     set s = {0};
     const row a[] = {{5, -1, 10, -1, -1, 1, 8}, {5, -1, 10, -1, -1, 1, 9}};
@@ -421,7 +444,8 @@ static void test_tags(void) {
     free_set(&s);
 }
 
-/* One rank: nothing to compare with; messages are numbered by way. */
+/* A single rank has no other rank to be compared with. Its messages get tags that count up for each
+   pair of source and destination. */
 static void test_one_rank(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), SEND(1, 10), SEND(2, 10), RECV(1, 5), SEND(1, 10), RECV(-1, 5)};
@@ -453,7 +477,7 @@ static void test_out_of_memory(void) {
     CHECK_INT(status, SYN_OK);
 }
 
-/* ---- A real set: four processes over gloo, reference/make_pt_gloo.py ---- */
+/* ---- A real trace set: four gloo processes (tests/reference/make_pt_gloo.py) ---- */
 
 static syn_status read_gloo(set *s, int rank) {
     const syn_pytorch_options options = {0};
@@ -465,7 +489,8 @@ static syn_status read_gloo(set *s, int rank) {
     return syn__pt_find_comms(r, s->notes, &s->err);
 }
 
-/* Per call of the script: kind, element count times bytes each; of four ranks the same. */
+/* The collectives of the script, which are the same on all four ranks: CollectiveCommType, and
+   number of elements times element size. */
 static const struct {
     int collective;
     int64_t bytes;
@@ -485,7 +510,8 @@ static const struct {
     {6, 10 * 4},
     {9, 1},
     {0, 300 * 4},
-    /* DistributedDataParallel: parameter counts, their sizes, the parameters, the gradients */
+    /* DistributedDataParallel communicates the number of parameters, their shapes and strides, the
+       parameters, and the gradients. */
     {2, 8},
     {5, 6 * 8},
     {5, (16 * 8 + 8) * 4},
@@ -526,7 +552,7 @@ static void test_gloo(void) {
         CHECK_INT(s.ranks[i].rank, i);
         CHECK_INT(s.ranks[i].world_size, 4);
         check_gloo_collectives(&s.ranks[i]);
-        /* to the next one around the ring */
+        /* In a ring, each rank sends to the next rank. */
         const syn__pt_comm *send = message(&s.ranks[i], 5, 1014 * 4);
         const syn__pt_comm *recv = message(&s.ranks[(i + 1) % 4], 6, 1014 * 4);
         CHECK(send != NULL && recv != NULL && !send->alone && !recv->alone);
@@ -534,7 +560,8 @@ static void test_gloo(void) {
         CHECK_INT(recv->peer, i);
         CHECK_INT(send->tag, recv->tag);
     }
-    /* within ranks 0 and 3, which the trace does not tell; from anyone */
+    /* Two messages cannot be matched. The peers of the first are numbered within the group of ranks
+       0 and 3, which gloo's traces do not name. The second is received from an unspecified rank. */
     CHECK(message(&s.ranks[0], 5, 1013 * 4)->alone && message(&s.ranks[3], 6, 1013 * 4)->alone);
     CHECK(message(&s.ranks[0], 5, 28)->alone && message(&s.ranks[1], 6, 28)->alone);
     CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED), 3);

@@ -1,4 +1,9 @@
-/* What a simulator gets of a rank made by hand: dependencies, delays, durations, communication. */
+/* Tests the nodes that profile astra-sim writes for one rank: their dependencies, delays, durations
+   and communication. Ranks are built from rows (pt_hand.h). The expected nodes were worked out by
+   hand from the rules in pt_sim.c. They are written as in "2 K1 5+7 1S" (pt_written.h): id, name,
+   start and duration in microseconds, then each dependency as the id of the node and a letter for
+   its class (L launch, S stream, Y sync, G group, T thread, caller, or previous op of the thread).
+   Files are tested in test_pt_sim_file.c, delays before communication in test_pt_sim_launch.c. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -7,7 +12,8 @@
 static char text[1 << 16];
 static syn_error error;
 
-/* The rows as a trace, with these communications and groups. */
+/* Converts a rank with these rows, communications and groups, and sets `text` to its nodes.
+   attributes: with their attributes. */
 static syn_status sim(const hand_op *rows, size_t n, syn__pt_comm *comms, size_t n_comms,
                       syn__pt_group *groups, size_t n_groups, bool attributes) {
     hand h;
@@ -31,7 +37,8 @@ static syn_status sim(const hand_op *rows, size_t n, syn__pt_comm *comms, size_t
 /* ---- Dependencies ---- */
 
 static void test_streams(void) {
-    /* Each stream is a chain; launching one after the other joins no streams. */
+    /* Each stream is a chain. Streams do not depend on each other only because the same thread
+       launches their kernels one after the other. */
     const hand_op rows[] = {{"a", HOST, 0, 0, 1 US, .deps = NULL},
                             {"K0", KERNEL, 2, 0, 2 US, .deps = "0L"},
                             {"b", HOST, 0, 1 US, 1 US, .deps = "0P"},
@@ -41,8 +48,8 @@ static void test_streams(void) {
 }
 
 static void test_sync(void) {
-    /* After a wait for both streams everything launched waits for both: the first node of each
-       stream says so, the next ones follow from it. */
+    /* Everything launched after a wait for both streams depends on both. Only the first node of
+       each stream has these dependencies; the later nodes of the stream depend on that node. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 5 US, .deps = NULL},
                             {"K1", KERNEL, 3, 0, 5 US, .deps = NULL},
                             {"wait", HOST, 0, 5 US, 0, .deps = "0Y 1Y"},
@@ -57,7 +64,8 @@ static void test_sync(void) {
 }
 
 static void test_later_sync(void) {
-    /* The latest node of a lane stands for those before it; what is news is written. */
+    /* A dependency on a node implies dependencies on the earlier nodes of its lane. A node has only
+       the dependencies that the earlier nodes of its own lane do not imply. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 1 US, .deps = NULL},
                             {"a", HOST, 0, 1 US, 0, .deps = "0Y"},
                             {"K1", KERNEL, 3, 1 US, 1 US, .deps = "1L"},
@@ -72,8 +80,9 @@ static void test_later_sync(void) {
 }
 
 static void test_news(void) {
-    /* A stream knows what it has waited for, from each lane: K2 of K0, K3 of K1, K4 of nothing new.
-       What comes in two ways is of the class listed first. */
+    /* A stream does not wait again for what it has already waited for: K2 depends on K0, K3 also on
+       K1, and K4 only on K3. K2 depends on K0 by launch and by sync. The written class is launch,
+       which comes first in syn_pytorch_edge_class. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 1 US, .deps = NULL},
                             {"K1", KERNEL, 3, 0, 1 US, .deps = NULL},
                             {"a", HOST, 0, 1 US, 0, .deps = "0Y"},
@@ -84,8 +93,9 @@ static void test_news(void) {
 }
 
 static void test_threads(void) {
-    /* A thread that another wakes knows what that one has waited for; a stream that waits for
-       another needs no host. */
+    /* A thread that is woken up by another thread has waited for everything that the other thread
+       has waited for, so K1 depends on K0. A stream can also wait for another one without the host:
+       K2 depends on K1. */
     const hand_op rows[] = {
         {"K0", KERNEL, 2, 0, 1 US, .deps = NULL},    {"a", HOST, 0, 1 US, 0, .deps = "0Y"},
         {"b", HOST, 1, 1 US, 0, .deps = "1T"},       {"c", HOST, 1, 1 US, 0, .deps = "2P"},
@@ -94,7 +104,7 @@ static void test_threads(void) {
 }
 
 static void test_time_order(void) {
-    /* Ids follow the device's time, not the order of launches, where nothing else orders. */
+    /* Nodes that do not depend on each other get ids in the order of their starts, not launches. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 5 US, 1 US, .deps = NULL},
                             {"K1", KERNEL, 3, 0, 5 US, .deps = NULL},
                             {"K2", KERNEL, 2, 6 US, 1 US, .deps = "0S"}};
@@ -113,8 +123,8 @@ static void test_time_order(void) {
 /* ---- Delays ---- */
 
 static void test_delay(void) {
-    /* 3 us from the trace's beginning to K0; 4 between the end of K0 and K1; none to K2, which
-       starts while K1 runs. */
+    /* There is a delay of 3 us from the start of the trace to K0, of 4 us from the end of K0 to K1,
+       and of 1 us from the end of K3 to K4. K2 has none, because it starts while K1 runs. */
     const hand_op rows[] = {{"a", HOST, 0, 100 US, 1 US, .deps = NULL},
                             {"K0", KERNEL, 2, 103 US, 2 US, .deps = "0L"},
                             {"K1", KERNEL, 2, 109 US, 9 US, .deps = "0L 1S"},
@@ -123,7 +133,8 @@ static void test_delay(void) {
                             {"K4", KERNEL, 2, 120 US, 1 US, .deps = "4S"}};
     CHECK_SIM(rows, "1 host delay 100+3 | 2 K0 103+2 1L | 3 host delay 105+4 2S | 4 K1 109+9 3L | "
                     "5 K2 110+9 | 6 K3 118+1 4S | 7 host delay 119+1 6S | 8 K4 120+1 7L");
-    /* A short op does not end what a long one on another stream still does. */
+    /* The delay before K2 begins at the end of K0, not at the end of K1, which was shorter and
+       ended while K0 still ran on another stream. */
     const hand_op beside[] = {{"K0", KERNEL, 2, 0, 20 US, .deps = NULL},
                               {"K1", KERNEL, 3, 5 US, 1 US, .deps = NULL},
                               {"K2", KERNEL, 3, 21 US, 1 US, .deps = "1S"}};
@@ -131,8 +142,8 @@ static void test_delay(void) {
 }
 
 static void test_delay_sync(void) {
-    /* What an op waits for explains the time until it is over, whatever it is, and the delay waits
-       for it as well. Communication waited for the host until it was launched. */
+    /* K1 depends on the collective C through the host. Its delay therefore begins at the end of C
+       and depends on C. The time before C was launched is a delay, too. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = 0};
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -147,7 +158,7 @@ static void test_delay_sync(void) {
 }
 
 static void test_delay_beside_communication(void) {
-    /* K1 does not wait for the collective: the host was late, and the delay runs beside it. */
+    /* K1 does not depend on the collective C, so its delay overlaps C. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = 0};
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -159,7 +170,7 @@ static void test_delay_beside_communication(void) {
 }
 
 static void test_delay_stand_in(void) {
-    /* Communication that became compute takes the slot: from 20 to 60. */
+    /* The reduce C is written as computation, so it fills the compute slot from 20 to 60 us. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .collective = 1, .bytes = 8};
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -172,8 +183,8 @@ static void test_delay_stand_in(void) {
 }
 
 static void test_delay_barrier(void) {
-    /* A barrier is no node, but the time until it is over is not the host's; a short one does not
-       end a longer one, and they may come in any order. */
+    /* A barrier has no node, but a delay begins only at its end. If barriers overlap, the latest
+       end counts. The rows of barriers may be in any order. */
     syn__pt_comm comms[3];
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 10 US, .deps = NULL},
                             {"B2", KERNEL, 4, 120 US, 7 US, .deps = "0Y", .comm = 1},
@@ -190,8 +201,8 @@ static void test_delay_barrier(void) {
 }
 
 static void test_rounding(void) {
-    /* Ten kernels of 1.4 us without gaps end at 14 us: 1, 2, 1, 1, 2, 1, 2, 1, 1, 2 us. Rounded
-       each for itself they would take 10 us. */
+    /* Ten kernels of 1.4 us without gaps end at 14 us. Their starts and ends are rounded, so their
+       durations are 1 or 2 us and add up to 14 us. Rounded durations would add up to 10 us. */
     hand_op rows[10];
     for (int i = 0; i < 10; i++) {
         static const char *const deps[] = {NULL, "0S", "1S", "2S", "3S",
@@ -205,21 +216,23 @@ static void test_rounding(void) {
     }
     CHECK_SIM(rows, "1 K 0+1 | 2 K 1+2 1S | 3 K 3+1 2S | 4 K 4+2 3S | 5 K 6+1 4S | 6 K 7+1 5S | "
                     "7 K 8+2 6S | 8 K 10+1 7S | 9 K 11+2 8S | 10 K 13+1 9S");
-    /* Gaps round with them: 0.3 us each vanish or become 1 us, and all ends at 17 us. */
+    /* With gaps of 0.3 us, the last kernel ends at 16.7 us. Each gap becomes a delay of 0 or 1 us,
+       and all durations add up to 17 us. */
     for (int i = 0; i < 10; i++) rows[i].start = 1700 * i;
     CHECK_OK(sim(rows, 10, NULL, 0, NULL, 0, false), error);
     unsigned long long sum = 0;
     for (const char *p = text; (p = strchr(p, '+')) != NULL; p++) sum += strtoull(p + 1, NULL, 10);
     CHECK_INT(sum, 17);
-    /* Before 0 as behind it: -1500 rounds to -1, -2500 to -2; 900 ns from there end at -1.6, so
-       at -2. The format has no times before 0. */
+    /* Negative times are rounded like positive ones, halves up: -1500 ns to -1 us and -2500 ns to
+       -2 us. K1 ends at -1600 ns, rounded to -2 us, so its duration is 0. The format has no
+       negative times, so these starts are written as 0. */
     const hand_op before[] = {{"K0", KERNEL, 2, -1500, 3000, .deps = NULL},
                               {"K1", KERNEL, 3, -2500, 900, .deps = NULL}};
     CHECK_SIM(before, "1 K1 0+0 | 2 host delay 0+1 | 3 K0 0+3 2L");
 }
 
 static void test_without_times(void) {
-    /* No delay before what has no start; it follows what stood before it. */
+    /* An op without a start has no delay. Its node follows the node of the op before it. */
     const int64_t none = SYN__PT_NO_NS;
     const hand_op rows[] = {{"K0", KERNEL, 2, 10 US, 1 US, .deps = NULL},
                             {"K1", KERNEL, 2, none, 15600, .deps = "0S"},
@@ -229,7 +242,7 @@ static void test_without_times(void) {
     CHECK_SIM(rows,
               "1 K0 10+1 | 2 K1 0+16 1S | 3 K2 0+0 2S | 4 host delay 11+9 3S | 5 K3 20+1 4L | "
               "6 K4 21+0 5S");
-    /* How long something without a start took explains nothing. */
+    /* The duration of an op without a start does not shorten the delay before a later op. */
     const hand_op long_ago[] = {{"a", HOST, 0, 0, 1 US, .deps = NULL},
                                 {"K0", KERNEL, 3, none, 50 US, .deps = NULL},
                                 {"K1", KERNEL, 2, 10 US, 1 US, .deps = "1Y"}};
@@ -237,7 +250,7 @@ static void test_without_times(void) {
 }
 
 static void test_extremes(void) {
-    /* Times end at 2^63 ns = 9223372036854775.807 us. */
+    /* The largest time, 2^63 - 1 ns = 9223372036854775.807 us, is rounded up. */
     const hand_op rows[] = {{"a", HOST, 0, INT64_MIN + 1, 1, .deps = NULL},
                             {"K0", KERNEL, 2, INT64_MAX, INT64_MAX, .deps = NULL},
                             {"K1", KERNEL, 2, INT64_MIN + 8, INT64_MAX, .deps = "1S"}};
@@ -271,8 +284,9 @@ static void check_stand_in(const char *node, const char *why, const char *kind) 
 }
 
 static void test_roles(void) {
-    /* All-reduce in a known group, in none, in one of one rank, in one that lacks this rank, in one
-       of which only the size is told; reduce; an unknown kind; a barrier, which passes its
+    /* Collectives C0 to C3 are in a group with known ranks, in an unknown group, in a group of one
+       rank, and in a group that lacks this rank. The groups of C4 and C5 have unknown ranks and
+       sizes 1 and 2. C6 is a reduce, C7 has an unknown kind, and C8 is a barrier, which passes its
        dependencies on. */
     int32_t both[] = {0, 1}, self[] = {0}, others[] = {1, 2};
     syn__pt_group groups[] = {{"7", "dp", both, 2, 2, 3},
@@ -313,7 +327,7 @@ static void test_roles(void) {
 }
 
 static void test_world_of_one(void) {
-    /* A group that is not known has all ranks. */
+    /* A collective without a group is one of all ranks. */
     syn__pt_comm comm = COLL(0, 0, SYN__PT_NONE);
     const hand_op rows[] = {{"C", KERNEL, 2, 0, 1 US, .comm = 1}};
     hand h;
@@ -325,7 +339,7 @@ static void test_world_of_one(void) {
     CHECK_OK(status, error);
     CHECK_HAS(text, "not_simulated='a group of one rank' comm_kind='all_reduce'");
     h.rank.world_size = 2;
-    comm.alone = true; /* as the matching of ranks found */
+    comm.alone = true; /* set when the ranks of a set are matched */
     CHECK_OK(written(&h.rank, true, text, sizeof text, &error), error);
     CHECK_HAS(text, "not_simulated='a collective that other ranks lack' comm_kind='all_reduce'");
     comm.alone = false;
@@ -336,8 +350,8 @@ static void test_world_of_one(void) {
 }
 
 static void test_host_collective(void) {
-    /* A collective of the CPU is a node of its thread's lane; what the thread launches later waits
-       for it. */
+    /* A collective on the CPU is a node in the lane of its thread. Everything that the thread
+       launches later depends on it. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {COLL(1, 0, 0), COLL(2, 0, 0)};
@@ -353,8 +367,9 @@ static void test_host_collective(void) {
 /* ---- The order of communication ---- */
 
 static void test_launch_order(void) {
-    /* Launched as C0, C1, which the device turned around, as C0 had to wait: other ranks may not
-       have, so both are ordered as the program did. */
+    /* C0 was launched before C1 but began after it, because C0 had to wait for K. On other ranks
+       the starts may be in another order, so collectives are ordered by launch, which is the same
+       on all ranks. */
     int32_t both[] = {0, 1};
     syn__pt_group groups[] = {{"0", "", both, 2, 2, 1}, {"1", "", both, 2, 2, 2}};
     syn__pt_comm comms[] = {COLL(1, 0, 0), COLL(2, 0, 1), COLL(3, 0, 0)};
@@ -368,7 +383,8 @@ static void test_launch_order(void) {
 }
 
 static void test_launching_op(void) {
-    /* Without the calls' times the launching ops' count, and where those have none their order. */
+    /* If the times of the launching calls are unknown, the starts of the launching ops determine
+       the order of launches. If these are unknown, too, the order of the launching ops does. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {COLL(3, 0, 0), COLL(4, 0, 0), COLL(5, 0, 0)};
@@ -386,7 +402,7 @@ static void test_launching_op(void) {
 }
 
 static void test_contradiction(void) {
-    /* Launch times that dependencies contradict: the rank's order counts. */
+    /* If dependencies contradict launch times, collectives have the order of the rank's ops. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {COLL(0, 0, 0), COLL(1, 0, 0), COLL(2, 0, 0)};
@@ -395,7 +411,7 @@ static void test_contradiction(void) {
                             {"C2", KERNEL, 4, 2 US, 1 US, .deps = NULL, .comm = 3, .launched = 1}};
     CHECK_OK(sim(rows, COUNT(rows), comms, 3, &group, 1, false), error);
     CHECK_STR(text, "1 C0 0+1 | 2 C1 1+1 1Y | 3 C2 2+1 2G");
-    /* So do streams: nothing on one can overtake. */
+    /* The same applies if the order of kernels on a stream contradicts launch times. */
     const hand_op turned[] = {
         {"C0", KERNEL, 2, 0, 1 US, .deps = NULL, .comm = 1, .launched = 9},
         {"C1", KERNEL, 2, 1 US, 1 US, .deps = NULL, .comm = 2, .launched = 5},
@@ -405,8 +421,8 @@ static void test_contradiction(void) {
 }
 
 static void test_sends_first(void) {
-    /* A collective waits for the sends before it, the last of each lane, and for the collective
-       before it; a receive waits for nobody and nobody for it. */
+    /* A collective depends on the collective before it and on the sends before it, of which the
+       last in each lane is enough. The receive has no dependencies, and no node depends on it. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {
@@ -428,7 +444,7 @@ static void test_sends_first(void) {
 }
 
 static void test_sends_between(void) {
-    /* Each collective waits for the sends since the one before it, and only for those. */
+    /* A collective depends on the sends since the previous collective, not on earlier sends. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[40];
@@ -449,7 +465,8 @@ static void test_sends_between(void) {
                             .comm = i + 1};
     }
     CHECK_OK(sim(rows, 40, comms, 40, &group, 1, false), error);
-    /* Each is launched 1 us after the one before: ids 1, 3, 5, ... with delays between. */
+    /* Each communication is launched 1 us after the previous one. The delays between them have the
+       even ids. */
     CHECK_HAS(text, "1 C 0+1 | 2 host delay 0+1 | 3 C 1+1 1G 2L | 4 host delay 1+1 2L | "
                     "5 C 2+1 1S 4L | 6 host delay 2+1 4L | 7 C 3+1 3S 5G 6L | 8 host delay 3+1 6L");
     CHECK_HAS(text, "| 77 C 38+1 73S 76L | 78 host delay 38+1 76L | 79 C 39+1 75S 77G 78L");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""convert pytorch --profile astra-sim: sets of two ranks pass etcheck.py without flags; every
-kernel, copy and memset of the trace is there, by name, and each stream is a chain in the order of
-the trace; the compute slot's time, delays included, is the measured one. What is expected comes
-from the traces, read by Python's json."""
+"""Tests convert pytorch --profile astra-sim. Trace sets of two ranks pass etcheck.py without flags.
+Each kernel, copy and memset of the trace is present by name, and each stream is a chain in the
+order of the trace. The time of the compute slot, including delays, equals the measured time.
+Expected values come from the traces themselves, read with Python's json."""
 import collections
 import gzip
 import json
@@ -22,7 +22,7 @@ def load(name, kind):
 
 
 def other_rank(host, device):
-    """What the other of two ranks recorded: the same, but it receives what this one sends."""
+    """Returns the traces of the other rank: the same, but with sends and receives swapped."""
     swap = {"nccl:send 0->1": "nccl:recv 1<-0", "nccl:recv 0<-1": "nccl:send 1->0",
             "c10d::send": "c10d::recv_", "c10d::recv_": "c10d::send"}
     h, d = json.loads(host), json.loads(device)
@@ -33,7 +33,7 @@ def other_rank(host, device):
 
 
 def work(device):
-    """Device work by (device, stream), in the order of the trace."""
+    """Returns the device work by (device, stream), in the order of the trace."""
     streams = collections.defaultdict(list)
     for e in json.loads(device)["traceEvents"]:
         if e.get("cat") in WORK:
@@ -42,7 +42,7 @@ def work(device):
 
 
 def earliest(nodes):
-    """When each node can start if nodes only wait for what they name."""
+    """Returns the earliest start of each node if it waits only for its dependencies."""
     start, end = {}, {}
     for n in nodes:
         start[n.id] = max((end[d] for d in n.data), default=0)
@@ -51,8 +51,8 @@ def earliest(nodes):
 
 
 def check_launches(name, nodes, device):
-    """The first communication is not before computation that had begun or ended when it was
-    launched."""
+    """Checks that the first communication does not start before the computation that had begun or
+    ended when it was launched."""
     events = [e for e in json.loads(device)["traceEvents"] if e.get("ph") == "X"]
     calls = {e["args"]["correlation"]: e["ts"] for e in events
              if e.get("cat") in ("cuda_runtime", "cuda_driver")}
@@ -68,7 +68,7 @@ def check_launches(name, nodes, device):
 
 
 def check_gloo(folder, etcheck):
-    """Ranks of a CPU: they pass, and the whole measured time is in computation and
+    """Tests ranks on CPUs: etcheck accepts them, and the whole measured time is in computation and
     communication."""
     data = os.path.join(SOURCE, "tests", "reference", "pt_gloo")
     prefix = os.path.join(folder, "t")
@@ -116,7 +116,7 @@ def check_nodes(name, nodes, device):
 
 
 def convert(folder, name):
-    """A set of two ranks of the trace; its prefix."""
+    """Converts the trace to a trace set of two ranks and returns its prefix."""
     host, device = load(name, "host"), load(name, "device")
     for rank, texts in enumerate(((host, device), other_rank(host, device))):
         for kind, text in zip(("host", "device"), texts):
@@ -139,7 +139,7 @@ def main():
             r = run_etcheck(prefix)
             check(r.returncode == 0, f"{name}: etcheck: {r.stdout[-2000:]}")
             check_nodes(name, etcheck.read(prefix + ".0.et"), device)
-    # Without device work, communication and times there is nothing to simulate.
+    # A trace without device work, communication and times leaves nothing to simulate.
     with tempfile.TemporaryDirectory() as folder:
         host = os.path.join(folder, "host.json")
         with open(host, "w") as f:

@@ -1,5 +1,7 @@
-/* Files for a simulator: their metadata, names, costs of kernels; random ranks; large ones; what
-   cannot be written. */
+/* Tests the file of profile astra-sim as a whole: metadata, names of nodes, costs of kernels,
+   messages, and ranks with nothing to simulate. test_pt_sim.c tests delays and dependencies one by
+   one. This file compares the dependencies of random ranks with a transitive closure, and checks
+   that a large rank does not get too many dependencies. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -11,6 +13,8 @@ static char text[1 << 16];
 
 /* ---- Metadata and names ---- */
 
+/* Writes the rank and sets `out` to the metadata of the file: version, attributes with their
+   values, and the documentation of each attribute. `out` is empty on failure. */
 static void meta_text(const hand *h, const char *version, char *out, size_t cap, syn_error *err) {
     syn_pytorch_options options = {0};
     syn__et_decoder decoder = {0};
@@ -66,7 +70,8 @@ static void test_metadata(void) {
 }
 
 static void test_names(void) {
-    /* Escapes are resolved, what is no UTF-8 replaced; a host op's name in "op". */
+    /* Escapes in names are decoded, and invalid UTF-8 is replaced. The attribute `op` has the name
+       of the host op that launched the kernel. */
     const hand_op rows[] = {
         {"aten::\\u00e9", HOST, 0, 0, 1 US, .deps = NULL},
         {"k<\\\"a\\\">\xFF \\ud800", KERNEL, 2, 0, 1 US, .deps = "0L", .parent = 1}};
@@ -80,7 +85,8 @@ static void test_names(void) {
 }
 
 static void test_nothing(void) {
-    /* Host ops without times; with times their time is written. */
+    /* A rank that has only host ops without times is rejected. If they have times, their time is
+       written as a delay. */
     const hand_op rows[] = {{"a", HOST, 0, SYN__PT_NO_NS, SYN__PT_NO_NS, .deps = NULL}};
     syn_error err = {0};
     hand h;
@@ -96,8 +102,8 @@ static void test_nothing(void) {
 }
 
 static void test_counts(void) {
-    /* A kernel; delays of 1 us before it and of 2 us before the first communication; a barrier, a
-       stand-in, a collective, a send and a receive. */
+    /* The rank has a kernel after a delay of 1 us, a collective after a delay of 2 us, a barrier, a
+       reduce (which is written as computation), a send and a receive. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {
@@ -175,7 +181,8 @@ static void test_messages(void) {
 
 /* ---- Costs ---- */
 
-/* 2 * 3 * 5 * 7 = 210 flops; (15 + 35 + 21) * 4 = 284 bytes. */
+/* A host node: the product of (3, 5) and (5, 7), which has 2 * 3 * 5 * 7 = 210 flops and
+   (15 + 35 + 21) * 4 = 284 bytes. */
 #define MM                                                                                    \
     "{\"id\": 4, \"inputs\": {\"values\": [[1,2,0,15,4,\"cuda:0\"],[3,4,0,35,4,\"cuda:0\"]]," \
     "\"shapes\": [[3,5],[5,7]],\"types\": [\"Tensor(float)\",\"Tensor(float)\"]}, "           \
@@ -187,8 +194,9 @@ static void test_messages(void) {
 #define CLAMPED " clamped=1:bool_val"
 
 static void test_dominating(void) {
-    /* The op's longest kernel has its costs, the first of equal ones; copies have their own; a root
-       moves 4096 bytes. */
+    /* The longest kernel that an op launched gets the costs of the op; among equally long kernels,
+       the first. Copies and memory sets have their own bytes. A node without dependencies has at
+       least 4096 bytes. */
     const hand_op rows[] = {
         {"aten::mm", HOST, 0, 0, 1 US, .deps = NULL, .text = MM},
         {"K0", KERNEL, 2, 1 US, 1 US, .deps = "0L", .parent = 1},
@@ -209,7 +217,7 @@ static void test_dominating(void) {
     CHECK_HAS(text, "M 8+9 4S " SIZE(1, 2000, CLAMPED));
     CHECK_HAS(text, "Z 17+1 5S " SIZE(1, 77, CLAMPED));
     CHECK_HAS(text, "N 18+1 6S " SIZE(1, 1, CLAMPED));
-    h.ops[1].start_ns = 0; /* no delay: K0 is the root */
+    h.ops[1].start_ns = 0; /* now no delay precedes K0, so it depends on no node */
     h.ops[1].wall_ns = 9 US;
     CHECK_OK(written(&h.rank, true, text, sizeof text, &err), err);
     hand_free(&h);
@@ -217,7 +225,7 @@ static void test_dominating(void) {
 }
 
 static void test_huge(void) {
-    /* 2 * 2^62 * 4 flops end at the greatest int64. */
+    /* 2 * 2^62 * 4 flops exceed an int64, so the largest int64 is written. */
     const hand_op rows[] = {
         {"aten::mm", HOST, 0, 0, 1 US, .deps = NULL,
          .text = "{\"inputs\": {\"shapes\": [[2147483648,2147483648],[2147483648,4]]}, "
@@ -232,7 +240,8 @@ static void test_huge(void) {
 }
 
 static void test_unknown_group(void) {
-    /* The group of all four ranks stands in, if it is listed and has a number. */
+    /* A collective without a group gets the group of all four ranks, if that group is known and has
+       an id: groups[2]. */
     int32_t all[] = {0, 1, 2, 3};
     syn__pt_group groups[] = {
         {"0", "", all, 2, 2, 1}, {"1", "", all, 4, 4, 0}, {"2", "", all, 4, 4, 3}};
@@ -251,7 +260,7 @@ static void test_unknown_group(void) {
     h.rank.n_groups = 2;
     CHECK_OK(written(&h.rank, true, text, sizeof text, &err), err);
     CHECK_HAS(text, "comm_size=1:int64_val stream");
-    groups[1] = (syn__pt_group){"1", "", NULL, 0, 2, 2}; /* two of the four, not told which */
+    groups[1] = (syn__pt_group){"1", "", NULL, 0, 2, 2}; /* two unknown ranks of the four */
     comm.group = 1;
     CHECK_OK(written(&h.rank, true, text, sizeof text, &err), err);
     CHECK_HAS(text, "not_simulated='a group with unknown ranks'");
@@ -262,6 +271,8 @@ static void test_unknown_group(void) {
 
 #define N 40
 
+/* reach_ops[i][j]: op j must begin after op i has ended, according to the rank. reach_nodes: the
+   same according to the written file. */
 static bool reach_ops[N][N], reach_nodes[N][N];
 
 static void close_over(bool reach[N][N]) {
@@ -288,7 +299,7 @@ static void make_random(hand_op *rows, char (*deps)[64], char (*names)[16], uint
     }
 }
 
-/* Which device op must be over before which, by the rows and by the streams' order. */
+/* Sets reach_ops from the dependencies of the ops and from their order in each stream. */
 static void reach_of_rows(const hand *h) {
     memset(reach_ops, 0, sizeof reach_ops);
     for (uint32_t i = 0; i < N; i++) {
@@ -300,8 +311,9 @@ static void reach_of_rows(const hand *h) {
     close_over(reach_ops);
 }
 
-/* The same of the written nodes, which are named by their rows; a delay is part of its node. False
-   if ids do not ascend or a node waits for one with no smaller id. */
+/* Sets reach_nodes from the written nodes, whose names are the numbers of their ops. The
+   dependencies of a delay belong to the node after it. Returns false if ids do not count up from 1,
+   or if a node depends on a node whose id is not smaller. */
 static bool reach_of_text(void) {
     int row_of[2 * N + 2];
     uint64_t id = 0;
@@ -315,12 +327,12 @@ static bool reach_of_text(void) {
             const uint64_t from = strtoull(p, &p, 10);
             while (*p >= 'A') p++;
             if (from == 0 || from >= id) return false;
-            if (row_of[id] == -1) row_of[id] = -2; /* found at the next node */
+            if (row_of[id] == -1) row_of[id] = -2; /* a delay: see the second pass */
             if (row_of[id] >= 0 && row_of[from] >= 0) reach_nodes[row_of[from]][row_of[id]] = true;
         }
         p = *p == ' ' ? p + 3 : NULL;
     }
-    /* Once more for the delays, whose node is the next one. */
+    /* Second pass: adds the dependencies of each delay to the node after it, which is known now. */
     id = 0;
     for (char *p = text; p != NULL && *p != '\0';) {
         id = strtoull(p, &p, 10);
@@ -337,6 +349,7 @@ static bool reach_of_text(void) {
     return true;
 }
 
+/* Between device ops, the written nodes must imply exactly the dependencies that the rank has. */
 static void test_random(void) {
     static hand h;
     static char deps[N][64], names[N][16];
@@ -367,8 +380,8 @@ static void test_random(void) {
 #define LARGE   200000
 #define STREAMS 16
 
-/* A host op each of which launches a kernel on the next of 16 streams; every tenth waits for the
-   whole device. */
+/* Makes 200,000 host ops. Each launches one kernel, on the 16 streams alternately. Every tenth host
+   op first waits for all streams. */
 static void make_large(syn__pt_rank *r) {
     for (uint32_t i = 0; i < LARGE; i++) {
         const bool waits = i % 10 == 0 && i >= STREAMS;
@@ -396,6 +409,7 @@ static void make_large(syn__pt_rank *r) {
     r->first_dep[2 * LARGE] = (uint32_t)r->n_deps;
 }
 
+/* Returns the number of dependencies in a file, and sets *nodes to its number of nodes. */
 static uint64_t count_deps(const char *data, size_t bytes, uint64_t *nodes) {
     syn__str rest = {data, bytes}, message;
     syn__et_decoder decoder = {0};
@@ -438,8 +452,8 @@ static void test_large(void) {
     free(r.order);
     CHECK_OK(status, err);
     CHECK_INT(nodes, LARGE);
-    /* One a node for its stream; after each of the 19,998 waits the ten launches that see it name
-       the other 15 streams. */
+    /* Each node has one dependency on the previous node of its stream. After each of the 19,998
+       waits, the next ten kernels may also depend on the other 15 streams. */
     CHECK_MSG(deps <= LARGE + 150u * (LARGE / 10), "%llu", (unsigned long long)deps);
 }
 

@@ -1,5 +1,7 @@
-/* Host delays before communication: from what, until its launch; and all of them in traces without
-   device work. */
+/* Tests the nodes "host delay" before communication in profile astra-sim. They end at the launch of
+   the communication. Also tests traces without device work, in which all time between
+   communications is delay. Ranks are built from rows; test_pt_sim.c explains how the expected nodes
+   are written. It also tests the delays before computation. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -16,7 +18,7 @@ static syn_error error;
 static int32_t two[] = {0, 1};
 static syn__pt_group pair = {"0", "", two, 2, 2, 1};
 
-/* The rows as a trace, with these communications of two ranks. */
+/* Converts rank 0 of two, with these rows and communications, and sets `text` to its nodes. */
 static syn_status sim(const hand_op *rows, size_t n, syn__pt_comm *comms, size_t n_comms) {
     hand h;
     hand_make(&h, rows, n);
@@ -33,8 +35,8 @@ static syn_status sim(const hand_op *rows, size_t n, syn__pt_comm *comms, size_t
 /* ---- When communication is launched ---- */
 
 static void test_launched_first(void) {
-    /* Nothing ran when C was launched at 100: until then the host was busy; K's delay is the rest
-       of the time to its start. */
+    /* Nothing ran before C was launched at 100 us, so C has a delay of 100 us. K starts at 130 us
+       and has a delay of the remaining 30 us. */
     syn__pt_comm comm = COLL(1, 0, 0);
     const hand_op rows[] = {
         {"a", HOST, 0, 0, 1 US, .deps = NULL},
@@ -45,8 +47,9 @@ static void test_launched_first(void) {
 }
 
 static void test_launched_beside(void) {
-    /* At 60 K1 ran and K0 was over; at 115 K1 was over and C1 waits for it already; C2 is on C0's
-       stream, which waited for K0. */
+    /* C0 was launched at 60 us, while K1 ran, so it depends on K0, which had ended last. C2 follows
+       C0 on its stream and needs no dependency on K0 of its own. C1 was launched at 115 us, when K1
+       had just ended, and depends on K1 anyway. */
     syn__pt_comm comms[] = {COLL(2, 0, 0), COLL(3, 0, 0), COLL(4, 0, 0)};
     const hand_op rows[] = {
         {"K0", KERNEL, 2, 0, 50 US, .deps = NULL},
@@ -56,7 +59,7 @@ static void test_launched_beside(void) {
         {"C1", KERNEL, 4, 130 US, 5 US, .deps = "1Y", .comm = 3, .launched = 115 US}};
     CHECK_OK(sim(rows, COUNT(rows), comms, 3), error);
     CHECK_STR(text, "1 K0 0+50 | 2 K1 50+65 1S | 3 C0 120+5 1L | 4 C2 125+5 3S | 5 C1 130+5 2Y 4G");
-    /* Launched before K1's end, it waits for K1, so for K0 as well. */
+    /* If C1 is launched before the end of K1, its dependency on K1 implies the one on K0. */
     hand_op before[COUNT(rows)];
     memcpy(before, rows, sizeof rows);
     before[4].launched = 80 US;
@@ -65,7 +68,8 @@ static void test_launched_beside(void) {
 }
 
 static void test_launched_after_delay(void) {
-    /* What ended last before 40 is the delay before K1, from 10 to 30. */
+    /* When C was launched, at 40 us, the delay before K1 had ended last (it lasted from 10 to 30
+       us), so C depends on that delay. */
     syn__pt_comm comm = COLL(2, 0, 0);
     const hand_op rows[] = {
         {"K0", KERNEL, 2, 0, 10 US, .deps = NULL},
@@ -76,8 +80,8 @@ static void test_launched_after_delay(void) {
 }
 
 static void test_launched_after_wait(void) {
-    /* The host waited for C0 until 50 and launched C1 at 60: 10 us are its own; C1 does not begin
-       before its launch, whatever the clocks say. */
+    /* The host waited for C0 until 50 us. C1 started at 60 us, so it has a delay of 10 us. Its
+       recorded launch, at 61 us, is after its start and therefore counts as 60 us. */
     syn__pt_comm comms[] = {COLL(1, 0, 0), COLL(3, 0, 0)};
     const hand_op rows[] = {
         {"K0", KERNEL, 2, 0, 10 US, .deps = NULL},
@@ -89,7 +93,8 @@ static void test_launched_after_wait(void) {
 }
 
 static void test_contradiction(void) {
-    /* K waits for C, which by the clocks was launched when K was over: dependencies count. */
+    /* K depends on C, but according to the times C was launched after K had ended. The dependency
+     * wins. */
     syn__pt_comm comm = COLL(0, 0, 0);
     const hand_op rows[] = {{"C", KERNEL, 3, 20 US, 5 US, .deps = NULL, .comm = 1},
                             {"K", KERNEL, 2, 0, 10 US, .deps = "0Y"}};
@@ -100,7 +105,7 @@ static void test_contradiction(void) {
 /* ---- Without device work ---- */
 
 static void test_host_only(void) {
-    /* The time before, between and after communication is the host's. */
+    /* The time before, between and after the collectives is delay. */
     syn__pt_comm comms[] = {COLL(1, 0, 0), COLL(3, 0, 0)};
     const hand_op rows[] = {{"a", HOST, 0, 0, 10 US, .deps = NULL},
                             {"C0", HOST, 0, 10 US, 5 US, .deps = "0P", .comm = 1},
@@ -113,7 +118,7 @@ static void test_host_only(void) {
 }
 
 static void test_host_barrier(void) {
-    /* 10 us before the barrier and 2 after it. */
+    /* The 10 us before the barrier and the 2 us after it become a single delay. */
     syn__pt_comm comms[] = {COLL(1, 9, 0), COLL(2, 0, 0)};
     const hand_op rows[] = {{"a", HOST, 0, 0, 10 US, .deps = NULL},
                             {"B", HOST, 0, 10 US, 4 US, .deps = "0P", .comm = 1},
@@ -123,7 +128,8 @@ static void test_host_barrier(void) {
 }
 
 static void test_host_threads(void) {
-    /* C1 runs beside C0 and only waits until it is called; C2 comes 10 us after both. */
+    /* C1 overlaps C0, so it has no delay of its own. C2 starts 10 us after the end of C0, which
+       ended later than C1. */
     syn__pt_comm comms[] = {COLL(1, 0, 0), COLL(2, 0, 0), COLL(3, 0, 0)};
     const hand_op rows[] = {{"a", HOST, 0, 0, 10 US, .deps = NULL},
                             {"C0", HOST, 0, 10 US, 30 US, .deps = "0P", .comm = 1},

@@ -1,5 +1,6 @@
-/* Real traces as a simulator gets them: counted against the traces, checked as a set
-   by etcheck.py, replayed. */
+/* Converts real traces (shared data) to profile astra-sim. The numbers of nodes are compared with
+   the numbers of events in the traces, and replayed times with measured times. The trace set is
+   checked by etcheck.py, a program that is not part of this repository. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -16,6 +17,7 @@
 
 static syn_error error;
 
+/* Runs all steps of the conversion that concern one rank. */
 static syn_status prepare(syn__pt_rank *rank, const char *set, syn_pytorch_note *notes) {
     const syn_pytorch_options options = {0};
     const char *host = shared_path("pytorch-traces/%s/host.0.json.gz", set);
@@ -27,7 +29,8 @@ static syn_status prepare(syn__pt_rank *rank, const char *set, syn_pytorch_note 
     return syn__pt_order(rank, notes, &error);
 }
 
-/* The other rank of two does the same, and sends where this one receives. */
+/* Makes the rank the other one of a pair: rank 1, which calls the same collectives, receives what
+   rank 0 sends, and sends what rank 0 receives. */
 static void turn_around(syn__pt_rank *rank) {
     rank->rank = 1;
     for (size_t i = 0; i < rank->n_comms; i++) {
@@ -53,6 +56,7 @@ static syn_status write_set(const syn__pt_rank *ranks) {
     return syn_sink_close(sink, true, &error);
 }
 
+/* Sums over the nodes of the file of rank 0. */
 typedef struct totals {
     uint64_t nodes, delays, comms, compute_us;
 } totals;
@@ -77,7 +81,8 @@ static syn_status count(totals *t) {
     return SYN_OK;
 }
 
-/* Exit status of etcheck.py on the set; it prints what it finds. */
+/* Checks the trace set with etcheck.py and returns its exit status. If it fails, prints its
+   output. */
 static int etcheck(void) {
     char command[1200];
     snprintf(command, sizeof command, "/usr/bin/python3 %s/etcheck.py %s > %s",
@@ -107,7 +112,8 @@ static syn_status convert(const char *set, totals *t, syn_pytorch_replay *replay
     return status;
 }
 
-/* device: kernels, copies and memsets of the trace; comms: those that communicate. */
+/* device: the number of kernels, copies and memory sets in the trace; comms: how many of them
+   communicate. */
 static void check(const char *set, uint64_t device, uint64_t comms) {
     syn_pytorch_replay replayed = {0};
     totals t;

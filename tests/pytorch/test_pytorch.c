@@ -1,5 +1,7 @@
-/* export/pytorch.h as a program in C uses it: the recording of examples/pytorch, the fixtures of
-   tests/reference, and what is refused. The counts are those of the files' JSON. */
+/* Tests export/pytorch.h as a C program uses it: converts the PyTorch traces of examples/pytorch
+   and of tests/reference with several options, and checks which inputs are rejected. The expected
+   counts were taken from the JSON of the traces. In compatible mode, the expected files were
+   written by the reference tools (chakra_trace_link and chakra_converter). */
 #include "export/pytorch.h"
 #include "export/validate.h"
 #include "tests/support/files.h"
@@ -9,7 +11,7 @@
 static syn_pytorch_report report;
 static syn_error err;
 
-/* Paths last for a case. */
+/* Copies a path. The last 16 copies stay valid, which is enough for one test case. */
 static const char *keep(const char *path) {
     static char kept[16][512];
     static size_t n;
@@ -24,13 +26,13 @@ static syn_pytorch_source pair(const char *host, const char *device) {
     return (syn_pytorch_source){.host = keep(host), .device = keep(device)};
 }
 
-/* examples/pytorch, rank by rank. */
+/* The traces of one rank in examples/pytorch. */
 static syn_pytorch_source example(int rank) {
     return pair(source_path("examples/pytorch/host.%d.json", rank),
                 source_path("examples/pytorch/device.%d.json", rank));
 }
 
-/* A pair with kernels, of rank 0 of 2. */
+/* Traces with kernels, of rank 0 of 2 (tests/reference/make_pytorch_fixture.py). */
 static syn_pytorch_source fixture(void) {
     return pair(reference_path("pytorch/host.0.json"), reference_path("pytorch/device.0.json"));
 }
@@ -57,7 +59,7 @@ static bool same_files(const char *a, const char *b) {
     return same;
 }
 
-/* -1: it could not be asked. */
+/* The number of problems that the validator finds in a trace or trace set; -1: it failed. */
 static long long problems(const char *path, const syn_validate_options *how) {
     syn_validation v;
     const syn_status s = syn_validate(&v, &path, 1, how, &err);
@@ -66,9 +68,9 @@ static long long problems(const char *path, const syn_validate_options *how) {
     return n;
 }
 
-/* ---- What is converted ---- */
+/* ---- Conversions ---- */
 
-/* 9,352 gradients of 4 bytes are the one all-reduce (docs/pytorch.md). */
+/* The model has 9,352 gradients of 4 bytes, summed in a single all-reduce (docs/pytorch.md). */
 static void the_example_is_a_set(void) {
     const syn_pytorch_source ranks[] = {example(0), example(1)};
     const syn_validate_options any = {.any_node = true};
@@ -87,7 +89,9 @@ static void the_example_is_a_set(void) {
         CHECK_INT(r->rank, i);
         CHECK_STR(r->host, ranks[i].host);
         CHECK_STR(r->device, ranks[i].device);
-        CHECK_INT(r->n_nodes, 152); /* gloo:all_reduce ended after the observer */
+        /* gloo:all_reduce ended after the observer was stopped, so it is not among the 151 nodes of
+           the host trace, but it is kept. */
+        CHECK_INT(r->n_nodes, 152);
         CHECK_INT(r->in[SYN_PYTORCH_OP_HOST] + r->in[SYN_PYTORCH_OP_METADATA], 152);
         CHECK_INT(r->out[SYN_PYTORCH_OP_HOST], r->in[SYN_PYTORCH_OP_HOST]);
         CHECK_INT(r->matches.host_nodes, 151);
@@ -95,7 +99,8 @@ static void the_example_is_a_set(void) {
         CHECK_INT(r->comm_bytes, 9352 * 4);
         CHECK_INT(r->n_groups, 1);
         CHECK_INT(r->matches.cpu_events_kept, 1);
-        CHECK_INT(r->hints, 1u << SYN_PYTORCH_HINT_UNRECORDED_OPS); /* all tensors are on the CPU */
+        /* There is no hint about missing device work, because all tensors are on the CPU. */
+        CHECK_INT(r->hints, 1u << SYN_PYTORCH_HINT_UNRECORDED_OPS);
         CHECK_INT(r->n_dropped, 0);
         CHECK_INT(r->replay.n_rows, 0);
     }
@@ -115,7 +120,7 @@ static void a_simulators_set(void) {
     }
 }
 
-/* Kernels, copies and memory sets of the fixture's file. */
+/* The fixture has 16 kernels, 4 copies and 2 memory sets. */
 static void one_rank_with_kernels(void) {
     const syn_pytorch_source rank = fixture();
     syn_pytorch_options options = {.replay = true};
@@ -172,7 +177,8 @@ static void real_ranks_in_archives(void) {
 #endif
 }
 
-/* A kernel that carries four messages is one kernel, and has a node for each; all are told of. */
+/* A kernel that carries four messages counts as one kernel. It has a node for each message, and the
+   report counts three of them as further ops. */
 static void kernels_of_several_calls(void) {
     traces *t = begin_traces();
     host_op(t, 10, 2, 1, "train", "", "", "");
@@ -236,6 +242,8 @@ static void same_ids(void) {
     CHECK_INT(convert(&rank, 1, "t.0.et", &options), SYN_E_FORMAT);
 }
 
+/* What the progress callback received: the arguments of the last call. forward: `done` never
+   decreased. */
 typedef struct steps {
     int64_t last, of;
     bool forward;
@@ -271,7 +279,7 @@ static void the_rank_is_given(void) {
     CHECK_INT(report.notes[SYN_PYTORCH_ANOMALY_RANK_DIFFERS].count, 1);
 }
 
-/* The reference's own tools wrote these. */
+/* The expected files were written by the reference tools. */
 static void compatible_mode(void) {
     static const char *const names[] = {"edges", "messages", "shared", "threads"};
     const syn_pytorch_options options = {.compat = true};
@@ -301,8 +309,10 @@ static void linked_and_read_again(void) {
     CHECK_INT(report.ranks->out[SYN_PYTORCH_OP_KERNEL], 16);
 }
 
-/* ---- What is refused, and what is left then ---- */
+/* ---- Inputs that are rejected, and the files that exist afterwards ---- */
 
+/* Converts, which must fail with status `want` and a message that contains `why`, and must leave no
+   new file in the folder. */
 static void refused(const syn_pytorch_source *sources, size_t n, const char *output,
                     const syn_pytorch_options *options, syn_status want, const char *why) {
     const int before = count_entries(in_folder(""));
@@ -332,7 +342,8 @@ static void refusals(void) {
     refused(&empty, 1, "t", NULL, SYN_E_FORMAT, "empty.json");
 }
 
-/* A source under another name, too; and of a set that fails at its second rank nothing stays. */
+/* A source is recognized under another path, too. If a trace set fails at its second rank, the file
+   of the first rank is removed. */
 static void no_source_is_written_over(void) {
     const char *text = OBJECT(NODE("2"));
     const syn_pytorch_source rank = pair(put_text("t.0.et", text), NULL);
@@ -346,7 +357,8 @@ static void no_source_is_written_over(void) {
     CHECK_INT(syn_pytorch_link(&report, &rank, in_folder("t.0.et"), NULL, &err), SYN_E_INVALID);
 }
 
-/* Where the first one was, in the report's own words: the caller's may be gone. */
+/* The report says where the first anomaly of a kind was. It has its own copy of the file name,
+   because the caller may free the name before it reads the report. */
 static void anomalies_have_a_place(void) {
     const char *text = OBJECT(NODE("2") "," NODE("NaN"));
     char *name = strdup(put_text("h.json", text));
@@ -364,6 +376,8 @@ static void anomalies_have_a_place(void) {
     CHECK_STR(syn_pytorch_anomaly_name(SYN_PYTORCH_ANOMALY_BARE_WORD), "bare-word");
 }
 
+/* If ranks are converted one by one, each writes the group file. The report says if that replaced
+   other groups. */
 static void groups_of_ranks_one_by_one(void) {
     const syn_pytorch_source rank = example(0);
     CHECK_OK(convert(&rank, 1, "t.0.et", NULL), err);

@@ -1,8 +1,9 @@
-/* Repair where memory or the output ends; what it makes of traces is in test_repair_tool.py. */
+/* Tests repair (pt_repair.h) when memory runs out. test_repair_tool.py compares the repaired traces
+   with Python's JSON decoder. */
 #include "export/pytorch/read/pt_repair.h"
 #include "tests/support/test.h"
 
-/* Every part that allocates: several objects, changes within elements, depth. */
+/* Reaches every allocation: several objects, damage within elements, and nested lists. */
 static const char text[] = "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[NaN,]]]]}], \"end\": 2}"
                            "{\"pid\": 2, \"nodes\": [{\"id\": 2, \"a\": \"x\ny\"}, {\"id\": 3";
 
@@ -21,6 +22,8 @@ static syn_status repair(syn_pytorch_object object, char *out, size_t room, syn_
     return status != SYN_OK ? status : closed;
 }
 
+/* Repairs `text` and compares the result with the expected JSON. all: a bool, whether to keep all
+   objects. */
 static syn_status repair_it(void *all, syn_error *err) {
     static const char *const want[] = {
         "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[null]]]]}], \"end\": 2}",

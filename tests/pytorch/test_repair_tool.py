@@ -1,6 +1,6 @@
-"""`syntorch repair`: damaged traces become JSON that Python reads strictly, with every node that is
-still whole; what was valid stays byte for byte. What should be left is found by Python's own
-decoder."""
+"""Tests `syntorch repair`: damaged traces become JSON that Python parses strictly and that has
+every undamaged node. Valid files do not change by a byte. Python's own decoder determines the
+expected nodes."""
 import concurrent.futures
 import gzip
 import json
@@ -24,7 +24,7 @@ def refuse_word(word):
 
 
 def strict(data):
-    """RFC 8259: UTF-8, no NaN."""
+    """Parses JSON by RFC 8259: UTF-8, no NaN."""
     return json.loads(data.decode("utf-8"), parse_constant=refuse_word)
 
 
@@ -34,7 +34,8 @@ def source(name, trace="synth_allfeatures"):
 
 
 def repair(data, *args):
-    """Exit code, what was written (None: nothing), standard error, for the bytes of a file."""
+    """Repairs the bytes of a file. Returns the exit code, the output (None: no file) and standard
+    error."""
     with tempfile.TemporaryDirectory(dir=folder.name) as own:
         path, out = os.path.join(own, "in.json"), os.path.join(own, "out.json")
         with open(path, "wb") as f:
@@ -52,8 +53,8 @@ def repair(data, *args):
 
 
 def expect(what, data, want, *notes, args=()):
-    """The repaired file means `want`; the report has these notes (met, count, first byte or None)
-    and no others."""
+    """Checks that the repaired file means `want`, and that the report has exactly these notes:
+    (kind, count, first byte or None)."""
     code, made, said = repair(data, *args)
     if code != 0:
         return check(False, f"{what}: exit {code}: {said}")
@@ -75,7 +76,7 @@ def expect(what, data, want, *notes, args=()):
 
 
 def places(data, key):
-    """Begin and end of each element of the list `key`."""
+    """Returns the begin and end of each element of the list `key`."""
     text, decoder, found = data.decode("utf-8"), json.JSONDecoder(), []
     at = re.search(r'"%s"\s*:\s*\[\s*' % key, text).end()
     while text[at] != "]":
@@ -220,11 +221,11 @@ def broken_nodes():
                     bad = bad[:end] + b", " + damage + bad[end:]
                 left = [n for i, n in enumerate(whole[key]) if i not in victims]
                 want = {**whole, key: left}
-                if damage == b"]" and len(where) - 1 in victims:  # nothing says where the list ends
+                if damage == b"]" and len(where) - 1 in victims:  # the list's end is unknown
                     want = {k: v for k, v in want.items() if k != "finish_ts" and k != "traceName"}
                 expect(f"{name} {victims} {damage}", bad, want,
                        ("unreadable values", len(victims), where[victims[0]][0]))
-    whole = strict(source("host"))  # "name" first, as the oldest have it
+    whole = strict(source("host"))  # "name" first, as in the oldest traces
     whole["nodes"] = [dict(sorted(n.items(), reverse=True)) for n in whole["nodes"]]
     data = json.dumps(whole).encode()
     at = places(data, "nodes")[9][1] - 1
@@ -337,7 +338,7 @@ def files():
 
 
 def random_damage():
-    """Whatever was done to a file: JSON comes out, or one sentence."""
+    """Tests random damage: the output is JSON, or a single error message."""
     jobs = []
     for name in ("host", "device"):
         data = source(name)[:40000]
@@ -372,7 +373,8 @@ def random_damage():
 
 
 def hard_cases_end():
-    """Damage at every step, or nested a million deep: steps in the square would take hours."""
+    """Tests damage at every step, or nested a million deep. With quadratic time, these cases would
+    take hours."""
     n = 1000000
     for text in (b'{"nodes": [' + b'{"id":[' * n, b'{"nodes": [' + b'{"id": 1, <}, ' * n,
                  b'{"nodes": [' + b'{"x": 1, <}, ' * n,
